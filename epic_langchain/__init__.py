@@ -1,0 +1,12 @@
+"""EPIC for LangChain: preference-aligned memory as components of langchain-core (extra `langchain`)."""
+
+from epic_core.errors import MissingExtraError
+
+try:
+    import langchain_core  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("langchain-core", "langchain") from error
+
+from epic_langchain.retrievers import EpicRetriever
+
+__all__ = ["EpicRetriever"]

@@ -1,0 +1,71 @@
+"""A memory as a LangChain retriever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
+from pydantic import ConfigDict
+
+from epic_core import EpicMemory, Filter, Hit
+
+
+class EpicRetriever(BaseRetriever):
+    """Retrieves a memory's items, each with its guidance in `epic_*` metadata.
+
+        retriever = EpicRetriever(memory=EpicMemory.open("me.epic"), k=5)
+        documents = retriever.invoke("Where should I stay?", k=3)
+
+    Attributes:
+        memory: The memory; the caller closes it.
+        k: How many documents, at least 1; a call can override it.
+    """
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    memory: EpicMemory
+    k: int = 5
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: Filter | None = None,
+        namespace: str | None = None,
+    ) -> list[Document]:
+        hits = self.memory.search(query, self.k if k is None else k, filter=filter, namespace=namespace)
+        return [document_of(hit) for hit in hits]
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: Filter | None = None,
+        namespace: str | None = None,
+    ) -> list[Document]:
+        hits = await self.memory.asearch(query, self.k if k is None else k, filter=filter, namespace=namespace)
+        return [document_of(hit) for hit in hits]
+
+    def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
+        params = super()._get_ls_params(**kwargs)
+        return LangSmithRetrieverParams({**params, "ls_vector_store_provider": "epic"})
+
+
+def document_of(hit: Hit) -> Document:
+    """A hit as a Document; the strongest alignment goes into flat `epic_*` metadata."""
+    metadata: dict[str, Any] = {**hit.item.metadata, "epic_score": hit.score, "epic_tier": hit.tier}
+    if hit.entries:
+        best = hit.entries[0]
+        metadata |= {
+            "epic_instruction": best.instruction,
+            "epic_preference": best.preference,
+            "epic_stance": str(best.stance),
+            "epic_rationale": best.rationale,
+        }
+    return Document(id=hit.item.id, page_content=hit.item.text, metadata=metadata)

@@ -1,0 +1,168 @@
+"""What a preference likes and what it avoids, read from its words without a language model.
+
+"I avoid hotels with casinos" avoids *hotels with casinos*; "I prefer trains over flights" likes
+*trains* and avoids *flights*. The paper adds the whole preference to a query; knowing the two sides lets
+steering go towards one and away from the other.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aspects:
+    """The sides of a preference, each a tuple of short phrases; both can be empty, not both at once.
+
+    Attributes:
+        liked: What the user wants.
+        avoided: What the user does not want.
+    """
+
+    liked: tuple[str, ...]
+    avoided: tuple[str, ...]
+
+
+# Reasons say why, not what: "because I find them noisy" holds words of the other side.
+_REASON = re.compile(
+    r"(?:,|;|\s)\s*(?:because|since|due to|as (?:i|they|it)\b|so that|for (?:environmental|ethical|health|religious)"
+    r"|owing to|thanks to|out of)\b.*$",
+    re.I,
+)
+_LEADING_REASON = re.compile(r"^(?:due to|because of|since|as an?|for|owing to|given)\b[^,]*,\s*", re.I)
+_CLAUSE = re.compile(r"(?:[.;!?](?:\s+|$))|\s+[-–—]+\s+|,\s*(?:but|so|and|yet)\s+|\s+(?:but|yet)\s+|,\s+(?=i\b|even|regardless)", re.I)
+_CONTRAST = re.compile(
+    r"^(?P<liked>.+?)(?:,?\s+(?:rather than|instead of|over|above|as opposed to|(?:and|but) not|in preference to)|,\s*not)\s+(?P<avoided>.+)$",
+    re.I,
+)
+_CONTRAST_VERB = re.compile(
+    r"\b(?:prefer\w*|favou?r\w*|choos\w*|choose|chose|opt\w*|like|love|enjoy|want|value|prioriti[sz]e\w*|rather|sooner|go for|pick"
+    r"|focus\w*|lean\w*|explanations?|approach\w*|believe|trust)\b",
+    re.I,
+)
+_NEGATED_CONTRAST = re.compile(r"^(?:rather than|instead of)\s+(?P<avoided>[^,]+),\s*(?P<liked>.+)$", re.I)
+
+_SUBJECT = r"(?:i(?:'m|'ve|'d|'ll| am| have| had| would| will| do)?|my \w+|we|me)"
+_ADVERB = (
+    r"(?:really|strongly|strictly|absolutely|generally|usually|always|never|only|exclusively|simply|just|also|particularly"
+    r"|especially|truly|actively|tend to|try to|much|firmly|greatly|highly|deeply|typically|steadfastly|simply|completely"
+    r"|totally|very|quite|rather|a|an|the)"
+)
+# Longest alternatives first: "don't like" must win over "like".
+_AVOID = re.compile(
+    r"\b(?:"
+    r"(?:do(?:es)? not|don['’]?t|doesn['’]?t|did not|didn['’]?t|can(?:not| not|['’]?t)|could not|couldn['’]?t|will not|won['’]?t"
+    r"|would not|wouldn['’]?t|never|no longer|not) (?:really |even |ever |particularly |typically |want to |like to |care to )*"
+    r"(?:like|love|enjoy|want|use|eat|drink|consume|consider|buy|purchase|wear|watch|read|listen to|support|stay|fly|drive|ride"
+    r"|attend|visit|trust|tolerate|stand|bear|appreciate|care for|believe in|take|participate in|engage in|play|choose|own"
+    r"|a fan of|fond of|keen on|interested in|comfortable with|into|going to|go to|have|accept|work|shop|travel|prefer|need|do|set foot in)"
+    r"|(?:prefer|choose|try|like|refuse|decline|opt|tend)\w* not to (?:\w+)"
+    r"|prefer\w* to (?:avoid|skip|stay away from|steer clear of)"
+    r"|have (?:an? )?(?:\w+ )?(?:no (?:interest|desire|use|patience|time) (?:in|for|to)|aversion (?:to|of|towards?)|dislike (?:of|for|towards?)"
+    r"|hatred (?:of|for)|fear of|phobia of|distrust (?:of|for)|allergy to|intolerance (?:to|of|for))"
+    r"|no (?:interest|patience|time|use|desire) (?:in|for|to)"
+    r"|(?:dis)?inclination against"
+    r"|(?:aversion|averse|opposed|opposition|allergic|intolerant|sensitive|sensitivity|resistant|hostile) (?:to|of|towards?)"
+    r"|(?:afraid|scared|terrified|wary|sceptical|skeptical|suspicious|tired|sick|phobia|fear|weary) of"
+    r"|(?:steer|stay|keep|shy|stays|keeps|steers) (?:clear|away)(?: of| from)?|stay off"
+    r"|avoid\w*|dislik\w*|hat(?:e|es|ed|ing)\b|loath\w*|detest\w*|despis\w*|abhor\w*|refus\w*(?: to)?|reject\w*|refrain\w* from"
+    r"|abstain\w* from|boycott\w*|distrust\w*|mistrust\w*|resent\w*|skip|against|free (?:of|from)|without|anti-"
+    r"|find (?=.* (?:too|boring|annoying|distressing|overwhelming|ineffective|tedious|unpleasant|stressful|uncomfortable))"
+    r")\s+",
+    re.I,
+)
+_LIKE = re.compile(
+    r"\b(?:(?:strongly |much |really |strictly |exclusively |only )*"
+    r"(?:prefer\w*(?: to| for)?|lov(?:e|es|ing)(?: to)?|like(?: to)?|enjoy\w*|favou?r\w*|appreciate\w*|adore\w*|value\w*|seek\w*(?: out)?"
+    r"|want\w*(?: to)?|follow\w*|passionate about|fond of|keen on|a (?:big |huge )?fan of|interested in|advocate for|committed to|drawn to"
+    r"|prioriti[sz]e\w*|insist on|opt for|stick to|support\w*|(?:would )?rather(?: \w+)?|believe in|look(?:ing)? for|need\w*))\s+",
+    re.I,
+)
+_ONLY = re.compile(r"\b(?:only|exclusively|solely|strictly|always)\s+(?:\w+(?:s|ing|e)?\s+)??", re.I)
+_EXCEPT = re.compile(r"\b(?:except(?: for)?|unless|other than|apart from|aside from)\s+", re.I)
+_LEADING = re.compile(rf"^(?:{_SUBJECT}\s+|{_ADVERB}\s+|to\s+|for\s+|any\s+|all\s+|being\s+|that\s+)+", re.I)
+_TRAILING = re.compile(
+    r"\s+(?:(?:when(?:ever)?|while|if|wherever|as much as|at all|entirely|altogether|whenever|when possible|in general"
+    r"|too|very|(?:a lot|in particular)|and prefer to|and try to|and tend to|and like to)\b.*)$",
+    re.I,
+)
+_FIND = re.compile(
+    r"^(?P<what>.+?)\s+(?:to be\s+)?(?:(?:too|very|quite|so|really|extremely|rather)\s+)?\w*"
+    r"(?:ing|ive|ous|ful|ant|able|ful|ome|ess|ic)\b.*$",
+    re.I,
+)
+
+
+@lru_cache(maxsize=4096)
+def parse_aspects(preference: str) -> Aspects:
+    """The liked and the avoided side of a preference.
+
+    A text in which no pattern is found counts as liked as a whole, which is what the paper's steering assumes.
+    """
+    liked: list[str] = []
+    avoided: list[str] = []
+    text = " ".join(preference.split())
+    text = _LEADING_REASON.sub("", _REASON.sub("", text) or text) or text
+    for clause in _CLAUSE.split(text):
+        if clause and clause.strip():
+            _parse_clause(clause.strip(" ,.;!?"), liked, avoided)
+    liked = [phrase for phrase in dict.fromkeys(liked) if phrase not in avoided]
+    avoided = list(dict.fromkeys(avoided))
+    if not liked and not avoided:
+        liked = [_tidy(text) or preference.strip()]
+    return Aspects(liked=tuple(liked), avoided=tuple(avoided))
+
+
+def _parse_clause(clause: str, liked: list[str], avoided: list[str]) -> None:
+    inverted = _NEGATED_CONTRAST.match(clause)
+    contrast = inverted or _CONTRAST.match(clause)
+    if contrast and (inverted or _CONTRAST_VERB.search(contrast["liked"])):
+        wanted, unwanted = contrast["liked"], contrast["avoided"]
+        if not _AVOID.search(wanted):
+            like = _last(_LIKE, wanted)
+            _append(liked, wanted[like.end() :] if like else wanted)
+            _append(avoided, unwanted)
+            return
+    avoid = _AVOID.search(clause)
+    like = _LIKE.search(clause[: avoid.start()] if avoid else clause)
+    if avoid:
+        before, rest = clause[: avoid.start()], clause[avoid.end() :]
+        if like:
+            _append(liked, before[like.end() :])
+        exception = _EXCEPT.search(rest)
+        if exception:
+            _append(liked, rest[exception.end() :])
+            rest = rest[: exception.start()]
+        if avoid.group().lower().startswith("find"):
+            found = _FIND.match(rest)
+            rest = found["what"] if found else rest
+        # "avoid X and prefer Y": the second half is another statement.
+        positive = _LIKE.search(rest)
+        if positive and re.search(r"(?:\band|,)\s*(?:\w+ly )?$", rest[: positive.start()]):
+            _append(liked, rest[positive.end() :])
+            rest = re.sub(r"(?:\band|,)\s*(?:\w+ly )?$", "", rest[: positive.start()])
+        _append(avoided, rest)
+    elif like:
+        _append(liked, clause[like.end() :])
+    elif only := _ONLY.search(clause):
+        _append(liked, clause[only.end() :])
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    found = None
+    for found in pattern.finditer(text):
+        pass
+    return found
+
+
+def _tidy(phrase: str) -> str:
+    phrase = _TRAILING.sub("", phrase.strip(" ,.;:!?'\""))
+    return _LEADING.sub("", phrase).strip(" ,.;:!?'\"")
+
+
+def _append(side: list[str], phrase: str) -> None:
+    phrase = _tidy(phrase)
+    if phrase:
+        side.append(phrase)

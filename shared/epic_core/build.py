@@ -1,0 +1,330 @@
+"""Construction: coarse filter, fine verification, instruction index, for one batch of items (section 3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from epic_core.coarse import coarse_filter, tau_for_keep_rate
+from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.fallback import SecondTier
+from epic_core.space import Addition
+from epic_core.steps import Clock, Encode, Steps, Verified, Verify
+from epic_core.store import NewEntry
+from epic_core.types import BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
+
+if TYPE_CHECKING:
+    from epic_core.memory import EpicMemory
+
+PARTS = ("embedding", "coarse filter", "verification", "embedding instructions", "index")
+VERIFY_BLOCK = 256
+_FAILURES_SHOWN = 100
+_SMALL_SAMPLE = 100
+_NEARLY_EVERYTHING = 0.5
+_ENOUGH_TO_JUDGE = 50
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What is to be written for a block of items, in one transaction."""
+
+    kept: list[tuple[Item, list[NewEntry]]] = field(default_factory=list)
+    second: list[tuple[Item, FloatArray]] = field(default_factory=list)
+    undecided: list[tuple[Item, str, list[str]]] = field(default_factory=list)
+    discarded: list[Item] = field(default_factory=list)
+
+
+def coerced(items: Sequence[Any], first: int = 0) -> list[Item]:
+    """The items as `Item`s.
+
+    Raises:
+        InvalidInputError: naming the position, counted from `first`, of what is none.
+    """
+    made = []
+    for position, item in enumerate(items, start=first):
+        try:
+            made.append(Item.of(item))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"Item {position}: {error}") from None
+    return made
+
+
+def add_batch(memory: EpicMemory, batch: Sequence[Any], report: BuildReport, clock: Clock) -> Steps[None]:
+    """Take one batch through the three stages and write it."""
+    items = _chunked(memory, coerced(batch, report.seen))
+    with memory._lock:
+        space = memory._space()
+        preferences, vectors = list(space.preferences), space.vectors
+        fresh, duplicates = _fresh(memory, items)
+    if not preferences and (memory.coarse or memory.fine):
+        raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
+    report.seen += len(items)
+    report.duplicates += duplicates
+    if not fresh:
+        return
+    embeddings: FloatArray = yield Encode([item.text for item in fresh], "embedding")
+
+    started = time.perf_counter()
+    if memory.keep_rate is not None and memory._tau is None and memory.coarse:
+        _resolve_keep_rate(memory, embeddings, vectors, report)
+    candidates, second, discarded = _coarse(memory, fresh, embeddings, preferences, vectors)
+    clock.add("coarse filter", started)
+
+    report.passed += len(candidates)
+    report.second_tier += len(second)
+    _write(memory, Outcome(second=second, discarded=discarded), report, clock)
+    yield from decide(memory, candidates, report, clock)
+
+
+def decide(memory: EpicMemory, candidates: Sequence[Candidate], report: BuildReport, clock: Clock) -> Steps[None]:
+    """Verify candidates and write the verdicts, block by block."""
+    size = int(getattr(memory.verifier, "block", VERIFY_BLOCK))
+    for start in range(0, len(candidates), size):
+        block = candidates[start : start + size]
+        outcome = yield from outcome_of(memory, block, report)
+        _write(memory, outcome, report, clock)
+
+
+def outcome_of(memory: EpicMemory, block: Sequence[Candidate], report: BuildReport) -> Steps[Outcome]:
+    """The verdicts for a block of candidates, with the embeddings of their instructions."""
+    if not memory.fine:
+        return Outcome(kept=[(candidate.item, _unverified(candidate)) for candidate in block])
+    verified: Verified = yield Verify(block)
+    outcome = Outcome()
+    keep: list[tuple[Candidate, Verdict]] = []
+    for candidate, verdict in zip(block, verified.verdicts, strict=False):
+        if verdict.decision is Decision.KEEP:
+            keep.append((candidate, verdict))
+        elif verdict.decision is Decision.DISCARD:
+            outcome.discarded.append(candidate.item)
+            report.discarded += 1
+        else:
+            _undecided(outcome, candidate, verdict.rationale, report)
+    for candidate in block[len(verified.verdicts) :]:
+        _undecided(outcome, candidate, verified.failure or "no verdict", report)
+
+    texts = list(dict.fromkeys(a.instruction for _, verdict in keep for a in verdict.alignments))
+    vectors: FloatArray = yield Encode(texts, "embedding instructions")
+    vector_of = dict(zip(texts, vectors, strict=True))
+    for candidate, verdict in keep:
+        similarity = {p.id: s for p, s in zip(candidate.preferences, candidate.similarities, strict=True)}
+        entries = [
+            NewEntry(
+                preference_id=alignment.preference_id,
+                instruction=alignment.instruction,
+                stance=alignment.stance,
+                rationale=verdict.rationale,
+                confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
+                similarity=similarity[alignment.preference_id],
+                vector=vector_of[alignment.instruction],
+            )
+            for alignment in verdict.alignments
+        ]
+        outcome.kept.append((candidate.item, entries))
+    return outcome
+
+
+def retry(memory: EpicMemory, report: BuildReport, clock: Clock) -> Steps[None]:
+    """Verify the undecided items again, under those of their preferences that are still held."""
+    with memory._lock:
+        space = memory._space()
+        queue = memory._store.pending(memory.namespace)
+        held = {preference.id: row for row, preference in enumerate(space.preferences)}
+        preferences, vectors = list(space.preferences), space.vectors
+    items = [item for item, _, _ in queue]
+    embeddings: FloatArray = yield Encode([item.text for item in items], "embedding")
+    candidates = []
+    orphans = []
+    for (item, _, ids), embedding in zip(queue, embeddings, strict=True):
+        rows = [held[i] for i in ids if i in held]
+        if rows:
+            candidates.append(candidate_of(item, embedding, rows, preferences, vectors))
+        else:
+            orphans.append(item)
+    report.seen += len(queue)
+    report.passed += len(candidates)
+    report.discarded += len(orphans)
+    _write(memory, Outcome(discarded=orphans), report, clock)
+    yield from decide(memory, candidates, report, clock)
+
+
+def candidate_of(
+    item: Item, embedding: FloatArray, rows: Sequence[int], preferences: Sequence[Preference], vectors: FloatArray
+) -> Candidate:
+    """An item with the preferences in some rows, most similar first."""
+    similarities = vectors[list(rows)] @ embedding
+    order = np.argsort(-similarities, kind="stable")
+    return Candidate(
+        item=item,
+        embedding=embedding,
+        preferences=tuple(preferences[rows[position]] for position in order),
+        similarities=tuple(float(similarities[position]) for position in order),
+    )
+
+
+def warn(report: BuildReport) -> None:
+    """Say what looks wrong in a finished report."""
+    if report.new >= _ENOUGH_TO_JUDGE and not report.kept and not report.undecided:
+        where = "the coarse filter let nothing through: lower tau, or set keep_rate" if not report.passed else (
+            "fine verification discarded everything that passed the coarse filter"
+        )
+        report.warnings.append(f"Nothing was kept; {where}.")
+    elif report.new >= _ENOUGH_TO_JUDGE and report.share_kept > _NEARLY_EVERYTHING:
+        report.warnings.append(
+            f"{report.share_kept:.0%} of the items were kept. Raise tau, or set keep_rate, if that is not what you want."
+        )
+    if report.undecided:
+        report.warnings.append(
+            f"{report.undecided} items are undecided and wait in the retry queue; memory.retry() verifies them again."
+        )
+
+
+def _chunked(memory: EpicMemory, items: list[Item]) -> list[Item]:
+    if memory.chunker is None:
+        return items
+    chunks = []
+    for item in items:
+        pieces = memory.chunker.chunks(item.text)
+        if len(pieces) == 1:
+            chunks.append(Item(id=item.id, text=pieces[0], metadata=item.metadata))
+        else:
+            chunks.extend(
+                Item(id=f"{item.id}#{n}", text=piece, metadata={**item.metadata, "chunk": n})
+                for n, piece in enumerate(pieces)
+            )
+    return chunks
+
+
+def _fresh(memory: EpicMemory, items: list[Item]) -> tuple[list[Item], int]:
+    """The items not held yet in this very form; of several with one id, the last."""
+    known = memory._store.texts(memory.namespace, [item.id for item in items])
+    latest = {item.id: item for item in items}
+    fresh = [item for item in latest.values() if item.id not in known or not memory._store.same(known[item.id], item)]
+    return fresh, len(items) - len(fresh)
+
+
+def _resolve_keep_rate(memory: EpicMemory, embeddings: FloatArray, vectors: FloatArray, report: BuildReport) -> None:
+    assert memory.keep_rate is not None
+    tau = tau_for_keep_rate(embeddings, vectors, memory.keep_rate)
+    with memory._lock, memory._store.transaction():
+        memory._store.set_meta(tau=tau)
+    memory._tau = tau
+    if len(embeddings) < _SMALL_SAMPLE:
+        report.warnings.append(
+            f"keep_rate was resolved to tau {tau:.3f} on {len(embeddings)} items only; a larger first batch is surer."
+        )
+
+
+def _coarse(
+    memory: EpicMemory, items: list[Item], embeddings: FloatArray, preferences: list[Preference], vectors: FloatArray
+) -> tuple[list[Candidate], list[tuple[Item, FloatArray]], list[Item]]:
+    """Candidates, second-tier items and discarded items."""
+    if not memory.coarse:
+        rows = range(len(preferences))
+        return [candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)], [], []
+    second_tau = memory.fallback.tau if isinstance(memory.fallback, SecondTier) else None
+    matches = coarse_filter(embeddings, vectors, memory.tau, highest=second_tau is not None)
+    candidates = []
+    starts = np.searchsorted(matches.items, matches.passed)
+    for row, start, end in zip(matches.passed, starts, [*starts[1:], len(matches.items)], strict=True):
+        columns = [int(column) for column in matches.preferences[start:end]]
+        candidates.append(candidate_of(items[row], embeddings[row], columns, preferences, vectors))
+    passed = set(matches.passed.tolist())
+    second, discarded = [], []
+    for row, item in enumerate(items):
+        if row in passed:
+            continue
+        if second_tau is not None and matches.highest is not None and matches.highest[row] >= np.float32(second_tau):
+            second.append((item, embeddings[row]))
+        else:
+            discarded.append(item)
+    return candidates, second, discarded
+
+
+def _unverified(candidate: Candidate) -> list[NewEntry]:
+    """Entries without instruction: the item's own embedding, under each of its preferences or none."""
+    pairs: list[tuple[str | None, float]] = [
+        (p.id, s) for p, s in zip(candidate.preferences, candidate.similarities, strict=True)
+    ] or [(None, 0.0)]
+    return [
+        NewEntry(
+            preference_id=preference_id,
+            instruction="",
+            stance=Stance.NEUTRAL,
+            rationale="",
+            confidence=None,
+            similarity=similarity,
+            vector=candidate.embedding,
+        )
+        for preference_id, similarity in pairs
+    ]
+
+
+def _undecided(outcome: Outcome, candidate: Candidate, reason: str, report: BuildReport) -> None:
+    outcome.undecided.append((candidate.item, reason, [preference.id for preference in candidate.preferences]))
+    report.undecided += 1
+    if len(report.failures) < _FAILURES_SHOWN:
+        report.failures[candidate.item.id] = reason
+
+
+def _write(memory: EpicMemory, outcome: Outcome, report: BuildReport, clock: Clock) -> None:
+    """Commit an outcome and take it into the index."""
+    started = time.perf_counter()
+    with memory._lock:
+        store, namespace = memory._store, memory.namespace
+        space = memory._space()
+        held = {preference.id: row for preference, row in zip(space.preferences, space.preference_rows, strict=True)}
+        addition = Addition()
+        written = entries = 0
+        # Until RAM agrees with the file again, whoever comes next reads the file.
+        memory._spaces.pop(namespace, None)
+        everyone = [
+            *(item for item, _ in outcome.kept),
+            *(item for item, _ in outcome.second),
+            *(item for item, _, _ in outcome.undecided),
+            *outcome.discarded,
+        ]
+        with store.transaction():
+            known = store.texts(namespace, [item.id for item in everyone])
+            held_rows = {
+                item.id: store.item_row(namespace, item.id)
+                for item in everyone
+                if item.id in known and store.same(known[item.id], item)
+            }
+            # An earlier version is gone as soon as the new one is decided, whatever the decision.
+            store.remove_items(namespace, [i for i in known if held_rows.get(i) is None])
+            for item_id in held_rows:
+                store.drop_pending(namespace, item_id)
+            for item, reason, preference_ids in outcome.undecided:
+                store.put_pending(namespace, item, reason, preference_ids)
+            for item, embedding in outcome.second:
+                addition.second_rows.append(store.put_item(namespace, item, second_tier=embedding))
+                addition.second_vectors.append(embedding)
+            for item, new in outcome.kept:
+                # A preference can go while its items are being verified.
+                new = [entry for entry in new if entry.preference_id is None or entry.preference_id in held]
+                if not new:
+                    continue
+                # An item from the retry queue may be held already, under other preferences.
+                row = held_rows.get(item.id) or store.put_item(namespace, item)
+                written += 1
+                for entry in new:
+                    addition.rows.append(store.add_entry(namespace, row, entry))
+                    addition.items.append(row)
+                    addition.preferences.append(-1 if entry.preference_id is None else held[entry.preference_id])
+                    addition.stances.append(str(entry.stance))
+                    addition.vectors.append(entry.vector)
+                    entries += 1
+        if any(state == "held" for *_, state in known.values()):
+            store.give_back()
+        else:
+            space.apply(addition)
+            memory._spaces[namespace] = space
+    report.kept += written
+    report.entries += entries
+    report.discarded += len(outcome.kept) - written
+    clock.add("index", started)

@@ -1,0 +1,140 @@
+"""The paper's two chunkers: whole sentences up to about 100 words, and windows of a conversation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from epic_core.errors import InvalidInputError
+
+# A sentence ends after . ! ? (and closing quotes or brackets) before white space, after the full stops
+# of scripts that put no space there, or at an empty line.
+_SENTENCE_END = re.compile(r"""(?<=[.!?…])["'”’)\]]*\s+|(?<=[。！？｡।॥])["'”’」』)\]]*\s*|\n\s*\n\s*""")
+# Scripts written without spaces: about two characters make a word.
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+
+
+class Chunker(Protocol):
+    """Anything that cuts a text into pieces."""
+
+    def chunks(self, text: str) -> list[str]:
+        """The pieces, in order, none empty."""
+        ...
+
+
+def count_words(text: str) -> int:
+    """Words of a text; in scripts without spaces, two characters count as one word."""
+    unspaced = len(_UNSPACED.findall(text))
+    if not unspaced:
+        return len(text.split())
+    return len(_UNSPACED.sub(" ", text).split()) + (unspaced + 1) // 2
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, in order, stripped, none empty; together they hold every word."""
+    pieces = []
+    start = 0
+    for match in _SENTENCE_END.finditer(text):
+        # Closing quotes belong to the sentence they close; only the white space is dropped.
+        pieces.append(text[start : match.end()].strip())
+        start = match.end()
+    pieces.append(text[start:].strip())
+    return [piece for piece in pieces if piece]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordChunker:
+    """Pieces of about `max_words` words, made of whole sentences (the paper's chunking of documents).
+
+    A single sentence longer than that stays whole. Joining the pieces gives back every word of the text.
+
+    Raises:
+        InvalidInputError: if `max_words` is less than one.
+    """
+
+    max_words: int = 100
+
+    def __post_init__(self) -> None:
+        if self.max_words < 1:
+            raise InvalidInputError("max_words must be at least 1.")
+
+    def chunks(self, text: str) -> list[str]:
+        """The pieces, in order, none empty."""
+        pieces: list[str] = []
+        current: list[str] = []
+        words = 0
+        for sentence in sentences(text):
+            length = count_words(sentence)
+            if current and words + length > self.max_words:
+                pieces.append(" ".join(current))
+                current, words = [], 0
+            current.append(sentence)
+            words += length
+        if current:
+            pieces.append(" ".join(current))
+        return pieces
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversationChunker:
+    """Windows over a conversation, one `role: content` line for each turn.
+
+    A window holds at most `max_turns` turns and about `max_words` words; neighbours share up to
+    `overlap` turns. A turn longer than `max_words` is cut at sentence ends into turns of the same role.
+
+    Raises:
+        InvalidInputError: for sizes that cannot make progress, or a message without role and content.
+    """
+
+    max_turns: int = 8
+    max_words: int = 180
+    overlap: int = 2
+
+    def __post_init__(self) -> None:
+        if self.max_turns < 1 or self.max_words < 1 or not 0 <= self.overlap < self.max_turns:
+            raise InvalidInputError("A conversation window needs max_turns >= 1, max_words >= 1 and overlap < max_turns.")
+
+    def _turns(self, messages: Iterable[Mapping[str, str]]) -> list[str]:
+        cutter = WordChunker(max_words=self.max_words)
+        turns = []
+        for position, message in enumerate(messages, start=1):
+            role, content = _role_and_content(message, position)
+            turns.extend(f"{role}: {' '.join(piece.split())}" for piece in cutter.chunks(content))
+        return turns
+
+    def chunks(self, messages: Iterable[Mapping[str, str]]) -> list[str]:
+        """The windows, in order; every turn is in at least one."""
+        turns = self._turns(messages)
+        lengths = [count_words(turn) for turn in turns]
+        windows: list[str] = []
+        start = 0
+        while start < len(turns):
+            end, words = start, 0
+            while end < len(turns) and end - start < self.max_turns:
+                if end > start and words + lengths[end] > self.max_words:
+                    break
+                words += lengths[end]
+                end += 1
+            windows.append("\n".join(turns[start:end]))
+            if end == len(turns):
+                break
+            start = self._next_start(lengths, start, end)
+        return windows
+
+    def _next_start(self, lengths: Sequence[int], start: int, end: int) -> int:
+        following = max(end - self.overlap, start + 1)
+        # An overlap that leaves no room for the next turn would repeat turns and add nothing.
+        while following < end and sum(lengths[following : end + 1]) > self.max_words:
+            following += 1
+        return following
+
+
+def _role_and_content(message: Mapping[str, str], position: int) -> tuple[str, str]:
+    if not isinstance(message, Mapping) or "role" not in message or "content" not in message:
+        raise InvalidInputError(f"Message {position} needs a 'role' and a 'content'.")
+    role, content = message["role"], message["content"]
+    if not isinstance(role, str) or not isinstance(content, str):
+        raise InvalidInputError(f"Role and content of message {position} must be strings.")
+    return role.strip() or "user", content

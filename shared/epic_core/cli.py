@@ -1,0 +1,227 @@
+"""The command line: epic demo, build, ask, stats, explain, preferences, retry, reencode."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from epic_core import __version__
+from epic_core.errors import EpicError, InvalidInputError
+
+if TYPE_CHECKING:
+    from epic_core.encoders import Encoder
+    from epic_core.memory import EpicMemory
+
+_ENCODERS = "static (default), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code: 0, 2 for what the user can mend, 130 after Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    try:
+        run: Callable[[argparse.Namespace], None] = options.run
+        run(options)
+        sys.stdout.flush()
+    except EpicError as error:
+        print(f"epic: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("epic: stopped. What was committed before is kept; run it again to go on.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader has gone (`epic ask ... | head`); nothing more to say, and no traceback at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"epic: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="epic", description="A memory that keeps what matters to one user.")
+    parser.add_argument("--version", action="version", version=f"epic-memory {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="build a memory from the bundled corpus and ask it questions")
+    demo.add_argument("--out", metavar="FILE", help="keep the memory in this file")
+    demo.set_defaults(run=_demo)
+
+    build = commands.add_parser("build", help="build a memory, or add to it")
+    build.add_argument("--preferences", metavar="FILE", help="one preference a line; needed for a new memory")
+    build.add_argument("--out", metavar="FILE", required=True, help="the memory's file")
+    build.add_argument("--sync", action="store_true", help="change the file's preferences to those given")
+    threshold = build.add_mutually_exclusive_group()
+    threshold.add_argument("--tau", type=float, help="threshold of the coarse filter, a cosine")
+    threshold.add_argument("--keep-rate", type=float, help="share of the first items that shall pass it, in (0, 1]")
+    build.add_argument("--second-tier", type=float, metavar="TAU", help="keep items down to this cosine as text only")
+    build.add_argument("--quiet", action="store_true", help="no progress bar")
+    build.add_argument("sources", nargs="+", metavar="SOURCE", help=".txt, .md, .jsonl, or folders of them")
+    _common(build, path=False)
+    build.set_defaults(run=_build)
+
+    ask = commands.add_parser("ask", help="ask a memory")
+    _common(ask)
+    ask.add_argument("question")
+    ask.add_argument("-k", type=int, default=5, help="how many items (default 5)")
+    ask.add_argument("--steering", choices=("signed", "paper", "off"), help="how preferences steer the question")
+    ask.add_argument("--stances", choices=("prefer", "only_supports", "any"), default="prefer", help="stance policy")
+    ask.add_argument("--context", action="store_true", help="print what a model is given")
+    ask.set_defaults(run=_ask)
+
+    stats = commands.add_parser("stats", help="counts and sizes")
+    _common(stats)
+    stats.set_defaults(run=lambda options: _show(options, lambda memory: memory.stats()))
+
+    explain = commands.add_parser("explain", help="why an item was kept")
+    _common(explain)
+    explain.add_argument("id", help="the item's id, as `epic ask` shows it")
+    explain.set_defaults(run=lambda options: _show(options, lambda memory: memory.explain(options.id)))
+
+    retry = commands.add_parser("retry", help="verify the undecided items again")
+    _common(retry)
+    retry.set_defaults(run=lambda options: _show(options, lambda memory: memory.retry()))
+
+    reencode = commands.add_parser("reencode", help="embed a memory anew with the encoder given")
+    _common(reencode)
+    reencode.set_defaults(run=_reencode)
+
+    preferences = commands.add_parser("preferences", help="list, add, remove or replace preferences")
+    _common(preferences)
+    actions = preferences.add_subparsers(required=True, metavar="ACTION")
+    actions.add_parser("list").set_defaults(run=_list_preferences)
+    add = actions.add_parser("add")
+    add.add_argument("text")
+    add.set_defaults(run=lambda options: _show(options, lambda memory: memory.add_preference(options.text)))
+    remove = actions.add_parser("remove")
+    remove.add_argument("text", help="its text or id")
+    remove.set_defaults(run=_remove_preference)
+    replace = actions.add_parser("replace")
+    replace.add_argument("old", help="its text or id")
+    replace.add_argument("new")
+    replace.set_defaults(
+        run=lambda options: _show(options, lambda memory: memory.replace_preference(options.old, options.new))
+    )
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser, *, path: bool = True) -> None:
+    if path:
+        parser.add_argument("memory", metavar="FILE", help="the memory's file")
+    parser.add_argument("--encoder", default="static", help=_ENCODERS)
+    parser.add_argument("--namespace", default="default", help="whose memory, in a file of several users")
+
+
+def _encoder(name: str) -> Encoder | None:
+    from epic_core.encoders import OllamaEncoder, SentenceTransformerEncoder
+
+    kind, _, model = name.partition("/")
+    if name == "static":
+        return None
+    if kind == "sentence-transformers" and model:
+        return SentenceTransformerEncoder(model)
+    if kind == "ollama" and model:
+        return OllamaEncoder(model)
+    raise InvalidInputError(f"There is no encoder {name!r}. Use {_ENCODERS}.")
+
+
+def _open(options: argparse.Namespace) -> EpicMemory:
+    from epic_core.memory import EpicMemory
+
+    return EpicMemory.open(
+        options.memory, encoder=_encoder(options.encoder), namespace=options.namespace, must_exist=True
+    )
+
+
+def _show(options: argparse.Namespace, what: Callable[[EpicMemory], object]) -> None:
+    with _open(options) as memory:
+        print(what(memory))
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from epic_core.demo import run_demo
+
+    for line in run_demo(options.out):
+        print(line)
+
+
+def _build(options: argparse.Namespace) -> None:
+    from epic_core.fallback import SecondTier
+    from epic_core.memory import EpicMemory
+    from epic_core.sources import Sources, read_preferences
+
+    preferences = None if options.preferences is None else read_preferences(options.preferences)
+    sources = Sources(options.sources)
+    sources.files()  # a wrong path is an error before anything is written
+    if preferences is None and not os.path.exists(options.out):
+        raise InvalidInputError(f"{options.out} does not exist yet: give --preferences FILE to make it.")
+    with EpicMemory.open(
+        options.out,
+        preferences,
+        sync=options.sync,
+        encoder=_encoder(options.encoder),
+        namespace=options.namespace,
+        tau=options.tau,
+        keep_rate=options.keep_rate,
+        fallback=None if options.second_tier is None else SecondTier(tau=options.second_tier),
+    ) as memory:
+        report = memory.add(sources, progress=not options.quiet)
+        print(report)
+        for skipped in sources.skipped:
+            print(f"skipped: {skipped}")
+        size = memory.stats().bytes["total"]
+        print(f"{options.out}: {len(memory)} items, {size / 1e6:.3f} MB")
+
+
+def _ask(options: argparse.Namespace) -> None:
+    with _open(options) as memory:
+        hits = memory.search(
+            options.question, options.k, steering=options.steering, stance_policy=options.stances
+        )
+        if options.context:
+            from epic_core.context import format_context
+
+            print(format_context(hits))
+            return
+        if not hits:
+            print("Nothing in this memory yet.")
+        for number, hit in enumerate(hits, start=1):
+            print(f"{number}. {hit.score:.3f}  {hit.item.id}" + ("" if hit.tier == "memory" else f"  ({hit.tier})"))
+            for entry in hit.entries:
+                print(f"   [{entry.stance}] {entry.preference}")
+                print(f"   {entry.instruction}")
+            print(f"   {hit.item.text}\n")
+        for preference, similarity, weight in hits.steered_by:
+            print(f"steered by ({weight:.2f}, cosine {similarity:.2f}): {preference}")
+
+
+def _reencode(options: argparse.Namespace) -> None:
+    from epic_core.memory import EpicMemory
+
+    with EpicMemory.open(
+        options.memory,
+        encoder=_encoder(options.encoder),
+        namespace=options.namespace,
+        must_exist=True,
+        reencode=True,
+    ) as memory:
+        print(memory.stats())
+
+
+def _list_preferences(options: argparse.Namespace) -> None:
+    with _open(options) as memory:
+        for preference in memory.preferences:
+            print(f"{preference.id}  {preference}")
+
+
+def _remove_preference(options: argparse.Namespace) -> None:
+    with _open(options) as memory:
+        memory.remove_preference(options.text)
+        print(f"removed; {len(memory)} items are left")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Stage 1, semantic-based coarse filtering (Eq. 1-2): P_rel(x) = {p : Sim(E(x), E(p)) >= tau}."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.errors import InvalidInputError
+from epic_core.types import FloatArray
+
+CONTRIEVER_TAU = 0.3
+_BLOCK = 8192
+
+
+def default_tau(encoder: object) -> float:
+    """The threshold that belongs to an encoder: its own `tau`, else the paper's 0.3."""
+    return float(getattr(encoder, "tau", CONTRIEVER_TAU))
+
+
+def checked_tau(tau: float, what: str = "tau") -> float:
+    """tau as a float.
+
+    Raises:
+        InvalidInputError: unless it is a number in [-1, 1].
+    """
+    if not isinstance(tau, (int, float)) or not -1.0 <= tau <= 1.0:
+        raise InvalidInputError(f"{what} must be a cosine between -1 and 1, not {tau!r}.")
+    return float(tau)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoarseMatches:
+    """The pairs (x, p) that the coarse filter lets through.
+
+    Attributes:
+        count: Number of items tested, n.
+        items: Row of the item, shape `(pairs,)`, ascending.
+        preferences: Row of the preference, shape `(pairs,)`.
+        similarities: Sim(E(x), E(p)), shape `(pairs,)`, in [-1, 1].
+        highest: max_p Sim(E(x), E(p)) of every item, shape `(n,)`, where asked for.
+    """
+
+    count: int
+    items: NDArray[np.intp]
+    preferences: NDArray[np.intp]
+    similarities: FloatArray
+    highest: FloatArray | None = None
+
+    @property
+    def passed(self) -> NDArray[np.intp]:
+        """Rows of the items that passed, each once, ascending."""
+        return np.unique(self.items)
+
+
+def coarse_filter(
+    embeddings: FloatArray, preferences: FloatArray, tau: float, *, highest: bool = False
+) -> CoarseMatches:
+    """Match items with preferences.
+
+    Args:
+        embeddings: Unit vectors E(x), shape `(n, d)`.
+        preferences: Unit vectors E(p), shape `(m, d)`.
+        tau: Threshold in [-1, 1]; a pair at exactly tau passes.
+        highest: Also return each item's highest similarity.
+
+    Raises:
+        InvalidInputError: for shapes that do not fit, or tau outside [-1, 1].
+    """
+    tau = checked_tau(tau)
+    if embeddings.ndim != 2 or preferences.ndim != 2 or embeddings.shape[1] != preferences.shape[1]:
+        raise InvalidInputError(
+            f"Embeddings {embeddings.shape} and preferences {preferences.shape} must be (n, d) and (m, d)."
+        )
+    rows, columns, values = [], [], []
+    top = np.full(len(embeddings), -1.0, dtype=np.float32) if highest else None
+    threshold = np.float32(tau)
+    transposed = preferences.T
+    for start in range(0, len(embeddings), _BLOCK):
+        similarities = embeddings[start : start + _BLOCK] @ transposed
+        row, column = np.nonzero(similarities >= threshold)
+        rows.append(row + start)
+        columns.append(column)
+        values.append(similarities[row, column])
+        if top is not None and len(preferences):
+            top[start : start + _BLOCK] = similarities.max(axis=1)
+    return CoarseMatches(
+        count=len(embeddings),
+        items=np.concatenate(rows) if rows else np.empty(0, dtype=np.intp),
+        preferences=np.concatenate(columns) if columns else np.empty(0, dtype=np.intp),
+        similarities=np.concatenate(values) if values else np.empty(0, dtype=np.float32),
+        highest=top,
+    )
+
+
+def coarse_stream(
+    blocks: Iterable[FloatArray], preferences: FloatArray, tau: float, *, highest: bool = False
+) -> Iterator[CoarseMatches]:
+    """As `coarse_filter`, block by block over an iterator, in constant memory; rows count within a block."""
+    for block in blocks:
+        yield coarse_filter(block, preferences, tau, highest=highest)
+
+
+def tau_for_keep_rate(embeddings: FloatArray, preferences: FloatArray, keep_rate: float) -> float:
+    """The tau at which a share of a sample passes.
+
+    Args:
+        embeddings: The sample, shape `(n, d)`, n >= 1.
+        preferences: Shape `(m, d)`, m >= 1.
+        keep_rate: The share wanted, in (0, 1].
+
+    Raises:
+        InvalidInputError: for a share outside (0, 1] or an empty sample.
+    """
+    if not 0.0 < keep_rate <= 1.0:
+        raise InvalidInputError(f"keep_rate must be a share in (0, 1], not {keep_rate!r}.")
+    if not len(embeddings) or not len(preferences):
+        raise InvalidInputError("keep_rate needs at least one item and one preference to look at.")
+    highest = np.sort((embeddings @ preferences.T).max(axis=1))[::-1]
+    return float(np.clip(highest[max(1, round(keep_rate * len(highest))) - 1], -1.0, 1.0))

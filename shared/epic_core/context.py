@@ -1,0 +1,32 @@
+"""The context handed to a generator: for each hit its number, its guidance, and its content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from epic_core.types import Hit, MemoryEntry, Stance
+
+_WARNINGS = {
+    Stance.CONFLICTS: 'Steer clear: this conflicts with the preference "{}". ',
+    Stance.MIXED: 'Take only what suits the preference "{}". ',
+}
+
+
+def format_context(hits: Iterable[Hit]) -> str:
+    """The paper's context: `Document i:`, `Interpretation Guidance:` and `Content:` for each hit.
+
+    What a preference rules out is said before the instruction, so that a model does not recommend it.
+    """
+    return "\n\n".join(_document(number, hit) for number, hit in enumerate(hits, start=1))
+
+
+def _document(number: int, hit: Hit) -> str:
+    guidance = [_guidance(entry) for entry in hit.entries if entry.instruction]
+    head = [f"Document {number}:"]
+    if guidance:
+        head += ["Interpretation Guidance:", *guidance]
+    return "\n".join([*head, "Content:", hit.item.text])
+
+
+def _guidance(entry: MemoryEntry) -> str:
+    return f"- {_WARNINGS.get(entry.stance, '').format(entry.preference)}{entry.instruction}"

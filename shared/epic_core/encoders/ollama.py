@@ -1,0 +1,119 @@
+"""An embedding model of an Ollama server as an encoder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from epic_core.errors import EncoderError, MissingExtraError
+from epic_core.types import FloatArray
+
+
+class OllamaEncoder:
+    """An Ollama embedding model, such as `OllamaEncoder("nomic-embed-text")`.
+
+    Nothing is sent until the first use. The fingerprint is the digest the server reports for the model.
+
+    Args:
+        model: The model's name, pulled on the server.
+        host: Address of the server; default: `OLLAMA_HOST`, else Ollama's own default.
+        timeout: Seconds for one request.
+        batch_size: Texts a request.
+        keep_alive: How long the server keeps the model loaded, as Ollama takes it.
+
+    Raises:
+        EncoderError: on use, when the server is not there or does not have the model.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        host: str | None = None,
+        timeout: float = 60.0,
+        batch_size: int = 64,
+        keep_alive: float | str | None = None,
+    ) -> None:
+        try:
+            import ollama
+        except ImportError as error:  # a base dependency, but environments are edited by hand
+            raise MissingExtraError("ollama", "all") from error
+        self._ollama: Any = ollama
+        self._client: Any = ollama.Client(host=host, timeout=timeout)
+        self._host = host
+        self._timeout = timeout
+        self._batch_size = batch_size
+        self._keep_alive = keep_alive
+        self._model = model
+        self.name = f"ollama:{model}"
+
+    @cached_property
+    def dimension(self) -> int:
+        """Length of an embedding, asked of the server once."""
+        return int(self.encode(["dimension"]).shape[1])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The model's digest on the server, asked once."""
+        wanted = {self._model, f"{self._model}:latest"}
+        try:
+            models = self._client.list().models
+        except Exception as error:
+            raise self._explained(error) from error
+        for model in models:
+            if model.model in wanted and model.digest:
+                return str(model.digest)[:32]
+        raise self._not_pulled()
+
+    def _not_pulled(self) -> EncoderError:
+        return EncoderError(
+            f"The Ollama server does not have the model {self._model!r}. Pull it: ollama pull {self._model}"
+        )
+
+    def _explained(self, error: Exception) -> EncoderError:
+        if isinstance(error, ConnectionError):
+            return EncoderError("No Ollama server answers. Start it: ollama serve (or set OLLAMA_HOST to its address).")
+        if isinstance(error, self._ollama.ResponseError) and error.status_code == 404:
+            return self._not_pulled()
+        return EncoderError(f"The Ollama server failed on the model {self._model!r}: {error or type(error).__name__}")
+
+    def _batches(self, texts: Sequence[str]) -> list[list[str]]:
+        return [list(texts[i : i + self._batch_size]) for i in range(0, len(texts), self._batch_size)]
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        rows: list[Sequence[float]] = []
+        try:
+            for batch in self._batches(texts):
+                answer = self._client.embed(model=self._model, input=batch, keep_alive=self._keep_alive)
+                rows.extend(answer.embeddings)
+        except Exception as error:
+            raise self._explained(error) from error
+        return _unit_rows(rows)
+
+    async def aencode(self, texts: Sequence[str]) -> FloatArray:
+        """As `encode`, with Ollama's asynchronous client."""
+        rows: list[Sequence[float]] = []
+        try:
+            # A client belongs to one event loop; making it here lets any loop use this encoder.
+            async with self._ollama.AsyncClient(host=self._host, timeout=self._timeout) as client:
+                for batch in self._batches(texts):
+                    answer = await client.embed(model=self._model, input=batch, keep_alive=self._keep_alive)
+                    rows.extend(answer.embeddings)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            raise self._explained(error) from error
+        return _unit_rows(rows)
+
+
+def _unit_rows(rows: list[Sequence[float]]) -> FloatArray:
+    array = np.asarray(rows, dtype=np.float32)
+    norms = np.linalg.norm(array, axis=1, keepdims=True)
+    # A zero row stays zero: the caller's check names the text it came from.
+    result: FloatArray = array / np.where(norms > 0.0, norms, 1.0)
+    return result

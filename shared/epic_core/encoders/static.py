@@ -1,0 +1,113 @@
+"""The embedded default encoder: a static token table, no torch, no download."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from epic_core.errors import EncoderError
+from epic_core.types import FloatArray
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+BUNDLED = Path(__file__).parent.parent / "data" / "static_encoder"
+MAX_TOKENS = 512
+_BLOCK = 512
+# model2vec cuts a text before tokenising it; no token of ours is longer on average.
+_MAX_CHARACTERS = MAX_TOKENS * 16
+
+
+class StaticEncoder:
+    """A bag of weighted token vectors in the model2vec format.
+
+    The bundled table is a student of all-MiniLM-L6-v2 (`shared/tools/make_static_encoder.py` made it).
+    Text beyond the first 512 tokens does not count; a text without any known token gets one fixed
+    direction, so that every embedding has length one. Safe to use from several threads.
+
+    Args:
+        path: A folder with a model2vec model; default: the one in the package.
+
+    Raises:
+        EncoderError: if the folder holds no readable model.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        folder = Path(path) if path is not None else BUNDLED
+        if not folder.is_dir():
+            raise EncoderError(f"There is no encoder in {folder}. Give a folder that holds a model2vec model.")
+        from model2vec import StaticModel
+
+        try:
+            model = StaticModel.from_pretrained(folder)
+        except Exception as error:
+            raise EncoderError(f"Cannot load a model2vec model from {folder}: {error}") from error
+        self._table = model.embedding
+        self._weights = None if model.weights is None else model.weights.astype(np.float32)
+        self._rows = model.token_mapping
+        self._tokenizer: Tokenizer = model.tokenizer
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(MAX_TOKENS)
+        self._unknown = model.unk_token_id
+        self.name = "epic-static-v1" if path is None else f"model2vec:{folder.name}"
+        self.dimension = int(model.dim)
+        self.fingerprint = self._fingerprint()
+        config = dict(model.config)
+        self.tau = float(config.get("epic_tau", 0.3))
+        self.floor = float(config.get("epic_floor", 0.2))
+
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256(np.ascontiguousarray(self._table))
+        for array in (self._weights, self._rows):
+            digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+        digest.update(self._tokenizer.to_str().encode())
+        return digest.hexdigest()[:32]
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        out = np.empty((len(texts), self.dimension), dtype=np.float32)
+        for start in range(0, len(texts), _BLOCK):
+            block = [text[:_MAX_CHARACTERS] for text in texts[start : start + _BLOCK]]
+            out[start : start + len(block)] = self._pool(block)
+        return out
+
+    def _pool(self, texts: list[str]) -> FloatArray:
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        unknown = self._unknown
+        ids = [np.array([i for i in e.ids if i != unknown], dtype=np.int64) for e in encodings]
+        lengths = np.array([len(i) for i in ids])
+        sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        some = np.flatnonzero(lengths)
+        if some.size:
+            tokens = np.concatenate([ids[i] for i in some])
+            rows = tokens if self._rows is None else self._rows[tokens]
+            vectors = self._table[rows].astype(np.float32)
+            if self._weights is not None:
+                vectors *= self._weights[tokens, None]
+            starts = np.concatenate(([0], np.cumsum(lengths[some])[:-1]))
+            sums[some] = np.add.reduceat(vectors, starts, axis=0)
+        norms = np.sqrt(np.einsum("ij,ij->i", sums, sums))
+        zero = norms < 1e-12
+        if zero.any():
+            # The last axis carries least of the table's variance: close to nothing in particular.
+            sums[zero] = 0.0
+            sums[zero, -1] = 1.0
+            norms[zero] = 1.0
+        result: FloatArray = sums / norms[:, None]
+        return result
+
+    async def aencode(self, texts: Sequence[str]) -> FloatArray:
+        """As `encode`, in a worker thread."""
+        return await asyncio.to_thread(self.encode, texts)
+
+
+@lru_cache(maxsize=1)
+def default_encoder() -> StaticEncoder:
+    """The bundled static encoder, loaded once for each process."""
+    return StaticEncoder()

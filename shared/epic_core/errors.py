@@ -1,0 +1,62 @@
+"""The exceptions epic-memory raises; every message says what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+
+class EpicError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class InvalidInputError(EpicError, ValueError):
+    """An argument, an item, a preference or an input file cannot be used as it is."""
+
+
+class NoPreferencesError(EpicError):
+    """A stage that needs preferences was run without any."""
+
+
+class DuplicatePreferenceError(InvalidInputError):
+    """The same preference was given, or is held, twice."""
+
+
+class UnknownPreferenceError(EpicError, LookupError):
+    """No preference with that text or id is held."""
+
+
+class UnknownItemError(EpicError, LookupError):
+    """No item with that id is held."""
+
+
+class EncoderError(EpicError):
+    """An encoder could not be loaded or reached, or returned something that is no embedding."""
+
+
+class EncoderMismatchError(EncoderError):
+    """A file was made with another encoder than the one it was opened with."""
+
+
+class PreferencesMismatchError(EpicError):
+    """A file holds other preferences than those it was opened with."""
+
+
+class VerifierError(EpicError):
+    """A verifier broke the contract of its seam."""
+
+
+class StoreError(EpicError):
+    """A memory's file cannot be read or written."""
+
+
+class MemoryClosedError(StoreError):
+    """The memory was used after `close()`."""
+
+
+class MissingExtraError(EpicError, ImportError):
+    """A feature needs a package that is not installed; the message names the extra that brings it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package} is not installed. Install it with: pip install 'epic-memory[{extra}]'"
+            f" (from a clone: pip install '.[{extra}]')",
+            name=package,
+        )

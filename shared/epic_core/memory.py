@@ -1,0 +1,581 @@
+"""EpicMemory: the one facade over the three stages, the index and the file."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from epic_core import build, maintenance, retrieval
+from epic_core.chunking import Chunker, ConversationChunker
+from epic_core.coarse import checked_tau, default_tau
+from epic_core.context import format_context
+from epic_core.encoders import Encoder, default_encoder, embed
+from epic_core.errors import (
+    DuplicatePreferenceError,
+    EncoderMismatchError,
+    InvalidInputError,
+    PreferencesMismatchError,
+)
+from epic_core.fallback import SecondTier, checked_fallback
+from epic_core.filters import Filter
+from epic_core.reports import Explanation, Stats
+from epic_core.space import Space
+from epic_core.steering import Mode, checked_mode
+from epic_core.steps import Clock, Steps, arun, in_thread, run
+from epic_core.store import Store
+from epic_core.types import BuildReport, Hits, Item, Preference
+from epic_core.verification import EmbeddedVerifier, Verifier
+
+StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
+Items: TypeAlias = str | Item | Iterable[str | Item]
+
+_BATCH = 512
+
+
+class EpicMemory:
+    """Preference-aligned memory: keeps what matters to one user, and retrieves it by their preferences.
+
+        memory = EpicMemory(preferences=["I follow a strict vegan diet."])
+        memory.add(["A recipe for lentil soup ...", "The history of the steam engine ..."])
+        for hit in memory.search("What should I cook tonight?"):
+            print(hit.score, hit.instructions, hit.item.text)
+
+    This makes a memory that lives in RAM; `EpicMemory.open(path)` makes or opens one in a file. Safe to use
+    from several threads.
+
+    Args:
+        preferences: The user's preferences, texts or `Preference`s.
+        encoder: Default: the embedded `StaticEncoder`.
+        verifier: Fine verification; default: `EmbeddedVerifier(encoder)`.
+        tau: The coarse filter's threshold, a cosine; default: the one that belongs to the encoder.
+        keep_rate: Instead of tau, the share of the first items that shall pass, in (0, 1]; resolved to a
+            tau once and stored.
+        steering: "signed", "paper" (Eq. 7-8) or "off"; `search` can override it.
+        chunker: Cuts each item before the coarse filter; default: an item is one chunk.
+        fallback: For queries that match no preference well: a `SecondTier`, a callable `(query, k)`, or an
+            object with `search(query, k)`.
+        namespace: Whose memory this is; nothing of another namespace is seen.
+        coarse, fine: Switch a stage off, for ablations.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be.
+        DuplicatePreferenceError: if a preference is given twice.
+    """
+
+    def __init__(
+        self,
+        preferences: Iterable[str | Preference] = (),
+        *,
+        encoder: Encoder | None = None,
+        verifier: Verifier | None = None,
+        tau: float | None = None,
+        keep_rate: float | None = None,
+        steering: Mode = "signed",
+        chunker: Chunker | None = None,
+        fallback: Any = None,
+        namespace: str = "default",
+        coarse: bool = True,
+        fine: bool = True,
+        _store: Store | None = None,
+    ) -> None:
+        if tau is not None and keep_rate is not None:
+            raise InvalidInputError("Give tau or keep_rate, not both.")
+        if keep_rate is not None and not 0.0 < keep_rate <= 1.0:
+            raise InvalidInputError(f"keep_rate must be a share in (0, 1], not {keep_rate!r}.")
+        if not isinstance(namespace, str) or not namespace:
+            raise InvalidInputError("namespace must be a name, not empty.")
+        self.encoder: Encoder = encoder if encoder is not None else default_encoder()
+        self.verifier: Verifier = verifier if verifier is not None else EmbeddedVerifier(self.encoder)
+        self.steering: Mode = checked_mode(steering)
+        self.chunker = chunker
+        self.fallback = checked_fallback(fallback)
+        self.namespace = namespace
+        self.coarse = coarse
+        self.fine = fine
+        self.keep_rate = keep_rate
+        self._tau = None if tau is None else checked_tau(tau)
+        self._lock = threading.RLock()
+        self._spaces: dict[str, Space] = {}
+        self._store = _store if _store is not None else Store(None)
+        self._seen_change = self._store.changed_elsewhere()
+        given = unique_preferences(preferences)
+        if _store is None:
+            self._found(given)
+
+    def _found(self, preferences: Sequence[Preference]) -> None:
+        """Write what a new memory starts with."""
+        vectors = embed(self.encoder, [preference.text for preference in preferences])
+        with self._store.transaction():
+            if not self._store.meta():
+                self._store.set_meta(encoder=_described(self.encoder))
+            for preference, vector in zip(preferences, vectors, strict=True):
+                self._store.add_preference(self.namespace, preference, vector)
+            self._store.set_meta(**self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        second = self.fallback.tau if isinstance(self.fallback, SecondTier) else None
+        return {"tau": self._tau, "second_tier": second}
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        preferences: Iterable[str | Preference] | None = None,
+        *,
+        sync: bool = False,
+        reencode: bool = False,
+        must_exist: bool = False,
+        **options: Any,
+    ) -> EpicMemory:
+        """Open the memory in a file, or make it. Use it in a `with`, or `close()` it.
+
+        Args:
+            path: The file.
+            preferences: What a new file starts with. For an existing one they must be those it holds.
+            sync: Change the preferences of an existing file to those given instead.
+            reencode: Embed an existing file anew if it was made with another encoder.
+            must_exist: Refuse to make a new file.
+            **options: As for `EpicMemory`.
+
+        Raises:
+            StoreError: if the file cannot be opened or is no memory.
+            EncoderMismatchError: if it was made with another encoder.
+            PreferencesMismatchError: if it holds other preferences.
+        """
+        given = None if preferences is None else unique_preferences(preferences)
+        store = Store(path, must_exist=must_exist)
+        try:
+            memory = cls(_store=store, **options)
+            memory._take_up(given, sync=sync, reencode=reencode)
+        except BaseException:
+            store.close()
+            raise
+        return memory
+
+    def _take_up(self, given: list[Preference] | None, *, sync: bool, reencode: bool) -> None:
+        meta = self._store.meta()
+        if "encoder" not in meta:
+            self._found(given or [])
+            return
+        if meta["encoder"] != _described(self.encoder):
+            if not reencode:
+                made, now = meta["encoder"], _described(self.encoder)
+                raise EncoderMismatchError(
+                    f"{self._store.path} was made with the encoder {_named(made)}, and is opened with {_named(now)}."
+                    " Open it with that encoder, or with reencode=True to embed it anew with this one."
+                )
+            self._run(maintenance.reencode(self, self.encoder))
+        if self._tau is None and meta.get("tau") is not None:
+            self._tau = float(meta["tau"])
+            self.keep_rate = None
+        if self.fallback is None and meta.get("second_tier") is not None:
+            self.fallback = SecondTier(tau=float(meta["second_tier"]))
+        with self._store.transaction():
+            self._store.set_meta(**self._settings())
+        if given is not None:
+            self._reconcile(given, sync=sync)
+
+    def _reconcile(self, given: list[Preference], *, sync: bool) -> None:
+        held = {preference.id: preference for preference in self.preferences}
+        if not held and not self._store.namespaces().count(self.namespace):
+            for preference in given:
+                self.add_preference(preference)
+            return
+        wanted = {preference.id: preference for preference in given}
+        missing = [p for i, p in held.items() if i not in wanted]
+        added = [p for i, p in wanted.items() if i not in held]
+        if not missing and not added:
+            return
+        if not sync:
+            lines = [f"  only in the file: {p.text}" for p in missing] + [f"  only given: {p.text}" for p in added]
+            raise PreferencesMismatchError(
+                f"{self._store.path} holds other preferences than those given:\n" + "\n".join(lines) + "\n"
+                "Leave preferences out to use the file's, or open it with sync=True to change the file's."
+            )
+        for preference in missing:
+            self.remove_preference(preference)
+        for preference in added:
+            self.add_preference(preference)
+
+    # running
+
+    def _run(self, steps: Steps[Any], clock: Clock | None = None) -> Any:
+        return run(steps, self.encoder, self.verifier, clock or Clock())
+
+    async def _arun(self, steps: Steps[Any], clock: Clock | None = None) -> Any:
+        return await arun(steps, self.encoder, self.verifier, clock or Clock())
+
+    def _space(self, namespace: str | None = None) -> Space:
+        """The loaded namespace, read again if another process has written. Call it under the lock."""
+        change = self._store.changed_elsewhere()
+        if change != self._seen_change:
+            self._seen_change = change
+            self._spaces.clear()
+        name = self.namespace if namespace is None else namespace
+        if name not in self._spaces:
+            self._spaces[name] = Space(self._store, name, self.encoder)
+        return self._spaces[name]
+
+    # building
+
+    def add(self, items: Items, *, progress: bool = False) -> BuildReport:
+        """Offer items to the memory: coarse filter, fine verification, index. Committed batch by batch.
+
+        Args:
+            items: Texts or `Item`s, one or an iterable of any length. An item already held with the same
+                text is skipped; a known id with another text replaces the earlier version.
+            progress: Show a bar.
+
+        Raises:
+            InvalidInputError: for an item that is no text; the batches before it are kept.
+            NoPreferencesError: if the memory has no preferences to filter by.
+            EncoderError: if the encoder fails; the batches before are kept.
+        """
+        report, clock = self._new_report()
+        with _bar(items, progress) as bar:
+            for batch in _batches(items):
+                self._run(build.add_batch(self, batch, report, clock), clock)
+                bar.update(len(batch))
+        return self._finished(report, clock)
+
+    async def aadd(
+        self, items: Items | AsyncIterable[str | Item], *, progress: bool = False
+    ) -> BuildReport:
+        """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
+        report, clock = self._new_report()
+        with _bar(items, progress) as bar:
+            async for batch in _abatches(items):
+                await self._arun(build.add_batch(self, batch, report, clock), clock)
+                bar.update(len(batch))
+        return self._finished(report, clock)
+
+    def add_conversation(
+        self, messages: Iterable[Mapping[str, str]], *, chunker: ConversationChunker | None = None
+    ) -> BuildReport:
+        """Offer a conversation, messages with `role` and `content`, in windows of a few turns.
+
+        Raises:
+            InvalidInputError: for a message without role or content; and as `add`.
+        """
+        return self.add(_conversation_items(messages, chunker))
+
+    async def aadd_conversation(
+        self, messages: Iterable[Mapping[str, str]], *, chunker: ConversationChunker | None = None
+    ) -> BuildReport:
+        """As `add_conversation`, without blocking the event loop."""
+        return await self.aadd(_conversation_items(messages, chunker))
+
+    def retry(self) -> BuildReport:
+        """Verify the undecided items again."""
+        report, clock = self._new_report()
+        self._run(build.retry(self, report, clock), clock)
+        return self._finished(report, clock)
+
+    async def aretry(self) -> BuildReport:
+        """As `retry`, without blocking the event loop."""
+        report, clock = self._new_report()
+        await self._arun(build.retry(self, report, clock), clock)
+        return self._finished(report, clock)
+
+    def _new_report(self) -> tuple[BuildReport, Clock]:
+        clock = Clock()
+        clock.parts.update(dict.fromkeys(build.PARTS, 0.0))
+        return BuildReport(), clock
+
+    def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:
+        report.timings = dict(clock.parts)
+        report.tau = self.tau if self.coarse else None
+        build.warn(report)
+        return report
+
+    # retrieving
+
+    def search(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        steering: Mode | None = None,
+        preferences: Iterable[str | Preference] | None = None,
+        stance_policy: StancePolicy = "prefer",
+        namespace: str | None = None,
+        distinct: bool = True,
+    ) -> Hits:
+        """The k items that answer a query best under the user's preferences.
+
+        Args:
+            query: Not empty.
+            k: How many items, at least 1; fewer come back where fewer are held.
+            filter: A condition on metadata, applied inside the search.
+            steering: Overrides the memory's mode.
+            preferences: Of the held preferences, those that count in this call: they alone steer, and only
+                their entries are searched.
+            stance_policy: "prefer" ranks what supports a preference above what conflicts with it,
+                "only_supports" leaves out what conflicts, "any" ranks by similarity alone.
+            namespace: Another user's memory in the same file.
+            distinct: k distinct items, their entries merged; False: the paper's top-k entries, one hit each.
+
+        Returns:
+            Hits, best first, with `timings` in seconds.
+
+        Raises:
+            InvalidInputError: for an empty query, k below 1 or an unknown policy or mode.
+            UnknownPreferenceError: for a preference that is not held.
+        """
+        clock = Clock()
+        return cast(
+            Hits,
+            self._run(
+                retrieval.search(
+                    self,
+                    self._search(query, k, filter, steering, preferences, stance_policy, namespace, distinct),
+                    clock,
+                ),
+                clock,
+            ),
+        )
+
+    async def asearch(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        steering: Mode | None = None,
+        preferences: Iterable[str | Preference] | None = None,
+        stance_policy: StancePolicy = "prefer",
+        namespace: str | None = None,
+        distinct: bool = True,
+    ) -> Hits:
+        """As `search`, without blocking the event loop."""
+        clock = Clock()
+        return cast(
+            Hits,
+            await self._arun(
+                retrieval.search(
+                    self,
+                    self._search(query, k, filter, steering, preferences, stance_policy, namespace, distinct),
+                    clock,
+                ),
+                clock,
+            ),
+        )
+
+    def _search(
+        self,
+        query: str,
+        k: int,
+        filter: Filter | None,
+        steering: Mode | None,
+        preferences: Iterable[str | Preference] | None,
+        stance_policy: StancePolicy,
+        namespace: str | None,
+        distinct: bool,
+    ) -> retrieval.Search:
+        if not isinstance(query, str) or not query.strip():
+            raise InvalidInputError("The query is empty. Ask something.")
+        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+            raise InvalidInputError(f"k must be a whole number of at least 1, not {k!r}.")
+        if stance_policy not in get_args(StancePolicy):
+            raise InvalidInputError(
+                f"stance_policy must be one of {', '.join(get_args(StancePolicy))}; not {stance_policy!r}."
+            )
+        if filter is not None and not isinstance(filter, Filter):
+            raise InvalidInputError(f"filter must be an epic_core.Filter, not {type(filter).__name__}.")
+        if isinstance(preferences, (str, Preference)):
+            preferences = [preferences]
+        return retrieval.Search(
+            query=query,
+            k=k,
+            filter=filter,
+            mode=self.steering if steering is None else checked_mode(steering),
+            preferences=None if preferences is None else tuple(preferences),
+            stance_policy=stance_policy,
+            namespace=self.namespace if namespace is None else namespace,
+            distinct=distinct,
+        )
+
+    def context(self, query: str, k: int = 5, **options: Any) -> str:
+        """What a model is given for a query: `search`, formatted. Options as for `search`."""
+        return format_context(self.search(query, k, **options))
+
+    async def acontext(self, query: str, k: int = 5, **options: Any) -> str:
+        """As `context`, without blocking the event loop."""
+        return format_context(await self.asearch(query, k, **options))
+
+    def explain(self, item_id: str) -> Explanation:
+        """Why an item was kept: similarity, rationale, stance, confidence, for each of its entries.
+
+        Raises:
+            UnknownItemError: if no item with that id is held.
+        """
+        with self._lock:
+            return maintenance.explain(self._store, self.namespace, item_id)
+
+    # preferences
+
+    @property
+    def preferences(self) -> list[Preference]:
+        """The user's preferences, in their order."""
+        with self._lock:
+            return list(self._space().preferences)
+
+    def add_preference(self, preference: str | Preference) -> BuildReport:
+        """Add a preference; items already held are matched with it too.
+
+        Raises:
+            DuplicatePreferenceError: if it is held already.
+        """
+        return cast(BuildReport, self._run(maintenance.add_preference(self, Preference.of(preference))))
+
+    async def aadd_preference(self, preference: str | Preference) -> BuildReport:
+        """As `add_preference`, without blocking the event loop."""
+        return cast(BuildReport, await self._arun(maintenance.add_preference(self, Preference.of(preference))))
+
+    def remove_preference(self, preference: str | Preference) -> None:
+        """Remove a preference (by text, id or object), its entries, and the items nothing else holds.
+
+        Raises:
+            UnknownPreferenceError: if it is not held.
+        """
+        maintenance.remove_preference(self, preference)
+
+    async def aremove_preference(self, preference: str | Preference) -> None:
+        """As `remove_preference`, without blocking the event loop."""
+        await in_thread(maintenance.remove_preference, self, preference)
+
+    def replace_preference(self, old: str | Preference, new: str | Preference) -> BuildReport:
+        """Put a preference in another's place; the held items are matched with it, the old one's included.
+
+        Raises:
+            UnknownPreferenceError: if the old one is not held.
+            DuplicatePreferenceError: if the new one is held already.
+        """
+        return cast(BuildReport, self._run(maintenance.replace_preference(self, old, Preference.of(new))))
+
+    async def areplace_preference(self, old: str | Preference, new: str | Preference) -> BuildReport:
+        """As `replace_preference`, without blocking the event loop."""
+        return cast(BuildReport, await self._arun(maintenance.replace_preference(self, old, Preference.of(new))))
+
+    # the rest
+
+    @property
+    def tau(self) -> float:
+        """The coarse filter's threshold in force."""
+        return default_tau(self.encoder) if self._tau is None else self._tau
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for a memory in RAM."""
+        return self._store.path
+
+    def reencode(self, encoder: Encoder) -> None:
+        """Embed everything anew with another encoder: preferences, instructions, second tier, all namespaces.
+
+        The coarse filter's tau becomes the new encoder's own. Items that were discarded stay discarded.
+        """
+        self._run(maintenance.reencode(self, encoder))
+
+    def stats(self) -> Stats:
+        """Counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
+        with self._lock:
+            return maintenance.stats(self)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return self._store.counts(self.namespace)["items"]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        where = "in RAM" if self.path is None else str(self.path)
+        return f"<EpicMemory {where}, namespace {self.namespace!r}{', closed' if self._store.closed else ''}>"
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        with self._lock:
+            self._spaces.clear()
+            self._store.close()
+
+    def __enter__(self) -> EpicMemory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def unique_preferences(preferences: Iterable[str | Preference]) -> list[Preference]:
+    """The preferences as objects.
+
+    Raises:
+        DuplicatePreferenceError: if one is given twice.
+    """
+    if isinstance(preferences, (str, Preference)):
+        preferences = [preferences]
+    unique: dict[str, Preference] = {}
+    for preference in map(Preference.of, preferences):
+        if preference.id in unique:
+            raise DuplicatePreferenceError(f"The preference {preference.text!r} is given twice. Leave one out.")
+        unique[preference.id] = preference
+    return list(unique.values())
+
+
+def _described(encoder: Encoder) -> dict[str, Any]:
+    return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
+
+
+def _named(encoder: Mapping[str, Any]) -> str:
+    return f"{encoder['name']} ({encoder['dimension']} dimensions, fingerprint {encoder['fingerprint'][:8]})"
+
+
+def _conversation_items(
+    messages: Iterable[Mapping[str, str]], chunker: ConversationChunker | None
+) -> list[Item]:
+    windows = (chunker or ConversationChunker()).chunks(messages)
+    return [Item(text=window, metadata={"kind": "conversation", "window": n}) for n, window in enumerate(windows)]
+
+
+def _many(items: Any) -> Any:
+    return [items] if isinstance(items, (str, Item)) else items
+
+
+def _batches(items: Any) -> Iterator[list[Any]]:
+    items = _many(items)
+    if not isinstance(items, Iterable):
+        raise InvalidInputError(f"add takes texts or Items, not {type(items).__name__}.")
+    iterator = iter(items)
+    while batch := list(islice(iterator, _BATCH)):
+        yield batch
+
+
+async def _abatches(items: Any) -> AsyncIterator[list[Any]]:
+    if isinstance(items, AsyncIterable):
+        batch: list[Any] = []
+        async for item in items:
+            batch.append(item)
+            if len(batch) == _BATCH:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+        return
+    batches = _batches(items)
+    # A synchronous iterator may read files: let it do so in a thread.
+    while batch := await in_thread(next, batches, []):
+        yield batch
+
+
+def _bar(items: Any, progress: bool) -> Any:
+    from tqdm import tqdm
+
+    total = len(items) if hasattr(items, "__len__") and not isinstance(items, (str, Item)) else None
+    return tqdm(total=total, disable=not progress, unit="item", desc="remember")
+

@@ -1,0 +1,74 @@
+"""What a memory says about itself: sizes, and why an item is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from epic_core.types import Item, MemoryEntry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stats:
+    """Counts and bytes.
+
+    Attributes:
+        counts: "items", "second_tier", "entries", "preferences", "pending" of the namespace.
+        bytes: Of the whole memory, as the paper's Table 6: "documents" (texts, ids, metadata), "index"
+            (embeddings of entries), "instructions" (with stances and rationales), "preferences" (texts
+            and embeddings), "rest" (the database's own structure), and "total", their sum.
+        encoder, verifier: Names.
+        tau: The coarse filter's threshold.
+    """
+
+    counts: dict[str, int]
+    bytes: dict[str, int]
+    encoder: str
+    verifier: str
+    tau: float
+
+    def _lines(self) -> Iterator[str]:
+        for name, count in self.counts.items():
+            if count or name in ("items", "entries", "preferences"):
+                yield f"{name.replace('_', ' '):14}{count:>10}"
+        for name, size in self.bytes.items():
+            yield f"{name:14}{size:>10} bytes  {size / 1e6:8.4f} MB"
+        yield f"{'encoder':14}{self.encoder}"
+        yield f"{'verifier':14}{self.verifier}"
+        yield f"{'tau':14}{self.tau:.3f}"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Why an item is in the memory.
+
+    Attributes:
+        item: The item.
+        entries: Its entries, each with similarity, instruction, stance, rationale and confidence.
+        note: Where the item has no entries: that it is in the second tier, or undecided and why.
+    """
+
+    item: Item
+    entries: tuple[MemoryEntry, ...]
+    note: str = ""
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.item.id}: {self.item.text}"
+        if self.item.metadata:
+            yield f"metadata     {dict(self.item.metadata)}"
+        if self.note:
+            yield self.note
+        for entry in self.entries:
+            yield ""
+            yield f"preference   {entry.preference or '(none)'}"
+            yield f"similarity   {entry.similarity:.3f}"
+            yield f"stance       {entry.stance}"
+            yield f"confidence   {'unknown' if entry.confidence is None else format(entry.confidence, '.2f')}"
+            yield f"rationale    {entry.rationale or '(fine verification was off)'}"
+            yield f"instruction  {entry.instruction or '(none)'}"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())

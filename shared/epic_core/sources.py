@@ -1,0 +1,229 @@
+"""Reads what the command line is given: notes, corpora and chat logs, as items."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from epic_core.chunking import ConversationChunker, WordChunker
+from epic_core.errors import InvalidInputError
+from epic_core.types import Item, Preference
+
+TEXT_SUFFIXES = (".txt", ".md")
+LINES_SUFFIX = ".jsonl"
+
+
+class _Record(BaseModel):
+    """A line of a corpus."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    text: str
+    id: str | int | None = None
+    title: str | None = None
+    metadata: dict[str, Any] = {}
+
+
+class _Turn(BaseModel):
+    """A line of a chat log."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    role: str
+    content: str
+
+
+@dataclass
+class Sources:
+    """Items of files and folders, chunked, read as they are asked for.
+
+    Folders are read recursively: .txt, .md and .jsonl files in the order of their names; hidden ones are left
+    out. A .jsonl file is a chat log if its first record has a role and a content, else a corpus.
+
+    Attributes:
+        paths: Files and folders.
+        chunker: For documents.
+        conversations: For chat logs.
+        skipped: After reading: the files that held no text, to be reported.
+
+    Raises:
+        InvalidInputError: on reading, naming file and line of what cannot be used.
+    """
+
+    paths: Iterable[str | Path]
+    chunker: WordChunker = field(default_factory=WordChunker)
+    conversations: ConversationChunker = field(default_factory=ConversationChunker)
+    skipped: list[str] = field(default_factory=list)
+
+    def files(self) -> list[tuple[Path, str]]:
+        """Every file, with the name its items' ids begin with.
+
+        Raises:
+            InvalidInputError: for a path that is not there, or a file of another kind.
+        """
+        found: dict[Path, str] = {}
+        for path in map(Path, self.paths):
+            if path.is_dir():
+                inside = [file for file in sorted(path.rglob("*")) if _readable(file, path)]
+                if not inside:
+                    raise InvalidInputError(f"{path} holds no .txt, .md or .jsonl file.")
+                found.update((file, file.relative_to(path.parent if path.name else path).as_posix()) for file in inside)
+            elif not path.exists():
+                raise InvalidInputError(f"There is no file or folder {path}.")
+            elif path.suffix.lower() not in (*TEXT_SUFFIXES, LINES_SUFFIX):
+                raise InvalidInputError(f"{path} is no .txt, .md or .jsonl file. Convert it to one of these first.")
+            else:
+                found[path] = path.name
+        names: dict[str, Path] = {}
+        for path, name in found.items():
+            if name in names and names[name] != path:
+                # Two files of one name: their folders tell them apart.
+                found[path] = path.as_posix()
+            names.setdefault(found[path], path)
+        return list(found.items())
+
+    def __iter__(self) -> Iterator[Item]:
+        for path, name in self.files():
+            if path.suffix.lower() == LINES_SUFFIX:
+                yield from self._lines(path, name)
+            else:
+                yield from self._document(path, name)
+
+    def _document(self, path: Path, name: str) -> Iterator[Item]:
+        text = _decoded(path, path.read_bytes() if _permitted(path) else b"")
+        if not text.strip():
+            self.skipped.append(f"{path} is empty")
+            return
+        yield from self._chunks(text, name, {"source": name})
+
+    def _chunks(self, text: str, item_id: str, metadata: dict[str, Any], title: str = "") -> Iterator[Item]:
+        pieces = self.chunker.chunks(text)
+        for number, piece in enumerate(pieces):
+            several = len(pieces) > 1
+            yield Item(
+                id=f"{item_id}#{number}" if several else item_id,
+                # A later chunk of a document rarely says what it is about; the title does.
+                text=f"{title}. {piece}" if title else piece,
+                metadata={**metadata, "chunk": number} if several else metadata,
+            )
+
+    def _lines(self, path: Path, name: str) -> Iterator[Item]:
+        records = _records(path)
+        first = next(records, None)
+        if first is None:
+            self.skipped.append(f"{path} is empty")
+            return
+        if {"role", "content"} <= first[1].keys():
+            yield from self._conversation(path, name, first, records)
+            return
+        seen: dict[str, int] = {}
+        for line, record in _chain(first, records):
+            parsed = _parsed(_Record, record, path, line)
+            if not parsed.text.strip():
+                raise InvalidInputError(f"{path}, line {line}: the text is empty. Remove the line, or give it a text.")
+            item_id = f"{name}:{line}" if parsed.id is None else str(parsed.id)
+            if item_id in seen:
+                raise InvalidInputError(f"{path}, line {line}: the id {item_id!r} stands on line {seen[item_id]} too.")
+            seen[item_id] = line
+            metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **parsed.metadata}
+            yield from self._chunks(parsed.text, item_id, metadata, (parsed.title or "").strip())
+
+    def _conversation(
+        self, path: Path, name: str, first: tuple[int, dict[str, Any]], records: Iterator[tuple[int, dict[str, Any]]]
+    ) -> Iterator[Item]:
+        turns = (_parsed(_Turn, record, path, line).model_dump() for line, record in _chain(first, records))
+        for number, window in enumerate(self.conversations.chunks(turns)):
+            yield Item(id=f"{name}#{number}", text=window, metadata={"source": name, "chunk": number})
+
+
+def read_preferences(path: str | Path) -> list[Preference]:
+    """The preferences of a text file, one a line; empty lines and lines that begin with # do not count.
+
+    Raises:
+        InvalidInputError: if there is no such file, it holds no preference, or one twice.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"There is no file {path}. Write one preference a line into it.")
+    seen: dict[str, int] = {}
+    preferences = []
+    text = _decoded(path, path.read_bytes() if _permitted(path) else b"")
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            preference = Preference(text=line)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}, line {number}: {error}") from None
+        if preference.id in seen:
+            raise InvalidInputError(
+                f"{path}, line {number}: this preference stands on line {seen[preference.id]} too. Remove one."
+            )
+        seen[preference.id] = number
+        preferences.append(preference)
+    if not preferences:
+        raise InvalidInputError(f"{path} holds no preference. Write one a line into it.")
+    return preferences
+
+
+def _readable(file: Path, root: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(root).parts)
+    return file.is_file() and not hidden and file.suffix.lower() in (*TEXT_SUFFIXES, LINES_SUFFIX)
+
+
+def _permitted(path: Path) -> bool:
+    try:
+        with path.open("rb"):
+            return True
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _decoded(path: Path, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise InvalidInputError(f"{path}, line {line}: this is not UTF-8. Convert the file to UTF-8 first.") from None
+
+
+def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    _permitted(path)
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            try:
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                raise InvalidInputError(f"{path}, line {number}: this is not UTF-8. Convert the file first.") from None
+            if not text.strip():
+                continue
+            try:
+                record = json.loads(text)
+            except ValueError as error:
+                raise InvalidInputError(f"{path}, line {number}: broken JSON ({error}). Mend or remove the line.") from None
+            except RecursionError:
+                raise InvalidInputError(f"{path}, line {number}: JSON nested too deeply. Mend or remove the line.") from None
+            if not isinstance(record, dict):
+                raise InvalidInputError(f"{path}, line {number}: a record must be a JSON object.")
+            yield number, record
+
+
+def _chain(
+    first: tuple[int, dict[str, Any]], rest: Iterator[tuple[int, dict[str, Any]]]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    yield first
+    yield from rest
+
+
+def _parsed(model: type[Any], record: dict[str, Any], path: Path, line: int) -> Any:
+    try:
+        return model.model_validate(record)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"]) or "record"
+        raise InvalidInputError(f"{path}, line {line}: {where}: {problem['msg']}.") from None

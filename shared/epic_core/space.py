@@ -1,0 +1,144 @@
+"""What one user's memory looks like in RAM: preferences, the index, and which row is whose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.encoders.base import Encoder
+from epic_core.errors import UnknownPreferenceError
+from epic_core.filters import Filter
+from epic_core.index import EntryIndex
+from epic_core.steering import Mode, QuerySteering
+from epic_core.store import Store
+from epic_core.types import FloatArray, Preference, Stance
+
+_FILTERS_KEPT = 64
+
+
+@dataclass(kw_only=True)
+class Addition:
+    """Rows that a committed change added, ready for the index."""
+
+    rows: list[int] = field(default_factory=list)
+    items: list[int] = field(default_factory=list)
+    preferences: list[int] = field(default_factory=list)
+    stances: list[str] = field(default_factory=list)
+    vectors: list[FloatArray] = field(default_factory=list)
+    second_rows: list[int] = field(default_factory=list)
+    second_vectors: list[FloatArray] = field(default_factory=list)
+
+
+class Space:
+    """One namespace of a store, loaded.
+
+    Attributes:
+        preferences: In the user's order.
+        vectors: E(p), shape `(m, d)`.
+        index: The entries' embeddings, by entry row.
+        second: The second tier's embeddings, by item row.
+        item_of, preference_of, stance_of: Of an entry row.
+    """
+
+    def __init__(self, store: Store, namespace: str, encoder: Encoder) -> None:
+        self.namespace = namespace
+        self._store = store
+        self._encoder = encoder
+        self.preference_rows, self.preferences, self.vectors = store.preferences(namespace, encoder.dimension)
+        self.index = EntryIndex(encoder.dimension)
+        self.second = EntryIndex(encoder.dimension)
+        self.item_of: dict[int, int] = {}
+        self.preference_of: dict[int, int] = {}
+        self.stance_of: dict[int, Stance] = {}
+        self._steering: dict[Mode, QuerySteering] = {}
+        self._filtered: dict[Filter, frozenset[int]] = {}
+        found = store.space(namespace, encoder.dimension)
+        self._enter(found.rows, found.items, found.preferences, found.stances, found.vectors)
+        second_rows, second_vectors = store.second_tier(namespace, encoder.dimension)
+        self.second.add(second_rows, second_vectors)
+
+    def _enter(
+        self,
+        rows: Sequence[int],
+        items: Sequence[int],
+        preferences: Sequence[int],
+        stances: Sequence[str],
+        vectors: FloatArray,
+    ) -> None:
+        self.index.add(rows, vectors)
+        self.item_of.update(zip(rows, items, strict=True))
+        self.preference_of.update(zip(rows, preferences, strict=True))
+        self.stance_of.update(zip(rows, map(Stance, stances), strict=True))
+        self._filtered.clear()
+
+    def apply(self, addition: Addition) -> None:
+        """Take in what was committed."""
+        if addition.rows:
+            self._enter(
+                addition.rows, addition.items, addition.preferences, addition.stances, np.stack(addition.vectors)
+            )
+        if addition.second_rows:
+            self.second.add(addition.second_rows, np.stack(addition.second_vectors))
+            self._filtered.clear()
+
+    def steering(self, mode: Mode) -> QuerySteering:
+        """Steering by this space's preferences, made once for each mode."""
+        if mode not in self._steering:
+            self._steering[mode] = QuerySteering(self._encoder, self.preferences, mode, vectors=self.vectors)
+        return self._steering[mode]
+
+    def find(self, preference: str | Preference) -> int:
+        """Position of a preference given by text, id or object.
+
+        Raises:
+            UnknownPreferenceError: if it is not held.
+        """
+        wanted = {preference.id} if isinstance(preference, Preference) else {preference}
+        if isinstance(preference, str) and preference.strip():
+            wanted.add(Preference(text=preference).id)
+        for position, held in enumerate(self.preferences):
+            if held.id in wanted:
+                return position
+        listed = "".join(f"\n  {held.text}" for held in self.preferences) or " none"
+        raise UnknownPreferenceError(f"No preference {str(preference)!r} is held. Held are:{listed}")
+
+    def positions(self, preferences: Iterable[str | Preference]) -> NDArray[np.intp]:
+        """Positions of several preferences, ascending, each once."""
+        return np.unique(np.array([self.find(preference) for preference in preferences], dtype=np.intp))
+
+    def items_matching(self, condition: Filter) -> frozenset[int]:
+        """Rows of the items whose metadata satisfies a filter; remembered until the space changes."""
+        try:
+            if condition in self._filtered:
+                return self._filtered[condition]
+        except TypeError:  # a filter over lists cannot be remembered
+            return self._matching(condition)
+        if len(self._filtered) >= _FILTERS_KEPT:
+            self._filtered.clear()
+        self._filtered[condition] = self._matching(condition)
+        return self._filtered[condition]
+
+    def _matching(self, condition: Filter) -> frozenset[int]:
+        return frozenset(row for row, meta in self._store.metadata(self.namespace) if condition.matches(meta))
+
+    def allowed(
+        self, condition: Filter | None, positions: NDArray[np.intp] | None, stances: frozenset[Stance] | None
+    ) -> NDArray[np.int64] | None:
+        """Entry rows a search may find; None means all."""
+        if condition is None and positions is None and stances is None:
+            return None
+        items = None if condition is None else self.items_matching(condition)
+        preferences = None if positions is None else {self.preference_rows[position] for position in positions}
+        return np.array(
+            [
+                row
+                for row, item in self.item_of.items()
+                if (items is None or item in items)
+                and (preferences is None or self.preference_of[row] in preferences)
+                and (stances is None or self.stance_of[row] in stances)
+            ],
+            dtype=np.int64,
+        )

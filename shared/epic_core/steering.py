@@ -1,0 +1,233 @@
+"""Stage 3, preference-guided query steering (Eq. 7-8), and its signed variant.
+
+The paper moves a query towards the preference most similar to it:
+
+    p* = argmax_p Sim(E(q), E(p))                          (Eq. 7)
+    q~ = (E(q) + E(p*)) / ||E(q) + E(p*)||                 (Eq. 8)
+
+For "I avoid hotels with casinos" that is towards casinos. The signed mode uses what a preference likes and
+avoids (`aspects`), for every preference near the query, each with its weight w_p:
+
+    q~ ~ E(q) + sum_p w_p (a * mean E(liked) - b * mean E(avoided))
+    score(q, x) = cos(q, x) + sum_p w_p (a * max cos(liked, x) - b * max cos(avoided, x))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.aspects import parse_aspects
+from epic_core.encoders.base import Encoder, aembed, embed
+from epic_core.errors import InvalidInputError
+from epic_core.types import FloatArray, Preference
+
+Mode: TypeAlias = Literal["paper", "signed", "off"]
+MODES: tuple[str, ...] = get_args(Mode)
+
+DEFAULT_FLOOR = 0.2
+# Weights of the liked and the avoided side, and the width of the softmax over preferences.
+LIKED_WEIGHT = 0.5
+AVOIDED_WEIGHT = 1.0
+TEMPERATURE = 0.1
+
+
+def default_floor(encoder: object) -> float:
+    """The similarity below which a query is not steered: the encoder's own `floor`, else 0.2."""
+    return float(getattr(encoder, "floor", DEFAULT_FLOOR))
+
+
+def checked_mode(mode: str) -> Mode:
+    """The mode.
+
+    Raises:
+        InvalidInputError: if there is no such mode.
+    """
+    for known in get_args(Mode):
+        if mode == known:
+            return known  # type: ignore[no-any-return]
+    raise InvalidInputError(f"Steering knows the modes {', '.join(MODES)}; not {mode!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringPreference:
+    """A preference that steers a query.
+
+    Attributes:
+        preference: The preference.
+        similarity: Sim(E(q), E(p)), in [-1, 1].
+        weight: Its share, in (0, 1]; all of a query's weights sum to one.
+    """
+
+    preference: Preference
+    similarity: float
+    weight: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeredQuery:
+    """A query after steering.
+
+    Attributes:
+        vector: q~, a unit vector of shape `(d,)`; E(q) where nothing steers.
+        query: E(q), shape `(d,)`.
+        preferences: What steered it, most similar first; one in paper mode, none if no preference
+            reaches the floor or the mode is "off".
+        nearest: The highest Sim(E(q), E(p)), in [-1, 1]; None without preferences.
+    """
+
+    vector: FloatArray
+    query: FloatArray
+    preferences: tuple[SteeringPreference, ...]
+    nearest: float | None
+
+
+class QuerySteering:
+    """Steers queries by a fixed set of preferences, each encoded once.
+
+    Args:
+        encoder: Encodes queries, preferences and their aspects.
+        preferences: Texts or `Preference`s.
+        mode: "paper" (Eq. 7-8), "signed" or "off".
+        floor: Cosine in [-1, 1] below which a preference does not steer. Default: none in paper mode,
+            whose equations have none; else the one that belongs to the encoder.
+        vectors: E(p) of the preferences where they are known already, shape `(m, d)`.
+
+    Raises:
+        InvalidInputError: for an unknown mode or a floor outside [-1, 1].
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        preferences: Sequence[str | Preference],
+        mode: Mode = "signed",
+        *,
+        floor: float | None = None,
+        vectors: FloatArray | None = None,
+    ) -> None:
+        self.encoder = encoder
+        self.preferences = tuple(Preference.of(preference) for preference in preferences)
+        self.mode: Mode = checked_mode(mode)
+        if floor is None:
+            floor = -1.0 if mode == "paper" else default_floor(encoder)
+        if not -1.0 <= floor <= 1.0:
+            raise InvalidInputError(f"floor must be a cosine between -1 and 1, not {floor!r}.")
+        self.floor = floor
+        texts = [preference.text for preference in self.preferences]
+        self.vectors = embed(encoder, texts) if vectors is None else vectors
+        self._sides: _Sides | None = None
+
+    def _aspects(self) -> _Sides:
+        # Only signed steering needs them, and only once.
+        if self._sides is None:
+            self._sides = _Sides.of(self.encoder, self.preferences)
+        return self._sides
+
+    def prepare(self) -> None:
+        """Encode now what the mode needs, so that no query pays for it."""
+        if self.mode == "signed" and self.preferences:
+            self._aspects()
+
+    def steer(self, query: str) -> SteeredQuery:
+        """Encode and steer a query."""
+        return self.steer_vector(embed(self.encoder, [query])[0])
+
+    async def asteer(self, query: str) -> SteeredQuery:
+        """As `steer`, without blocking the event loop."""
+        return self.steer_vector((await aembed(self.encoder, [query]))[0])
+
+    def steer_vector(self, query: FloatArray, *, only: NDArray[np.intp] | None = None) -> SteeredQuery:
+        """Steer E(q).
+
+        Args:
+            query: A unit vector of shape `(d,)`.
+            only: Rows of the preferences that may steer; default: all.
+        """
+        rows = np.arange(len(self.preferences)) if only is None else only
+        if self.mode == "off" or not len(rows):
+            nearest = float((self.vectors[rows] @ query).max()) if len(rows) else None
+            return SteeredQuery(vector=query, query=query, preferences=(), nearest=nearest)
+        similarities = self.vectors[rows] @ query
+        nearest = float(similarities.max())
+        if nearest < self.floor:
+            return SteeredQuery(vector=query, query=query, preferences=(), nearest=nearest)
+        if self.mode == "paper":
+            star = int(similarities.argmax())
+            chosen, weights = rows[star : star + 1], np.ones(1, dtype=np.float32)
+            vector = _unit(query + self.vectors[chosen[0]], query)
+        else:
+            order = np.argsort(-similarities, kind="stable")
+            order = order[similarities[order] >= self.floor]
+            chosen = rows[order]
+            weights = np.exp((similarities[order] - nearest) / TEMPERATURE)
+            weights /= weights.sum()
+            vector = _unit(query + weights @ self._aspects().directions[chosen], query)
+        steering = tuple(
+            SteeringPreference(
+                preference=self.preferences[row],
+                similarity=float(self.vectors[row] @ query),
+                weight=float(weight),
+            )
+            for row, weight in zip(chosen, weights, strict=True)
+        )
+        return SteeredQuery(vector=vector, query=query, preferences=steering, nearest=nearest)
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """The scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`."""
+        vectors = embed(self.encoder, [query, *texts])
+        return self.score_vectors(self.steer_vector(vectors[0]), vectors[1:])
+
+    def score_vectors(self, steered: SteeredQuery, texts: FloatArray) -> FloatArray:
+        """As `score`, for a steered query and embeddings of texts, shape `(n, d)`."""
+        if self.mode != "signed":
+            scores: FloatArray = texts @ steered.vector
+            return scores
+        scores = texts @ steered.query
+        sides = self._aspects()
+        rows = {preference.id: row for row, preference in enumerate(self.preferences)}
+        for chosen in steered.preferences:
+            liked, avoided = sides.vectors[rows[chosen.preference.id]]
+            if len(liked):
+                scores += chosen.weight * LIKED_WEIGHT * (texts @ liked.T).max(axis=1)
+            if len(avoided):
+                scores -= chosen.weight * AVOIDED_WEIGHT * (texts @ avoided.T).max(axis=1)
+        return scores
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Embeddings of the liked and avoided phrases of each preference."""
+
+    vectors: list[tuple[FloatArray, FloatArray]]
+    directions: FloatArray
+
+    @classmethod
+    def of(cls, encoder: Encoder, preferences: Sequence[Preference]) -> _Sides:
+        parsed = [parse_aspects(preference.text) for preference in preferences]
+        phrases = [phrase for aspects in parsed for phrase in (*aspects.liked, *aspects.avoided)]
+        encoded = embed(encoder, phrases)
+        vectors = []
+        directions = np.zeros((len(preferences), encoder.dimension), dtype=np.float32)
+        start = 0
+        for row, aspects in enumerate(parsed):
+            middle = start + len(aspects.liked)
+            end = middle + len(aspects.avoided)
+            liked, avoided = encoded[start:middle], encoded[middle:end]
+            vectors.append((liked, avoided))
+            if len(liked):
+                directions[row] += LIKED_WEIGHT * liked.mean(axis=0)
+            if len(avoided):
+                directions[row] -= AVOIDED_WEIGHT * avoided.mean(axis=0)
+            start = end
+        return cls(vectors, directions)
+
+
+def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:
+    norm = float(np.linalg.norm(vector))
+    # A query exactly opposite to what steers it cancels out; it is then left as it is.
+    return (vector / norm).astype(np.float32) if norm > 1e-6 else otherwise

@@ -1,0 +1,325 @@
+"""The words of EPIC as types: items, preferences, verdicts, memory entries, hits and reports.
+
+Every type is frozen and framework-free. Scores and similarities are cosines as Python floats,
+higher is better.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.errors import InvalidInputError
+
+FloatArray: TypeAlias = NDArray[np.float32]
+"""A float32 array; embeddings are `(n, d)` or `(d,)`."""
+
+_NAMESPACE = uuid.UUID("6f3f7a52-8d0e-5c66-9a3e-6570696331f0")
+
+
+def stable_id(*parts: str) -> str:
+    """A deterministic uuid5 for a sequence of strings."""
+    return str(uuid.uuid5(_NAMESPACE, "\x1f".join(parts)))
+
+
+class Stance(str, Enum):
+    """How an item stands to a preference."""
+
+    SUPPORTS = "supports"
+    CONFLICTS = "conflicts"
+    MIXED = "mixed"
+    NEUTRAL = "neutral"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Decision(str, Enum):
+    """What fine verification decides about an item. A failed model call is Undecided, never Discard."""
+
+    KEEP = "Keep"
+    DISCARD = "Discard"
+    UNDECIDED = "Undecided"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+def _checked_text(text: object, what: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidInputError(f"{what} must be a string, not {type(text).__name__}.")
+    if not text.strip():
+        raise InvalidInputError(f"{what} is empty. Leave it out, or give it some text.")
+    if "\x00" in text:
+        raise InvalidInputError(f"{what} contains a NUL character. Remove it, it is not text.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{what} is not valid Unicode ({error.reason}). Decode it anew.") from None
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One chunk of text that may enter the memory.
+
+    Attributes:
+        text: The text, not empty.
+        id: Unique within a namespace. Default: a uuid5 of the text, so the same text is the same item.
+        metadata: Flat, JSON-compatible values; what filters test.
+
+    Raises:
+        InvalidInputError: for empty text, an empty id, or metadata that is no mapping of strings.
+    """
+
+    text: str
+    id: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        _checked_text(self.text, "The text of an item")
+        if not isinstance(self.id, str):
+            raise InvalidInputError(f"The id of an item must be a string, not {type(self.id).__name__}.")
+        if not isinstance(self.metadata, Mapping) or not all(isinstance(key, str) for key in self.metadata):
+            raise InvalidInputError("The metadata of an item must be a mapping with string keys.")
+        object.__setattr__(self, "id", self.id or stable_id("item", self.text))
+        object.__setattr__(self, "metadata", dict(self.metadata))
+
+    @classmethod
+    def of(cls, value: str | Item) -> Item:
+        """The item itself, or one made of a text."""
+        if isinstance(value, Item):
+            return value
+        return cls(text=_checked_text(value, "An item"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preference:
+    """One stated preference, such as "I avoid hotels with on-site casinos."
+
+    Attributes:
+        text: The statement, not empty; surrounding white space is removed.
+        id: A uuid5 of the text, blind to case and to the amount of white space.
+    """
+
+    text: str
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        text = _checked_text(self.text, "A preference").strip()
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "id", self.id or stable_id("preference", " ".join(text.split()).casefold()))
+
+    def __str__(self) -> str:
+        return self.text
+
+    @classmethod
+    def of(cls, value: str | Preference) -> Preference:
+        """The preference itself, or one made of a text."""
+        return value if isinstance(value, Preference) else cls(text=value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alignment:
+    """What fine verification says of an item under one preference (section 3.2 of the paper).
+
+    Attributes:
+        preference_id: The preference.
+        instruction: i_x(p), how and when to use the item under the preference.
+        stance: Whether the item supports the preference, conflicts with it, both, or neither.
+        confidence: In [0, 1], or None where the verifier has none.
+    """
+
+    preference_id: str
+    instruction: str
+    stance: Stance = Stance.NEUTRAL
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The Decision Module's answer for one item.
+
+    Attributes:
+        decision: Keep, Discard or Undecided.
+        rationale: Why; for Undecided, what failed.
+        alignments: P'_rel(x), one for each preference the item is kept for; empty unless Keep.
+        confidence: Of the decision, in [0, 1], or None.
+    """
+
+    decision: Decision
+    rationale: str = ""
+    alignments: tuple[Alignment, ...] = ()
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """An item that passed the coarse filter, with P_rel(x): what a verifier is given.
+
+    Attributes:
+        item: The item x.
+        embedding: E(x), shape `(d,)`.
+        preferences: P_rel(x), most similar first.
+        similarities: Sim(E(x), E(p)) for each of them, in [-1, 1].
+    """
+
+    item: Item
+    embedding: FloatArray
+    preferences: tuple[Preference, ...]
+    similarities: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryEntry:
+    """One element (x, i_x(p), p) of the memory M (Eq. 6), without the item's text.
+
+    Attributes:
+        id: A uuid5, distinct for each (item, preference).
+        item_id: The item x.
+        preference_id: The preference p; None where fine verification and coarse filter were both off.
+        instruction: i_x(p); empty where fine verification was off.
+        stance, rationale, confidence: From the verdict.
+        similarity: Sim(E(x), E(p)), in [-1, 1].
+        score: In a search, the cosine of the steered query and this entry's embedding; else None.
+    """
+
+    id: str
+    item_id: str
+    preference_id: str | None
+    preference: str
+    instruction: str
+    stance: Stance
+    rationale: str
+    confidence: float | None
+    similarity: float
+    score: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """One item found, with the entries that matched.
+
+    Attributes:
+        item: The item.
+        score: What hits are ordered by, higher is better. For a hit of the memory the best cosine of
+            its entries with the steered query, less the stance policy's penalty.
+        entries: The item's matching entries, best first; empty for hits of a fallback.
+        tier: "memory", "second" (the less filtered tier) or "fallback".
+    """
+
+    item: Item
+    score: float
+    entries: tuple[MemoryEntry, ...] = ()
+    tier: str = "memory"
+
+    @property
+    def instructions(self) -> list[str]:
+        """The instructions of the matching entries, best first."""
+        return [entry.instruction for entry in self.entries if entry.instruction]
+
+    @property
+    def preferences(self) -> list[str]:
+        """The texts of the preferences the item was kept for, in the order of the entries."""
+        return [entry.preference for entry in self.entries if entry.preference]
+
+    @property
+    def stances(self) -> list[Stance]:
+        """The stances, in the order of the entries."""
+        return [entry.stance for entry in self.entries]
+
+
+class Hits(list[Hit]):
+    """A list of hits that also knows how it came about.
+
+    Attributes:
+        timings: Seconds by part, as the paper's Table 9: "embedding", "steering", "index".
+        steered_by: The preferences that steered the query, as (preference text, similarity, weight).
+        fallback: Whether a fallback or the second tier was asked.
+    """
+
+    def __init__(
+        self,
+        hits: Iterable[Hit] = (),
+        *,
+        timings: Mapping[str, float] | None = None,
+        steered_by: Sequence[tuple[str, float, float]] = (),
+        fallback: bool = False,
+    ) -> None:
+        super().__init__(hits)
+        self.timings = dict(timings or {})
+        self.steered_by = list(steered_by)
+        self.fallback = fallback
+
+
+@dataclass(kw_only=True)
+class BuildReport:
+    """What one `add` did. Counts are items unless they say otherwise.
+
+    Attributes:
+        seen: Items taken in. seen = duplicates + discarded_coarse + second_tier + passed.
+        duplicates: Already held with the same text, or twice in this call.
+        passed: Passed the coarse filter. passed = kept + discarded + undecided.
+        kept, discarded, undecided: By fine verification.
+        entries: Memory entries written; one item can have several.
+        second_tier: Kept as text only, in the second tier.
+        timings: Seconds by part, as the paper's Table 3.
+        warnings: What looks wrong, in words.
+        failures: Why items are undecided: item id to reason, the first hundred.
+    """
+
+    seen: int = 0
+    duplicates: int = 0
+    passed: int = 0
+    kept: int = 0
+    discarded: int = 0
+    undecided: int = 0
+    entries: int = 0
+    second_tier: int = 0
+    tau: float | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def new(self) -> int:
+        """Items that were not duplicates."""
+        return self.seen - self.duplicates
+
+    @property
+    def share_passed(self) -> float:
+        """Share of the new items that passed the coarse filter, in [0, 1]."""
+        return self.passed / self.new if self.new else 0.0
+
+    @property
+    def share_kept(self) -> float:
+        """Share of the new items that were kept, in [0, 1]."""
+        return self.kept / self.new if self.new else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """All parts together."""
+        return sum(self.timings.values())
+
+    def _lines(self) -> Iterator[str]:
+        tau = "off" if self.tau is None else f"tau {self.tau:.3f}"
+        yield f"seen            {self.seen:>8}" + (f"   ({self.duplicates} already held)" if self.duplicates else "")
+        yield f"coarse filter   {self.passed:>8} passed   {self.share_passed:7.2%}   ({tau})"
+        yield f"verification    {self.kept:>8} kept     {self.share_kept:7.2%}   ({self.entries} entries)"
+        if self.undecided:
+            yield f"undecided       {self.undecided:>8}   kept in the retry queue"
+        if self.second_tier:
+            yield f"second tier     {self.second_tier:>8}"
+        parts = ", ".join(f"{part} {seconds:.3f}" for part, seconds in self.timings.items())
+        yield f"seconds         {self.seconds:>8.3f}   ({parts})"
+        for warning in self.warnings:
+            yield f"warning: {warning}"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())

@@ -1,0 +1,192 @@
+"""A verifier that needs no language model: a ranking by similarity features, not a judgement."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from epic_core.aspects import Aspects, parse_aspects
+from epic_core.chunking import sentences
+from epic_core.encoders.base import Encoder, embed
+from epic_core.errors import InvalidInputError
+from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
+
+_BLOCK = 256
+_QUOTED_WORDS = 30
+# Both sides of a preference this close together, or this close to each other, count as present.
+_MIXED_MARGIN = 0.08
+_NEGATION = re.compile(r"\b(?:no|not|without|never|free of|isn['’]t|aren['’]t|zero)\b|\b\w+-free\b|\bnon-\w+", re.I)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """A logistic regression over the features of an item and a preference.
+
+    `shared/tools/fit_embedded_verifier.py` fits them; the order is that of `FEATURES`.
+    """
+
+    weights: tuple[float, ...]
+    bias: float
+
+
+FEATURES = ("item", "sentence", "aspect", "mean")
+# item: cos(x, p); sentence: the highest cosine of a sentence with p; aspect: the highest cosine of a
+# sentence with a liked or avoided phrase; mean: the mean cosine of the sentences with p.
+DEFAULT_WEIGHTS = Weights(weights=(4.0, 4.0, 4.0, 0.0), bias=-4.0)
+
+
+class EmbeddedVerifier:
+    """Relevance from similarities, an extractive instruction, and a first guess at the stance.
+
+    It ranks: a chunk whose sentences lie near a preference, or near what the preference likes or avoids,
+    gets a high confidence. It does not understand: it keeps a film called "The Bees" for someone who avoids
+    honey if the words are near enough. A language model judges better; this runs anywhere.
+
+    Args:
+        encoder: Encodes sentences, preferences and aspects.
+        threshold: Confidence in [0, 1] from which a pair is kept.
+        weights: Of the features; default: those in the package.
+
+    Raises:
+        InvalidInputError: for a threshold outside [0, 1].
+    """
+
+    def __init__(
+        self, encoder: Encoder, *, threshold: float = 0.5, weights: Weights = DEFAULT_WEIGHTS
+    ) -> None:
+        if not 0.0 <= threshold <= 1.0:
+            raise InvalidInputError(f"threshold must be between 0 and 1, not {threshold!r}.")
+        self.encoder = encoder
+        self.threshold = threshold
+        self.weights = weights
+        self.name = "embedded-v1"
+        self._sides: dict[str, _Sides] = {}
+
+    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
+        """One verdict for each candidate, in order."""
+        for start in range(0, len(candidates), _BLOCK):
+            yield from self._block(candidates[start : start + _BLOCK])
+
+    async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
+        """As `verify`, in a worker thread."""
+        for start in range(0, len(candidates), _BLOCK):
+            for verdict in await asyncio.to_thread(self._block, candidates[start : start + _BLOCK]):
+                yield verdict
+
+    def _block(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        self._learn({p.id: p for c in candidates for p in c.preferences})
+        pieces = [sentences(candidate.item.text) or [candidate.item.text] for candidate in candidates]
+        vectors = embed(self.encoder, [sentence for piece in pieces for sentence in piece])
+        verdicts, start = [], 0
+        for candidate, piece in zip(candidates, pieces, strict=True):
+            verdicts.append(self._verdict(candidate, piece, vectors[start : start + len(piece)]))
+            start += len(piece)
+        return verdicts
+
+    def _learn(self, preferences: dict[str, Preference]) -> None:
+        new = [preference for key, preference in preferences.items() if key not in self._sides]
+        if not new:
+            return
+        parsed = [parse_aspects(preference.text) for preference in new]
+        phrases = [phrase for aspects in parsed for phrase in (*aspects.liked, *aspects.avoided)]
+        vectors = embed(self.encoder, [*(preference.text for preference in new), *phrases])
+        start = len(new)
+        for row, (preference, aspects) in enumerate(zip(new, parsed, strict=True)):
+            middle, end = start + len(aspects.liked), start + len(aspects.liked) + len(aspects.avoided)
+            self._sides[preference.id] = _Sides(aspects, vectors[row], vectors[start:middle], vectors[middle:end])
+            start = end
+
+    def _verdict(self, candidate: Candidate, piece: list[str], vectors: FloatArray) -> Verdict:
+        judged = []
+        for preference, similarity in zip(candidate.preferences, candidate.similarities, strict=True):
+            sides = self._sides[preference.id]
+            pair = _Pair(sides, similarity, piece, vectors)
+            confidence = _sigmoid(float(np.dot(self.weights.weights, pair.features)) + self.weights.bias)
+            judged.append((confidence, preference, pair))
+        judged.sort(key=lambda entry: -entry[0])
+        kept = [entry for entry in judged if entry[0] >= self.threshold]
+        confidence, preference, pair = judged[0]
+        rationale = (
+            f'cosine {pair.similarity:.2f} with "{preference.text}"; nearest sentence: "{_cut(pair.sentence)}"'
+            f" ({pair.closest:.2f})"
+        )
+        if not kept:
+            return Verdict(decision=Decision.DISCARD, rationale=rationale, confidence=1.0 - confidence)
+        alignments = tuple(
+            Alignment(
+                preference_id=preference.id,
+                instruction=pair.instruction(preference),
+                stance=pair.stance,
+                confidence=confidence,
+            )
+            for confidence, preference, pair in kept
+        )
+        return Verdict(decision=Decision.KEEP, rationale=rationale, alignments=alignments, confidence=confidence)
+
+
+@dataclass(frozen=True)
+class _Sides:
+    aspects: Aspects
+    preference: FloatArray
+    liked: FloatArray
+    avoided: FloatArray
+
+
+class _Pair:
+    """An item under one preference: its features, its most relevant sentence, its stance."""
+
+    def __init__(self, sides: _Sides, similarity: float, piece: list[str], vectors: FloatArray) -> None:
+        self.sides = sides
+        self.similarity = similarity
+        to_preference = vectors @ sides.preference
+        likes = vectors @ sides.liked.T if len(sides.liked) else np.full((len(piece), 1), -1.0, dtype=np.float32)
+        avoids = vectors @ sides.avoided.T if len(sides.avoided) else np.full((len(piece), 1), -1.0, dtype=np.float32)
+        near = np.maximum(to_preference, np.maximum(likes.max(axis=1), avoids.max(axis=1)))
+        row = int(near.argmax())
+        self.sentence = piece[row]
+        self.closest = float(near[row])
+        self.likes = float(likes.max())
+        self.avoids = float(avoids.max())
+        self._avoided_sentence = piece[int(avoids.max(axis=1).argmax())]
+        self.features = (
+            similarity,
+            float(to_preference.max()),
+            max(self.likes, self.avoids),
+            float(to_preference.mean()),
+        )
+
+    @property
+    def stance(self) -> Stance:
+        has_likes, has_avoids = len(self.sides.liked) > 0, len(self.sides.avoided) > 0
+        if has_avoids and (not has_likes or self.avoids > self.likes - _MIXED_MARGIN):
+            if _NEGATION.search(self._avoided_sentence):
+                return Stance.SUPPORTS
+            if has_likes and abs(self.avoids - self.likes) <= _MIXED_MARGIN:
+                return Stance.MIXED
+            return Stance.CONFLICTS
+        return Stance.SUPPORTS
+
+    def instruction(self, preference: Preference) -> str:
+        liked = "; ".join(self.sides.aspects.liked)
+        avoided = "; ".join(self.sides.aspects.avoided)
+        quote = _cut(self.sentence)
+        if self.stance is Stance.CONFLICTS:
+            return f"Steer clear of this, the user avoids {avoided}: {quote}"
+        if self.stance is Stance.MIXED:
+            return f"Take what suits {liked}, leave out {avoided}: {quote}"
+        wanted = liked or f"something without {avoided}"
+        return f"Look for this when the user wants {wanted}: {quote}"
+
+
+def _cut(sentence: str) -> str:
+    words = sentence.split()
+    return " ".join(words[:_QUOTED_WORDS]) + (" ..." if len(words) > _QUOTED_WORDS else "")
+
+
+def _sigmoid(value: float) -> float:
+    return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, value))))
