@@ -32,7 +32,9 @@ _REASON = re.compile(
     re.I,
 )
 _LEADING_REASON = re.compile(r"^(?:due to|because of|since|as an?|for|owing to|given)\b[^,]*,\s*", re.I)
-_CLAUSE = re.compile(r"(?:[.;!?](?:\s+|$))|\s+[-–—]+\s+|,\s*(?:but|so|and|yet)\s+|\s+(?:but|yet)\s+|,\s+(?=i\b|even|regardless)", re.I)
+_CLAUSE = re.compile(
+    r"(?:[.;!?](?:\s+|$))|\s+[-–—]+\s+|,\s*(?:but|so|and|yet)\s+|\s+(?:but|yet)\s+|,\s+(?=i\b|even|regardless)", re.I
+)
 _CONTRAST = re.compile(
     r"^(?P<liked>.+?)(?:,?\s+(?:rather than|instead of|over|above|as opposed to|(?:and|but) not|in preference to)|,\s*not)\s+(?P<avoided>.+)$",
     re.I,
@@ -151,10 +153,8 @@ def _parse_clause(clause: str, liked: list[str], avoided: list[str]) -> None:
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    found = None
-    for found in pattern.finditer(text):
-        pass
-    return found
+    found = list(pattern.finditer(text))
+    return found[-1] if found else None
 
 
 def _tidy(phrase: str) -> str:

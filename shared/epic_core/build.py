@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from epic_core.coarse import coarse_filter, tau_for_keep_rate
-from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.errors import NoPreferencesError
 from epic_core.fallback import SecondTier
 from epic_core.space import Addition
 from epic_core.steps import Clock, Encode, Steps, Verified, Verify
@@ -38,24 +38,9 @@ class Outcome:
     discarded: list[Item] = field(default_factory=list)
 
 
-def coerced(items: Sequence[Any], first: int = 0) -> list[Item]:
-    """The items as `Item`s.
-
-    Raises:
-        InvalidInputError: naming the position, counted from `first`, of what is none.
-    """
-    made = []
-    for position, item in enumerate(items, start=first):
-        try:
-            made.append(Item.of(item))
-        except InvalidInputError as error:
-            raise InvalidInputError(f"Item {position}: {error}") from None
-    return made
-
-
-def add_batch(memory: EpicMemory, batch: Sequence[Any], report: BuildReport, clock: Clock) -> Steps[None]:
+def add_batch(memory: EpicMemory, batch: Sequence[Item], report: BuildReport, clock: Clock) -> Steps[None]:
     """Take one batch through the three stages and write it."""
-    items = _chunked(memory, coerced(batch, report.seen))
+    items = _chunked(memory, batch)
     with memory._lock:
         space = memory._space()
         preferences, vectors = list(space.preferences), space.vectors
@@ -169,8 +154,10 @@ def candidate_of(
 def warn(report: BuildReport) -> None:
     """Say what looks wrong in a finished report."""
     if report.new >= _ENOUGH_TO_JUDGE and not report.kept and not report.undecided:
-        where = "the coarse filter let nothing through: lower tau, or set keep_rate" if not report.passed else (
-            "fine verification discarded everything that passed the coarse filter"
+        where = (
+            "the coarse filter let nothing through: lower tau, or set keep_rate"
+            if not report.passed
+            else ("fine verification discarded everything that passed the coarse filter")
         )
         report.warnings.append(f"Nothing was kept; {where}.")
     elif report.new >= _ENOUGH_TO_JUDGE and report.share_kept > _NEARLY_EVERYTHING:
@@ -183,9 +170,9 @@ def warn(report: BuildReport) -> None:
         )
 
 
-def _chunked(memory: EpicMemory, items: list[Item]) -> list[Item]:
+def _chunked(memory: EpicMemory, items: Sequence[Item]) -> list[Item]:
     if memory.chunker is None:
-        return items
+        return list(items)
     chunks = []
     for item in items:
         pieces = memory.chunker.chunks(item.text)
@@ -225,7 +212,11 @@ def _coarse(
     """Candidates, second-tier items and discarded items."""
     if not memory.coarse:
         rows = range(len(preferences))
-        return [candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)], [], []
+        return (
+            [candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)],
+            [],
+            [],
+        )
     second_tau = memory.fallback.tau if isinstance(memory.fallback, SecondTier) else None
     matches = coarse_filter(embeddings, vectors, memory.tau, highest=second_tau is not None)
     candidates = []
@@ -306,13 +297,13 @@ def _write(memory: EpicMemory, outcome: Outcome, report: BuildReport, clock: Clo
                 addition.second_vectors.append(embedding)
             for item, new in outcome.kept:
                 # A preference can go while its items are being verified.
-                new = [entry for entry in new if entry.preference_id is None or entry.preference_id in held]
-                if not new:
+                alive = [entry for entry in new if entry.preference_id is None or entry.preference_id in held]
+                if not alive:
                     continue
                 # An item from the retry queue may be held already, under other preferences.
                 row = held_rows.get(item.id) or store.put_item(namespace, item)
                 written += 1
-                for entry in new:
+                for entry in alive:
                     addition.rows.append(store.add_entry(namespace, row, entry))
                     addition.items.append(row)
                     addition.preferences.append(-1 if entry.preference_id is None else held[entry.preference_id])

@@ -94,11 +94,13 @@ class ConversationChunker:
 
     def __post_init__(self) -> None:
         if self.max_turns < 1 or self.max_words < 1 or not 0 <= self.overlap < self.max_turns:
-            raise InvalidInputError("A conversation window needs max_turns >= 1, max_words >= 1 and overlap < max_turns.")
+            raise InvalidInputError(
+                "A conversation window needs max_turns >= 1, max_words >= 1 and overlap < max_turns."
+            )
 
     def _turns(self, messages: Iterable[Mapping[str, str]]) -> list[str]:
         cutter = WordChunker(max_words=self.max_words)
-        turns = []
+        turns: list[str] = []
         for position, message in enumerate(messages, start=1):
             role, content = _role_and_content(message, position)
             turns.extend(f"{role}: {' '.join(piece.split())}" for piece in cutter.chunks(content))

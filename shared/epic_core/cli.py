@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epic_core import __version__
@@ -89,9 +90,13 @@ def _parser() -> argparse.ArgumentParser:
     _common(reencode)
     reencode.set_defaults(run=_reencode)
 
-    preferences = commands.add_parser("preferences", help="list, add, remove or replace preferences")
-    _common(preferences)
-    actions = preferences.add_subparsers(required=True, metavar="ACTION")
+    _preferences_parser(commands.add_parser("preferences", help="list, add, remove or replace preferences"))
+    return parser
+
+
+def _preferences_parser(parser: argparse.ArgumentParser) -> None:
+    _common(parser)
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
     actions.add_parser("list").set_defaults(run=_list_preferences)
     add = actions.add_parser("add")
     add.add_argument("text")
@@ -105,7 +110,6 @@ def _parser() -> argparse.ArgumentParser:
     replace.set_defaults(
         run=lambda options: _show(options, lambda memory: memory.replace_preference(options.old, options.new))
     )
-    return parser
 
 
 def _common(parser: argparse.ArgumentParser, *, path: bool = True) -> None:
@@ -156,7 +160,7 @@ def _build(options: argparse.Namespace) -> None:
     preferences = None if options.preferences is None else read_preferences(options.preferences)
     sources = Sources(options.sources)
     sources.files()  # a wrong path is an error before anything is written
-    if preferences is None and not os.path.exists(options.out):
+    if preferences is None and not Path(options.out).exists():
         raise InvalidInputError(f"{options.out} does not exist yet: give --preferences FILE to make it.")
     with EpicMemory.open(
         options.out,
@@ -178,9 +182,7 @@ def _build(options: argparse.Namespace) -> None:
 
 def _ask(options: argparse.Namespace) -> None:
     with _open(options) as memory:
-        hits = memory.search(
-            options.question, options.k, steering=options.steering, stance_policy=options.stances
-        )
+        hits = memory.search(options.question, options.k, steering=options.steering, stance_policy=options.stances)
         if options.context:
             from epic_core.context import format_context
 

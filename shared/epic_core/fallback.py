@@ -57,10 +57,8 @@ def hits_of(found: object, k: int) -> list[Hit]:
     if not isinstance(found, Iterable) or isinstance(found, (str, bytes)):
         raise InvalidInputError(f"The fallback returned {type(found).__name__}, not a list of texts, Items or Hits.")
     hits = []
-    for value in found:
-        score = 0.0
-        if isinstance(value, tuple) and len(value) == 2:
-            value, score = value
+    for result in found:
+        value, score = result if isinstance(result, tuple) and len(result) == 2 else (result, 0.0)
         if isinstance(value, Hit):
             hits.append(Hit(item=value.item, score=value.score, entries=value.entries, tier="fallback"))
         elif isinstance(value, (Item, str)):

@@ -22,9 +22,7 @@ def add_preference(memory: EpicMemory, preference: Preference) -> Steps[BuildRep
     return (yield from _introduce(memory, preference, replacing=None))
 
 
-def replace_preference(
-    memory: EpicMemory, old: str | Preference, preference: Preference
-) -> Steps[BuildReport]:
+def replace_preference(memory: EpicMemory, old: str | Preference, preference: Preference) -> Steps[BuildReport]:
     """Put a preference in another's place, and match the held items with it."""
     with memory._lock:
         space = memory._space()
@@ -111,9 +109,9 @@ def reencode(memory: EpicMemory, encoder: Encoder) -> Steps[None]:
     """Embed everything anew, in one transaction."""
     with memory._lock:
         texts = memory._store.embedded_texts()
-    vectors = []
+    vectors: list[FloatArray] = []
     for table in texts:
-        vectors.append((yield Encode(list(table.values()), "embedding", encoder)))
+        vectors += [(yield Encode(list(table.values()), "embedding", encoder))]
     with memory._lock:
         memory._spaces.clear()
         tables = [dict(zip(table, rows, strict=True)) for table, rows in zip(texts, vectors, strict=True)]

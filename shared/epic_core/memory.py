@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import AsyncIterable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
-from epic_core import build, maintenance, retrieval
+from epic_core import build, maintenance, opening, retrieval
 from epic_core.chunking import Chunker, ConversationChunker
 from epic_core.coarse import checked_tau, default_tau
 from epic_core.context import format_context
-from epic_core.encoders import Encoder, default_encoder, embed
-from epic_core.errors import (
-    DuplicatePreferenceError,
-    EncoderMismatchError,
-    InvalidInputError,
-    PreferencesMismatchError,
-)
-from epic_core.fallback import SecondTier, checked_fallback
+from epic_core.encoders import Encoder, default_encoder
+from epic_core.errors import InvalidInputError
+from epic_core.fallback import checked_fallback
 from epic_core.filters import Filter
+from epic_core.intake import Items, abatches, batches, conversation_items, progress_bar, unique_preferences
 from epic_core.reports import Explanation, Stats
 from epic_core.space import Space
 from epic_core.steering import Mode, checked_mode
@@ -31,9 +26,6 @@ from epic_core.types import BuildReport, Hits, Item, Preference
 from epic_core.verification import EmbeddedVerifier, Verifier
 
 StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
-Items: TypeAlias = str | Item | Iterable[str | Item]
-
-_BATCH = 512
 
 
 class EpicMemory:
@@ -104,21 +96,7 @@ class EpicMemory:
         self._seen_change = self._store.changed_elsewhere()
         given = unique_preferences(preferences)
         if _store is None:
-            self._found(given)
-
-    def _found(self, preferences: Sequence[Preference]) -> None:
-        """Write what a new memory starts with."""
-        vectors = embed(self.encoder, [preference.text for preference in preferences])
-        with self._store.transaction():
-            if not self._store.meta():
-                self._store.set_meta(encoder=_described(self.encoder))
-            for preference, vector in zip(preferences, vectors, strict=True):
-                self._store.add_preference(self.namespace, preference, vector)
-            self._store.set_meta(**self._settings())
-
-    def _settings(self) -> dict[str, Any]:
-        second = self.fallback.tau if isinstance(self.fallback, SecondTier) else None
-        return {"tau": self._tau, "second_tier": second}
+            opening.found(self, given)
 
     @classmethod
     def open(
@@ -150,56 +128,11 @@ class EpicMemory:
         store = Store(path, must_exist=must_exist)
         try:
             memory = cls(_store=store, **options)
-            memory._take_up(given, sync=sync, reencode=reencode)
+            opening.take_up(memory, given, sync=sync, reencode=reencode)
         except BaseException:
             store.close()
             raise
         return memory
-
-    def _take_up(self, given: list[Preference] | None, *, sync: bool, reencode: bool) -> None:
-        meta = self._store.meta()
-        if "encoder" not in meta:
-            self._found(given or [])
-            return
-        if meta["encoder"] != _described(self.encoder):
-            if not reencode:
-                made, now = meta["encoder"], _described(self.encoder)
-                raise EncoderMismatchError(
-                    f"{self._store.path} was made with the encoder {_named(made)}, and is opened with {_named(now)}."
-                    " Open it with that encoder, or with reencode=True to embed it anew with this one."
-                )
-            self._run(maintenance.reencode(self, self.encoder))
-        if self._tau is None and meta.get("tau") is not None:
-            self._tau = float(meta["tau"])
-            self.keep_rate = None
-        if self.fallback is None and meta.get("second_tier") is not None:
-            self.fallback = SecondTier(tau=float(meta["second_tier"]))
-        with self._store.transaction():
-            self._store.set_meta(**self._settings())
-        if given is not None:
-            self._reconcile(given, sync=sync)
-
-    def _reconcile(self, given: list[Preference], *, sync: bool) -> None:
-        held = {preference.id: preference for preference in self.preferences}
-        if not held and not self._store.namespaces().count(self.namespace):
-            for preference in given:
-                self.add_preference(preference)
-            return
-        wanted = {preference.id: preference for preference in given}
-        missing = [p for i, p in held.items() if i not in wanted]
-        added = [p for i, p in wanted.items() if i not in held]
-        if not missing and not added:
-            return
-        if not sync:
-            lines = [f"  only in the file: {p.text}" for p in missing] + [f"  only given: {p.text}" for p in added]
-            raise PreferencesMismatchError(
-                f"{self._store.path} holds other preferences than those given:\n" + "\n".join(lines) + "\n"
-                "Leave preferences out to use the file's, or open it with sync=True to change the file's."
-            )
-        for preference in missing:
-            self.remove_preference(preference)
-        for preference in added:
-            self.add_preference(preference)
 
     # running
 
@@ -236,19 +169,17 @@ class EpicMemory:
             EncoderError: if the encoder fails; the batches before are kept.
         """
         report, clock = self._new_report()
-        with _bar(items, progress) as bar:
-            for batch in _batches(items):
+        with progress_bar(items, progress) as bar:
+            for batch in batches(items):
                 self._run(build.add_batch(self, batch, report, clock), clock)
                 bar.update(len(batch))
         return self._finished(report, clock)
 
-    async def aadd(
-        self, items: Items | AsyncIterable[str | Item], *, progress: bool = False
-    ) -> BuildReport:
+    async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool = False) -> BuildReport:
         """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
         report, clock = self._new_report()
-        with _bar(items, progress) as bar:
-            async for batch in _abatches(items):
+        with progress_bar(items, progress) as bar:
+            async for batch in abatches(items):
                 await self._arun(build.add_batch(self, batch, report, clock), clock)
                 bar.update(len(batch))
         return self._finished(report, clock)
@@ -261,13 +192,13 @@ class EpicMemory:
         Raises:
             InvalidInputError: for a message without role or content; and as `add`.
         """
-        return self.add(_conversation_items(messages, chunker))
+        return self.add(conversation_items(messages, chunker))
 
     async def aadd_conversation(
         self, messages: Iterable[Mapping[str, str]], *, chunker: ConversationChunker | None = None
     ) -> BuildReport:
         """As `add_conversation`, without blocking the event loop."""
-        return await self.aadd(_conversation_items(messages, chunker))
+        return await self.aadd(conversation_items(messages, chunker))
 
     def retry(self) -> BuildReport:
         """Verify the undecided items again."""
@@ -510,72 +441,3 @@ class EpicMemory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def unique_preferences(preferences: Iterable[str | Preference]) -> list[Preference]:
-    """The preferences as objects.
-
-    Raises:
-        DuplicatePreferenceError: if one is given twice.
-    """
-    if isinstance(preferences, (str, Preference)):
-        preferences = [preferences]
-    unique: dict[str, Preference] = {}
-    for preference in map(Preference.of, preferences):
-        if preference.id in unique:
-            raise DuplicatePreferenceError(f"The preference {preference.text!r} is given twice. Leave one out.")
-        unique[preference.id] = preference
-    return list(unique.values())
-
-
-def _described(encoder: Encoder) -> dict[str, Any]:
-    return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
-
-
-def _named(encoder: Mapping[str, Any]) -> str:
-    return f"{encoder['name']} ({encoder['dimension']} dimensions, fingerprint {encoder['fingerprint'][:8]})"
-
-
-def _conversation_items(
-    messages: Iterable[Mapping[str, str]], chunker: ConversationChunker | None
-) -> list[Item]:
-    windows = (chunker or ConversationChunker()).chunks(messages)
-    return [Item(text=window, metadata={"kind": "conversation", "window": n}) for n, window in enumerate(windows)]
-
-
-def _many(items: Any) -> Any:
-    return [items] if isinstance(items, (str, Item)) else items
-
-
-def _batches(items: Any) -> Iterator[list[Any]]:
-    items = _many(items)
-    if not isinstance(items, Iterable):
-        raise InvalidInputError(f"add takes texts or Items, not {type(items).__name__}.")
-    iterator = iter(items)
-    while batch := list(islice(iterator, _BATCH)):
-        yield batch
-
-
-async def _abatches(items: Any) -> AsyncIterator[list[Any]]:
-    if isinstance(items, AsyncIterable):
-        batch: list[Any] = []
-        async for item in items:
-            batch.append(item)
-            if len(batch) == _BATCH:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
-        return
-    batches = _batches(items)
-    # A synchronous iterator may read files: let it do so in a thread.
-    while batch := await in_thread(next, batches, []):
-        yield batch
-
-
-def _bar(items: Any, progress: bool) -> Any:
-    from tqdm import tqdm
-
-    total = len(items) if hasattr(items, "__len__") and not isinstance(items, (str, Item)) else None
-    return tqdm(total=total, disable=not progress, unit="item", desc="remember")
-

@@ -87,7 +87,7 @@ def _first_tier(
 ) -> list[Hit]:
     stances = _SUPPORTING if asked.stance_policy == "only_supports" else None
     allowed = space.allowed(asked.filter, positions, stances)
-    ranked = _ranked(space, asked, steered.vector, allowed)
+    ranked = _ranked(space, asked, steered.towards, allowed)
     if not ranked:
         return []
     stored = store.entries_at([row for _, rows in ranked for row, _ in rows])

@@ -205,9 +205,13 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 record = json.loads(text)
             except ValueError as error:
-                raise InvalidInputError(f"{path}, line {number}: broken JSON ({error}). Mend or remove the line.") from None
+                raise InvalidInputError(
+                    f"{path}, line {number}: broken JSON ({error}). Mend or remove the line."
+                ) from None
             except RecursionError:
-                raise InvalidInputError(f"{path}, line {number}: JSON nested too deeply. Mend or remove the line.") from None
+                raise InvalidInputError(
+                    f"{path}, line {number}: JSON nested too deeply. Mend or remove the line."
+                ) from None
             if not isinstance(record, dict):
                 raise InvalidInputError(f"{path}, line {number}: a record must be a JSON object.")
             yield number, record

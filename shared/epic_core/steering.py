@@ -10,6 +10,14 @@ avoids (`aspects`), for every preference near the query, each with its weight w_
 
     q~ ~ E(q) + sum_p w_p (a * mean E(liked) - b * mean E(avoided))
     score(q, x) = cos(q, x) + sum_p w_p (a * max cos(liked, x) - b * max cos(avoided, x))
+
+That is for raw texts. A memory's instruction index holds what was already judged: an entry about casinos is
+there because this user avoids them, and says so. There the topic has to be found, whatever its sign, and the
+entry's stance decides (`retrieval`); so the index is searched with
+
+    t ~ E(q) + sum_p w_p E(p),
+
+Eq. 8 with all near preferences in place of the nearest one.
 """
 
 from __future__ import annotations
@@ -74,6 +82,8 @@ class SteeredQuery:
 
     Attributes:
         vector: q~, a unit vector of shape `(d,)`; E(q) where nothing steers.
+        towards: What an instruction index is searched with, a unit vector of shape `(d,)`: q~ of Eq. 8
+            in paper mode, t in signed mode, E(q) where nothing steers.
         query: E(q), shape `(d,)`.
         preferences: What steered it, most similar first; one in paper mode, none if no preference
             reaches the floor or the mode is "off".
@@ -81,6 +91,7 @@ class SteeredQuery:
     """
 
     vector: FloatArray
+    towards: FloatArray
     query: FloatArray
     preferences: tuple[SteeringPreference, ...]
     nearest: float | None
@@ -149,33 +160,26 @@ class QuerySteering:
             only: Rows of the preferences that may steer; default: all.
         """
         rows = np.arange(len(self.preferences)) if only is None else only
-        if self.mode == "off" or not len(rows):
-            nearest = float((self.vectors[rows] @ query).max()) if len(rows) else None
-            return SteeredQuery(vector=query, query=query, preferences=(), nearest=nearest)
         similarities = self.vectors[rows] @ query
-        nearest = float(similarities.max())
-        if nearest < self.floor:
-            return SteeredQuery(vector=query, query=query, preferences=(), nearest=nearest)
+        nearest = float(similarities.max()) if len(rows) else None
+        if nearest is None or self.mode == "off" or nearest < self.floor:
+            return SteeredQuery(vector=query, towards=query, query=query, preferences=(), nearest=nearest)
         if self.mode == "paper":
-            star = int(similarities.argmax())
-            chosen, weights = rows[star : star + 1], np.ones(1, dtype=np.float32)
-            vector = _unit(query + self.vectors[chosen[0]], query)
+            order = np.array([similarities.argmax()])  # Eq. 7
+            weights = np.ones(1, dtype=np.float32)
         else:
             order = np.argsort(-similarities, kind="stable")
             order = order[similarities[order] >= self.floor]
-            chosen = rows[order]
             weights = np.exp((similarities[order] - nearest) / TEMPERATURE)
             weights /= weights.sum()
-            vector = _unit(query + weights @ self._aspects().directions[chosen], query)
+        chosen = rows[order]
+        towards = _unit(query + weights @ self.vectors[chosen], query)  # Eq. 8
+        vector = towards if self.mode == "paper" else _unit(query + weights @ self._aspects().directions[chosen], query)
         steering = tuple(
-            SteeringPreference(
-                preference=self.preferences[row],
-                similarity=float(self.vectors[row] @ query),
-                weight=float(weight),
-            )
-            for row, weight in zip(chosen, weights, strict=True)
+            SteeringPreference(preference=self.preferences[row], similarity=float(similarity), weight=float(weight))
+            for row, similarity, weight in zip(chosen, similarities[order], weights, strict=True)
         )
-        return SteeredQuery(vector=vector, query=query, preferences=steering, nearest=nearest)
+        return SteeredQuery(vector=vector, towards=towards, query=query, preferences=steering, nearest=nearest)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """The scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`."""

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.errors import InvalidInputError, VerifierError
-from epic_core.types import Candidate, FloatArray, Verdict
+from epic_core.types import Candidate, Verdict
 from epic_core.verification.base import Verifier, checked_verdict
 
 T = TypeVar("T")
@@ -103,7 +103,8 @@ async def arun(steps: Steps[R], encoder: Encoder, verifier: Verifier, clock: Clo
         while True:
             request, result = await in_thread(_advance, steps, answer)
             if request is None:
-                return result
+                ended: R = result
+                return ended
             started = time.perf_counter()
             if isinstance(request, Encode):
                 answer = await aembed(request.encoder or encoder, request.texts)
@@ -190,7 +191,7 @@ async def _aasked(request: Ask) -> Any:
         return await search(request.query, request.k)
     search = getattr(fallback, "search", None)
     call = search if callable(search) else fallback
-    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None)):
+    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
         return await call(request.query, request.k)
     found = await in_thread(call, request.query, request.k)
     return await found if inspect.isawaitable(found) else found

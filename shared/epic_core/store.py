@@ -305,8 +305,7 @@ class Store:
     def drop_orphans(self, namespace: str) -> None:
         """Remove items without entries that are not in the second tier either."""
         self._db.execute(
-            "DELETE FROM items WHERE namespace = ? AND second_tier IS NULL"
-            " AND row NOT IN (SELECT item FROM entries)",
+            "DELETE FROM items WHERE namespace = ? AND second_tier IS NULL AND row NOT IN (SELECT item FROM entries)",
             (namespace,),
         )
 
@@ -406,8 +405,9 @@ class Store:
             "SELECT row, id, text, metadata FROM items WHERE namespace = ? AND row > ? ORDER BY row LIMIT 256",
             (namespace, last),
         ):
-            for last, item_id, text, metadata in rows:
+            for _, item_id, text, metadata in rows:
                 yield Item(id=item_id, text=text, metadata=json.loads(metadata))
+            last = rows[-1][0]
 
     def items_at(self, rows: Sequence[int]) -> dict[int, Item]:
         """Item row to item."""
@@ -438,11 +438,15 @@ class Store:
     def entries_at(self, rows: Sequence[int]) -> dict[int, StoredEntry]:
         """Entry row to entry."""
         marks = ",".join("?" * len(rows))
-        return {entry.row: entry for entry in map(self._entry, self._read(f"{self._ENTRY} WHERE e.row IN ({marks})", rows))}
+        return {
+            entry.row: entry for entry in map(self._entry, self._read(f"{self._ENTRY} WHERE e.row IN ({marks})", rows))
+        }
 
     def entries_of(self, item_row: int) -> list[StoredEntry]:
         """An item's entries, oldest first."""
-        return [self._entry(found) for found in self._read(f"{self._ENTRY} WHERE e.item = ? ORDER BY e.row", (item_row,))]
+        return [
+            self._entry(found) for found in self._read(f"{self._ENTRY} WHERE e.item = ? ORDER BY e.row", (item_row,))
+        ]
 
     def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
         """Item row and metadata of every held item."""
@@ -456,7 +460,9 @@ class Store:
             " JOIN items i ON i.row = e.item WHERE i.namespace = ? ORDER BY e.row",
             (namespace,),
         )
-        rows, items, preferences, stances, blobs = (list(column) for column in zip(*found, strict=True)) if found else ([],) * 5
+        rows, items, preferences, stances, blobs = (
+            (list(column) for column in zip(*found, strict=True)) if found else ([],) * 5
+        )
         return SpaceRows(
             rows=rows, items=items, preferences=preferences, stances=stances, vectors=self._vectors(blobs, dimension)
         )
@@ -476,7 +482,9 @@ class Store:
 
     def namespaces(self) -> list[str]:
         """Every namespace that holds something, sorted."""
-        rows = self._read("SELECT namespace FROM preferences UNION SELECT namespace FROM items UNION SELECT namespace FROM pending")
+        rows = self._read(
+            "SELECT namespace FROM preferences UNION SELECT namespace FROM items UNION SELECT namespace FROM pending"
+        )
         return sorted(namespace for (namespace,) in rows)
 
     def embedded_texts(self) -> tuple[dict[int, str], dict[int, str], dict[int, str]]:

@@ -147,7 +147,9 @@ def pruned(tokenizer: Tokenizer) -> tuple[Tokenizer, NDArray[np.int64]]:
     """The tokenizer without its placeholder tokens, and which old ids are left."""
     description = json.loads(tokenizer.to_str())
     vocabulary = description["model"]["vocab"]
-    left = [token for token, _ in sorted(vocabulary.items(), key=lambda pair: pair[1]) if not token.startswith("[unused")]
+    left = [
+        token for token, _ in sorted(vocabulary.items(), key=lambda pair: pair[1]) if not token.startswith("[unused")
+    ]
     old = np.array([vocabulary[token] for token in left])
     new = {token: row for row, token in enumerate(left)}
     description["model"]["vocab"] = new

@@ -17,23 +17,24 @@ _UNIT_TOLERANCE = 1e-3
 class Encoder(Protocol):
     """What the core asks of an embedding model.
 
-    Attributes:
-        name: Stable name of the model, stored with a memory.
-        dimension: Length d of an embedding.
-        fingerprint: Identifies the weights; changes when they change.
-
     An encoder may also have `tau` and `floor` (floats): the coarse filter's threshold and steering's
     floor that suit it. Without them, those of `coarse.default_tau` and `steering.default_floor` are used.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Stable name of the model, stored with a memory."""
+        ...
 
     @property
-    def dimension(self) -> int: ...
+    def dimension(self) -> int:
+        """Length d of an embedding."""
+        ...
 
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str:
+        """Identifies the weights; changes when they change."""
+        ...
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""

@@ -115,5 +115,5 @@ def _unit_rows(rows: list[Sequence[float]]) -> FloatArray:
     array = np.asarray(rows, dtype=np.float32)
     norms = np.linalg.norm(array, axis=1, keepdims=True)
     # A zero row stays zero: the caller's check names the text it came from.
-    result: FloatArray = array / np.where(norms > 0.0, norms, 1.0)
+    result: FloatArray = array / np.where(norms > 0.0, norms, np.float32(1.0))
     return result

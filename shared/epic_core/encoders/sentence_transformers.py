@@ -42,7 +42,7 @@ class SentenceTransformerEncoder:
                 "Give a folder that holds a model, or download it first while you are online."
             ) from error
         self.name = f"sentence-transformers:{str(name_or_path).rstrip('/').split('/')[-1]}"
-        self.dimension = int(self._model.get_sentence_embedding_dimension())
+        self.dimension = int(self._model.encode(["dimension"], show_progress_bar=False).shape[1])
         self.fingerprint = self._fingerprint()
         self._batch_size = batch_size
         self._lock = threading.Lock()

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,12 +58,12 @@ class StaticEncoder:
         self.name = "epic-static-v1" if path is None else f"model2vec:{folder.name}"
         self.dimension = int(model.dim)
         self.fingerprint = self._fingerprint()
-        config = dict(model.config)
+        config: dict[str, Any] = {**model.config}
         self.tau = float(config.get("epic_tau", 0.3))
         self.floor = float(config.get("epic_floor", 0.2))
 
     def _fingerprint(self) -> str:
-        digest = hashlib.sha256(np.ascontiguousarray(self._table))
+        digest = hashlib.sha256(np.ascontiguousarray(self._table).data)
         for array in (self._weights, self._rows):
             digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
         digest.update(self._tokenizer.to_str().encode())

@@ -16,13 +16,12 @@ class Verifier(Protocol):
     Verdicts come in the order of the candidates, one for each, as soon as they are there. A verdict that
     could not be reached is Undecided with the reason as its rationale; raising ends the batch, and the
     candidates without a verdict become Undecided.
-
-    Attributes:
-        name: Identifies the verifier, its model and its prompts; stored with a memory.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Identifies the verifier, its model and its prompts."""
+        ...
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
         """One verdict for each candidate, in order."""

@@ -56,9 +56,7 @@ class EmbeddedVerifier:
         InvalidInputError: for a threshold outside [0, 1].
     """
 
-    def __init__(
-        self, encoder: Encoder, *, threshold: float = 0.5, weights: Weights = DEFAULT_WEIGHTS
-    ) -> None:
+    def __init__(self, encoder: Encoder, *, threshold: float = 0.5, weights: Weights = DEFAULT_WEIGHTS) -> None:
         if not 0.0 <= threshold <= 1.0:
             raise InvalidInputError(f"threshold must be between 0 and 1, not {threshold!r}.")
         self.encoder = encoder
@@ -110,11 +108,8 @@ class EmbeddedVerifier:
             judged.append((confidence, preference, pair))
         judged.sort(key=lambda entry: -entry[0])
         kept = [entry for entry in judged if entry[0] >= self.threshold]
-        confidence, preference, pair = judged[0]
-        rationale = (
-            f'cosine {pair.similarity:.2f} with "{preference.text}"; nearest sentence: "{_cut(pair.sentence)}"'
-            f" ({pair.closest:.2f})"
-        )
+        confidence, _, pair = judged[0]
+        rationale = f"cosine {pair.similarity:.2f} with the preference, {pair.closest:.2f} in its nearest sentence"
         if not kept:
             return Verdict(decision=Decision.DISCARD, rationale=rationale, confidence=1.0 - confidence)
         alignments = tuple(

@@ -1,0 +1,102 @@
+"""What users hand in, in the shapes they have it: items in batches, conversations, preferences."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from epic_core.chunking import ConversationChunker
+from epic_core.errors import DuplicatePreferenceError, InvalidInputError
+from epic_core.steps import in_thread
+from epic_core.types import Item, Preference
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+Items: TypeAlias = str | Item | Iterable[str | Item]
+
+_BATCH = 512
+
+
+def coerced(items: Iterable[Any], first: int = 0) -> list[Item]:
+    """The items as `Item`s.
+
+    Raises:
+        InvalidInputError: naming the position, counted from `first`, of what is none.
+    """
+    made = []
+    for position, item in enumerate(items, start=first):
+        try:
+            made.append(Item.of(item))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"Item {position}: {error}") from None
+    return made
+
+
+def batches(items: Any) -> Iterator[list[Item]]:
+    """Items of any iterable, in batches. A list or tuple is checked whole before its first batch.
+
+    Raises:
+        InvalidInputError: for what is no item, naming its position.
+    """
+    if isinstance(items, (str, Item)):
+        items = [items]
+    if not isinstance(items, Iterable) or isinstance(items, (bytes, Mapping)):
+        raise InvalidInputError(f"add takes texts or Items, not {type(items).__name__}.")
+    if isinstance(items, (list, tuple)):
+        items = coerced(items)
+    iterator, taken = iter(items), 0
+    while batch := list(islice(iterator, _BATCH)):
+        yield coerced(batch, taken)
+        taken += len(batch)
+
+
+async def abatches(items: Any) -> AsyncIterator[list[Item]]:
+    """As `batches`, also of an asynchronous iterable."""
+    if not isinstance(items, AsyncIterable):
+        synchronous = batches(items)
+        # The iterator may read files: let it do so in a thread.
+        while batch := await in_thread(next, synchronous, []):
+            yield batch
+        return
+    taken = 0
+    waiting: list[Any] = []
+    async for item in items:
+        waiting.append(item)
+        if len(waiting) == _BATCH:
+            yield coerced(waiting, taken)
+            taken += len(waiting)
+            waiting = []
+    if waiting:
+        yield coerced(waiting, taken)
+
+
+def conversation_items(messages: Iterable[Mapping[str, str]], chunker: ConversationChunker | None) -> list[Item]:
+    """The windows of a conversation as items."""
+    windows = (chunker or ConversationChunker()).chunks(messages)
+    return [Item(text=window, metadata={"kind": "conversation", "window": n}) for n, window in enumerate(windows)]
+
+
+def unique_preferences(preferences: Iterable[str | Preference]) -> list[Preference]:
+    """The preferences as objects.
+
+    Raises:
+        DuplicatePreferenceError: if one is given twice.
+    """
+    if isinstance(preferences, (str, Preference)):
+        preferences = [preferences]
+    unique: dict[str, Preference] = {}
+    for preference in map(Preference.of, preferences):
+        if preference.id in unique:
+            raise DuplicatePreferenceError(f"The preference {preference.text!r} is given twice. Leave one out.")
+        unique[preference.id] = preference
+    return list(unique.values())
+
+
+def progress_bar(items: Any, shown: bool) -> tqdm[Any]:
+    """A bar over items; without a total where their number is not known."""
+    from tqdm import tqdm
+
+    total = len(items) if hasattr(items, "__len__") and not isinstance(items, (str, Item)) else None
+    return tqdm(total=total, disable=not shown, unit=" items")

@@ -1,0 +1,92 @@
+"""What happens when a memory is made, and when a file is opened again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from epic_core.encoders.base import Encoder, embed
+from epic_core.errors import EncoderMismatchError, PreferencesMismatchError
+from epic_core.fallback import SecondTier
+from epic_core.types import Preference
+
+if TYPE_CHECKING:
+    from epic_core.memory import EpicMemory
+
+
+def found(memory: EpicMemory, preferences: Sequence[Preference]) -> None:
+    """Write what a new memory, or a new namespace of one, starts with."""
+    vectors = embed(memory.encoder, [preference.text for preference in preferences])
+    with memory._store.transaction():
+        if "encoder" not in memory._store.meta():
+            memory._store.set_meta(encoder=described(memory.encoder))
+        for preference, vector in zip(preferences, vectors, strict=True):
+            memory._store.add_preference(memory.namespace, preference, vector)
+        memory._store.set_meta(**_settings(memory))
+
+
+def take_up(memory: EpicMemory, given: list[Preference] | None, *, sync: bool, reencode: bool) -> None:
+    """Bring a memory and the file it was opened on together.
+
+    Raises:
+        EncoderMismatchError: if the file was made with another encoder, and `reencode` is off.
+        PreferencesMismatchError: if it holds other preferences, and `sync` is off.
+    """
+    meta = memory._store.meta()
+    if "encoder" not in meta:
+        found(memory, given or [])
+        return
+    if meta["encoder"] != described(memory.encoder):
+        if not reencode:
+            raise EncoderMismatchError(
+                f"{memory.path} was made with the encoder {_named(meta['encoder'])}, and is opened with"
+                f" {_named(described(memory.encoder))}. Open it with that encoder, or embed it anew with this one:"
+                " EpicMemory.open(path, reencode=True), or `epic reencode`."
+            )
+        memory.reencode(memory.encoder)
+        meta = memory._store.meta()
+    if memory._tau is None and meta.get("tau") is not None:
+        memory._tau = float(meta["tau"])
+    if memory.fallback is None and meta.get("second_tier") is not None:
+        memory.fallback = SecondTier(tau=float(meta["second_tier"]))
+    settings = _settings(memory)
+    if any(meta.get(key) != value for key, value in settings.items()):
+        with memory._store.transaction():
+            memory._store.set_meta(**settings)
+    if given is None:
+        return
+    if memory.namespace not in memory._store.namespaces():
+        found(memory, given)
+    else:
+        _reconcile(memory, given, sync=sync)
+
+
+def _settings(memory: EpicMemory) -> dict[str, Any]:
+    second = memory.fallback.tau if isinstance(memory.fallback, SecondTier) else None
+    return {"tau": memory._tau, "second_tier": second}
+
+
+def _reconcile(memory: EpicMemory, given: list[Preference], *, sync: bool) -> None:
+    held = {preference.id: preference for preference in memory.preferences}
+    wanted = {preference.id: preference for preference in given}
+    missing = [preference for key, preference in held.items() if key not in wanted]
+    added = [preference for key, preference in wanted.items() if key not in held]
+    if (missing or added) and not sync:
+        lines = [f"  only in the file: {p}" for p in missing] + [f"  only given: {p}" for p in added]
+        raise PreferencesMismatchError(
+            f"{memory.path} holds other preferences than those given:\n" + "\n".join(lines) + "\n"
+            "Leave preferences out to use the file's, or open it with sync=True (`epic build --sync`) to change them."
+        )
+    for preference in added:
+        memory.add_preference(preference)
+    for preference in missing:
+        memory.remove_preference(preference)
+
+
+def described(encoder: Encoder) -> dict[str, Any]:
+    """What a file remembers of its encoder."""
+    return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
+
+
+def _named(encoder: Mapping[str, Any]) -> str:
+    return f"{encoder['name']} ({encoder['dimension']} dimensions, fingerprint {encoder['fingerprint'][:8]})"
