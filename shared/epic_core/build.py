@@ -162,7 +162,7 @@ def warn(report: BuildReport) -> None:
         report.warnings.append(f"Nothing was kept; {where}.")
     elif report.new >= _ENOUGH_TO_JUDGE and report.share_kept > _NEARLY_EVERYTHING:
         report.warnings.append(
-            f"{report.share_kept:.0%} of the items were kept. Raise tau, or set keep_rate, if that is not what you want."
+            f"{report.share_kept:.0%} of the items were kept. If that is too many, raise tau or set keep_rate."
         )
     if report.undecided:
         report.warnings.append(
@@ -220,8 +220,9 @@ def _coarse(
     second_tau = memory.fallback.tau if isinstance(memory.fallback, SecondTier) else None
     matches = coarse_filter(embeddings, vectors, memory.tau, highest=second_tau is not None)
     candidates = []
-    starts = np.searchsorted(matches.items, matches.passed)
-    for row, start, end in zip(matches.passed, starts, [*starts[1:], len(matches.items)], strict=True):
+    starts = np.searchsorted(matches.items, matches.passed, side="left")
+    ends = np.searchsorted(matches.items, matches.passed, side="right")
+    for row, start, end in zip(matches.passed, starts, ends, strict=True):
         columns = [int(column) for column in matches.preferences[start:end]]
         candidates.append(candidate_of(items[row], embeddings[row], columns, preferences, vectors))
     passed = set(matches.passed.tolist())

@@ -17,27 +17,16 @@ from epic_core.errors import InvalidInputError
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
 
 _BLOCK = 256
+# Relevance is the mean of three cosines; the confidence is a logistic function of it, 0.5 at the middle.
+_MIDDLE = 0.35
+_STEEPNESS = 12.0
 _QUOTED_WORDS = 30
 # Both sides of a preference this close together, or this close to each other, count as present.
 _MIXED_MARGIN = 0.08
-_NEGATION = re.compile(r"\b(?:no|not|without|never|free of|isn['’]t|aren['’]t|zero)\b|\b\w+-free\b|\bnon-\w+", re.I)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Weights:
-    """A logistic regression over the features of an item and a preference.
-
-    `shared/tools/fit_embedded_verifier.py` fits them; the order is that of `FEATURES`.
-    """
-
-    weights: tuple[float, ...]
-    bias: float
-
-
-FEATURES = ("item", "sentence", "aspect", "mean")
-# item: cos(x, p); sentence: the highest cosine of a sentence with p; aspect: the highest cosine of a
-# sentence with a liked or avoided phrase; mean: the mean cosine of the sentences with p.
-DEFAULT_WEIGHTS = Weights(weights=(4.0, 4.0, 4.0, 0.0), bias=-4.0)
+_WORD = re.compile(r"\w{4,}")
+_ABSENT = (
+    r"\b(?:no|not|without|never|free (?:of|from)|isn['’]t|aren['’]t|zero|instead of|rather than|avoid\w*|leaves? out)\b"
+)
 
 
 class EmbeddedVerifier:
@@ -50,18 +39,16 @@ class EmbeddedVerifier:
     Args:
         encoder: Encodes sentences, preferences and aspects.
         threshold: Confidence in [0, 1] from which a pair is kept.
-        weights: Of the features; default: those in the package.
 
     Raises:
         InvalidInputError: for a threshold outside [0, 1].
     """
 
-    def __init__(self, encoder: Encoder, *, threshold: float = 0.5, weights: Weights = DEFAULT_WEIGHTS) -> None:
+    def __init__(self, encoder: Encoder, *, threshold: float = 0.5) -> None:
         if not 0.0 <= threshold <= 1.0:
             raise InvalidInputError(f"threshold must be between 0 and 1, not {threshold!r}.")
         self.encoder = encoder
         self.threshold = threshold
-        self.weights = weights
         self.name = "embedded-v1"
         self._sides: dict[str, _Sides] = {}
 
@@ -104,7 +91,7 @@ class EmbeddedVerifier:
         for preference, similarity in zip(candidate.preferences, candidate.similarities, strict=True):
             sides = self._sides[preference.id]
             pair = _Pair(sides, similarity, piece, vectors)
-            confidence = _sigmoid(float(np.dot(self.weights.weights, pair.features)) + self.weights.bias)
+            confidence = 1.0 / (1.0 + math.exp(-_STEEPNESS * (pair.relevance - _MIDDLE)))
             judged.append((confidence, preference, pair))
         judged.sort(key=lambda entry: -entry[0])
         kept = [entry for entry in judged if entry[0] >= self.threshold]
@@ -115,7 +102,7 @@ class EmbeddedVerifier:
         alignments = tuple(
             Alignment(
                 preference_id=preference.id,
-                instruction=pair.instruction(preference),
+                instruction=pair.instruction(),
                 stance=pair.stance,
                 confidence=confidence,
             )
@@ -133,7 +120,7 @@ class _Sides:
 
 
 class _Pair:
-    """An item under one preference: its features, its most relevant sentence, its stance."""
+    """An item under one preference: its relevance, its most relevant sentence, its stance."""
 
     def __init__(self, sides: _Sides, similarity: float, piece: list[str], vectors: FloatArray) -> None:
         self.sides = sides
@@ -148,40 +135,41 @@ class _Pair:
         self.likes = float(likes.max())
         self.avoids = float(avoids.max())
         self._avoided_sentence = piece[int(avoids.max(axis=1).argmax())]
-        self.features = (
-            similarity,
-            float(to_preference.max()),
-            max(self.likes, self.avoids),
-            float(to_preference.mean()),
-        )
+        # The item as a whole, its nearest sentence, and the sentence nearest to what is liked or avoided.
+        self.relevance = (similarity + float(to_preference.max()) + max(self.likes, self.avoids)) / 3.0
 
     @property
     def stance(self) -> Stance:
-        has_likes, has_avoids = len(self.sides.liked) > 0, len(self.sides.avoided) > 0
-        if has_avoids and (not has_likes or self.avoids > self.likes - _MIXED_MARGIN):
-            if _NEGATION.search(self._avoided_sentence):
-                return Stance.SUPPORTS
-            if has_likes and abs(self.avoids - self.likes) <= _MIXED_MARGIN:
-                return Stance.MIXED
-            return Stance.CONFLICTS
-        return Stance.SUPPORTS
+        liked, avoided = len(self.sides.liked) > 0, len(self.sides.avoided) > 0
+        if not avoided or (liked and self.likes > self.avoids + _MIXED_MARGIN):
+            return Stance.SUPPORTS
+        if any(_rules_out(self._avoided_sentence, phrase) for phrase in self.sides.aspects.avoided):
+            return Stance.SUPPORTS
+        if liked and self.avoids <= self.likes + _MIXED_MARGIN:
+            return Stance.MIXED
+        return Stance.CONFLICTS
 
-    def instruction(self, preference: Preference) -> str:
+    def instruction(self) -> str:
+        """Points at the most relevant sentence, and says whether to look for it or to steer clear of it."""
         liked = "; ".join(self.sides.aspects.liked)
         avoided = "; ".join(self.sides.aspects.avoided)
         quote = _cut(self.sentence)
         if self.stance is Stance.CONFLICTS:
             return f"Steer clear of this, the user avoids {avoided}: {quote}"
         if self.stance is Stance.MIXED:
-            return f"Take what suits {liked}, leave out {avoided}: {quote}"
-        wanted = liked or f"something without {avoided}"
-        return f"Look for this when the user wants {wanted}: {quote}"
+            return f"Take what suits {liked}, steer clear of {avoided}: {quote}"
+        return f"Look for this, the user {'wants ' + liked if liked else 'avoids ' + avoided}: {quote}"
+
+
+def _rules_out(sentence: str, avoided: str) -> bool:
+    """Whether a sentence says that something avoided is not there: "without a casino", "gluten-free"."""
+    stems = [re.escape(word[:-1] if word.endswith("s") else word) for word in _WORD.findall(avoided.lower())]
+    if not stems:
+        return False
+    stem = f"(?:{'|'.join(stems)})"
+    return bool(re.search(rf"{_ABSENT}\W+(?:\w+\W+){{0,2}}{stem}|\b{stem}\w*[- ]free\b|\bnon-{stem}", sentence, re.I))
 
 
 def _cut(sentence: str) -> str:
     words = sentence.split()
     return " ".join(words[:_QUOTED_WORDS]) + (" ..." if len(words) > _QUOTED_WORDS else "")
-
-
-def _sigmoid(value: float) -> float:
-    return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, value))))

@@ -1,0 +1,57 @@
+"""One PrefWiki persona over the Wikipedia passages and the assistant answers: what is kept, and how big it is."""
+
+from __future__ import annotations
+
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+from common import parse, parser, personas
+
+from epic_core import EpicMemory
+from epic_core.sources import Sources
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--persona", type=int, default=0)
+    made.add_argument("--questions", type=int, default=3, help="how many questions to ask")
+    made.add_argument("--tau", type=float)
+    made.add_argument("--limit", type=int, default=50, help="entries of the small state whose size is shown")
+    options = parse(made)
+    persona = personas(options.data, "PrefWiki")[options.persona]
+    preferences = [preference for preference, _ in persona]
+    files = [options.data / "wiki_passages.jsonl", options.data / "assistant_answers.jsonl"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "persona.epic"
+        started = time.perf_counter()
+        with EpicMemory.open(path, preferences, tau=options.tau) as memory:
+            report = memory.add(Sources(files))
+            print(report)
+            print(f"whole run {time.perf_counter() - started:.2f} s")
+            print(memory.stats())
+            for preference, questions in persona[: options.questions]:
+                print(f"\nPreference: {preference}\nQuestion:   {questions[0]}")
+                for hit in memory.search(questions[0], k=3):
+                    print(f"  {hit.score:.3f} {hit.item.id} {[str(stance) for stance in hit.stances]}")
+                    print(textwrap.indent(textwrap.fill(hit.instructions[0], 110), "        > "))
+                    print(textwrap.indent(textwrap.shorten(hit.item.text, 220), "        "))
+        print(f"\nfile after close: {path.stat().st_size} bytes for {report.entries} entries")
+        _small_state(Path(folder) / "small.epic", preferences, files, options)
+
+
+def _small_state(path: Path, preferences: list[str], files: list[Path], options: object) -> None:
+    with EpicMemory.open(path, preferences, tau=options.tau) as memory:
+        for item in Sources(files):
+            if memory.stats().counts["entries"] >= options.limit:
+                break
+            memory.add(item)
+        entries = memory.stats().counts["entries"]
+        items = len(memory)
+        print(memory.stats())
+    print(f"state of {items} items, {entries} entries: {path.stat().st_size / 1e6:.4f} MB (at most 0.20; the paper: 0.27)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What the benchmarks share: the data folder, the records in it, and medians of repeated runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "shared" / "tools"))
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """A parser that takes the data folder as an argument or from EPIC_DATA; there is no default."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("data", nargs="?", default=os.environ.get("EPIC_DATA"), help="the data folder, or EPIC_DATA")
+    return made
+
+
+def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
+    """The options; says what is missing if no data folder is given."""
+    options = made.parse_args()
+    if not options.data:
+        made.error("give the data folder as an argument, or in EPIC_DATA (docs/data.md says where the data is from)")
+    options.data = Path(options.data)
+    return options
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """The records of a file."""
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def personas(data: Path, name: str) -> list[list[tuple[str, list[str]]]]:
+    """For each persona of a set, its preferences with their questions."""
+    records = json.loads((data / "personas" / f"{name}.json").read_text(encoding="utf-8"))
+    return [
+        [(block["preference"], [query["question"] for query in block["queries"]]) for block in record["preference_blocks"]]
+        for record in records
+    ]
+
+
+def median_seconds(action: Callable[[], object], runs: int) -> float:
+    """The median time of a call, after one that does not count."""
+    action()
+    taken = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        action()
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken)
+
+
+def paired_seconds(
+    first: Callable[[], object], second: Callable[[], object], runs: int
+) -> tuple[float, float, float]:
+    """Medians of two calls run in turn, and the median of their ratios first / second."""
+    first(), second()
+    pairs = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        first()
+        middle = time.perf_counter()
+        second()
+        pairs.append((middle - started, time.perf_counter() - middle))
+    ratio = statistics.median(a / b for a, b in pairs)
+    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs), ratio
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows of length one."""
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
