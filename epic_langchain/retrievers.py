@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from epic_core import EpicMemory, Filter, Hit
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from pydantic import ConfigDict
+
+from epic_core import EpicMemory, Filter, Hit
 
 
 class EpicRetriever(BaseRetriever):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from epic_core import EpicMemory, Filter, Hit
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from epic_core import EpicMemory, Filter, Hit
 
 
 class EpicRetriever(BaseRetriever):

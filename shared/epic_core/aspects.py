@@ -90,6 +90,11 @@ _TRAILING = re.compile(
     r"|too|very|(?:a lot|in particular)|and prefer to|and try to|and tend to|and like to)\b.*)$",
     re.I,
 )
+_DANGLING = re.compile(r"[\s,]+(?:and|or|but|so|then|i|we|will|would|do|am|also|strictly|generally|usually)$", re.I)
+_BUT_NOT = re.compile(r"^\W*not\s+", re.I)
+_STATEMENT = re.compile(
+    r"\b(?:i|we|they|it|this|that|which|is|are|was|were|regardless|even|so|as|because|since)\b|n't", re.I
+)
 _FIND = re.compile(
     r"^(?P<what>.+?)\s+(?:to be\s+)?(?:(?:too|very|quite|so|really|extremely|rather)\s+)?\w*"
     r"(?:ing|ive|ous|ful|ant|able|ful|ome|ess|ic)\b.*$",
@@ -107,9 +112,22 @@ def parse_aspects(preference: str) -> Aspects:
     avoided: list[str] = []
     text = " ".join(preference.split())
     text = _LEADING_REASON.sub("", _REASON.sub("", text) or text) or text
+    last: list[str] | None = None
     for clause in _CLAUSE.split(text):
-        if clause and clause.strip():
-            _parse_clause(clause.strip(" ,.;!?"), liked, avoided)
+        if not clause or not clause.strip(" ,.;!?"):
+            continue
+        before = len(liked), len(avoided)
+        if last is liked and (but := _BUT_NOT.match(clause)):
+            _append(avoided, clause[but.end() :])
+            continue
+        _parse_clause(clause.strip(" ,.;!?"), liked, avoided)
+        if len(avoided) > before[1]:
+            last = avoided
+        elif len(liked) > before[0]:
+            last = liked
+        elif last is not None and not _STATEMENT.search(clause):
+            # "I avoid hotels, and also casinos": a list goes on.
+            _append(last, clause)
     liked = [phrase for phrase in dict.fromkeys(liked) if phrase not in avoided]
     avoided = list(dict.fromkeys(avoided))
     if not liked and not avoided:
@@ -159,6 +177,8 @@ def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 def _tidy(phrase: str) -> str:
     phrase = _TRAILING.sub("", phrase.strip(" ,.;:!?'\""))
+    while _DANGLING.search(phrase):
+        phrase = _DANGLING.sub("", phrase)
     return _LEADING.sub("", phrase).strip(" ,.;:!?'\"")
 
 

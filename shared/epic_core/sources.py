@@ -108,7 +108,7 @@ class Sources:
             yield Item(
                 id=f"{item_id}#{number}" if several else item_id,
                 # A later chunk of a document rarely says what it is about; the title does.
-                text=f"{title}. {piece}" if title else piece,
+                text=f"{title}{'' if title[-1] in '.!?' else '.'} {piece}" if title else piece,
                 metadata={**metadata, "chunk": number} if several else metadata,
             )
 

@@ -14,16 +14,16 @@ map. The rows are then stored as int8, each with its scale times its weight. Sam
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
-import static_texts
 import torch
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer
+
+import static_texts
 
 Array = NDArray[np.float32]
 
@@ -31,7 +31,11 @@ DIMENSION = 256
 EPOCHS = 5
 BATCH = 256
 LEARNING_RATE = 1e-3
-COSINE_WEIGHT = 20.0
+COSINE_WEIGHT = 30.0
+# Pairs the teacher finds this similar are rare in a batch; their errors count once more by themselves.
+SIMILAR, SIMILAR_WEIGHT = 0.4, 2.0
+# At most so many texts of one group come together in a batch.
+TOGETHER = 6
 SEED = 0
 
 
@@ -46,18 +50,28 @@ class Teacher:
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(256)
         self._cache = cache
+        self._known: dict[str, Array] = {}
+        if cache is not None and cache.exists():
+            stored = np.load(cache)
+            self._known = dict(zip(stored["texts"].tolist(), stored["vectors"], strict=True))
 
     def encode(self, texts: list[str]) -> Array:
         """Unit vectors, shape `(len(texts), 384)`."""
-        digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:24]
-        file = None if self._cache is None else self._cache / f"{digest}.npy"
-        if file is not None and file.exists():
-            return np.asarray(np.load(file), dtype=np.float32)
-        vectors = self.model.encode(texts, batch_size=128, normalize_embeddings=True, show_progress_bar=True)
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            np.save(file, vectors)
-        return np.asarray(vectors, dtype=np.float32)
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if new:
+            vectors = self.model.encode(new, batch_size=128, normalize_embeddings=True, show_progress_bar=True)
+            self._known.update(zip(new, np.asarray(vectors, dtype=np.float32), strict=True))
+            self._save()
+        return np.stack([self._known[text] for text in texts])
+
+    def _save(self) -> None:
+        if self._cache is not None:
+            np.savez(self._cache, texts=np.array(list(self._known)), vectors=np.stack(list(self._known.values())))
+
+    def words(self) -> list[str]:
+        """The whole words of the vocabulary, in plain letters."""
+        vocabulary = sorted(self.tokenizer.get_vocab().items(), key=lambda pair: pair[1])
+        return [word for word, _ in vocabulary if word.isascii() and word.isalpha() and len(word) > 2]
 
     def token_features(self) -> Array:
         """For each token: the embedding of the token alone, and its input embedding, both of length one."""
@@ -79,18 +93,20 @@ def token_ids(tokenizer: Tokenizer, texts: list[str]) -> list[NDArray[np.int64]]
     return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
 
 
-def fit(features: Array, ids: list[NDArray[np.int64]], targets: Array, *, epochs: int = EPOCHS) -> Array:
+def fit(features: Array, ids: list[NDArray[np.int64]], targets: Array, groups: NDArray[np.int64]) -> Array:
     """The weighted token vectors, shape `(tokens, DIMENSION)`.
 
     Args:
         features: Of each token, shape `(tokens, f)`; the first 384 columns live in the teacher's space.
         ids: Token ids of each text.
         targets: The teacher's unit vectors, shape `(texts, 384)`.
+        groups: Number of the group each text belongs to, ascending.
     """
     torch.manual_seed(SEED)
     shuffle = np.random.default_rng(SEED)
     some = [row for row, tokens in enumerate(ids) if len(tokens)]
-    ids, targets = [ids[row] for row in some], targets[some]
+    ids, targets, groups = [ids[row] for row in some], targets[some], groups[some]
+    members = np.split(np.arange(len(ids)), np.flatnonzero(np.diff(groups)) + 1)
     # Uncentred: what is kept of the teacher's space keeps its cosines.
     basis = np.linalg.svd(targets.T @ targets)[0][:, :DIMENSION].astype(np.float32)
     reduced = targets @ basis
@@ -104,15 +120,15 @@ def fit(features: Array, ids: list[NDArray[np.int64]], targets: Array, *, epochs
     shared.requires_grad_()
     own = torch.zeros(len(features), DIMENSION, requires_grad=True)
     log_weight = torch.tensor(np.log(1e-3 / (1e-3 + frequency)), dtype=torch.float32, requires_grad=True)
-    groups = [([own], LEARNING_RATE), ([shared], 1e-3), ([log_weight], 1e-2)]
-    optimiser = torch.optim.Adam([{"params": p, "lr": rate} for p, rate in groups])
+    parts = [([own], LEARNING_RATE), ([shared], 1e-3), ([log_weight], 1e-2)]
+    optimiser = torch.optim.Adam([{"params": p, "lr": rate} for p, rate in parts])
     batches = len(ids) // BATCH
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, [rate for _, rate in groups], total_steps=epochs * batches + 1, pct_start=0.1
+        optimiser, [rate for _, rate in parts], total_steps=EPOCHS * batches + 1, pct_start=0.1
     )
     whole, pointing = torch.from_numpy(targets), torch.from_numpy(reduced)
-    for _ in range(epochs):
-        for rows in np.array_split(shuffle.permutation(len(ids))[: batches * BATCH], batches):
+    for _ in range(EPOCHS):
+        for rows in np.array_split(_shuffled(members, shuffle)[: batches * BATCH], batches):
             texts = [ids[row] for row in rows]
             flat = torch.from_numpy(np.concatenate(texts))
             offsets = torch.from_numpy(np.cumsum([0, *(len(text) for text in texts[:-1])]))
@@ -124,13 +140,24 @@ def fit(features: Array, ids: list[NDArray[np.int64]], targets: Array, *, epochs
             student = torch.nn.functional.normalize(bags, dim=1)
             teacher = whole[rows]
             apart = (1.0 - (student * pointing[rows]).sum(dim=1)).mean()
-            cosines = (student @ student.T - teacher @ teacher.T).square().mean()
+            cosines = teacher @ teacher.T
+            errors = (student @ student.T - cosines).square()
+            similar = (cosines > SIMILAR) & ~torch.eye(len(rows), dtype=torch.bool)
+            near = (errors * similar).sum() / (similar.sum() + 1)
             optimiser.zero_grad()
-            (apart + COSINE_WEIGHT * cosines).backward()
+            (apart + COSINE_WEIGHT * errors.mean() + SIMILAR_WEIGHT * near).backward()
             optimiser.step()
             schedule.step()
     with torch.no_grad():
         return (log_weight.exp()[:, None] * (inputs @ shared + own)).numpy()
+
+
+def _shuffled(members: list[NDArray[np.int64]], shuffle: np.random.Generator) -> NDArray[np.int64]:
+    """All rows at random, a few of a group side by side."""
+    pieces = []
+    for rows in map(shuffle.permutation, members):
+        pieces += [rows[start : start + TOGETHER] for start in range(0, len(rows), TOGETHER)]
+    return np.concatenate([pieces[piece] for piece in shuffle.permutation(len(pieces))])
 
 
 def quantised(vectors: Array) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
@@ -179,9 +206,11 @@ def save(folder: Path, vectors: Array, tokenizer: Tokenizer, **extra: float) -> 
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
 
 
-def student(teacher: Teacher, features: Array, texts: list[str]) -> Array:
-    """Fit on texts."""
-    return fit(features, token_ids(teacher.tokenizer, texts), teacher.encode(texts))
+def student(teacher: Teacher, features: Array, groups: list[list[str]]) -> Array:
+    """Fit on groups of texts."""
+    texts = [text for group in groups for text in group]
+    numbers = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    return fit(features, token_ids(teacher.tokenizer, texts), teacher.encode(texts), numbers)
 
 
 def main() -> None:
@@ -189,13 +218,13 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder with wiki_passages.jsonl and semeval_sts_2012_2015.tsv")
     parser.add_argument("--teacher", required=True, help="folder of all-MiniLM-L6-v2")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
-    parser.add_argument("--cache", type=Path, help="folder for the teacher's embeddings")
+    parser.add_argument("--cache", type=Path, help="file (.npz) for the teacher's embeddings")
     parser.add_argument("--tau", type=float, default=0.3, help="the coarse filter's default threshold")
     parser.add_argument("--floor", type=float, default=0.2, help="steering's default floor")
     options = parser.parse_args()
     teacher = Teacher(options.teacher, options.cache)
-    texts = static_texts.fitting_texts(options.data)
-    vectors = student(teacher, teacher.token_features(), texts)
+    groups = static_texts.fitting_groups(options.data, teacher.words())
+    vectors = student(teacher, teacher.token_features(), groups)
     save(options.out, vectors, teacher.tokenizer, epic_tau=options.tau, epic_floor=options.floor)
 
 

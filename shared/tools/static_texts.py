@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 LINES = Path(__file__).parent / "texts"
@@ -47,11 +47,17 @@ def read_sts(data: Path) -> list[tuple[str, float, str, str]]:
     return [(name, float(score), a, b) for name, score, a, b in (row.split("\t") for row in rows)]
 
 
-def fitting_texts(data: Path, *, without_year: str = "", without_passages: Collection[int] = ()) -> list[str]:
-    """Every text to fit on, each once.
+def fitting_groups(
+    data: Path, words: Sequence[str], *, without_year: str = "", without_passages: Collection[int] = ()
+) -> list[list[str]]:
+    """Every text to fit on, each once, in groups of related texts.
+
+    A group is a passage with its sentences and pieces, a pair of STS sentences, or a line of ours with its
+    pieces: texts that differ little teach what a single word does.
 
     Args:
         data: The data folder.
+        words: Words of the vocabulary, to put in place of others.
         without_year: Leave out the sentences of this STS year, for measuring on it.
         without_passages: Leave out these passages, by position, for measuring on them.
     """
@@ -62,38 +68,61 @@ def fitting_texts(data: Path, *, without_year: str = "", without_passages: Colle
         for sentence in pair
     }
     left_out = set(without_passages)
-    passages = [passage for row, passage in enumerate(read_passages(data)) if row not in left_out]
-    texts = [
-        *(f"{title}. {text}" for title, text in passages),
-        *(sentence for _, text in passages for sentence in _sentences(text)),
-        *(sentence for _, _, *pair in read_sts(data) for sentence in pair),
-        *_our_texts(),
-        *_spans([text for _, text in passages], random.Random(1), per_text=9, longest=24),
-    ]
-    return [text for text in dict.fromkeys(texts) if text not in banned]
+    choose = random.Random(1)
+    groups = []
+    for row, (title, text) in enumerate(read_passages(data)):
+        group = [f"{title}. {text}", *_sentences(text), *_spans(text, choose, 4, 24), *_altered(text, choose, words, 3)]
+        if row not in left_out:
+            groups.append(group)
+    groups += [list(pair) for _, _, *pair in read_sts(data)]
+    groups += _our_groups(words)
+    seen = set(banned)
+    unique = []
+    for group in groups:
+        new = [text for text in dict.fromkeys(group) if text not in seen]
+        seen.update(new)
+        unique.append(new)
+    return [group for group in unique if group]
 
 
 def _sentences(text: str) -> list[str]:
     return [sentence for sentence in re.split(r"(?<=[.!?])\s+", text) if len(sentence.split()) >= 4]
 
 
-def _our_texts() -> list[str]:
+def _our_groups(words: Sequence[str]) -> list[list[str]]:
+    choose = random.Random(2)
     terms = read_lines("terms")
     lines = [line for kind in ("preferences", "questions", "passages") for line in read_lines(kind)]
-    choose = random.Random(2)
-    framed = [choose.choice(FRAMES).format(a=choose.choice(terms), b=choose.choice(terms)) for _ in range(28000)]
-    pairs = [f"{choose.choice(lines)} {choose.choice(lines + terms)}" for _ in range(5000)]
-    return [*terms, *lines, *framed, *pairs, *_spans(lines, choose, per_text=1, longest=9)]
+    groups = [[line, *_spans(line, choose, 1, 9), *_altered(line, choose, words, 4)] for line in lines]
+    groups += [[term] for term in terms]
+    groups += [[choose.choice(FRAMES).format(a=choose.choice(terms), b=choose.choice(terms))] for _ in range(14000)]
+    groups += [[f"{choose.choice(lines)} {choose.choice(lines + terms)}"] for _ in range(5000)]
+    groups += [[" ".join(choose.sample(list(words), choose.randint(2, 5)))] for _ in range(8000)]
+    return groups
 
 
-def _spans(texts: list[str], choose: random.Random, *, per_text: int, longest: int) -> list[str]:
-    """Runs of words cut out of texts: short pieces in which single words weigh more."""
+def _spans(text: str, choose: random.Random, count: int, longest: int) -> list[str]:
+    """Runs of words cut out of a text: short pieces in which single words weigh more."""
+    words = text.split()
     spans = []
-    for text in texts:
-        words = text.split()
-        for _ in range(per_text):
-            length = choose.randint(2, longest)
-            if len(words) > length:
-                start = choose.randint(0, len(words) - length)
-                spans.append(" ".join(words[start : start + length]))
+    for _ in range(count):
+        length = choose.randint(2, longest)
+        if len(words) > length:
+            start = choose.randint(0, len(words) - length)
+            spans.append(" ".join(words[start : start + length]))
     return spans
+
+
+def _altered(text: str, choose: random.Random, vocabulary: Sequence[str], count: int) -> list[str]:
+    """Pieces of a text with some words replaced by any others: every word of the vocabulary in some context."""
+    altered = []
+    for _ in range(count):
+        words = text.split()
+        if len(words) > 16:
+            start = choose.randint(0, len(words) - 12)
+            words = words[start : start + 12]
+        share = choose.choice((0.15, 0.3, 0.5))
+        for position in choose.sample(range(len(words)), max(1, round(len(words) * share))):
+            words[position] = choose.choice(vocabulary)
+        altered.append(" ".join(words))
+    return altered

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from common import paired_seconds, unit
 
+from common import paired_seconds, unit
 from epic_core.coarse import coarse_filter
 
 

@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from common import parse, parser, personas, read_jsonl, unit
-from make_static_encoder import Teacher, student, token_ids
 from scipy.stats import spearmanr
-from static_texts import fitting_texts, read_passages, read_sts
 
+from common import parse, parser, personas, read_jsonl, unit
 from epic_core.encoders import StaticEncoder
+from make_static_encoder import Teacher, student, token_ids
+from static_texts import fitting_groups, read_passages, read_sts
 
 YEARS = ("2012", "2013", "2014", "2015")
 SHARES = (0.05, 0.1, 0.2, 0.5)
@@ -27,7 +27,7 @@ TEACHER_TAU = 0.3
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
     made.add_argument("--teacher", required=True, help="folder of all-MiniLM-L6-v2")
-    made.add_argument("--cache", type=Path, help="folder for the teacher's embeddings")
+    made.add_argument("--cache", type=Path, help="file (.npz) for the teacher's embeddings")
     options = parse(made)
     teacher = Teacher(options.teacher, options.cache)
     data = Data(options.data)
@@ -41,8 +41,10 @@ def main() -> None:
     recalls, identified = [], []
     for position, year in enumerate(YEARS):
         half = np.arange(len(data.passages)) % 2 == position % 2
-        texts = fitting_texts(options.data, without_year=year, without_passages=np.flatnonzero(half).tolist())
-        vectors = student(teacher, features, texts)
+        groups = fitting_groups(
+            options.data, teacher.words(), without_year=year, without_passages=np.flatnonzero(half).tolist()
+        )
+        vectors = student(teacher, features, groups)
 
         def encode(asked: list[str], vectors: np.ndarray = vectors) -> np.ndarray:
             bags = [vectors[ids].sum(axis=0) for ids in token_ids(teacher.tokenizer, asked)]
@@ -53,8 +55,11 @@ def main() -> None:
         recalls.append(data.recall(encode, teacher.encode, half))
         identified.append(data.identified(encode))
         share = statistics.mean(found.values()) / statistics.mean(expected[name] for name in found)
-        print(f"student without {year}, {len(texts)} texts: {share:.3f} of the teacher's Spearman on that year;"
-              f" recall {np.round(recalls[-1], 3).tolist()}; right preference {identified[-1]:.3f}", flush=True)  # fmt: skip
+        print(
+            f"student without {year}, {sum(map(len, groups))} texts: {share:.3f} of the teacher's Spearman on that"
+            f" year; recall {np.round(recalls[-1], 3).tolist()}; right preference {identified[-1]:.3f}",
+            flush=True,
+        )
     share = statistics.mean(measured.values()) / statistics.mean(expected.values())
     print(f"STS: mean Spearman {statistics.mean(measured.values()):.4f}, {share:.1%} of the teacher's (at least 94 %)")
     for at, recall in zip(SHARES, np.mean(recalls, axis=0), strict=True):
@@ -78,8 +83,10 @@ def _shipped(data: Data) -> None:
         started = time.perf_counter()
         encoder.encode([case["question"]])
         queries.append(time.perf_counter() - started)
-    print(f"shipped encoder: {statistics.median(speeds):.0f} passages a second (at least 5,000);"
-          f" one query {statistics.median(queries) * 1e3:.3f} ms (at most 0.2)")  # fmt: skip
+    print(
+        f"shipped encoder: {statistics.median(speeds):.0f} passages a second (at least 5,000);"
+        f" one query {statistics.median(queries) * 1e3:.3f} ms (at most 0.2)"
+    )
     figures = data.spearman(encoder.encode)
     print(f"shipped encoder, fitted on these sentences too: mean Spearman {statistics.mean(figures.values()):.4f}")
 

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 from common import parse, parser, personas
-
 from epic_core import EpicMemory
 from epic_core.sources import Sources
 
@@ -50,7 +49,9 @@ def _small_state(path: Path, preferences: list[str], files: list[Path], options:
         entries = memory.stats().counts["entries"]
         items = len(memory)
         print(memory.stats())
-    print(f"state of {items} items, {entries} entries: {path.stat().st_size / 1e6:.4f} MB (at most 0.20; the paper: 0.27)")
+    print(
+        f"state of {items} items, {entries} entries: {path.stat().st_size / 1e6:.4f} MB (at most 0.20; the paper: 0.27)"
+    )
 
 
 if __name__ == "__main__":

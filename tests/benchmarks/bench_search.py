@@ -9,11 +9,11 @@ import statistics
 import time
 
 import numpy as np
-from common import parse, parser, personas, read_jsonl
 
+from common import parse, parser, personas, read_jsonl
 from epic_core import EpicMemory
-from epic_core.verification import EmbeddedVerifier
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_core.verification import EmbeddedVerifier
 
 
 def main() -> None:

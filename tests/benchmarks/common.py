@@ -43,7 +43,10 @@ def personas(data: Path, name: str) -> list[list[tuple[str, list[str]]]]:
     """For each persona of a set, its preferences with their questions."""
     records = json.loads((data / "personas" / f"{name}.json").read_text(encoding="utf-8"))
     return [
-        [(block["preference"], [query["question"] for query in block["queries"]]) for block in record["preference_blocks"]]
+        [
+            (block["preference"], [query["question"] for query in block["queries"]])
+            for block in record["preference_blocks"]
+        ]
         for record in records
     ]
 
@@ -59,9 +62,7 @@ def median_seconds(action: Callable[[], object], runs: int) -> float:
     return statistics.median(taken)
 
 
-def paired_seconds(
-    first: Callable[[], object], second: Callable[[], object], runs: int
-) -> tuple[float, float, float]:
+def paired_seconds(first: Callable[[], object], second: Callable[[], object], runs: int) -> tuple[float, float, float]:
     """Medians of two calls run in turn, and the median of their ratios first / second."""
     first(), second()
     pairs = []

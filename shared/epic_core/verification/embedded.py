@@ -21,6 +21,7 @@ _BLOCK = 256
 _MIDDLE = 0.35
 _STEEPNESS = 12.0
 _QUOTED_WORDS = 30
+_HEADING_WORDS = 4
 # Both sides of a preference this close together, or this close to each other, count as present.
 _MIXED_MARGIN = 0.08
 _WORD = re.compile(r"\w{4,}")
@@ -129,7 +130,9 @@ class _Pair:
         likes = vectors @ sides.liked.T if len(sides.liked) else np.full((len(piece), 1), -1.0, dtype=np.float32)
         avoids = vectors @ sides.avoided.T if len(sides.avoided) else np.full((len(piece), 1), -1.0, dtype=np.float32)
         near = np.maximum(to_preference, np.maximum(likes.max(axis=1), avoids.max(axis=1)))
-        row = int(near.argmax())
+        # A question or a heading says what a text is about, not what it says.
+        says = np.array([_says_something(sentence) for sentence in piece])
+        row = int(np.where(says | ~says.any(), near, -2.0).argmax())
         self.sentence = piece[row]
         self.closest = float(near[row])
         self.likes = float(likes.max())
@@ -168,6 +171,10 @@ def _rules_out(sentence: str, avoided: str) -> bool:
         return False
     stem = f"(?:{'|'.join(stems)})"
     return bool(re.search(rf"{_ABSENT}\W+(?:\w+\W+){{0,2}}{stem}|\b{stem}\w*[- ]free\b|\bnon-{stem}", sentence, re.I))
+
+
+def _says_something(sentence: str) -> bool:
+    return not sentence.endswith("?") and len(sentence.split()) > _HEADING_WORDS
 
 
 def _cut(sentence: str) -> str:
