@@ -8,8 +8,12 @@ steering go towards one and away from the other.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+
+from epic_core.encoders.base import Encoder, embed
+from epic_core.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +27,33 @@ class Aspects:
 
     liked: tuple[str, ...]
     avoided: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AspectVectors:
+    """A preference's aspects with the embeddings of their phrases.
+
+    Attributes:
+        aspects: The phrases.
+        liked, avoided: Unit vectors, shapes `(len(aspects.liked), d)` and `(len(aspects.avoided), d)`.
+    """
+
+    aspects: Aspects
+    liked: FloatArray
+    avoided: FloatArray
+
+
+def embed_aspects(encoder: Encoder, preferences: Sequence[str]) -> list[AspectVectors]:
+    """The aspects of each preference, all their phrases encoded in one call."""
+    parsed = [parse_aspects(preference) for preference in preferences]
+    vectors = embed(encoder, [phrase for aspects in parsed for phrase in (*aspects.liked, *aspects.avoided)])
+    found, start = [], 0
+    for aspects in parsed:
+        middle = start + len(aspects.liked)
+        end = middle + len(aspects.avoided)
+        found.append(AspectVectors(aspects=aspects, liked=vectors[start:middle], avoided=vectors[middle:end]))
+        start = end
+    return found
 
 
 # Reasons say why, not what: "because I find them noisy" holds words of the other side.

@@ -141,13 +141,15 @@ def candidate_of(
     item: Item, embedding: FloatArray, rows: Sequence[int], preferences: Sequence[Preference], vectors: FloatArray
 ) -> Candidate:
     """An item with the preferences in some rows, most similar first."""
-    similarities = vectors[list(rows)] @ embedding
+    near = vectors[list(rows)]
+    similarities = near @ embedding
     order = np.argsort(-similarities, kind="stable")
     return Candidate(
         item=item,
         embedding=embedding,
         preferences=tuple(preferences[rows[position]] for position in order),
         similarities=tuple(float(similarities[position]) for position in order),
+        preference_embeddings=near[order],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +70,7 @@ class Sources:
         found: dict[Path, str] = {}
         for path in map(Path, self.paths):
             if path.is_dir():
-                inside = [file for file in sorted(path.rglob("*")) if _readable(file, path)]
+                inside = _inside(path)
                 if not inside:
                     raise InvalidInputError(f"{path} holds no .txt, .md or .jsonl file.")
                 found.update((file, file.relative_to(path.parent if path.name else path).as_posix()) for file in inside)
@@ -171,9 +172,17 @@ def read_preferences(path: str | Path) -> list[Preference]:
     return preferences
 
 
-def _readable(file: Path, root: Path) -> bool:
-    hidden = any(part.startswith(".") for part in file.relative_to(root).parts)
-    return file.is_file() and not hidden and file.suffix.lower() in (*TEXT_SUFFIXES, LINES_SUFFIX)
+def _inside(folder: Path) -> list[Path]:
+    """The files of a folder that can be read in, sorted; hidden ones are left out."""
+
+    def refused(error: OSError) -> None:
+        raise InvalidInputError(f"{error.filename} cannot be read: {error.strerror}.") from None
+
+    found = []
+    for parent, folders, names in os.walk(folder, onerror=refused):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(parent) / name for name in names if not name.startswith(".")]
+    return sorted(file for file in found if file.suffix.lower() in (*TEXT_SUFFIXES, LINES_SUFFIX))
 
 
 def _permitted(path: Path) -> bool:

@@ -24,12 +24,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.aspects import parse_aspects
+from epic_core.aspects import AspectVectors, embed_aspects
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.errors import InvalidInputError
 from epic_core.types import FloatArray, Preference
@@ -131,18 +132,27 @@ class QuerySteering:
         self.floor = floor
         texts = [preference.text for preference in self.preferences]
         self.vectors = embed(encoder, texts) if vectors is None else vectors
-        self._sides: _Sides | None = None
 
-    def _aspects(self) -> _Sides:
+    @cached_property
+    def _aspects(self) -> list[AspectVectors]:
         # Only signed steering needs them, and only once.
-        if self._sides is None:
-            self._sides = _Sides.of(self.encoder, self.preferences)
-        return self._sides
+        return embed_aspects(self.encoder, [preference.text for preference in self.preferences])
+
+    @cached_property
+    def _signed(self) -> FloatArray:
+        """For each preference, what it adds to a query: shape `(m, d)`."""
+        directions = np.zeros_like(self.vectors)
+        for row, sides in enumerate(self._aspects):
+            if len(sides.liked):
+                directions[row] += LIKED_WEIGHT * sides.liked.mean(axis=0)
+            if len(sides.avoided):
+                directions[row] -= AVOIDED_WEIGHT * sides.avoided.mean(axis=0)
+        return directions
 
     def prepare(self) -> None:
         """Encode now what the mode needs, so that no query pays for it."""
-        if self.mode == "signed" and self.preferences:
-            self._aspects()
+        if self.mode == "signed":
+            _ = self._signed
 
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
@@ -174,7 +184,7 @@ class QuerySteering:
             weights /= weights.sum()
         chosen = rows[order]
         towards = _unit(query + weights @ self.vectors[chosen], query)  # Eq. 8
-        vector = towards if self.mode == "paper" else _unit(query + weights @ self._aspects().directions[chosen], query)
+        vector = towards if self.mode == "paper" else _unit(query + weights @ self._signed[chosen], query)
         steering = tuple(
             SteeringPreference(preference=self.preferences[row], similarity=float(similarity), weight=float(weight))
             for row, similarity, weight in zip(chosen, similarities[order], weights, strict=True)
@@ -192,43 +202,14 @@ class QuerySteering:
             scores: FloatArray = texts @ steered.vector
             return scores
         scores = texts @ steered.query
-        sides = self._aspects()
         rows = {preference.id: row for row, preference in enumerate(self.preferences)}
         for chosen in steered.preferences:
-            liked, avoided = sides.vectors[rows[chosen.preference.id]]
-            if len(liked):
-                scores += chosen.weight * LIKED_WEIGHT * (texts @ liked.T).max(axis=1)
-            if len(avoided):
-                scores -= chosen.weight * AVOIDED_WEIGHT * (texts @ avoided.T).max(axis=1)
+            sides = self._aspects[rows[chosen.preference.id]]
+            if len(sides.liked):
+                scores += chosen.weight * LIKED_WEIGHT * (texts @ sides.liked.T).max(axis=1)
+            if len(sides.avoided):
+                scores -= chosen.weight * AVOIDED_WEIGHT * (texts @ sides.avoided.T).max(axis=1)
         return scores
-
-
-@dataclass(frozen=True)
-class _Sides:
-    """Embeddings of the liked and avoided phrases of each preference."""
-
-    vectors: list[tuple[FloatArray, FloatArray]]
-    directions: FloatArray
-
-    @classmethod
-    def of(cls, encoder: Encoder, preferences: Sequence[Preference]) -> _Sides:
-        parsed = [parse_aspects(preference.text) for preference in preferences]
-        phrases = [phrase for aspects in parsed for phrase in (*aspects.liked, *aspects.avoided)]
-        encoded = embed(encoder, phrases)
-        vectors = []
-        directions = np.zeros((len(preferences), encoder.dimension), dtype=np.float32)
-        start = 0
-        for row, aspects in enumerate(parsed):
-            middle = start + len(aspects.liked)
-            end = middle + len(aspects.avoided)
-            liked, avoided = encoded[start:middle], encoded[middle:end]
-            vectors.append((liked, avoided))
-            if len(liked):
-                directions[row] += LIKED_WEIGHT * liked.mean(axis=0)
-            if len(avoided):
-                directions[row] -= AVOIDED_WEIGHT * avoided.mean(axis=0)
-            start = end
-        return cls(vectors, directions)
 
 
 def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:

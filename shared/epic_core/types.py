@@ -168,12 +168,14 @@ class Candidate:
         embedding: E(x), shape `(d,)`.
         preferences: P_rel(x), most similar first.
         similarities: Sim(E(x), E(p)) for each of them, in [-1, 1].
+        preference_embeddings: E(p) for each of them, shape `(len(preferences), d)`.
     """
 
     item: Item
     embedding: FloatArray
     preferences: tuple[Preference, ...]
     similarities: tuple[float, ...]
+    preference_embeddings: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

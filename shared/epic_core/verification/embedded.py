@@ -6,11 +6,10 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from epic_core.aspects import Aspects, parse_aspects
+from epic_core.aspects import AspectVectors, embed_aspects
 from epic_core.chunking import sentences
 from epic_core.encoders.base import Encoder, embed
 from epic_core.errors import InvalidInputError
@@ -51,7 +50,7 @@ class EmbeddedVerifier:
         self.encoder = encoder
         self.threshold = threshold
         self.name = "embedded-v1"
-        self._sides: dict[str, _Sides] = {}
+        self._sides: dict[str, AspectVectors] = {}
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
         """One verdict for each candidate, in order."""
@@ -76,22 +75,16 @@ class EmbeddedVerifier:
 
     def _learn(self, preferences: dict[str, Preference]) -> None:
         new = [preference for key, preference in preferences.items() if key not in self._sides]
-        if not new:
-            return
-        parsed = [parse_aspects(preference.text) for preference in new]
-        phrases = [phrase for aspects in parsed for phrase in (*aspects.liked, *aspects.avoided)]
-        vectors = embed(self.encoder, [*(preference.text for preference in new), *phrases])
-        start = len(new)
-        for row, (preference, aspects) in enumerate(zip(new, parsed, strict=True)):
-            middle, end = start + len(aspects.liked), start + len(aspects.liked) + len(aspects.avoided)
-            self._sides[preference.id] = _Sides(aspects, vectors[row], vectors[start:middle], vectors[middle:end])
-            start = end
+        found = embed_aspects(self.encoder, [preference.text for preference in new])
+        self._sides.update(zip((preference.id for preference in new), found, strict=True))
 
     def _verdict(self, candidate: Candidate, piece: list[str], vectors: FloatArray) -> Verdict:
         judged = []
-        for preference, similarity in zip(candidate.preferences, candidate.similarities, strict=True):
-            sides = self._sides[preference.id]
-            pair = _Pair(sides, similarity, piece, vectors)
+        near = vectors @ candidate.preference_embeddings.T
+        for column, (preference, similarity) in enumerate(
+            zip(candidate.preferences, candidate.similarities, strict=True)
+        ):
+            pair = _Pair(self._sides[preference.id], similarity, near[:, column], piece, vectors)
             confidence = 1.0 / (1.0 + math.exp(-_STEEPNESS * (pair.relevance - _MIDDLE)))
             judged.append((confidence, preference, pair))
         judged.sort(key=lambda entry: -entry[0])
@@ -112,21 +105,14 @@ class EmbeddedVerifier:
         return Verdict(decision=Decision.KEEP, rationale=rationale, alignments=alignments, confidence=confidence)
 
 
-@dataclass(frozen=True)
-class _Sides:
-    aspects: Aspects
-    preference: FloatArray
-    liked: FloatArray
-    avoided: FloatArray
-
-
 class _Pair:
     """An item under one preference: its relevance, its most relevant sentence, its stance."""
 
-    def __init__(self, sides: _Sides, similarity: float, piece: list[str], vectors: FloatArray) -> None:
+    def __init__(
+        self, sides: AspectVectors, similarity: float, to_preference: FloatArray, piece: list[str], vectors: FloatArray
+    ) -> None:
         self.sides = sides
         self.similarity = similarity
-        to_preference = vectors @ sides.preference
         likes = vectors @ sides.liked.T if len(sides.liked) else np.full((len(piece), 1), -1.0, dtype=np.float32)
         avoids = vectors @ sides.avoided.T if len(sides.avoided) else np.full((len(piece), 1), -1.0, dtype=np.float32)
         near = np.maximum(to_preference, np.maximum(likes.max(axis=1), avoids.max(axis=1)))
