@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from epic_core.errors import EpicError
-from epic_core.filters import Filter
-from epic_core.types import (
-    Alignment,
-    BuildReport,
-    Candidate,
-    Decision,
-    Hit,
-    Hits,
-    Item,
-    MemoryEntry,
-    Preference,
-    Stance,
-    Verdict,
-)
-
 if TYPE_CHECKING:
+    from epic_core.errors import EpicError
     from epic_core.fallback import SecondTier
+    from epic_core.filters import Filter
     from epic_core.memory import EpicMemory
     from epic_core.steering import QuerySteering
+    from epic_core.types import (
+        Alignment,
+        BuildReport,
+        Candidate,
+        Decision,
+        Hit,
+        Hits,
+        Item,
+        MemoryEntry,
+        Preference,
+        Stance,
+        Verdict,
+    )
 
 __version__ = "0.1.0"
 
@@ -46,21 +45,24 @@ __all__ = [
     "Verdict",
 ]
 
-_LAZY = {
-    "EpicMemory": "epic_core.memory",
-    "QuerySteering": "epic_core.steering",
-    "SecondTier": "epic_core.fallback",
+# Imported when first used: `import epic_core` costs next to nothing, and numpy only when something is done.
+_MODULES = {
+    "EpicError": "errors",
+    "EpicMemory": "memory",
+    "Filter": "filters",
+    "QuerySteering": "steering",
+    "SecondTier": "fallback",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in _LAZY:
-        from importlib import import_module
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        value = getattr(import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'types')}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

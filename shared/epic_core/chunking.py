@@ -57,8 +57,8 @@ class WordChunker:
     max_words: int = 100
 
     def __post_init__(self) -> None:
-        if self.max_words < 1:
-            raise InvalidInputError("max_words must be at least 1.")
+        if not isinstance(self.max_words, int) or self.max_words < 1:
+            raise InvalidInputError("max_words must be a whole number of at least 1.")
 
     def chunks(self, text: str) -> list[str]:
         """The pieces, in order, none empty."""
@@ -139,4 +139,5 @@ def _role_and_content(message: Mapping[str, str], position: int) -> tuple[str, s
     role, content = message["role"], message["content"]
     if not isinstance(role, str) or not isinstance(content, str):
         raise InvalidInputError(f"Role and content of message {position} must be strings.")
-    return role.strip() or "user", content
+    # On one line: a role cannot begin another turn.
+    return " ".join(role.split()) or "user", content

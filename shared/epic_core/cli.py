@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +23,9 @@ _ENCODERS = "static (default), sentence-transformers/NAME_OR_FOLDER, or ollama/M
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit code: 0, 2 for what the user can mend, 130 after Ctrl-C."""
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character shows a question mark, not a traceback.
+        sys.stdout.reconfigure(errors="replace")
     try:
         run: Callable[[argparse.Namespace], None] = options.run
         run(options)
@@ -162,6 +166,7 @@ def _build(options: argparse.Namespace) -> None:
     sources.files()  # a wrong path is an error before anything is written
     if preferences is None and not Path(options.out).exists():
         raise InvalidInputError(f"{options.out} does not exist yet: give --preferences FILE to make it.")
+    new = not Path(options.out).exists()
     with EpicMemory.open(
         options.out,
         preferences,
@@ -172,7 +177,15 @@ def _build(options: argparse.Namespace) -> None:
         keep_rate=options.keep_rate,
         fallback=None if options.second_tier is None else SecondTier(tau=options.second_tier),
     ) as memory:
-        report = memory.add(sources, progress=not options.quiet)
+        try:
+            report = memory.add(sources, progress=not options.quiet)
+        except EpicError:
+            counts = memory.stats().counts
+            if new and not (counts["items"] or counts["second_tier"] or counts["pending"]):
+                # Nothing was committed but the preferences, and those the user has.
+                memory.close()
+                Path(options.out).unlink()
+            raise
         print(report)
         for skipped in sources.skipped:
             print(f"skipped: {skipped}")

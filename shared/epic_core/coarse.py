@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ def checked_tau(tau: float, what: str = "tau") -> float:
     Raises:
         InvalidInputError: unless it is a number in [-1, 1].
     """
-    if not isinstance(tau, (int, float)) or not -1.0 <= tau <= 1.0:
+    if not isinstance(tau, Real) or isinstance(tau, bool) or not -1.0 <= tau <= 1.0:
         raise InvalidInputError(f"{what} must be a cosine between -1 and 1, not {tau!r}.")
     return float(tau)
 
@@ -116,7 +117,7 @@ def tau_for_keep_rate(embeddings: FloatArray, preferences: FloatArray, keep_rate
     """
     if not 0.0 < keep_rate <= 1.0:
         raise InvalidInputError(f"keep_rate must be a share in (0, 1], not {keep_rate!r}.")
-    if not len(embeddings) or not len(preferences):
-        raise InvalidInputError("keep_rate needs at least one item and one preference to look at.")
+    if not len(embeddings) or not len(preferences) or embeddings.shape[1:] != preferences.shape[1:]:
+        raise InvalidInputError("keep_rate needs at least one item and one preference of the same dimension.")
     highest = np.sort((embeddings @ preferences.T).max(axis=1))[::-1]
     return float(np.clip(highest[max(1, round(keep_rate * len(highest))) - 1], -1.0, 1.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +49,20 @@ class Filter:
         if self.op not in _OPERATORS:
             raise InvalidInputError(f"A filter knows {', '.join(_OPERATORS)}; not {self.op!r}.")
         if self.op in ("and", "or", "not"):
-            if not self.parts or not all(isinstance(part, Filter) for part in self.parts):
-                raise InvalidInputError(f"The filter {self.op!r} needs filters to join.")
+            parts = self.parts if isinstance(self.parts, tuple) else ()
+            if (
+                not parts
+                or not all(isinstance(part, Filter) for part in parts)
+                or (self.op == "not" and len(parts) > 1)
+            ):
+                raise InvalidInputError(
+                    f"The filter {self.op!r} needs {'one filter' if self.op == 'not' else 'filters'}."
+                )
         elif not isinstance(self.key, str) or not self.key:
             raise InvalidInputError(f"The filter {self.op!r} needs the name of a metadata key.")
         if self.op in ("in", "nin"):
-            if isinstance(self.value, (str, bytes)):
-                raise InvalidInputError(f"The filter {self.op!r} takes several values, not a single string.")
+            if isinstance(self.value, (str, bytes)) or not isinstance(self.value, Iterable):
+                raise InvalidInputError(f"The filter {self.op!r} takes several values, not {self.value!r}.")
             object.__setattr__(self, "value", tuple(self.value))
 
     @classmethod

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from epic_core.types import FloatArray
 class EntryIndex:
     """Unit vectors under int64 row ids that the caller hands out once and never again.
 
+    Each row also has a penalty. It is kept as one more component, so that the inner product with a query
+    extended by -1 is the cosine less the penalty, and the k best by that are found exactly.
+
     Args:
         dimension: Length d of a vector.
     """
@@ -23,14 +27,16 @@ class EntryIndex:
         import faiss
 
         self._faiss: Any = faiss
-        self._index: Any = faiss.IndexIDMap2(faiss.IndexFlatIP(dimension))
+        self._index: Any = faiss.IndexIDMap2(faiss.IndexFlatIP(dimension + 1))
         self.dimension = dimension
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
 
-    def add(self, rows: Sequence[int] | NDArray[np.int64], vectors: FloatArray) -> None:
-        """Add vectors `(n, d)` under `n` new row ids.
+    def add(
+        self, rows: Sequence[int] | NDArray[np.int64], vectors: FloatArray, penalties: Sequence[float] | None = None
+    ) -> None:
+        """Add vectors `(n, d)` under `n` new row ids, with `n` penalties (default: none).
 
         Raises:
             InvalidInputError: for shapes that do not fit or vectors that are not finite.
@@ -41,7 +47,11 @@ class EntryIndex:
         if not np.isfinite(vectors).all():
             raise InvalidInputError("The index takes finite vectors only.")
         if len(ids):
-            self._index.add_with_ids(np.ascontiguousarray(vectors, dtype=np.float32), ids)
+            extended = np.zeros((len(ids), self.dimension + 1), dtype=np.float32)
+            extended[:, :-1] = vectors
+            if penalties is not None:
+                extended[:, -1] = penalties
+            self._index.add_with_ids(extended, ids)
 
     def remove(self, rows: Sequence[int] | NDArray[np.int64]) -> None:
         """Remove rows; those that are not there are ignored."""
@@ -49,25 +59,51 @@ class EntryIndex:
         if len(ids):
             self._index.remove_ids(self._faiss.IDSelectorBatch(ids))
 
+    def vector(self, row: int) -> FloatArray:
+        """The vector of a row, shape `(d,)`.
+
+        Raises:
+            RuntimeError: from FAISS, if there is no such row.
+        """
+        found: FloatArray = self._index.reconstruct(row)[:-1]
+        return found
+
+    @contextmanager
+    def _one_thread(self) -> Iterator[None]:
+        """FAISS spreads queries, not rows, over threads: for one query they only wait for each other.
+
+        The setting belongs to the calling thread, and is put back.
+        """
+        threads = self._faiss.omp_get_max_threads()
+        self._faiss.omp_set_num_threads(1)
+        try:
+            yield
+        finally:
+            self._faiss.omp_set_num_threads(threads)
+
     def search(
-        self, vector: FloatArray, k: int, *, allowed: NDArray[np.int64] | None = None
+        self, vector: FloatArray, k: int, *, allowed: NDArray[np.int64] | None = None, penalised: bool = False
     ) -> tuple[NDArray[np.int64], FloatArray]:
-        """The k nearest rows and their cosines, best first; fewer where the index holds fewer.
+        """The k best rows and their scores, best first; fewer where the index holds fewer.
 
         Args:
             vector: A unit vector, shape `(d,)`.
             k: At least one.
             allowed: Rows that may be found; the restriction is part of the search, so k stays k.
+            penalised: Score by cosine less penalty; else by cosine.
         """
         size = len(self) if allowed is None else len(allowed)
         k = min(k, size)
         if k < 1:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-        query = np.ascontiguousarray(vector, dtype=np.float32).reshape(1, -1)
-        if allowed is None:
-            scores, rows = self._index.search(query, k)
-        else:
-            selector = self._faiss.IDSelectorBatch(np.ascontiguousarray(allowed, dtype=np.int64))
-            scores, rows = self._index.search(query, k, params=self._faiss.SearchParameters(sel=selector))
+        query = np.empty((1, self.dimension + 1), dtype=np.float32)
+        query[0, :-1] = vector
+        query[0, -1] = -1.0 if penalised else 0.0
+        selector = (
+            None if allowed is None else self._faiss.IDSelectorBatch(np.ascontiguousarray(allowed, dtype=np.int64))
+        )
+        parameters = None if selector is None else self._faiss.SearchParameters(sel=selector)
+        with self._one_thread():
+            scores, rows = self._index.search(query, k, params=parameters)
         found = rows[0] >= 0
         return rows[0][found], scores[0][found]

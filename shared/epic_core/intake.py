@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from epic_core.chunking import ConversationChunker
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
 from epic_core.steps import in_thread
+from epic_core.store import dumped_metadata
 from epic_core.types import Item, Preference
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ def coerced(items: Iterable[Any], first: int = 0) -> list[Item]:
     made = []
     for position, item in enumerate(items, start=first):
         try:
-            made.append(Item.of(item))
+            coerced_item = Item.of(item)
+            dumped_metadata(coerced_item.metadata, coerced_item.id)
+            made.append(coerced_item)
         except InvalidInputError as error:
             raise InvalidInputError(f"Item {position}: {error}") from None
     return made

@@ -10,8 +10,8 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import DuplicatePreferenceError, UnknownItemError
 from epic_core.reports import Explanation, Stats
 from epic_core.steps import Encode, Steps
-from epic_core.store import Store, entry_id
-from epic_core.types import BuildReport, Candidate, FloatArray, Item, MemoryEntry, Preference
+from epic_core.store import Store
+from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 
 if TYPE_CHECKING:
     from epic_core.memory import EpicMemory
@@ -142,20 +142,7 @@ def explain(store: Store, namespace: str, item_id: str) -> Explanation:
                 return Explanation(item=item, entries=(), note=f"Undecided, in the retry queue: {reason}")
         raise UnknownItemError(f"No item with the id {item_id!r} is held. It was never added, or it was not kept.")
     item = store.items_at([row])[row]
-    entries = tuple(
-        MemoryEntry(
-            id=entry_id(namespace, item_id, stored.preference_id),
-            item_id=item_id,
-            preference_id=stored.preference_id,
-            preference=stored.preference,
-            instruction=stored.instruction,
-            stance=stored.stance,
-            rationale=stored.rationale,
-            confidence=stored.confidence,
-            similarity=stored.similarity,
-        )
-        for stored in store.entries_of(row)
-    )
+    entries = tuple(store.entries_of(row))
     note = "" if entries else "In the second tier: near a preference, but below tau. Not verified."
     return Explanation(item=item, entries=entries, note=note)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -22,7 +22,7 @@ from epic_core.space import Space
 from epic_core.steering import Mode, checked_mode
 from epic_core.steps import Clock, Steps, arun, in_thread, run
 from epic_core.store import Store
-from epic_core.types import BuildReport, Hits, Item, Preference
+from epic_core.types import BuildReport, Hits, Item, Preference, checked_text
 from epic_core.verification import EmbeddedVerifier, Verifier
 
 StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
@@ -72,14 +72,13 @@ class EpicMemory:
         namespace: str = "default",
         coarse: bool = True,
         fine: bool = True,
-        _store: Store | None = None,
+        _store: Callable[[], Store] | None = None,
     ) -> None:
         if tau is not None and keep_rate is not None:
             raise InvalidInputError("Give tau or keep_rate, not both.")
         if keep_rate is not None and not 0.0 < keep_rate <= 1.0:
             raise InvalidInputError(f"keep_rate must be a share in (0, 1], not {keep_rate!r}.")
-        if not isinstance(namespace, str) or not namespace:
-            raise InvalidInputError("namespace must be a name, not empty.")
+        checked_text(namespace, "The namespace")
         self.encoder: Encoder = encoder if encoder is not None else default_encoder()
         self.verifier: Verifier = verifier if verifier is not None else EmbeddedVerifier(self.encoder)
         self.steering: Mode = checked_mode(steering)
@@ -92,9 +91,10 @@ class EpicMemory:
         self._tau = None if tau is None else checked_tau(tau)
         self._lock = threading.RLock()
         self._spaces: dict[str, Space] = {}
-        self._store = _store if _store is not None else Store(None)
-        self._seen_change = self._store.changed_elsewhere()
         given = unique_preferences(preferences)
+        # Last, so that no argument that cannot be leaves a file behind.
+        self._store = Store(None) if _store is None else _store()
+        self._seen_change = self._store.changed_elsewhere()
         if _store is None:
             opening.found(self, given)
 
@@ -125,12 +125,11 @@ class EpicMemory:
             PreferencesMismatchError: if it holds other preferences.
         """
         given = None if preferences is None else unique_preferences(preferences)
-        store = Store(path, must_exist=must_exist)
+        memory = cls(_store=lambda: Store(path, must_exist=must_exist), **options)
         try:
-            memory = cls(_store=store, **options)
             opening.take_up(memory, given, sync=sync, reencode=reencode)
         except BaseException:
-            store.close()
+            memory.close()
             raise
         return memory
 
@@ -308,8 +307,7 @@ class EpicMemory:
         namespace: str | None,
         distinct: bool,
     ) -> retrieval.Search:
-        if not isinstance(query, str) or not query.strip():
-            raise InvalidInputError("The query is empty. Ask something.")
+        checked_text(query, "The query")
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise InvalidInputError(f"k must be a whole number of at least 1, not {k!r}.")
         if stance_policy not in get_args(StancePolicy):
@@ -327,7 +325,7 @@ class EpicMemory:
             mode=self.steering if steering is None else checked_mode(steering),
             preferences=None if preferences is None else tuple(preferences),
             stance_policy=stance_policy,
-            namespace=self.namespace if namespace is None else namespace,
+            namespace=self.namespace if namespace is None else checked_text(namespace, "The namespace"),
             distinct=distinct,
         )
 
@@ -345,6 +343,7 @@ class EpicMemory:
         Raises:
             UnknownItemError: if no item with that id is held.
         """
+        checked_text(item_id, "The item's id")
         with self._lock:
             return maintenance.explain(self._store, self.namespace, item_id)
 

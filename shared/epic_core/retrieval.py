@@ -12,20 +12,16 @@ from numpy.typing import NDArray
 
 from epic_core.fallback import SecondTier, hits_of
 from epic_core.filters import Filter
-from epic_core.space import Space
+from epic_core.space import PENALTY, Space
 from epic_core.steering import Mode, SteeredQuery, default_floor
 from epic_core.steps import Ask, Clock, Encode, Steps
-from epic_core.store import Store, entry_id
-from epic_core.types import FloatArray, Hit, Hits, MemoryEntry, Preference, Stance
+from epic_core.store import Store
+from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
 
 if TYPE_CHECKING:
     from epic_core.memory import EpicMemory
 
-# What "prefer" takes off the cosine of an entry, by stance: supports above mixed above conflicts where
-# both answer the query about as well.
-_PENALTY = {Stance.SUPPORTS: 0.0, Stance.NEUTRAL: 0.02, Stance.MIXED: 0.05, Stance.CONFLICTS: 0.1}
 _SUPPORTING = frozenset(Stance) - {Stance.CONFLICTS}
-_OVERFETCH = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,63 +83,49 @@ def _first_tier(
 ) -> list[Hit]:
     stances = _SUPPORTING if asked.stance_policy == "only_supports" else None
     allowed = space.allowed(asked.filter, positions, stances)
-    ranked = _ranked(space, asked, steered.towards, allowed)
-    if not ranked:
+    best, cosines = _best(space, asked, steered.towards, allowed)
+    if not best:
         return []
-    stored = store.entries_at([row for _, rows in ranked for row, _ in rows])
-    items = store.items_at(list(dict.fromkeys(space.item_of[rows[0][0]] for _, rows in ranked)))
+    allowed_rows = None if allowed is None else set(allowed.tolist())
+    groups: list[list[int]] = []
+    scores: dict[int, float] = {}
+    for row, _ in best:
+        rows = space.rows_of[space.item_of[row]] if asked.distinct else [row]
+        groups.append([row for row in rows if allowed_rows is None or row in allowed_rows])
+        for member in groups[-1]:
+            known = cosines.get(member)
+            scores[member] = float(space.index.vector(member) @ steered.towards) if known is None else known
+    entries = store.entries_at(scores)
+    items = store.items_at(list({space.item_of[row] for row, _ in best}))
     hits = []
-    for score, rows in ranked:
-        item = items[space.item_of[rows[0][0]]]
-        entries = []
-        for row, cosine in rows:
-            entry = stored[row]
-            entries.append(
-                MemoryEntry(
-                    id=entry_id(asked.namespace, item.id, entry.preference_id),
-                    item_id=item.id,
-                    preference_id=entry.preference_id,
-                    preference=entry.preference,
-                    instruction=entry.instruction,
-                    stance=entry.stance,
-                    rationale=entry.rationale,
-                    confidence=entry.confidence,
-                    similarity=entry.similarity,
-                    score=cosine,
-                )
-            )
-        hits.append(Hit(item=item, score=score, entries=tuple(entries)))
+    for (row, score), rows in zip(best, groups, strict=True):
+        ordered = sorted(rows, key=scores.__getitem__, reverse=True)
+        hits.append(
+            Hit(item=items[space.item_of[row]], score=score, entries=tuple(entries[member] for member in ordered))
+        )
     return hits
 
 
-def _ranked(
+def _best(
     space: Space, asked: Search, vector: FloatArray, allowed: NDArray[np.int64] | None
-) -> list[tuple[float, list[tuple[int, float]]]]:
-    """The k best groups of entries: (score, [(entry row, cosine), ...]), best first.
+) -> tuple[list[tuple[int, float]], dict[int, float]]:
+    """The k best entry rows with their scores, best first, and the cosines of all rows looked at.
 
-    More entries are fetched until no entry that was not fetched could still enter: a penalty only lowers
-    a score, so the last cosine fetched bounds what is left.
+    Of each item only the best entry counts, unless told otherwise.
     """
     size = len(space.index) if allowed is None else len(allowed)
-    fetch = min(size, _OVERFETCH * asked.k + 16)
-    penalties = _PENALTY if asked.stance_policy == "prefer" else {}
-    while fetch:
-        rows, cosines = space.index.search(vector, fetch, allowed=allowed)
-        groups: dict[int, tuple[float, list[tuple[int, float]]]] = {}
-        for row, cosine in zip(rows.tolist(), cosines.tolist(), strict=True):
-            score = cosine - penalties.get(space.stance_of[row], 0.0)
-            key = space.item_of[row] if asked.distinct else row
-            best, members = groups.setdefault(key, (score, []))
-            members.append((row, cosine))
-            if score > best:
-                groups[key] = (score, members)
-        ranked = sorted(groups.values(), key=lambda group: -group[0])[: asked.k]
-        if len(rows) < fetch or fetch >= size:
-            return ranked
-        if len(ranked) == asked.k and cosines[-1] <= ranked[-1][0]:
-            return ranked
+    fetch = min(size, 2 * asked.k + 8 if asked.distinct else asked.k)
+    prefers = asked.stance_policy == "prefer"
+    while True:
+        rows, scores = space.index.search(vector, fetch, allowed=allowed, penalised=prefers)
+        best: dict[int, tuple[int, float]] = {}
+        cosines: dict[int, float] = {}
+        for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
+            best.setdefault(space.item_of[row] if asked.distinct else row, (row, score))
+            cosines[row] = score + PENALTY[space.stance_of[row]] if prefers else score
+        if len(best) >= asked.k or fetch >= size:
+            return list(best.values())[: asked.k], cosines
         fetch = min(size, fetch * 4)
-    return []
 
 
 def _second_tier(store: Store, space: Space, asked: Search, vector: FloatArray) -> list[Hit]:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epic_core.chunking import ConversationChunker, WordChunker
 from epic_core.errors import InvalidInputError
+from epic_core.store import dumped_metadata
 from epic_core.types import Item, Preference
 
 TEXT_SUFFIXES = (".txt", ".md")
@@ -60,6 +61,7 @@ class Sources:
     chunker: WordChunker = field(default_factory=WordChunker)
     conversations: ConversationChunker = field(default_factory=ConversationChunker)
     skipped: list[str] = field(default_factory=list)
+    _places: dict[str, str] = field(default_factory=dict, repr=False)
 
     def files(self) -> list[tuple[Path, str]]:
         """Every file, with the name its items' ids begin with.
@@ -89,6 +91,7 @@ class Sources:
         return list(found.items())
 
     def __iter__(self) -> Iterator[Item]:
+        self._places.clear()
         for path, name in self.files():
             if path.suffix.lower() == LINES_SUFFIX:
                 yield from self._lines(path, name)
@@ -100,17 +103,32 @@ class Sources:
         if not text.strip():
             self.skipped.append(f"{path} is empty")
             return
-        yield from self._chunks(text, name, {"source": name})
+        yield from self._chunks(str(path), text, name, {"source": name})
 
-    def _chunks(self, text: str, item_id: str, metadata: dict[str, Any], title: str = "") -> Iterator[Item]:
+    def _item(self, place: str, item_id: str, text: str, metadata: dict[str, Any]) -> Item:
+        """An item, if it can be one and its id is new."""
+        try:
+            item = Item(id=item_id, text=text, metadata=metadata)
+            dumped_metadata(item.metadata, item.id)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{place}: {error}") from None
+        if item_id in self._places:
+            raise InvalidInputError(
+                f"{place}: the id {item_id!r} is taken by {self._places[item_id]}. Ids must differ; change one."
+            )
+        self._places[item_id] = place
+        return item
+
+    def _chunks(self, place: str, text: str, item_id: str, metadata: dict[str, Any], title: str = "") -> Iterator[Item]:
         pieces = self.chunker.chunks(text)
         for number, piece in enumerate(pieces):
             several = len(pieces) > 1
-            yield Item(
-                id=f"{item_id}#{number}" if several else item_id,
+            yield self._item(
+                place,
+                f"{item_id}#{number}" if several else item_id,
                 # A later chunk of a document rarely says what it is about; the title does.
-                text=f"{title}{'' if title[-1] in '.!?' else '.'} {piece}" if title else piece,
-                metadata={**metadata, "chunk": number} if several else metadata,
+                f"{title}{'' if title[-1] in '.!?' else '.'} {piece}" if title else piece,
+                {**metadata, "chunk": number} if several else metadata,
             )
 
     def _lines(self, path: Path, name: str) -> Iterator[Item]:
@@ -122,24 +140,21 @@ class Sources:
         if {"role", "content"} <= first[1].keys():
             yield from self._conversation(path, name, first, records)
             return
-        seen: dict[str, int] = {}
         for line, record in _chain(first, records):
-            parsed = _parsed(_Record, record, path, line)
+            place = f"{path}, line {line}"
+            parsed = _parsed(_Record, record, place)
             if not parsed.text.strip():
-                raise InvalidInputError(f"{path}, line {line}: the text is empty. Remove the line, or give it a text.")
+                raise InvalidInputError(f"{place}: the text is empty. Remove the line, or give it a text.")
             item_id = f"{name}:{line}" if parsed.id is None else str(parsed.id)
-            if item_id in seen:
-                raise InvalidInputError(f"{path}, line {line}: the id {item_id!r} stands on line {seen[item_id]} too.")
-            seen[item_id] = line
             metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **parsed.metadata}
-            yield from self._chunks(parsed.text, item_id, metadata, (parsed.title or "").strip())
+            yield from self._chunks(place, parsed.text, item_id, metadata, (parsed.title or "").strip())
 
     def _conversation(
         self, path: Path, name: str, first: tuple[int, dict[str, Any]], records: Iterator[tuple[int, dict[str, Any]]]
     ) -> Iterator[Item]:
-        turns = (_parsed(_Turn, record, path, line).model_dump() for line, record in _chain(first, records))
+        turns = (_parsed(_Turn, record, f"{path}, line {line}").model_dump() for line, record in _chain(first, records))
         for number, window in enumerate(self.conversations.chunks(turns)):
-            yield Item(id=f"{name}#{number}", text=window, metadata={"source": name, "chunk": number})
+            yield self._item(str(path), f"{name}#{number}", window, {"source": name, "chunk": number})
 
 
 def read_preferences(path: str | Path) -> list[Preference]:
@@ -233,10 +248,10 @@ def _chain(
     yield from rest
 
 
-def _parsed(model: type[Any], record: dict[str, Any], path: Path, line: int) -> Any:
+def _parsed(model: type[Any], record: dict[str, Any], place: str) -> Any:
     try:
         return model.model_validate(record)
     except ValidationError as error:
         problem = error.errors()[0]
         where = ".".join(str(part) for part in problem["loc"]) or "record"
-        raise InvalidInputError(f"{path}, line {line}: {where}: {problem['msg']}.") from None
+        raise InvalidInputError(f"{place}: {where}: {problem['msg']}.") from None

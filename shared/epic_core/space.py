@@ -18,6 +18,10 @@ from epic_core.types import FloatArray, Preference, Stance
 
 _FILTERS_KEPT = 64
 
+# What the stance policy "prefer" takes off the cosine of an entry: supports above mixed above conflicts where both
+# answer the query about as well.
+PENALTY = {Stance.SUPPORTS: 0.0, Stance.NEUTRAL: 0.02, Stance.MIXED: 0.05, Stance.CONFLICTS: 0.1}
+
 
 @dataclass(kw_only=True)
 class Addition:
@@ -41,6 +45,7 @@ class Space:
         index: The entries' embeddings, by entry row.
         second: The second tier's embeddings, by item row.
         item_of, preference_of, stance_of: Of an entry row.
+        rows_of: The entry rows of an item row.
     """
 
     def __init__(self, store: Store, namespace: str, encoder: Encoder) -> None:
@@ -51,6 +56,7 @@ class Space:
         self.index = EntryIndex(encoder.dimension)
         self.second = EntryIndex(encoder.dimension)
         self.item_of: dict[int, int] = {}
+        self.rows_of: dict[int, list[int]] = {}
         self.preference_of: dict[int, int] = {}
         self.stance_of: dict[int, Stance] = {}
         self._steering: dict[Mode, QuerySteering] = {}
@@ -68,8 +74,10 @@ class Space:
         stances: Sequence[str],
         vectors: FloatArray,
     ) -> None:
-        self.index.add(rows, vectors)
+        self.index.add(rows, vectors, [PENALTY[Stance(stance)] for stance in stances])
         self.item_of.update(zip(rows, items, strict=True))
+        for row, item in zip(rows, items, strict=True):
+            self.rows_of.setdefault(item, []).append(row)
         self.preference_of.update(zip(rows, preferences, strict=True))
         self.stance_of.update(zip(rows, map(Stance, stances), strict=True))
         self._filtered.clear()

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from epic_core.errors import InvalidInputError, MemoryClosedError, StoreError
-from epic_core.types import FloatArray, Item, Preference, Stance, stable_id
+from epic_core.types import FloatArray, Item, MemoryEntry, Preference, Stance
 
 APPLICATION_ID = 0x45504943  # "EPIC"
 SCHEMA_VERSION = 1
@@ -67,21 +67,6 @@ class NewEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredEntry:
-    """An entry as read back, without its vector."""
-
-    row: int
-    item_row: int
-    preference_id: str | None
-    preference: str
-    instruction: str
-    stance: Stance
-    rationale: str
-    confidence: float | None
-    similarity: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class SpaceRows:
     """What the index of one namespace is made of.
 
@@ -102,13 +87,20 @@ def _blob(vector: FloatArray) -> bytes:
     return np.ascontiguousarray(vector, dtype="<f4").tobytes()
 
 
-def _dumped(metadata: Mapping[str, Any], item_id: str) -> str:
+def dumped_metadata(metadata: Mapping[str, Any], item_id: str) -> str:
+    """Metadata as it is stored.
+
+    Raises:
+        InvalidInputError: if it is not JSON.
+    """
     try:
-        return json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError) as error:
+        dumped = json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        dumped.encode()
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
-            f"The metadata of item {item_id!r} is not JSON: {error}. Use strings, numbers, lists or mappings."
+            f"The metadata of item {item_id!r} is not JSON: {error}. Use strings, finite numbers, lists or mappings."
         ) from None
+    return dumped
 
 
 class Store:
@@ -130,8 +122,11 @@ class Store:
         if self.path is not None:
             self._check_path(self.path, must_exist)
         try:
+            # A file without write permission can be searched all the same.
+            mode = "rwc" if new or self.path is None or os.access(self.path, os.W_OK) else "ro"
             self._connection = sqlite3.connect(
-                ":memory:" if self.path is None else self.path,
+                ":memory:" if self.path is None else f"{self.path.absolute().as_uri()}?mode={mode}",
+                uri=self.path is not None,
                 timeout=_BUSY_SECONDS,
                 isolation_level=None,
                 check_same_thread=False,
@@ -148,14 +143,17 @@ class Store:
     def _check_path(path: Path, must_exist: bool) -> None:
         if path.is_dir():
             raise StoreError(f"{path} is a folder. Give the name of a file, for instance {path / 'me.epic'}.")
-        if not path.exists() and must_exist:
-            raise StoreError(f"There is no memory at {path}. Make one first: epic build --out {path} ...")
+        if must_exist and (not path.exists() or path.stat().st_size == 0):
+            what = "is empty" if path.exists() else "does not exist"
+            raise StoreError(f"{path} {what}. Make a memory first: epic build --out {path} ...")
         folder = path.absolute().parent
         if not folder.is_dir():
             raise StoreError(f"There is no folder {folder}. Make it first.")
-        target = path if path.exists() else folder
-        if not os.access(target, os.R_OK | os.W_OK):
-            raise StoreError(f"No permission to write {target}. Choose another place, or change its permissions.")
+        if path.exists():
+            if not os.access(path, os.R_OK):
+                raise StoreError(f"No permission to read {path}. Change its permissions.")
+        elif not os.access(folder, os.W_OK):
+            raise StoreError(f"No permission to write in {folder}. Choose another place, or change its permissions.")
 
     def _prepare(self, new: bool) -> None:
         db = self._db
@@ -188,6 +186,8 @@ class Store:
             return StoreError(f"{self.path} is being written by another process. Try again when it has finished.")
         if "not a database" in text or "malformed" in text:
             return StoreError(f"{self.path} is not a memory of epic-memory, or it is damaged ({text}).")
+        if "readonly" in text:
+            return StoreError(f"No permission to write {self.path}. Change its permissions, or copy it.")
         if "full" in text:
             return StoreError(f"No space is left to write {self.path}. Its last state is intact; free some space.")
         return StoreError(f"{self.path or 'The memory'} cannot be read or written: {text}")
@@ -328,7 +328,7 @@ class Store:
 
     def same(self, known: tuple[str, str, str], item: Item) -> bool:
         """Whether an item is what is already held, text and metadata."""
-        return known[0] == item.text and known[1] == _dumped(item.metadata, item.id)
+        return known[0] == item.text and known[1] == dumped_metadata(item.metadata, item.id)
 
     def put_item(self, namespace: str, item: Item, *, second_tier: FloatArray | None = None) -> int:
         """Write an item in place of any earlier version of it; its row."""
@@ -339,7 +339,7 @@ class Store:
                 namespace,
                 item.id,
                 item.text,
-                _dumped(item.metadata, item.id),
+                dumped_metadata(item.metadata, item.id),
                 None if second_tier is None else _blob(second_tier),
             ),
         )
@@ -385,7 +385,14 @@ class Store:
         self._db.execute(
             "INSERT OR REPLACE INTO pending (namespace, id, text, metadata, reason, preferences)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            (namespace, item.id, item.text, _dumped(item.metadata, item.id), reason, json.dumps(list(preferences))),
+            (
+                namespace,
+                item.id,
+                item.text,
+                dumped_metadata(item.metadata, item.id),
+                reason,
+                json.dumps(list(preferences)),
+            ),
         )
 
     def drop_pending(self, namespace: str, item_id: str) -> None:
@@ -417,37 +424,20 @@ class Store:
         return {row: Item(id=i, text=t, metadata=json.loads(m)) for row, i, t, m in found}
 
     _ENTRY = (
-        "SELECT e.row, e.item, p.id, p.text, e.instruction, e.stance, e.rationale, e.confidence, e.similarity"
-        " FROM entries e LEFT JOIN preferences p ON p.row = e.preference"
+        "SELECT e.row, i.namespace, i.id, p.id, coalesce(p.text, ''), e.instruction, e.stance, e.rationale,"
+        " e.confidence, e.similarity FROM entries e JOIN items i ON i.row = e.item"
+        " LEFT JOIN preferences p ON p.row = e.preference"
     )
 
-    @staticmethod
-    def _entry(found: Sequence[Any]) -> StoredEntry:
-        row, item, preference_id, preference, instruction, stance, rationale, confidence, similarity = found
-        return StoredEntry(
-            row=row,
-            item_row=item,
-            preference_id=preference_id,
-            preference=preference or "",
-            instruction=instruction,
-            stance=Stance(stance),
-            rationale=rationale,
-            confidence=confidence,
-            similarity=similarity,
-        )
+    def entries_at(self, scores: Mapping[int, float]) -> dict[int, MemoryEntry]:
+        """Entry row to entry, for rows with their scores in a search."""
+        found = self._read(f"{self._ENTRY} WHERE e.row IN ({','.join('?' * len(scores))})", list(scores))
+        return {row: _entry(columns, scores[row]) for row, *columns in found}
 
-    def entries_at(self, rows: Sequence[int]) -> dict[int, StoredEntry]:
-        """Entry row to entry."""
-        marks = ",".join("?" * len(rows))
-        return {
-            entry.row: entry for entry in map(self._entry, self._read(f"{self._ENTRY} WHERE e.row IN ({marks})", rows))
-        }
-
-    def entries_of(self, item_row: int) -> list[StoredEntry]:
+    def entries_of(self, item_row: int) -> list[MemoryEntry]:
         """An item's entries, oldest first."""
-        return [
-            self._entry(found) for found in self._read(f"{self._ENTRY} WHERE e.item = ? ORDER BY e.row", (item_row,))
-        ]
+        found = self._read(f"{self._ENTRY} WHERE e.item = ? ORDER BY e.row", (item_row,))
+        return [_entry(columns) for _, *columns in found]
 
     def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
         """Item row and metadata of every held item."""
@@ -554,6 +544,17 @@ class Store:
                 raise self._explained(error) from error
 
 
-def entry_id(namespace: str, item_id: str, preference_id: str | None) -> str:
-    """The deterministic id of the entry for an item and a preference."""
-    return stable_id("entry", namespace, item_id, preference_id or "")
+def _entry(columns: Sequence[Any], score: float | None = None) -> MemoryEntry:
+    namespace, item_id, preference_id, preference, instruction, stance, rationale, confidence, similarity = columns
+    return MemoryEntry(
+        namespace=namespace,
+        item_id=item_id,
+        preference_id=preference_id,
+        preference=preference,
+        instruction=instruction,
+        stance=Stance(stance),
+        rationale=rationale,
+        confidence=confidence,
+        similarity=similarity,
+        score=score,
+    )

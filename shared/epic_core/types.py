@@ -51,7 +51,12 @@ class Decision(str, Enum):
         return self.value
 
 
-def _checked_text(text: object, what: str) -> str:
+def checked_text(text: object, what: str) -> str:
+    """The text, if it is text and not empty.
+
+    Raises:
+        InvalidInputError: for what is no string, is empty, or cannot be written as UTF-8.
+    """
     if not isinstance(text, str):
         raise InvalidInputError(f"{what} must be a string, not {type(text).__name__}.")
     if not text.strip():
@@ -83,9 +88,9 @@ class Item:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        _checked_text(self.text, "The text of an item")
-        if not isinstance(self.id, str):
-            raise InvalidInputError(f"The id of an item must be a string, not {type(self.id).__name__}.")
+        checked_text(self.text, "The text of an item")
+        if self.id != "":
+            checked_text(self.id, "The id of an item")
         if not isinstance(self.metadata, Mapping) or not all(isinstance(key, str) for key in self.metadata):
             raise InvalidInputError("The metadata of an item must be a mapping with string keys.")
         object.__setattr__(self, "id", self.id or stable_id("item", self.text))
@@ -96,7 +101,7 @@ class Item:
         """The item itself, or one made of a text."""
         if isinstance(value, Item):
             return value
-        return cls(text=_checked_text(value, "An item"))
+        return cls(text=checked_text(value, "An item"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +117,7 @@ class Preference:
     id: str = ""
 
     def __post_init__(self) -> None:
-        text = _checked_text(self.text, "A preference").strip()
+        text = checked_text(self.text, "A preference").strip()
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "id", self.id or stable_id("preference", " ".join(text.split()).casefold()))
 
@@ -183,7 +188,7 @@ class MemoryEntry:
     """One element (x, i_x(p), p) of the memory M (Eq. 6), without the item's text.
 
     Attributes:
-        id: A uuid5, distinct for each (item, preference).
+        namespace: Whose memory it is in.
         item_id: The item x.
         preference_id: The preference p; None where fine verification and coarse filter were both off.
         instruction: i_x(p); empty where fine verification was off.
@@ -192,7 +197,7 @@ class MemoryEntry:
         score: In a search, the cosine of the steered query and this entry's embedding; else None.
     """
 
-    id: str
+    namespace: str
     item_id: str
     preference_id: str | None
     preference: str
@@ -202,6 +207,11 @@ class MemoryEntry:
     confidence: float | None
     similarity: float
     score: float | None = None
+
+    @property
+    def id(self) -> str:
+        """A uuid5, distinct for each (namespace, item, preference)."""
+        return stable_id("entry", self.namespace, self.item_id, self.preference_id or "")
 
 
 @dataclass(frozen=True, kw_only=True)

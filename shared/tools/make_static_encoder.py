@@ -194,6 +194,7 @@ def save(folder: Path, vectors: Array, tokenizer: Tokenizer, **extra: float) -> 
     rows, scales = quantised(vectors[old])
     folder.mkdir(parents=True, exist_ok=True)
     save_file({"embeddings": rows, "weights": scales}, folder / "model.safetensors")
+    (folder / "model.safetensors").chmod(0o644)
     (folder / "tokenizer.json").write_text(small.to_str(), encoding="utf-8")
     config = {
         "model_type": "model2vec",

@@ -1,0 +1,198 @@
+"""Fakes at the seams: encoders, verifiers and fallbacks whose behaviour is known."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+import numpy as np
+
+from epic_core.types import Alignment, Candidate, Decision, FloatArray, Stance, Verdict
+
+
+class HashEncoder:
+    """One axis for each word: texts are as similar as the words they share, unrelated texts have cosine 0."""
+
+    def __init__(self, dimension: int = 1024, *, name: str = "hash", fingerprint: str = "v1") -> None:
+        self.name = name
+        self.dimension = dimension
+        self.fingerprint = fingerprint
+        self.tau = 0.3
+        self.floor = 0.2
+        self.calls = 0
+        self.texts: Counter[str] = Counter()
+        self.sync_threads: set[int] = set()
+        self._lock = threading.Lock()
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        with self._lock:
+            self.sync_threads.add(threading.get_ident())
+        return self._encode(texts)
+
+    async def aencode(self, texts: Sequence[str]) -> FloatArray:
+        await asyncio.sleep(0)
+        return self._encode(texts)
+
+    def _encode(self, texts: Sequence[str]) -> FloatArray:
+        with self._lock:
+            self.calls += 1
+            self.texts.update(texts)
+        return np.stack([self.vector(text) for text in texts])
+
+    def vector(self, text: str) -> FloatArray:
+        vector = np.zeros(self.dimension, dtype=np.float32)
+        for word in re.findall(r"\w+", text.lower()) or [text]:
+            vector[zlib.crc32(f"{self.fingerprint}{word}".encode()) % self.dimension] += 1.0
+        return vector / np.linalg.norm(vector)
+
+
+class AlteredEncoder(HashEncoder):
+    """Returns what `alter` makes of right embeddings, for texts that contain `when`."""
+
+    def __init__(self, alter: Callable[[FloatArray], object], when: str = "") -> None:
+        super().__init__()
+        self.alter = alter
+        self.when = when
+
+    def _encode(self, texts: Sequence[str]) -> FloatArray:
+        vectors = super()._encode(texts)
+        return self.alter(vectors) if any(self.when in text for text in texts) else vectors  # type: ignore[return-value]
+
+
+BROKEN = {
+    "nan": lambda vectors: np.full_like(vectors, np.nan),
+    "infinity": lambda vectors: np.full_like(vectors, np.inf),
+    "zero": np.zeros_like,
+    "too few rows": lambda vectors: vectors[:-1],
+    "wrong dimension": lambda vectors: vectors[:, :-1],
+    "flat": lambda vectors: vectors.ravel(),
+    "no numbers": lambda vectors: [["a"] * vectors.shape[1] for _ in vectors],
+}
+
+
+def keep(candidate: Candidate, stance: Stance = Stance.SUPPORTS) -> Verdict:
+    """Keep a candidate for all of its preferences."""
+    alignments = tuple(
+        Alignment(
+            preference_id=preference.id,
+            instruction=f"Think of {preference.text}: {candidate.item.text}",
+            stance=stance,
+            confidence=0.9,
+        )
+        for preference in candidate.preferences
+    )
+    return Verdict(decision=Decision.KEEP, rationale="near", alignments=alignments, confidence=0.9)
+
+
+class FakeVerifier:
+    """Yields what `verdicts` yields; remembers the (item text, preference texts) it was asked about."""
+
+    name = "fake"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        raise NotImplementedError
+
+    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
+        self.asked += [(c.item.text, tuple(p.text for p in c.preferences)) for c in candidates]
+        yield from self.verdicts(candidates)  # type: ignore[misc]
+
+    async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
+        for verdict in self.verify(candidates):
+            await asyncio.sleep(0)
+            yield verdict
+
+
+class KeepAll(FakeVerifier):
+    """Keeps everything; `stances` maps a word to the stance of the items that contain it."""
+
+    def __init__(self, stances: dict[str, Stance] | None = None) -> None:
+        super().__init__()
+        self.stances = stances or {}
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        for candidate in candidates:
+            found = [stance for word, stance in self.stances.items() if word in candidate.item.text]
+            yield keep(candidate, found[0] if found else Stance.SUPPORTS)
+
+
+class DiscardAll(FakeVerifier):
+    """Discards everything."""
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        for _ in candidates:
+            yield Verdict(decision=Decision.DISCARD, rationale="far")
+
+
+class UndecidedAll(FakeVerifier):
+    """Cannot decide."""
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        for _ in candidates:
+            yield Verdict(decision=Decision.UNDECIDED, rationale="no answer")
+
+
+class Raising(FakeVerifier):
+    """Keeps `after` candidates of each call, then raises, `times` times; later it keeps everything."""
+
+    def __init__(self, error: BaseException, *, after: int = 0, times: int = 1, block: int | None = None) -> None:
+        super().__init__()
+        self.error = error
+        self.after = after
+        self.times = times
+        if block is not None:
+            self.block = block
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        for number, candidate in enumerate(candidates):
+            if number == self.after and self.times:
+                self.times -= 1
+                raise self.error
+            yield keep(candidate)
+
+
+class TooMany(FakeVerifier):
+    """Yields one verdict more than it was asked for."""
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        yield from map(keep, candidates)
+        yield keep(candidates[0])
+
+
+class TooFew(FakeVerifier):
+    """Leaves out the last verdict."""
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        yield from map(keep, candidates[:-1])
+
+
+class Answering(FakeVerifier):
+    """Yields what a function says of each candidate."""
+
+    def __init__(self, answer: Callable[[Candidate], object]) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        yield from map(self.answer, candidates)
+
+
+def _kept(*alignments: Alignment) -> Verdict:
+    return Verdict(decision=Decision.KEEP, alignments=alignments)
+
+
+CONTRACT_BREAKERS: dict[str, Callable[[], FakeVerifier]] = {
+    "too many verdicts": TooMany,
+    "no verdict objects": lambda: Answering(lambda _: "Keep"),
+    "unknown preference": lambda: Answering(lambda _: _kept(Alignment(preference_id="nobody", instruction="Use it."))),
+    "keeps for no preference": lambda: Answering(lambda _: _kept()),
+    "empty instruction": lambda: Answering(
+        lambda c: _kept(Alignment(preference_id=c.preferences[0].id, instruction="  "))
+    ),
+}

@@ -1,0 +1,615 @@
+"""The command line: what it prints, its exit codes, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from epic_core import EpicMemory
+from epic_core.cli import main
+
+PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
+CASINO = "The Desert Inn is a hotel with an on-site casino."
+VEGAN = "A strict vegan diet leaves out milk, eggs and honey."
+NOISE = "The square root of two cannot be written as a fraction."
+
+unprivileged = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not stop this user"
+)
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Epic = Callable[..., Result]
+
+
+@pytest.fixture
+def epic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Epic:
+    """Runs a command in a folder that holds prefs.txt, corpus.jsonl, chat.jsonl and notes/."""
+    monkeypatch.chdir(tmp_path)
+    Path("prefs.txt").write_text("\n".join(PREFERENCES), encoding="utf-8")
+    jsonl(Path("corpus.jsonl"), {"text": CASINO, "id": "casino"}, {"text": VEGAN, "id": "vegan"}, {"text": NOISE})
+    jsonl(Path("chat.jsonl"), {"role": "user", "content": "Is there a vegan diet plan for hotels with a casino?"})
+    Path("notes").mkdir()
+    Path("notes/a.md").write_text("The Palms is a hotel with a casino on site.", encoding="utf-8")
+
+    def run(*arguments: str) -> Result:
+        try:
+            code = main(arguments)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return Result(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def built(epic: Epic) -> Epic:
+    """As `epic`, with the memory me.epic made of corpus.jsonl."""
+    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
+    assert result.code == 0, result.err
+    return epic
+
+
+def jsonl(path: Path, *records: object) -> None:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def python(*arguments: str, cwd: Path, **options: str) -> Result:
+    """Runs `python -m epic_core.cli` as a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "epic_core.cli", *arguments],
+        cwd=cwd,
+        env={**os.environ, **options},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def refused(result: Result, *parts: str) -> None:
+    """It ended with 2, and one clear message on stderr that holds the parts."""
+    assert result.code == 2
+    assert "Traceback" not in result.err
+    assert result.err.strip()
+    assert [part for part in parts if part not in result.err] == []
+
+
+def held(path: str = "me.epic") -> set[str]:
+    """The ids of all items in a file."""
+    with EpicMemory.open(path, must_exist=True) as memory:
+        return {hit.item.id for hit in memory.search("hotel", k=max(1, len(memory)))} if len(memory) else set()
+
+
+# demo
+
+
+def test_the_demo_shows_what_was_kept_and_why_with_sizes(epic: Epic) -> None:
+    result = epic("demo")
+
+    assert result.code == 0
+    assert int(re.search(r"seen +(\d+)", result.out)[1]) >= 300  # type: ignore[index]
+    for part in ("coarse filter", "kept", "Why was", "rationale", "Interpretation Guidance:", "total", "bytes"):
+        assert part in result.out
+    assert not list(Path().glob("*.epic"))
+
+
+def test_the_demo_can_keep_its_memory_and_be_run_again(epic: Epic) -> None:
+    first, second = epic("demo", "--out", "demo.epic"), epic("demo", "--out", "demo.epic")
+
+    assert (first.code, second.code) == (0, 0)
+    assert len(held("demo.epic")) > 0
+    assert epic("stats", "demo.epic").code == 0
+
+
+# build
+
+
+def test_build_reads_notes_corpora_and_chat_logs_and_reports(epic: Epic) -> None:
+    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "notes/", "corpus.jsonl", "chat.jsonl")
+
+    assert result.code == 0
+    assert re.search(r"seen +5\b", result.out)
+    assert "me.epic: 4 items" in result.out
+    assert held() == {"casino", "vegan", "notes/a.md", "chat.jsonl#0"}
+
+
+def test_a_progress_bar_is_on_stderr_unless_it_shall_be_quiet(epic: Epic) -> None:
+    shown = epic("build", "--preferences", "prefs.txt", "--out", "a.epic", "corpus.jsonl")
+    quiet = epic("build", "--preferences", "prefs.txt", "--out", "b.epic", "--quiet", "corpus.jsonl")
+
+    assert "3 items" in shown.err
+    assert quiet.err == ""
+
+
+def test_building_again_adds_only_what_is_new(built: Epic) -> None:
+    result = built("build", "--out", "me.epic", "--quiet", "corpus.jsonl", "notes")
+
+    assert result.code == 0
+    assert held() == {"casino", "vegan", "notes/a.md"}
+
+
+def test_empty_files_are_reported_and_the_rest_is_read(epic: Epic) -> None:
+    Path("empty.txt").touch()
+    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "empty.txt", "corpus.jsonl")
+
+    assert result.code == 0
+    assert "skipped: empty.txt is empty" in result.out
+    assert held() == {"casino", "vegan"}
+
+
+def test_a_line_of_five_megabytes_is_taken_in(epic: Epic) -> None:
+    Path("big.txt").write_text("hotel casino " * 400_000, encoding="utf-8")
+    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "big.txt", "corpus.jsonl")
+
+    assert result.code == 0
+    assert held() == {"big.txt", "casino", "vegan"}
+
+
+def test_a_threshold_or_a_keep_rate_can_be_chosen(epic: Epic) -> None:
+    common = ("build", "--preferences", "prefs.txt", "--quiet", "corpus.jsonl")
+
+    assert "0 passed" in epic(*common, "--out", "a.epic", "--tau", "1").out
+    assert "3 passed" in epic(*common, "--out", "b.epic", "--keep-rate", "1").out
+
+
+def test_a_second_tier_holds_what_is_below_tau(epic: Epic) -> None:
+    result = epic(
+        "build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "--second-tier", "-1", "corpus.jsonl"
+    )
+
+    assert re.search(r"second tier +1\b", result.out)
+    assert "In the second tier" in epic("explain", "me.epic", "corpus.jsonl:3").out
+
+
+def test_other_preferences_need_sync(built: Epic) -> None:
+    Path("prefs.txt").write_text(PREFERENCES[0] + "\nI love trains.\n", encoding="utf-8")
+    command = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
+
+    refused(built(*command), "only in the file: I follow a strict vegan diet.", "only given: I love trains.", "--sync")
+    assert PREFERENCES[1] in built("preferences", "me.epic", "list").out
+    assert built(*command, "--sync").code == 0
+    assert held() == {"casino"}
+    assert "I love trains." in built("preferences", "me.epic", "list").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--preferences", "prefs.txt", "missing.txt"], ["missing.txt"]),
+        (["--preferences", "prefs.txt", "corpus.jsonl", "missing"], ["missing"]),
+        (["--preferences", "missing.txt", "corpus.jsonl"], ["missing.txt"]),
+        (["--preferences", "notes", "corpus.jsonl"], ["notes"]),
+        (["--preferences", "empty.txt", "corpus.jsonl"], ["empty.txt", "no preference"]),
+        (["--preferences", "twice.txt", "corpus.jsonl"], ["twice.txt, line 2", "line 1"]),
+        (["--preferences", "latin1.txt", "corpus.jsonl"], ["latin1.txt, line 2", "UTF-8"]),
+        (["--preferences", "prefs.txt", "picture.png"], ["picture.png", ".jsonl"]),
+        (["--preferences", "prefs.txt", "nothing"], ["nothing holds no"]),
+        (["corpus.jsonl"], ["--preferences"]),
+        (["--preferences", "prefs.txt"], ["SOURCE"]),
+        (["--preferences", "prefs.txt", "--tau", "0.3", "--keep-rate", "0.2", "corpus.jsonl"], ["not allowed with"]),
+        (["--preferences", "prefs.txt", "--tau", "high", "corpus.jsonl"], ["--tau"]),
+        (["--preferences", "prefs.txt", "--second-tier", "7", "corpus.jsonl"], ["between -1 and 1"]),
+        (["--preferences", "prefs.txt", "--encoder", "bogus", "corpus.jsonl"], ["bogus", "static"]),
+    ],
+)
+def test_a_build_that_cannot_begin_writes_nothing(epic: Epic, arguments: list[str], parts: list[str]) -> None:
+    Path("empty.txt").touch()
+    Path("twice.txt").write_text("I like tea.\nI like TEA.\n", encoding="utf-8")
+    Path("latin1.txt").write_bytes("I like tea.\nI like cafés.\n".encode("latin-1"))
+    Path("picture.png").touch()
+    Path("nothing").mkdir()
+
+    refused(epic("build", "--out", "me.epic", "--quiet", *arguments), *parts)
+    assert not Path("me.epic").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "part"),
+    [("--tau", "5", "between -1 and 1"), ("--tau", "nan", "between -1 and 1"), ("--keep-rate", "0", "keep_rate")],
+)
+def test_a_threshold_out_of_range_is_refused(epic: Epic, option: str, value: str, part: str) -> None:
+    command = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
+
+    refused(epic(*command, option, value), part)
+    assert epic(*command).code == 0
+    assert held() == {"casino", "vegan"}
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b'{"text": "One."}\n{"text": "cut off\n', ["bad.jsonl, line 2", "JSON"]),
+        (b'{"text": "One."}\n{"text": "caf\xe9"}\n', ["bad.jsonl, line 2", "UTF-8"]),
+        (b'{"text": "One."}\n\n[1]\n', ["bad.jsonl, line 3"]),
+        (b'{"text": "One."}\n{"text": " "}\n', ["bad.jsonl, line 2", "empty"]),
+        (b'{"text": "One.", "id": "1"}\n{"text": "Two.", "id": "1"}\n', ["bad.jsonl, line 2", "line 1"]),
+        (b'{"role": "user", "content": "One."}\n{"role": "user"}\n', ["bad.jsonl, line 2", "content"]),
+        (b'{"text": "' + b"word " * 1_000_000, ["bad.jsonl, line 1", "JSON"]),
+    ],
+)
+def test_a_broken_source_is_named_with_its_line_and_the_memory_stays_whole(
+    built: Epic, content: bytes, parts: list[str]
+) -> None:
+    Path("bad.jsonl").write_bytes(content)
+    before = held()
+
+    refused(built("build", "--out", "me.epic", "--quiet", "bad.jsonl"), *parts)
+    assert held() == before
+
+
+def test_a_corpus_mended_after_an_error_completes(epic: Epic) -> None:
+    command = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl", "late.jsonl")
+    Path("late.jsonl").write_text('{"text": "The Palms is a hotel with a casino.", "id": "late"}\nbroken\n')
+    refused(epic(*command), "late.jsonl, line 2")
+    Path("late.jsonl").write_text('{"text": "The Palms is a hotel with a casino.", "id": "late"}\n')
+
+    assert epic(*command).code == 0
+    assert held() == {"casino", "vegan", "late"}
+
+
+@pytest.mark.parametrize(
+    ("out", "part"), [("nowhere/me.epic", "no folder"), ("notes", "is a folder"), ("corpus.jsonl", "not a memory")]
+)
+def test_a_build_writes_only_to_a_memory(epic: Epic, out: str, part: str) -> None:
+    before = Path("corpus.jsonl").read_bytes()
+
+    refused(epic("build", "--preferences", "prefs.txt", "--out", out, "--quiet", "corpus.jsonl"), part)
+    assert Path("corpus.jsonl").read_bytes() == before
+    assert not Path("nowhere").exists()
+
+
+@unprivileged
+def test_a_folder_without_permission_is_named(epic: Epic) -> None:
+    Path("locked").mkdir(mode=0o555)
+
+    refused(
+        epic("build", "--preferences", "prefs.txt", "--out", "locked/me.epic", "--quiet", "corpus.jsonl"),
+        "locked",
+        "ermission",
+    )
+    assert list(Path("locked").iterdir()) == []
+
+
+@unprivileged
+def test_a_source_without_permission_is_named(epic: Epic) -> None:
+    Path("corpus.jsonl").chmod(0)
+
+    refused(
+        epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl"),
+        "corpus.jsonl",
+        "ermission",
+    )
+
+
+# ask
+
+
+def test_ask_shows_the_item_its_id_its_preference_and_its_score(built: Epic) -> None:
+    result = built("ask", "me.epic", "Which hotel should I book?", "-k", "1")
+
+    assert result.code == 0
+    assert re.search(r"^1\. -?\d\.\d+  casino$", result.out, re.M)
+    assert f"[conflicts] {PREFERENCES[0]}" in result.out
+    assert CASINO in result.out
+    assert VEGAN not in result.out
+
+
+def test_ask_context_prints_what_a_model_is_given(built: Epic) -> None:
+    result = built("ask", "me.epic", "Which hotel should I book?", "--context")
+
+    assert result.out.startswith("Document 1:\nInterpretation Guidance:\n")
+    assert f"Content:\n{CASINO}" in result.out
+    assert "Document 2:" in result.out
+    assert "Steer clear" in result.out
+
+
+def test_k_larger_than_the_memory_gives_all_there_is(built: Epic) -> None:
+    result = built("ask", "me.epic", "hotel", "-k", "1000000")
+
+    assert result.code == 0
+    assert len(re.findall(r"^\d+\. ", result.out, re.M)) == 2
+
+
+@pytest.mark.parametrize("steering", ["signed", "paper", "off"])
+def test_each_way_of_steering_can_be_asked_for(built: Epic, steering: str) -> None:
+    result = built("ask", "me.epic", "Which hotel should I book?", "--steering", steering)
+
+    assert result.code == 0
+    assert ("steered by" in result.out) is (steering != "off")
+
+
+def test_what_conflicts_can_be_left_out(built: Epic) -> None:
+    result = built("ask", "me.epic", "Which hotel should I book?", "--stances", "only_supports")
+
+    assert result.code == 0
+    assert CASINO not in result.out
+
+
+@pytest.mark.parametrize("question", ["赌场酒店在哪里？", "🏨🎰", "أين الفندق؟", "ホテル", "?", "x" * 100_000])
+def test_a_question_can_be_in_any_script(built: Epic, question: str) -> None:
+    assert built("ask", "me.epic", question).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["hotel", "-k", "0"], "at least 1"),
+        (["hotel", "-k", "-3"], "at least 1"),
+        (["hotel", "-k", "many"], "-k"),
+        ([""], "empty"),
+        ([" \n"], "empty"),
+        (["hotel", "--steering", "sideways"], "sideways"),
+        (["hotel", "--stances", "none"], "none"),
+        (["hotel", "--encoder", "bogus"], "bogus"),
+        ([], "question"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_refused(built: Epic, arguments: list[str], part: str) -> None:
+    refused(built("ask", "me.epic", *arguments), part)
+
+
+def test_an_unknown_namespace_is_empty(built: Epic) -> None:
+    result = built("ask", "me.epic", "hotel", "--namespace", "someone else")
+
+    assert (result.code, CASINO in result.out) == (0, False)
+
+
+# stats, explain, retry
+
+
+def test_stats_counts_and_weighs_each_part(built: Epic) -> None:
+    result = built("stats", "me.epic")
+    sizes = {name: int(size) for name, size in re.findall(r"^(\w+) +(\d+) bytes", result.out, re.M)}
+
+    assert re.search(r"^items +2$", result.out, re.M)
+    assert set(sizes) == {"documents", "index", "instructions", "preferences", "rest", "total"}
+    assert sizes["total"] == sum(size for name, size in sizes.items() if name != "total")
+    assert sizes["total"] == Path("me.epic").stat().st_size
+
+
+def test_explain_says_why_an_item_is_held(built: Epic) -> None:
+    result = built("explain", "me.epic", "vegan")
+
+    assert result.code == 0
+    for part in (VEGAN, PREFERENCES[1], "similarity", "stance", "confidence", "rationale", "instruction"):
+        assert part in result.out
+
+
+@pytest.mark.parametrize("item", ["corpus.jsonl:3", "no such id", "", "你好", "'; DROP TABLE items; --"])
+def test_explaining_what_is_not_held_is_refused(built: Epic, item: str) -> None:
+    refused(built("explain", "me.epic", item), item)
+    assert held() == {"casino", "vegan"}
+
+
+def test_retry_without_undecided_items_does_nothing(built: Epic) -> None:
+    result = built("retry", "me.epic")
+
+    assert result.code == 0
+    assert re.search(r"seen +0\b", result.out)
+    assert held() == {"casino", "vegan"}
+
+
+# preferences
+
+
+def listed(epic: Epic) -> list[str]:
+    result = epic("preferences", "me.epic", "list")
+    assert result.code == 0
+    return [line.partition("  ")[2] for line in result.out.splitlines()]
+
+
+def test_preferences_are_listed_in_their_order(built: Epic) -> None:
+    assert listed(built) == PREFERENCES
+
+
+def test_a_preference_can_be_added(built: Epic) -> None:
+    assert built("preferences", "me.epic", "add", "I love trains.").code == 0
+    assert listed(built) == [*PREFERENCES, "I love trains."]
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_removed_preference_takes_its_items_along(built: Epic, by_id: bool) -> None:
+    first = built("preferences", "me.epic", "list").out.split()[0]
+
+    assert built("preferences", "me.epic", "remove", first if by_id else PREFERENCES[0]).code == 0
+    assert listed(built) == PREFERENCES[1:]
+    assert held() == {"vegan"}
+
+
+def test_a_replaced_preference_keeps_its_place(built: Epic) -> None:
+    result = built("preferences", "me.epic", "replace", PREFERENCES[0], "I love hotels with a casino.")
+
+    assert result.code == 0
+    assert listed(built) == ["I love hotels with a casino.", PREFERENCES[1]]
+    assert held() == {"casino", "vegan"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["add", ""], "empty"),
+        (["add", "  "], "empty"),
+        (["add", PREFERENCES[0]], "held already"),
+        (["add", "i AVOID  hotels with on-site casinos."], "held already"),
+        (["remove", "I love trains."], PREFERENCES[0]),
+        (["replace", "I love trains.", "I love buses."], PREFERENCES[0]),
+        (["replace", PREFERENCES[0], PREFERENCES[1]], "held already"),
+        (["replace", PREFERENCES[0], ""], "empty"),
+        (["add"], "text"),
+        ([], "ACTION"),
+        (["shuffle"], "shuffle"),
+    ],
+)
+def test_a_change_that_cannot_be_leaves_the_preferences(built: Epic, arguments: list[str], part: str) -> None:
+    refused(built("preferences", "me.epic", *arguments), part)
+    assert listed(built) == PREFERENCES
+
+
+def test_without_preferences_nothing_can_be_added_but_all_else_works(built: Epic) -> None:
+    for preference in PREFERENCES:
+        built("preferences", "me.epic", "remove", preference)
+
+    refused(built("build", "--out", "me.epic", "--quiet", "corpus.jsonl"), "no preferences")
+    assert listed(built) == []
+    assert built("ask", "me.epic", "hotel").code == 0
+    assert built("stats", "me.epic").code == 0
+
+
+# the file
+
+
+@pytest.mark.parametrize(
+    "command", [["ask", "hotel"], ["stats"], ["explain", "casino"], ["retry"], ["preferences", "list"], ["reencode"]]
+)
+@pytest.mark.parametrize(
+    ("name", "part"), [("missing.epic", "epic build"), ("notes", "is a folder"), ("prefs.txt", "not a memory")]
+)
+def test_a_file_that_is_no_memory_is_refused_and_left_alone(
+    epic: Epic, command: list[str], name: str, part: str
+) -> None:
+    refused(epic(command[0], name, *command[1:]), name, part)
+    assert not Path("missing.epic").exists()
+    assert Path("prefs.txt").read_text(encoding="utf-8") == "\n".join(PREFERENCES)
+
+
+def test_a_damaged_file_is_refused(built: Epic) -> None:
+    Path("me.epic").write_bytes(Path("me.epic").read_bytes()[:5000])
+
+    refused(built("stats", "me.epic"), "me.epic")
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["build"], ["ask"]])
+def test_a_command_line_that_cannot_be_is_explained(epic: Epic, arguments: list[str]) -> None:
+    refused(epic(*arguments), "usage: epic")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["build", "--help"]])
+def test_help_and_version_are_no_errors(epic: Epic, arguments: list[str]) -> None:
+    result = epic(*arguments)
+
+    assert result.code == 0
+    assert "epic" in result.out
+
+
+# as a process
+
+
+def test_a_process_builds_and_answers(epic: Epic, tmp_path: Path) -> None:
+    built = python("build", "--preferences", "prefs.txt", "--out", "me.epic", "corpus.jsonl", cwd=tmp_path)
+    asked = python("ask", "me.epic", "Which hotel should I book?", cwd=tmp_path)
+
+    assert (built.code, asked.code) == (0, 0)
+    assert CASINO in asked.out
+
+
+@pytest.mark.parametrize("arguments", [["stats", "missing.epic"], ["build", "--out", "x.epic", "missing.txt"], ["ask"]])
+def test_a_process_says_what_is_wrong_with_code_2(tmp_path: Path, arguments: list[str]) -> None:
+    result = python(*arguments, cwd=tmp_path)
+
+    refused(result, "epic")
+    assert result.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no POSIX pipes")
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "epic_core.cli", "demo"],
+        cwd=tmp_path,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        check=False,
+    )
+    os.close(writing)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+EVERY = 40
+RECORDS = 30_000
+
+
+def long_corpus(path: Path) -> set[str]:
+    """Writes a corpus of which every 40th record is worth keeping; the ids of those."""
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(RECORDS):
+            relevant = number % EVERY == 0
+            text = f"Hotel number {number} has an on-site casino." if relevant else f"{NOISE} Note {number}."
+            file.write(json.dumps({"text": text, "id": str(number)}) + "\n")
+    return {str(number) for number in range(0, RECORDS, EVERY)}
+
+
+@pytest.fixture
+def sigint() -> Iterator[None]:
+    """A shell that runs the tests in the background has SIGINT ignored, and a child would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupted_build(folder: Path, *arguments: str) -> tuple[int, int, str]:
+    """Sends Ctrl-C once the bar shows committed items: how many there were, the exit code, and stderr."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "epic_core.cli", "build", *arguments], cwd=folder, stderr=subprocess.PIPE, bufsize=0
+    ) as process:
+        assert process.stderr is not None
+        err = b""
+        while not (shown := re.search(rb"([1-9]\d*) items \[", err)):
+            block = process.stderr.read(1)
+            assert block, err.decode()
+            err += block
+        process.send_signal(signal.SIGINT)
+        try:
+            err += process.communicate(timeout=60)[1]
+        finally:
+            process.kill()
+    return int(shown[1]), process.returncode, err.decode()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGINT to send")
+@pytest.mark.usefixtures("sigint")
+def test_ctrl_c_keeps_the_committed_batches_and_the_next_run_completes(epic: Epic, tmp_path: Path) -> None:
+    relevant = long_corpus(tmp_path / "long.jsonl")
+
+    committed, code, err = interrupted_build(tmp_path, "--preferences", "prefs.txt", "--out", "me.epic", "long.jsonl")
+    kept = held()
+
+    assert code == 130
+    assert "Traceback" not in err
+    assert "run it again" in err
+    assert {number for number in relevant if int(number) < committed} <= kept < relevant
+    assert list(tmp_path.glob("me.epic?*")) == []
+
+    assert epic("build", "--out", "me.epic", "--quiet", "long.jsonl").code == 0
+    assert held() == relevant
+
+
+def test_ctrl_c_while_asking_ends_with_130(built: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EpicMemory, "search", stop)
+        result = built("ask", "me.epic", "hotel")
+
+    assert result.code == 130
+    assert "Traceback" not in result.err
+    assert held() == {"casino", "vegan"}

@@ -1,0 +1,194 @@
+"""The coarse filter (Eq. 1-2): P_rel(x) = {p : Sim(E(x), E(p)) >= tau}."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from collections.abc import Iterator
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from epic_core.coarse import CoarseMatches, checked_tau, coarse_filter, coarse_stream, default_tau, tau_for_keep_rate
+from epic_core.errors import InvalidInputError
+from epic_core.types import FloatArray
+
+# Eighths: every product and sum is exact in float32, so a brute-force loop must agree to the last bit.
+EIGHTHS = st.integers(-8, 8).map(lambda n: n / 8)
+
+
+def matrices(rows: st.SearchStrategy[int]) -> st.SearchStrategy[FloatArray]:
+    return rows.flatmap(lambda n: hnp.arrays(np.float32, (n, 3), elements=st.integers(-4, 4).map(lambda v: v / 8)))
+
+
+def units(rows: int, dimension: int = 16, seed: int = 0) -> FloatArray:
+    vectors = np.random.default_rng(seed).normal(size=(rows, dimension)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def pairs(matches: CoarseMatches, offset: int = 0) -> list[tuple[int, int, float]]:
+    columns = (matches.items + offset, matches.preferences, matches.similarities)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@given(matrices(st.integers(0, 12)), matrices(st.integers(0, 5)), EIGHTHS)
+def test_the_filter_agrees_with_a_double_loop(items: FloatArray, preferences: FloatArray, tau: float) -> None:
+    matches = coarse_filter(items, preferences, tau, highest=True)
+    expected = [
+        (x, p, similarity)
+        for x, item in enumerate(items.tolist())
+        for p, preference in enumerate(preferences.tolist())
+        if (similarity := sum(a * b for a, b in zip(item, preference, strict=True))) >= tau
+    ]
+
+    assert pairs(matches) == expected
+    assert matches.count == len(items)
+    assert matches.passed.tolist() == sorted({x for x, _, _ in expected})
+    assert matches.highest is not None
+    if len(preferences):
+        assert np.array_equal(matches.highest, (items @ preferences.T).max(axis=1))
+
+
+@pytest.mark.parametrize("tau", [0.3, 0.1, 0.7, -0.3, 1 / 3, 0.0, 1.0, -1.0])
+def test_a_pair_at_exactly_tau_passes_in_float32(tau: float) -> None:
+    at = np.float32(tau)
+    below = np.nextafter(at, np.float32(-2))
+    matches = coarse_filter(np.array([[at], [below]], dtype=np.float32), np.ones((1, 1), dtype=np.float32), tau)
+
+    assert matches.items.tolist() == [0]
+
+
+@given(st.floats(-1, 1, width=64))
+def test_any_tau_lets_its_own_float32_pass(tau: float) -> None:
+    matches = coarse_filter(np.array([[tau]], dtype=np.float32), np.ones((1, 1), dtype=np.float32), tau)
+
+    assert matches.items.tolist() == [0]
+
+
+@pytest.mark.parametrize("rows", [8191, 8192, 8193, 20_000])
+def test_items_beyond_one_block_keep_their_rows(rows: int) -> None:
+    items, preferences = units(rows), units(4, seed=1)
+    matches = coarse_filter(items, preferences, 0.5, highest=True)
+    similarities = items @ preferences.T
+    sure = np.abs(similarities - 0.5) > 1e-5
+    found = np.zeros_like(similarities, dtype=bool)
+    found[matches.items, matches.preferences] = True
+
+    assert np.array_equal(found[sure], (similarities >= 0.5)[sure])
+    assert np.all(np.diff(matches.items) >= 0)
+    assert matches.items.max() > rows - 500
+    assert np.allclose(matches.similarities, similarities[matches.items, matches.preferences], atol=1e-6)
+    assert matches.highest is not None
+    assert np.allclose(matches.highest, similarities.max(axis=1), atol=1e-6)
+
+
+def test_a_stream_finds_what_a_batch_finds() -> None:
+    items, preferences = units(5000), units(3, seed=1)
+    cuts = [0, 1, 700, 700, 4096, 5000]
+    blocks = [items[start:end] for start, end in pairwise(cuts)]
+    streamed = [
+        pair
+        for matches, offset in zip(coarse_stream(blocks, preferences, 0.4), cuts, strict=False)
+        for pair in pairs(matches, offset)
+    ]
+    whole = pairs(coarse_filter(items, preferences, 0.4))
+
+    assert [pair[:2] for pair in streamed] == [pair[:2] for pair in whole]
+    assert np.allclose([pair[2] for pair in streamed], [pair[2] for pair in whole], atol=1e-6)
+
+
+def test_a_stream_takes_one_block_at_a_time() -> None:
+    taken = []
+
+    def blocks() -> Iterator[FloatArray]:
+        for number in range(3):
+            taken.append(number)
+            yield units(10, seed=number)
+
+    stream = coarse_stream(blocks(), units(2), 0.3)
+
+    assert taken == []
+    next(stream)
+    assert taken == [0]
+
+
+def test_a_stream_needs_memory_for_a_block_only() -> None:
+    preferences = units(4, dimension=64)
+
+    def peak(blocks: int) -> int:
+        tracemalloc.start()
+        for _ in coarse_stream((units(2000, dimension=64, seed=n) for n in range(blocks)), preferences, 0.2):
+            pass
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return used
+
+    peak(1)
+    assert peak(30) < 1.5 * peak(3)
+
+
+@pytest.mark.parametrize(("items", "preferences"), [(0, 3), (3, 0), (0, 0)])
+def test_nothing_to_match_is_no_match(items: int, preferences: int) -> None:
+    matches = coarse_filter(np.ones((items, 5), np.float32), np.ones((preferences, 5), np.float32), 0.3, highest=True)
+
+    assert pairs(matches) == []
+    assert matches.passed.tolist() == []
+    assert (matches.count, matches.highest is not None and len(matches.highest)) == (items, items)
+
+
+@pytest.mark.parametrize("shapes", [((2, 3), (2, 4)), ((3,), (2, 3)), ((2, 3), (3,)), ((1, 2, 3), (2, 3))])
+def test_shapes_that_do_not_fit_are_refused(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    items, preferences = (np.ones(shape, dtype=np.float32) for shape in shapes)
+
+    with pytest.raises(InvalidInputError, match=r"\(n, d\) and \(m, d\)"):
+        coarse_filter(items, preferences, 0.3)
+
+
+@pytest.mark.parametrize("tau", [1.5, -1.01, math.nan, math.inf, "0.3", None])
+def test_tau_must_be_a_cosine(tau: Any) -> None:
+    with pytest.raises(InvalidInputError, match="between -1 and 1"):
+        checked_tau(tau)
+    with pytest.raises(InvalidInputError, match="between -1 and 1"):
+        coarse_filter(units(2), units(2), tau)
+
+
+def test_tau_belongs_to_the_encoder() -> None:
+    assert default_tau(SimpleNamespace(tau=0.42)) == 0.42
+    assert default_tau(SimpleNamespace()) == 0.3
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.01, 0.1, 0.2, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+def test_a_keep_rate_lets_its_share_of_the_sample_pass(rate: float, rows: int) -> None:
+    items, preferences = units(rows), units(5, seed=1)
+    tau = tau_for_keep_rate(items, preferences, rate)
+
+    assert len(coarse_filter(items, preferences, tau).passed) == max(1, round(rate * rows))
+
+
+@given(matrices(st.integers(1, 12)), matrices(st.integers(1, 4)), st.floats(0.01, 1.0))
+def test_a_keep_rate_never_lets_less_than_its_share_pass(
+    items: FloatArray, preferences: FloatArray, rate: float
+) -> None:
+    tau = tau_for_keep_rate(items, preferences, rate)
+
+    assert -1.0 <= tau <= 1.0
+    assert len(coarse_filter(items, preferences, tau).passed) >= max(1, round(rate * len(items)))
+
+
+@pytest.mark.parametrize("rate", [0, -0.1, 1.01, 2, math.nan])
+def test_a_keep_rate_is_a_share(rate: float) -> None:
+    with pytest.raises(InvalidInputError, match="keep_rate"):
+        tau_for_keep_rate(units(3), units(2), rate)
+
+
+@pytest.mark.parametrize(("items", "preferences"), [(0, 2), (2, 0)])
+def test_a_keep_rate_needs_a_sample(items: int, preferences: int) -> None:
+    with pytest.raises(InvalidInputError, match="at least one"):
+        tau_for_keep_rate(np.ones((items, 3), np.float32), np.ones((preferences, 3), np.float32), 0.5)

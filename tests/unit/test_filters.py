@@ -1,0 +1,162 @@
+"""Filters: conditions over metadata, and how they join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epic_core import Filter
+from epic_core.errors import InvalidInputError
+
+OPERATORS = ["eq", "ne", "gt", "ge", "lt", "le"]
+VALUES = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, 1.0]) | st.sampled_from(["a", "b", ""])
+METADATA = st.dictionaries(st.sampled_from("xyz"), VALUES | st.lists(VALUES, max_size=3), max_size=3)
+LEAVES = (
+    st.builds(Filter, st.sampled_from(OPERATORS), st.sampled_from("xyz"), VALUES)
+    | st.builds(Filter, st.sampled_from(["in", "nin"]), st.sampled_from("xyz"), st.lists(VALUES, max_size=3))
+    | st.builds(Filter.exists, st.sampled_from("xyz"))
+)
+FILTERS = st.recursive(
+    LEAVES, lambda f: st.builds(lambda a, b: a & b, f, f) | st.builds(lambda a, b: a | b, f, f) | f.map(lambda a: ~a)
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "matching", "others"),
+    [
+        (Filter.eq("x", 2), [2, 2.0, [1, 2]], [3, "2", None, []]),
+        (Filter.ne("x", 2), [3, "2", None, [1, 3], []], [2, [1, 2]]),
+        (Filter.gt("x", 2), [3, 2.5], [2, 1, "3", None]),
+        (Filter.ge("x", 2), [2, 3], [1, 1.9, "2"]),
+        (Filter.lt("x", 2), [1, -5], [2, 3, "1"]),
+        (Filter.le("x", 2), [2, 1], [3, 2.1]),
+        (Filter.between("x", 1, 3), [1, 2, 3], [0, 4, "2"]),
+        (Filter.in_("x", [1, "a"]), [1, "a", [7, "a"]], [2, "b", None, []]),
+        (Filter.not_in("x", [1, "a"]), [2, "b", None, [2, 3]], [1, "a", [2, "a"]]),
+        (Filter.in_("x", []), [], [1, None, []]),
+        (Filter.not_in("x", []), [1, None, []], []),
+        (Filter.exists("x"), [1, None, "", [], False], []),
+        (Filter.eq("x", None), [None, [None]], [0, "", False]),
+        (Filter.eq("x", "Été"), ["Été"], ["été", "Ete"]),
+        (Filter.gt("x", "b"), ["c", "ba"], ["a", "b", 5]),
+    ],
+)
+def test_each_operator(condition: Filter, matching: list[Any], others: list[Any]) -> None:
+    assert [value for value in matching if not condition.matches({"x": value})] == []
+    assert [value for value in others if condition.matches({"x": value})] == []
+
+
+@pytest.mark.parametrize("operator", [*OPERATORS, "in", "nin", "exists"])
+def test_a_missing_key_fails_every_test(operator: str) -> None:
+    condition = Filter(operator, "x", [1] if operator in ("in", "nin") else 1)
+
+    assert not condition.matches({})
+    assert not condition.matches({"y": 1})
+    assert (~condition).matches({"y": 1})
+
+
+@pytest.mark.parametrize("operator", ["gt", "ge", "lt", "le"])
+@pytest.mark.parametrize(
+    ("value", "bound"), [(1, "1"), ("1", 1), (None, 1), ([1], 1), ({"a": 1}, 1), (True, 0), (1, True)]
+)
+def test_what_does_not_compare_never_matches(operator: str, value: Any, bound: Any) -> None:
+    assert not Filter(operator, "x", bound).matches({"x": value})
+
+
+@pytest.mark.parametrize(("value", "wanted"), [(True, 1), (1, True), (False, 0), ([1], True), (0, False)])
+def test_true_is_not_one(value: Any, wanted: Any) -> None:
+    assert not Filter.eq("x", wanted).matches({"x": value})
+    assert not Filter.in_("x", [wanted]).matches({"x": value})
+
+
+def test_a_list_can_be_compared_as_a_whole() -> None:
+    assert Filter.eq("x", ["a", "b"]).matches({"x": ["a", "b"]})
+    assert not Filter.eq("x", ["a", "b"]).matches({"x": ["a"]})
+
+
+@given(FILTERS, FILTERS, METADATA)
+def test_joined_filters_follow_logic(a: Filter, b: Filter, metadata: dict[str, Any]) -> None:
+    left, right = a.matches(metadata), b.matches(metadata)
+
+    assert (a & b).matches(metadata) is (left and right)
+    assert (a | b).matches(metadata) is (left or right)
+    assert (~a).matches(metadata) is (not left)
+    assert (~(a & b)).matches(metadata) is (~a | ~b).matches(metadata)
+    assert (~(a | b)).matches(metadata) is (~a & ~b).matches(metadata)
+    assert (~~a).matches(metadata) is left
+
+
+@given(FILTERS, METADATA)
+def test_a_filter_leaves_the_metadata_as_it_was(condition: Filter, metadata: dict[str, Any]) -> None:
+    before = repr(metadata)
+
+    assert condition.matches(metadata) is condition.matches(metadata)
+    assert repr(metadata) == before
+
+
+@given(st.sampled_from("xyz"), VALUES, METADATA)
+def test_a_present_value_is_either_equal_or_not(key: str, value: Any, metadata: dict[str, Any]) -> None:
+    equal = Filter.eq(key, value).matches(metadata)
+    differs = Filter.ne(key, value).matches(metadata)
+
+    assert (equal or differs) is (key in metadata)
+    assert not (equal and differs)
+    assert Filter.in_(key, [value]).matches(metadata) is equal
+    assert Filter.not_in(key, [value]).matches(metadata) is differs
+
+
+@given(st.integers(-3, 3), st.integers(-3, 3))
+def test_ranges_agree_with_numbers(value: int, bound: int) -> None:
+    metadata = {"x": value}
+
+    assert Filter.gt("x", bound).matches(metadata) is (value > bound)
+    assert Filter.ge("x", bound).matches(metadata) is (value >= bound)
+    assert Filter.lt("x", bound).matches(metadata) is (value < bound)
+    assert Filter.le("x", bound).matches(metadata) is (value <= bound)
+
+
+def test_more_than_two_filters_join_at_once() -> None:
+    parts = (Filter.eq("x", 1), Filter.eq("y", 2), Filter.eq("z", 3))
+
+    assert Filter("and", parts=parts).matches({"x": 1, "y": 2, "z": 3})
+    assert not Filter("and", parts=parts).matches({"x": 1, "y": 2})
+    assert Filter("or", parts=parts).matches({"z": 3})
+
+
+def test_equal_filters_are_equal_and_can_be_keys() -> None:
+    assert Filter.in_("x", ["a", "b"]) == Filter.in_("x", ("a", "b"))
+    assert len({Filter.eq("x", 1) & Filter.exists("y"), Filter.eq("x", 1) & Filter.exists("y")}) == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Filter("like", "x", 1),
+        lambda: Filter("", "x", 1),
+        lambda: Filter("AND", parts=(Filter.exists("x"),)),
+        lambda: Filter.eq("", 1),
+        lambda: Filter("eq"),
+        lambda: Filter.eq(None, 1),  # type: ignore[arg-type]
+        lambda: Filter.eq(3, 1),  # type: ignore[arg-type]
+        lambda: Filter("and"),
+        lambda: Filter("or", parts=()),
+        lambda: Filter("not"),
+        lambda: Filter("and", parts=({"x": 1},)),  # type: ignore[arg-type]
+        lambda: Filter.eq("x", 1) & {"y": 2},  # type: ignore[operator]
+        lambda: Filter.eq("x", 1) | None,  # type: ignore[operator]
+        lambda: Filter.in_("x", "abc"),
+        lambda: Filter.not_in("x", b"abc"),
+    ],
+)
+def test_a_filter_that_cannot_be_is_refused(make: Callable[[], Filter]) -> None:
+    with pytest.raises(InvalidInputError, match=r"[Ff]ilter"):
+        make()
+
+
+def test_an_unknown_operator_is_told_the_known_ones() -> None:
+    with pytest.raises(InvalidInputError, match=r"eq, ne.*'like'"):
+        Filter("like", "x", 1)

@@ -1,0 +1,121 @@
+"""Nothing leaves the device, and importing the core brings in no framework."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OFFLINE = """
+import socket
+
+def refuse(*arguments, **options):
+    raise AssertionError(f"a network connection was tried: {arguments}")
+
+for owner, name in (
+    (socket.socket, "connect"), (socket.socket, "connect_ex"), (socket.socket, "sendto"),
+    (socket, "create_connection"), (socket, "getaddrinfo"), (socket, "gethostbyname"),
+):
+    setattr(owner, name, refuse)
+"""
+
+WORK = """
+import sys
+from epic_core import EpicMemory, SecondTier
+
+path = sys.argv[1]
+texts = ["A vegan stew of beans and squash.", "The hotel has a casino with slot machines.", "A treaty of 1648."]
+with EpicMemory.open(path, ["I follow a strict vegan diet."], fallback=SecondTier(tau=0.0)) as memory:
+    report = memory.add(texts)
+    assert report.seen == 3, report
+    memory.add_conversation([{"role": "user", "content": "I want a vegan dinner."}])
+    memory.add_preference("I avoid hotels with casinos.")
+    memory.search("Where should I stay?")
+    memory.context("What should I cook?")
+    memory.stats()
+with EpicMemory.open(path) as memory:
+    assert memory.search("a vegan stew")
+    memory.reencode(memory.encoder)
+    memory.retry()
+"""
+
+ASYNC_WORK = """
+import asyncio, sys
+from epic_core import EpicMemory
+
+async def work():
+    with EpicMemory.open(sys.argv[1], ["I follow a strict vegan diet."]) as memory:
+        await memory.aadd(["A vegan stew of beans and squash."])
+        await memory.asearch("What should I cook?")
+        await memory.aadd_preference("I avoid hotels with casinos.")
+
+asyncio.run(work())
+"""
+
+
+def run(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("work", [WORK, ASYNC_WORK], ids=["sync", "async"])
+def test_the_whole_life_of_a_memory_needs_no_network(tmp_path: Path, work: str) -> None:
+    # No home, no caches: a model that is not in the package could only come from the network.
+    home = str(tmp_path / "home")
+    run(OFFLINE + work, str(tmp_path / "me.epic"), HOME=home, HF_HOME=home, XDG_CACHE_HOME=home)
+    assert (tmp_path / "me.epic").exists()
+
+
+def test_the_check_itself_notices_a_connection() -> None:
+    code = OFFLINE + "import urllib.request\nurllib.request.urlopen('http://127.0.0.1:9')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "network connection was tried" in done.stderr
+
+
+def loaded(code: str) -> set[str]:
+    """Top-level modules loaded by some code."""
+    return set(run(f"{code}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})").stdout.split())
+
+
+HEAVY = {"torch", "sentence_transformers", "transformers", "langchain_core", "llama_index", "langchain", "openai"}
+LAZY = {"faiss", "model2vec", "pydantic", "ollama", "httpx", "tokenizers", "tqdm", "asyncio"}
+
+
+def test_importing_the_core_brings_in_no_framework_and_nothing_heavy() -> None:
+    assert not loaded("import epic_core") & (HEAVY | LAZY - {"asyncio"})
+
+
+def test_using_a_memory_brings_in_no_framework() -> None:
+    code = "from epic_core import EpicMemory\nm = EpicMemory(['vegan'])\nm.add(['vegan stew'])\nm.search('vegan')"
+    modules = loaded(code)
+    assert not modules & HEAVY
+    assert {"faiss", "model2vec"} <= modules
+
+
+def test_every_public_name_can_be_imported() -> None:
+    import epic_core
+
+    for name in epic_core.__all__:
+        assert getattr(epic_core, name) is not None
+    assert set(epic_core.__all__) <= set(dir(epic_core))
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        _ = epic_core.nothing_like_it
+
+
+def test_nothing_is_written_beside_the_file(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    code = f"import os; os.chdir({str(work)!r})\n{WORK}"
+    run(code, str(work / "me.epic"), HOME=str(tmp_path / "home"))
+    assert [p.name for p in work.iterdir()] == ["me.epic"]
+    assert not (tmp_path / "home").exists()

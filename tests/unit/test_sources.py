@@ -1,0 +1,360 @@
+"""Sources: notes, corpora and chat logs of files and folders as items; files of preferences."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epic_core import Item
+from epic_core.errors import InvalidInputError
+from epic_core.sources import Sources, read_preferences
+
+unprivileged = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not stop this user"
+)
+
+
+def jsonl(path: Path, *records: Any) -> Path:
+    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def note(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def read(*paths: Path) -> list[Item]:
+    return list(Sources(paths))
+
+
+def refused(*paths: Path) -> str:
+    with pytest.raises(InvalidInputError) as raised:
+        read(*paths)
+    return str(raised.value)
+
+
+# notes
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "A.TXT", "été 你好.md"])
+def test_a_note_is_an_item_with_its_source(tmp_path: Path, name: str) -> None:
+    [item] = read(note(tmp_path / name, "A short note.\n"))
+
+    assert (item.text, item.id, item.metadata) == ("A short note.", name, {"source": name})
+
+
+def test_a_long_note_is_cut_and_its_pieces_numbered(tmp_path: Path) -> None:
+    text = " ".join(f"Sentence {n} has exactly seven words here." for n in range(40))
+    items = read(note(tmp_path / "a.txt", text))
+
+    assert [item.id for item in items] == [f"a.txt#{n}" for n in range(len(items))]
+    assert [item.metadata["chunk"] for item in items] == list(range(len(items)))
+    assert " ".join(item.text for item in items) == text
+    assert len(items) == 3
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_byte_order_mark_is_no_text(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + f"Two lines{ending}of text.".encode())
+
+    assert read(path)[0].text.split() == ["Two", "lines", "of", "text."]
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\t\n", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("name", ["a.txt", "a.md"])
+def test_an_empty_note_is_reported(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    sources = Sources([tmp_path / name, note(tmp_path / "b.txt", "Text.")])
+
+    assert [item.id for item in sources] == ["b.txt"]
+    assert len(sources.skipped) == 1
+    assert name in sources.skipped[0]
+
+
+def test_a_note_that_is_not_utf8_is_named_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("one\ntwo\nthrée".encode("latin-1"))
+
+    assert "a.txt, line 3" in refused(path)
+    assert "UTF-8" in refused(path)
+
+
+def test_a_line_of_five_megabytes_without_a_full_stop_stays_whole(tmp_path: Path) -> None:
+    text = "word " * 1_000_000
+
+    [item] = read(note(tmp_path / "a.txt", text))
+
+    assert item.text == text.strip()
+
+
+def test_a_line_of_five_megabytes_of_sentences_is_cut(tmp_path: Path) -> None:
+    text = "Five words are in here. " * 210_000
+    items = read(note(tmp_path / "a.txt", text))
+
+    assert len(items) == 210_000 // 20
+    assert sum(len(item.text.split()) for item in items) == 210_000 * 5
+
+
+# corpora
+
+
+def test_a_record_keeps_its_id_title_and_metadata(tmp_path: Path) -> None:
+    [item] = read(
+        jsonl(tmp_path / "c.jsonl", {"text": "Body.", "id": "x1", "title": "Head", "metadata": {"year": 2020}})
+    )
+
+    assert item.id == "x1"
+    assert item.text == "Head. Body."
+    assert item.metadata == {"source": "c.jsonl", "title": "Head", "year": 2020}
+
+
+def test_a_record_needs_nothing_but_a_text(tmp_path: Path) -> None:
+    items = read(
+        jsonl(tmp_path / "c.jsonl", {"text": "One."}, {"text": "Two.", "unknown": [1]}, {"text": "三。", "id": 7})
+    )
+
+    assert [item.text for item in items] == ["One.", "Two.", "三。"]
+    assert len({item.id for item in items}) == 3
+    assert items[2].id == "7"
+
+
+def test_a_long_record_repeats_its_title_in_each_piece(tmp_path: Path) -> None:
+    text = " ".join(f"Sentence {n} has exactly seven words here." for n in range(40))
+    items = read(jsonl(tmp_path / "c.jsonl", {"text": text, "id": "x", "title": "Head"}))
+
+    assert [item.id for item in items] == ["x#0", "x#1", "x#2"]
+    assert all(item.text.startswith("Head. Sentence") for item in items)
+
+
+def test_reading_twice_gives_the_same_items(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "c.jsonl", {"text": "One."}, {"text": "Two.", "id": "2"})
+
+    assert read(path) == read(path)
+
+
+def test_empty_lines_and_a_byte_order_mark_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf\n{"text": "One."}\n\n  \n{"text": "Two."}')
+
+    assert [item.text for item in read(path)] == ["One.", "Two."]
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_an_empty_corpus_is_reported(tmp_path: Path, content: str) -> None:
+    sources = Sources([note(tmp_path / "c.jsonl", content)])
+
+    assert list(sources) == []
+    assert "c.jsonl" in sources.skipped[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"text": "cut off', "JSON"),
+        ("{'text': 'quotes'}", "JSON"),
+        ("plain words", "JSON"),
+        ("[" * 100_000, "JSON"),
+        ('["a", "list"]', "object"),
+        ('"a string"', "object"),
+        ("null", "object"),
+        ('{"id": "2"}', "text"),
+        ('{"text": null}', "text"),
+        ('{"text": 5}', "text"),
+        ('{"text": ""}', "text is empty"),
+        ('{"text": " \\n "}', "text is empty"),
+        ('{"text": "x", "id": [1]}', "id"),
+        ('{"text": "x", "title": 5}', "title"),
+        ('{"text": "x", "metadata": "none"}', "metadata"),
+        ('{"text": "x", "id": "1"}', "line 1"),
+    ],
+)
+def test_a_record_that_cannot_be_used_is_named_with_its_line(tmp_path: Path, line: str, problem: str) -> None:
+    message = refused(note(tmp_path / "c.jsonl", f'{{"text": "One.", "id": "1"}}\n\n{line}\n{{"text": "Four."}}\n'))
+
+    assert "c.jsonl, line 3" in message
+    assert problem in message
+
+
+def test_a_number_and_a_string_are_the_same_id(tmp_path: Path) -> None:
+    assert "line 2" in refused(jsonl(tmp_path / "c.jsonl", {"text": "One.", "id": 1}, {"text": "Two.", "id": "1"}))
+
+
+def test_a_corpus_that_is_not_utf8_is_named_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_bytes('{"text": "one"}\n{"text": "zwölf"}\n'.encode("latin-1"))
+
+    assert "c.jsonl, line 2" in refused(path)
+    assert "UTF-8" in refused(path)
+
+
+def test_the_records_before_a_broken_line_can_be_used(tmp_path: Path) -> None:
+    items = iter(Sources([note(tmp_path / "c.jsonl", '{"text": "One."}\n{"text": "Two."}\nbroken\n')]))
+
+    assert [next(items).text, next(items).text] == ["One.", "Two."]
+    with pytest.raises(InvalidInputError, match="line 3"):
+        next(items)
+
+
+def test_a_record_of_five_megabytes_is_read(tmp_path: Path) -> None:
+    [item] = read(jsonl(tmp_path / "c.jsonl", {"text": "word " * 1_000_000, "id": "big"}))
+
+    assert (item.id, len(item.text.split())) == ("big", 1_000_000)
+
+
+def test_a_broken_line_of_five_megabytes_does_not_fill_the_screen(tmp_path: Path) -> None:
+    message = refused(note(tmp_path / "c.jsonl", '{"text": "' + "word " * 1_000_000))
+
+    assert "line 1" in message
+    assert len(message) < 1000
+
+
+# chat logs
+
+
+def test_a_log_becomes_windows_of_turns(tmp_path: Path) -> None:
+    log = [{"role": "user" if n % 2 else "assistant", "content": f"Turn {n}."} for n in range(12)]
+    items = read(jsonl(tmp_path / "chat.jsonl", *log))
+
+    assert [item.id for item in items] == ["chat.jsonl#0", "chat.jsonl#1"]
+    assert items[0].text.split("\n")[:2] == ["assistant: Turn 0.", "user: Turn 1."]
+    assert [len(item.text.split("\n")) for item in items] == [8, 6]
+    assert items[1].metadata == {"source": "chat.jsonl", "chunk": 1}
+
+
+@pytest.mark.parametrize(
+    "line", ['{"role": "user"}', '{"content": "hi"}', '{"role": 1, "content": "hi"}', '{"text": "hi"}']
+)
+def test_a_turn_that_cannot_be_used_is_named_with_its_line(tmp_path: Path, line: str) -> None:
+    message = refused(note(tmp_path / "chat.jsonl", f'{{"role": "user", "content": "hi"}}\n{line}\n'))
+
+    assert "chat.jsonl, line 2" in message
+
+
+# folders and paths
+
+
+def test_a_folder_is_read_with_its_subfolders_and_without_hidden_files(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    for name in ["b.txt", "a.md", "sub/c.txt", ".hidden.txt", ".git/d.txt", "sub/.e.md", "picture.png", "f.TXT"]:
+        note(folder / name, f"The note {name}.")
+    jsonl(folder / "sub/g.jsonl", {"text": "A record."})
+
+    ids = {item.id for item in read(folder)}
+
+    assert ids == {"notes/b.txt", "notes/a.md", "notes/sub/c.txt", "notes/f.TXT", "notes/sub/g.jsonl:1"}
+    assert [item.id for item in read(folder)] == [item.id for item in read(folder)]
+
+
+def test_a_folder_below_a_hidden_one_can_be_named(tmp_path: Path) -> None:
+    note(tmp_path / ".cache/notes/a.txt", "Text.")
+
+    assert [item.text for item in read(tmp_path / ".cache/notes")] == ["Text."]
+
+
+def test_several_paths_are_read_in_their_order(tmp_path: Path) -> None:
+    paths = [note(tmp_path / "z.txt", "Z."), note(tmp_path / "a.txt", "A.")]
+
+    assert [item.text for item in read(*paths)] == ["Z.", "A."]
+
+
+def test_a_path_given_twice_is_read_once(tmp_path: Path) -> None:
+    path = note(tmp_path / "a.txt", "A.")
+
+    assert len(read(path, path)) == 1
+    assert len(read(tmp_path, path)) == 1
+
+
+def test_files_of_one_name_have_different_ids(tmp_path: Path) -> None:
+    items = read(*(note(tmp_path / folder / "a.txt", f"In {folder}.") for folder in ("x", "y", "z")))
+
+    assert [item.text for item in items] == ["In x.", "In y.", "In z."]
+    assert len({item.id for item in items}) == 3
+
+
+def test_a_name_with_a_folder_in_its_suffix_is_a_folder(tmp_path: Path) -> None:
+    note(tmp_path / "folder.txt/a.md", "Text.")
+
+    assert [item.text for item in read(tmp_path / "folder.txt")] == ["Text."]
+
+
+def test_a_missing_path_is_named_before_anything_is_read(tmp_path: Path) -> None:
+    sources = Sources([note(tmp_path / "a.txt", "A."), tmp_path / "missing.txt"])
+
+    with pytest.raises(InvalidInputError, match=r"missing\.txt"):
+        next(iter(sources))
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a.json", "a", "a.txt.gz"])
+def test_another_kind_of_file_is_refused_with_the_kinds_there_are(tmp_path: Path, name: str) -> None:
+    message = refused(note(tmp_path / name, "Text."))
+
+    assert name in message
+    assert ".txt, .md or .jsonl" in message
+
+
+@pytest.mark.parametrize("inside", [[], ["picture.png"], [".hidden.txt"]])
+def test_a_folder_without_notes_is_refused(tmp_path: Path, inside: list[str]) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in inside:
+        note(folder / name, "Text.")
+
+    assert "folder holds no" in refused(folder)
+
+
+@unprivileged
+@pytest.mark.parametrize("name", ["a.txt", "c.jsonl"])
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, name: str) -> None:
+    path = jsonl(tmp_path / name, {"text": "Secret."})
+    path.chmod(0)
+
+    assert name in refused(path)
+
+
+# preferences
+
+
+def test_preferences_are_lines(tmp_path: Path) -> None:
+    path = tmp_path / "prefs.txt"
+    path.write_bytes("\ufeff# mine\r\n\r\n  I avoid casinos.  \r\n#I hate tea.\n我不喝酒。\n".encode())
+
+    assert [preference.text for preference in read_preferences(path)] == ["I avoid casinos.", "我不喝酒。"]
+
+
+def test_a_repeated_preference_is_named_with_both_lines(tmp_path: Path) -> None:
+    path = note(tmp_path / "prefs.txt", "I avoid casinos.\n\nI like tea.\ni  AVOID casinos.\n")
+
+    with pytest.raises(InvalidInputError, match=r"prefs\.txt, line 4.*line 1"):
+        read_preferences(path)
+
+
+@pytest.mark.parametrize("content", ["", "\n \n", "# only a comment\n"])
+def test_a_file_without_preferences_is_refused(tmp_path: Path, content: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"prefs\.txt holds no preference"):
+        read_preferences(note(tmp_path / "prefs.txt", content))
+
+
+def test_a_preference_with_a_nul_is_named_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"prefs\.txt, line 2"):
+        read_preferences(note(tmp_path / "prefs.txt", "I like tea.\nI like\x00coffee.\n"))
+
+
+def test_preferences_that_are_not_utf8_are_named_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "prefs.txt"
+    path.write_bytes("I like tea.\nI avoid cafés.\n".encode("latin-1"))
+
+    with pytest.raises(InvalidInputError, match=r"prefs\.txt, line 2.*UTF-8"):
+        read_preferences(path)
+
+
+@pytest.mark.parametrize("name", ["missing.txt", "."])
+def test_preferences_need_a_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInputError, match="no file"):
+        read_preferences(tmp_path / name)

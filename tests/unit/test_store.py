@@ -1,0 +1,357 @@
+"""The durable file: one file, all or nothing, ids never used twice, clear errors."""
+
+from __future__ import annotations
+
+import os
+import pickletools
+import sqlite3
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from epic_core.errors import EpicError, InvalidInputError, MemoryClosedError, StoreError
+from epic_core.store import APPLICATION_ID, SCHEMA_VERSION, NewEntry, Store
+from epic_core.types import Item, Preference, Stance
+
+VECTOR = np.array([1.0, 0.0], dtype=np.float32)
+NAMESPACE = "default"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "me.epic"
+
+
+def entry(preference_id: str | None) -> NewEntry:
+    return NewEntry(
+        preference_id=preference_id,
+        instruction="Use it.",
+        stance=Stance.MIXED,
+        rationale="near",
+        confidence=0.25,
+        similarity=0.5,
+        vector=VECTOR,
+    )
+
+
+def put(store: Store, text: str, preference: str = "p") -> tuple[int, int]:
+    """Write an item with one entry; their rows."""
+    wanted = Preference(text=preference)
+    with store.transaction():
+        if wanted.id not in {held.id for held in store.preferences(NAMESPACE, 2)[1]}:
+            store.add_preference(NAMESPACE, wanted, VECTOR)
+        item = store.put_item(NAMESPACE, Item(text=text))
+        return item, store.add_entry(NAMESPACE, item, entry(wanted.id))
+
+
+def test_what_is_written_is_read_back_after_reopening(path: Path) -> None:
+    store = Store(path)
+    with store.transaction():
+        store.add_preference(NAMESPACE, Preference(text="p"), VECTOR)
+        item = store.put_item(NAMESPACE, Item(text="Ünïcode 🙂", id="a", metadata={"n": 1, "list": ["x", None]}))
+        store.add_entry(NAMESPACE, item, entry(Preference(text="p").id))
+        store.put_pending(NAMESPACE, Item(text="later", id="b"), "no answer", ["x"])
+        store.set_meta(tau=0.3, encoder={"name": "n"})
+    store.close()
+
+    store = Store(path)
+    rows, preferences, vectors = store.preferences(NAMESPACE, 2)
+    assert (len(rows), preferences, vectors.tolist()) == (1, [Preference(text="p")], [[1.0, 0.0]])
+    assert list(store.items(NAMESPACE)) == [Item(text="Ünïcode 🙂", id="a", metadata={"n": 1, "list": ["x", None]})]
+    (stored,) = store.entries_of(item)
+    assert (stored.instruction, stored.stance, stored.confidence) == ("Use it.", Stance.MIXED, 0.25)
+    assert store.pending(NAMESPACE) == [(Item(text="later", id="b"), "no answer", ["x"])]
+    assert store.meta() == {"tau": 0.3, "encoder": {"name": "n"}}
+    store.close()
+
+
+def test_row_ids_are_never_used_twice(path: Path) -> None:
+    store = Store(path)
+    seen: set[tuple[str, int]] = set()
+    for text in ("one", "two", "three"):
+        item, row = put(store, text)
+        assert not {("item", item), ("entry", row)} & seen
+        seen |= {("item", item), ("entry", row)}
+        with store.transaction():
+            store.remove_items(NAMESPACE, [Item(text=text).id])
+        store.close()
+        store = Store(path)
+    store.close()
+
+
+def test_preference_rows_are_never_used_twice(path: Path) -> None:
+    store = Store(path)
+    with store.transaction():
+        first = store.add_preference(NAMESPACE, Preference(text="p"), VECTOR)
+        store.remove_preference(NAMESPACE, Preference(text="p").id)
+    store.close()
+    store = Store(path)
+    with store.transaction():
+        assert store.add_preference(NAMESPACE, Preference(text="p"), VECTOR) > first
+    store.close()
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()])
+def test_a_failed_transaction_leaves_nothing(path: Path, error: BaseException) -> None:
+    store = Store(path)
+    put(store, "kept")
+    with pytest.raises(type(error)), store.transaction():
+        store.put_item(NAMESPACE, Item(text="lost"))
+        store.put_pending(NAMESPACE, Item(text="pending"), "", [])
+        store.set_meta(tau=0.9)
+        raise error
+    assert [item.text for item in store.items(NAMESPACE)] == ["kept"]
+    assert store.pending(NAMESPACE) == [] and store.meta() == {}
+    put(store, "after")
+    store.close()
+    assert [item.text for item in Store(path).items(NAMESPACE)] == ["kept", "after"]
+
+
+def test_a_broken_rule_of_the_database_is_a_store_error_and_leaves_nothing(path: Path) -> None:
+    store = Store(path)
+    with pytest.raises(StoreError), store.transaction():
+        store.add_preference(NAMESPACE, Preference(text="p"), VECTOR)
+        store.add_preference(NAMESPACE, Preference(text="p"), VECTOR)
+    assert store.preferences(NAMESPACE, 2)[1] == []
+    store.close()
+
+
+def test_removing_a_preference_removes_its_entries_and_orphans_only(path: Path) -> None:
+    store = Store(path)
+    both, _ = put(store, "both", "p")
+    put(store, "only p", "p")
+    put(store, "only q", "q")
+    with store.transaction():
+        store.add_entry(NAMESPACE, both, entry(Preference(text="q").id))
+        store.remove_preference(NAMESPACE, Preference(text="p").id)
+    assert [item.text for item in store.items(NAMESPACE)] == ["both", "only q"]
+    assert [e.preference for e in store.entries_of(both)] == ["q"]
+    assert store.counts(NAMESPACE) == {"items": 2, "second_tier": 0, "entries": 2, "preferences": 1, "pending": 0}
+    store.close()
+
+
+def test_namespaces_are_apart(path: Path) -> None:
+    store = Store(path)
+    with store.transaction():
+        store.put_item("a", Item(text="one"))
+        store.put_item("b", Item(text="one"))
+        store.remove_items("a", [Item(text="one").id])
+    assert store.namespaces() == ["b"]
+    assert [item.text for item in store.items("b")] == ["one"]
+    store.close()
+
+
+def test_metadata_that_is_not_json_is_an_error_naming_the_item(path: Path) -> None:
+    store = Store(path)
+    for value in (object(), float("nan"), {1, 2}):
+        with pytest.raises(InvalidInputError, match="'odd'"), store.transaction():
+            store.put_item(NAMESPACE, Item(text="x", id="odd", metadata={"value": value}))
+    assert list(store.items(NAMESPACE)) == []
+    store.close()
+
+
+@pytest.mark.parametrize("content", [b"not a database, but long enough to have a header" * 50, b"x", b"\x80\x04K\x01."])
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"me\.epic"):
+        Store(path)
+    assert path.read_bytes() == content
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_database_of_another_application_is_refused_and_left_alone(path: Path) -> None:
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE notes (text)")
+    other.commit()
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="not a memory"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+def test_another_application_id_is_refused(path: Path) -> None:
+    Store(path).close()
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA application_id = 77")
+    database.close()
+    with pytest.raises(StoreError, match="not a memory"):
+        Store(path)
+
+
+def test_a_newer_schema_is_refused_and_names_both_versions(path: Path) -> None:
+    Store(path).close()
+    database = sqlite3.connect(path)
+    database.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 7}")
+    database.close()
+    with pytest.raises(StoreError, match=rf"version {SCHEMA_VERSION + 7}.*reads {SCHEMA_VERSION}"):
+        Store(path)
+
+
+def test_a_cut_file_is_a_store_error(path: Path) -> None:
+    store = Store(path)
+    for n in range(50):
+        put(store, f"text {n} " * 50)
+    store.close()
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(StoreError):
+        list(Store(path).items(NAMESPACE))
+
+
+def test_a_vector_of_another_length_is_a_store_error(path: Path) -> None:
+    store = Store(path)
+    put(store, "text")
+    with pytest.raises(StoreError, match="damaged"):
+        store.space(NAMESPACE, 3)
+    store.close()
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is a folder"):
+        Store(tmp_path)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"no folder .*nowhere"):
+        Store(tmp_path / "nowhere" / "me.epic")
+
+
+def test_a_file_as_folder_is_an_error(path: Path) -> None:
+    path.write_text("x")
+    with pytest.raises(EpicError):
+        Store(path / "me.epic")
+
+
+def test_a_missing_file_that_must_exist_is_an_error_and_not_made(path: Path) -> None:
+    with pytest.raises(StoreError, match="no memory at"):
+        Store(path, must_exist=True)
+    assert not path.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_an_error(tmp_path: Path) -> None:
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        with pytest.raises(StoreError, match="permission"):
+            Store(tmp_path / "me.epic")
+    finally:
+        tmp_path.chmod(stat.S_IRWXU)
+
+
+def test_a_file_without_permission_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Store(path).close()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(StoreError, match="permission"):
+        Store(path)
+
+
+def test_an_empty_file_becomes_a_memory(path: Path) -> None:
+    path.touch()
+    store = Store(path)
+    put(store, "text")
+    store.close()
+    assert [item.text for item in Store(path, must_exist=True).items(NAMESPACE)] == ["text"]
+
+
+def test_closing_twice_is_fine(path: Path) -> None:
+    store = Store(path)
+    store.close()
+    store.close()
+    assert store.closed
+
+
+def test_use_after_close_says_so(path: Path) -> None:
+    store = Store(path)
+    store.close()
+    for use in (lambda: list(store.items(NAMESPACE)), store.meta, lambda: put(store, "x"), store.sizes):
+        with pytest.raises(MemoryClosedError, match="closed"):
+            use()
+
+
+def test_exactly_one_file_is_left_after_close(path: Path) -> None:
+    store = Store(path)
+    put(store, "text")
+    store.close()
+    assert [p.name for p in path.parent.iterdir()] == ["me.epic"]
+
+
+def test_the_file_says_whose_it_is(path: Path) -> None:
+    Store(path).close()
+    database = sqlite3.connect(path)
+    assert database.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database.close()
+
+
+def test_nothing_is_pickled(path: Path) -> None:
+    store = Store(path)
+    put(store, "text")
+    store.close()
+    database = sqlite3.connect(path)
+    blobs = [
+        value
+        for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for row in database.execute(f"SELECT * FROM {table}").fetchall()
+        for value in row
+        if isinstance(value, bytes)
+    ]
+    database.close()
+    assert blobs and all(len(blob) == VECTOR.nbytes for blob in blobs)
+    for blob in blobs:
+        with pytest.raises(ValueError):
+            list(pickletools.genops(blob))
+
+
+def test_removed_text_is_gone_from_the_file(path: Path) -> None:
+    store = Store(path)
+    put(store, "a secret that must go " * 20)
+    assert b"a secret" in path.read_bytes()
+    with store.transaction():
+        store.remove_items(NAMESPACE, [Item(text="a secret that must go " * 20).id])
+    store.give_back()
+    store.close()
+    assert b"a secret" not in path.read_bytes()
+
+
+def test_sizes_add_up_to_the_file(path: Path) -> None:
+    store = Store(path)
+    put(store, "Ünïcode text " * 100)
+    sizes = store.sizes()
+    assert sizes.pop("total") == sum(sizes.values()) == path.stat().st_size
+    assert all(size >= 0 for size in sizes.values())
+    store.close()
+
+
+def test_a_commit_elsewhere_is_noticed(path: Path) -> None:
+    one, other = Store(path), Store(path)
+    before = one.changed_elsewhere()
+    put(one, "mine")
+    assert one.changed_elsewhere() == before
+    put(other, "theirs")
+    assert one.changed_elsewhere() != before
+    one.close()
+    other.close()
+
+
+def test_a_file_being_written_elsewhere_is_a_clear_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epic_core.store._BUSY_SECONDS", 0.05)
+    one, other = Store(path), Store(path)
+    with (
+        one.transaction(),
+        pytest.raises(StoreError, match="another process"),
+        other.transaction(),
+    ):
+        pass
+    one.close()
+    other.close()
+
+
+def test_a_store_without_path_writes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store(None)
+    put(store, "text")
+    assert store.counts(NAMESPACE)["items"] == 1
+    store.close()
+    assert list(tmp_path.iterdir()) == []
