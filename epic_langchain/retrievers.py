@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -36,8 +37,11 @@ class EpicRetriever(BaseRetriever):
         k: int | None = None,
         filter: Filter | None = None,
         namespace: str | None = None,
+        preferences: Sequence[str] | None = None,
     ) -> list[Document]:
-        hits = self.memory.search(query, self.k if k is None else k, filter=filter, namespace=namespace)
+        hits = self.memory.search(
+            query, self.k if k is None else k, filter=filter, namespace=namespace, preferences=preferences
+        )
         return [document_of(hit) for hit in hits]
 
     async def _aget_relevant_documents(
@@ -48,8 +52,11 @@ class EpicRetriever(BaseRetriever):
         k: int | None = None,
         filter: Filter | None = None,
         namespace: str | None = None,
+        preferences: Sequence[str] | None = None,
     ) -> list[Document]:
-        hits = await self.memory.asearch(query, self.k if k is None else k, filter=filter, namespace=namespace)
+        hits = await self.memory.asearch(
+            query, self.k if k is None else k, filter=filter, namespace=namespace, preferences=preferences
+        )
         return [document_of(hit) for hit in hits]
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:

@@ -12,7 +12,7 @@ import numpy as np
 from epic_core.coarse import coarse_filter, tau_for_keep_rate
 from epic_core.errors import NoPreferencesError
 from epic_core.fallback import SecondTier
-from epic_core.space import Addition
+from epic_core.space import Addition, Space
 from epic_core.steps import Clock, Encode, Steps, Verified, Verify
 from epic_core.store import NewEntry
 from epic_core.types import BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
@@ -36,11 +36,12 @@ class Outcome:
     second: list[tuple[Item, FloatArray]] = field(default_factory=list)
     undecided: list[tuple[Item, str, list[str]]] = field(default_factory=list)
     discarded: list[Item] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
 
 
 def add_batch(memory: EpicMemory, batch: Sequence[Item], report: BuildReport, clock: Clock) -> Steps[None]:
     """Take one batch through the three stages and write it."""
-    items = _chunked(memory, batch)
+    items, stale = _chunked(memory, batch)
     with memory._lock:
         space = memory._space()
         preferences, vectors = list(space.preferences), space.vectors
@@ -49,20 +50,37 @@ def add_batch(memory: EpicMemory, batch: Sequence[Item], report: BuildReport, cl
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
     report.seen += len(items)
     report.duplicates += duplicates
-    if not fresh:
-        return
     embeddings: FloatArray = yield Encode([item.text for item in fresh], "embedding")
 
     started = time.perf_counter()
-    if memory.keep_rate is not None and memory._tau is None and memory.coarse:
+    if memory.keep_rate is not None and memory._tau is None and memory.coarse and fresh:
         _resolve_keep_rate(memory, embeddings, vectors, report)
     candidates, second, discarded = _coarse(memory, fresh, embeddings, preferences, vectors)
     clock.add("coarse filter", started)
 
     report.passed += len(candidates)
     report.second_tier += len(second)
-    _write(memory, Outcome(second=second, discarded=discarded), report, clock)
+    _write(memory, Outcome(second=second, discarded=discarded, stale=stale), report, clock)
     yield from decide(memory, candidates, report, clock)
+    yield from _catch_up(memory, fresh, embeddings, preferences, clock)
+
+
+def _catch_up(
+    memory: EpicMemory, items: list[Item], embeddings: FloatArray, seen: Sequence[Preference], clock: Clock
+) -> Steps[None]:
+    """Match a batch with preferences that were added while it was being verified."""
+    known = {preference.id for preference in seen}
+    while True:
+        with memory._lock:
+            space = memory._space()
+            rows = [row for row, preference in enumerate(space.preferences) if preference.id not in known]
+            added, vectors = [space.preferences[row] for row in rows], space.vectors[rows]
+        if not added or not items:
+            return
+        known.update(preference.id for preference in added)
+        candidates, _, _ = _coarse(memory, items, embeddings, added, vectors)
+        # Counted already: an item is kept or not once.
+        yield from decide(memory, candidates, BuildReport(), clock)
 
 
 def decide(memory: EpicMemory, candidates: Sequence[Candidate], report: BuildReport, clock: Clock) -> Steps[None]:
@@ -114,24 +132,32 @@ def outcome_of(memory: EpicMemory, block: Sequence[Candidate], report: BuildRepo
 
 
 def retry(memory: EpicMemory, report: BuildReport, clock: Clock) -> Steps[None]:
-    """Verify the undecided items again, under those of their preferences that are still held."""
+    """Verify the undecided items again: under the preferences they wait for, and those that came since."""
     with memory._lock:
         space = memory._space()
-        queue = memory._store.pending(memory.namespace)
-        held = {preference.id: row for row, preference in enumerate(space.preferences)}
+        store, namespace = memory._store, memory.namespace
+        queue = store.pending(namespace)
         preferences, vectors = list(space.preferences), space.vectors
+        held = {
+            item.id: set() if (row := store.item_row(namespace, item.id)) is None else set(store.entry_preferences(row))
+            for item, _, _ in queue
+        }
     items = [item for item, _, _ in queue]
     embeddings: FloatArray = yield Encode([item.text for item in items], "embedding")
-    candidates = []
-    orphans = []
-    for (item, _, ids), embedding in zip(queue, embeddings, strict=True):
-        rows = [held[i] for i in ids if i in held]
+    near = vectors @ embeddings.T >= np.float32(memory.tau if memory.coarse else -1.0)
+    candidates, orphans = [], []
+    for column, (item, _, waiting) in enumerate(queue):
+        rows = [
+            row
+            for row, preference in enumerate(preferences)
+            if (preference.id in waiting or near[row, column]) and preference.id not in held[item.id]
+        ]
         if rows:
-            candidates.append(candidate_of(item, embedding, rows, preferences, vectors))
+            candidates.append(candidate_of(item, embeddings[column], rows, preferences, vectors))
         else:
             orphans.append(item)
     report.seen += len(queue)
-    report.passed += len(candidates)
+    report.passed += len(queue)
     report.discarded += len(orphans)
     _write(memory, Outcome(discarded=orphans), report, clock)
     yield from decide(memory, candidates, report, clock)
@@ -172,20 +198,27 @@ def warn(report: BuildReport) -> None:
         )
 
 
-def _chunked(memory: EpicMemory, items: Sequence[Item]) -> list[Item]:
+def _chunked(memory: EpicMemory, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
+    """The items' chunks, and the ids of held chunks that the items do not have any more."""
     if memory.chunker is None:
-        return list(items)
-    chunks = []
+        return list(items), []
+    chunks: list[Item] = []
+    stale: list[str] = []
     for item in items:
         pieces = memory.chunker.chunks(item.text)
-        if len(pieces) == 1:
-            chunks.append(Item(id=item.id, text=pieces[0], metadata=item.metadata))
-        else:
-            chunks.extend(
-                Item(id=f"{item.id}#{n}", text=piece, metadata={**item.metadata, "chunk": n})
-                for n, piece in enumerate(pieces)
+        several = len(pieces) > 1
+        made = [
+            Item(
+                id=f"{item.id}#{number}" if several else item.id,
+                text=piece,
+                metadata={**item.metadata, "chunk": number} if several else item.metadata,
             )
-    return chunks
+            for number, piece in enumerate(pieces)
+        ]
+        ids = {chunk.id for chunk in made}
+        stale += [held for held in memory._store.pieces(memory.namespace, item.id) if held not in ids]
+        chunks += made
+    return chunks, stale
 
 
 def _fresh(memory: EpicMemory, items: list[Item]) -> tuple[list[Item], int]:
@@ -200,7 +233,7 @@ def _resolve_keep_rate(memory: EpicMemory, embeddings: FloatArray, vectors: Floa
     assert memory.keep_rate is not None
     tau = tau_for_keep_rate(embeddings, vectors, memory.keep_rate)
     with memory._lock, memory._store.transaction():
-        memory._store.set_meta(tau=tau)
+        memory._store.set_meta(**{f"tau/{memory.namespace}": tau})
     memory._tau = tau
     if len(embeddings) < _SMALL_SAMPLE:
         report.warnings.append(
@@ -269,56 +302,94 @@ def _write(memory: EpicMemory, outcome: Outcome, report: BuildReport, clock: Clo
     """Commit an outcome and take it into the index."""
     started = time.perf_counter()
     with memory._lock:
-        store, namespace = memory._store, memory.namespace
         space = memory._space()
-        held = {preference.id: row for preference, row in zip(space.preferences, space.preference_rows, strict=True)}
-        addition = Addition()
-        written = entries = 0
         # Until RAM agrees with the file again, whoever comes next reads the file.
-        memory._spaces.pop(namespace, None)
-        everyone = [
+        memory._spaces.pop(memory.namespace, None)
+        with memory._store.transaction():
+            writing = _Writing(memory, space)
+            writing.clear_the_way(outcome)
+            for item, reason, preference_ids in outcome.undecided:
+                memory._store.put_pending(memory.namespace, item, reason, preference_ids)
+            for item, embedding in outcome.second:
+                writing.second(item, embedding)
+            for item, entries in outcome.kept:
+                writing.keep(item, entries)
+        if writing.removed:
+            memory._store.give_back()
+        else:
+            space.apply(writing.addition)
+            memory._spaces[memory.namespace] = space
+    report.kept += writing.kept
+    report.entries += writing.entries
+    report.discarded += len(outcome.kept) - writing.kept
+    clock.add("index", started)
+
+
+class _Writing:
+    """The writing of one outcome, inside its transaction.
+
+    Attributes:
+        addition: The rows added, for the index.
+        removed: Whether rows were removed or changed too, so that the index has to be read again.
+        kept, entries: How many were written.
+    """
+
+    def __init__(self, memory: EpicMemory, space: Space) -> None:
+        self._store, self._namespace = memory._store, memory.namespace
+        self._preference_rows = {p.id: row for p, row in zip(space.preferences, space.preference_rows, strict=True)}
+        self._held: dict[str, int] = {}
+        self.addition = Addition()
+        self.removed = False
+        self.kept = self.entries = 0
+
+    def clear_the_way(self, outcome: Outcome) -> None:
+        """Remove earlier versions: they are gone as soon as the new one is decided, whatever the decision."""
+        items = [
             *(item for item, _ in outcome.kept),
             *(item for item, _ in outcome.second),
             *(item for item, _, _ in outcome.undecided),
             *outcome.discarded,
         ]
-        with store.transaction():
-            known = store.texts(namespace, [item.id for item in everyone])
-            held_rows = {
-                item.id: store.item_row(namespace, item.id)
-                for item in everyone
-                if item.id in known and store.same(known[item.id], item)
-            }
-            # An earlier version is gone as soon as the new one is decided, whatever the decision.
-            store.remove_items(namespace, [i for i in known if held_rows.get(i) is None])
-            for item_id in held_rows:
-                store.drop_pending(namespace, item_id)
-            for item, reason, preference_ids in outcome.undecided:
-                store.put_pending(namespace, item, reason, preference_ids)
-            for item, embedding in outcome.second:
-                addition.second_rows.append(store.put_item(namespace, item, second_tier=embedding))
-                addition.second_vectors.append(embedding)
-            for item, new in outcome.kept:
-                # A preference can go while its items are being verified.
-                alive = [entry for entry in new if entry.preference_id is None or entry.preference_id in held]
-                if not alive:
-                    continue
-                # An item from the retry queue may be held already, under other preferences.
-                row = held_rows.get(item.id) or store.put_item(namespace, item)
-                written += 1
-                for entry in alive:
-                    addition.rows.append(store.add_entry(namespace, row, entry))
-                    addition.items.append(row)
-                    addition.preferences.append(-1 if entry.preference_id is None else held[entry.preference_id])
-                    addition.stances.append(str(entry.stance))
-                    addition.vectors.append(entry.vector)
-                    entries += 1
-        if any(state == "held" for *_, state in known.values()):
-            store.give_back()
+        known = self._store.texts(self._namespace, [item.id for item in items])
+        for item in items:
+            if item.id in known and self._store.same(known[item.id], item):
+                row = self._store.item_row(self._namespace, item.id)
+                if row is not None:
+                    # The same item, held under other preferences: it stays.
+                    self._held[item.id] = row
+        gone = [item_id for item_id in known if item_id not in self._held]
+        self._store.remove_items(self._namespace, [*gone, *outcome.stale])
+        for item in outcome.discarded + [item for item, _ in outcome.kept]:
+            self._store.drop_pending(self._namespace, item.id)
+        self.removed = bool(outcome.stale) or any(known[item_id][2] == "held" for item_id in gone)
+
+    def second(self, item: Item, embedding: FloatArray) -> None:
+        """Write an item of the second tier."""
+        if item.id not in self._held:
+            self.addition.second_rows.append(self._store.put_item(self._namespace, item, second_tier=embedding))
+            self.addition.second_vectors.append(embedding)
+
+    def keep(self, item: Item, entries: list[NewEntry]) -> None:
+        """Write an item's entries, those whose preference has not gone in the meantime."""
+        alive = [e for e in entries if e.preference_id is None or e.preference_id in self._preference_rows]
+        if not alive:
+            return
+        row = self._held.get(item.id)
+        if row is None:
+            row = self._store.put_item(self._namespace, item)
         else:
-            space.apply(addition)
-            memory._spaces[namespace] = space
-    report.kept += written
-    report.entries += entries
-    report.discarded += len(outcome.kept) - written
-    clock.add("index", started)
+            earlier = self._store.entry_preferences(row)
+            again = [earlier[entry.preference_id] for entry in alive if entry.preference_id in earlier]
+            self._store.remove_entries(again)
+            self._store.promote(row)
+            self.removed = True
+        self.kept += 1
+        for entry in alive:
+            self.addition.rows.append(self._store.add_entry(self._namespace, row, entry))
+            self.addition.items.append(row)
+            self.addition.preferences.append(
+                -1 if entry.preference_id is None else self._preference_rows[entry.preference_id]
+            )
+            self.addition.stances.append(str(entry.stance))
+            self.addition.vectors.append(entry.vector)
+            self.entries += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, TypeAlias
 
 from epic_core.coarse import checked_tau
@@ -60,8 +61,8 @@ def hits_of(found: object, k: int) -> list[Hit]:
     for result in found:
         value, score = result if isinstance(result, tuple) and len(result) == 2 else (result, 0.0)
         if isinstance(value, Hit):
-            hits.append(Hit(item=value.item, score=value.score, entries=value.entries, tier="fallback"))
-        elif isinstance(value, (Item, str)):
+            hits.append(Hit(item=value.item, score=float(value.score), entries=value.entries, tier="fallback"))
+        elif isinstance(value, (Item, str)) and isinstance(score, Real):
             hits.append(Hit(item=Item.of(value), score=float(score), tier="fallback"))
         else:
             raise InvalidInputError(f"The fallback returned a {type(value).__name__} among its results.")

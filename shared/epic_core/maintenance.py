@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 from epic_core import build
 from epic_core.coarse import coarse_filter
 from epic_core.encoders.base import Encoder
 from epic_core.errors import DuplicatePreferenceError, UnknownItemError
 from epic_core.reports import Explanation, Stats
-from epic_core.steps import Encode, Steps
+from epic_core.steps import Clock, Encode, Steps
 from epic_core.store import Store
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 
@@ -17,19 +18,20 @@ if TYPE_CHECKING:
     from epic_core.memory import EpicMemory
 
 
-def add_preference(memory: EpicMemory, preference: Preference) -> Steps[BuildReport]:
+def add_preference(memory: EpicMemory, preference: Preference, report: BuildReport, clock: Clock) -> Steps[None]:
     """Add a preference, and match the held items with it."""
-    return (yield from _introduce(memory, preference, replacing=None))
+    yield from _introduce(memory, preference, None, report, clock)
 
 
-def replace_preference(memory: EpicMemory, old: str | Preference, preference: Preference) -> Steps[BuildReport]:
+def replace_preference(
+    memory: EpicMemory, old: str | Preference, preference: Preference, report: BuildReport, clock: Clock
+) -> Steps[None]:
     """Put a preference in another's place, and match the held items with it."""
     with memory._lock:
         space = memory._space()
         replacing = space.preferences[space.find(old)]
-    if replacing.id == preference.id:
-        return BuildReport()
-    return (yield from _introduce(memory, preference, replacing=replacing))
+    if replacing.id != preference.id:
+        yield from _introduce(memory, preference, replacing, report, clock)
 
 
 def remove_preference(memory: EpicMemory, preference: str | Preference) -> None:
@@ -43,15 +45,18 @@ def remove_preference(memory: EpicMemory, preference: str | Preference) -> None:
         memory._store.give_back()
 
 
-def _introduce(memory: EpicMemory, preference: Preference, replacing: Preference | None) -> Steps[BuildReport]:
-    report = BuildReport()
+def _introduce(
+    memory: EpicMemory, preference: Preference, replacing: Preference | None, report: BuildReport, clock: Clock
+) -> Steps[None]:
     with memory._lock:
         if preference.id in {held.id for held in memory._space().preferences}:
             raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")
         items = list(memory._store.items(memory.namespace))
     vectors: FloatArray = yield Encode([preference.text], "embedding")
     embeddings: FloatArray = yield Encode([item.text for item in items], "embedding")
+    started = time.perf_counter()
     candidates = _matching(memory, items, embeddings, preference, vectors)
+    started = clock.add("coarse filter", started)
     report.seen, report.passed = len(items), len(candidates)
     outcome = build.Outcome()
     size = int(getattr(memory.verifier, "block", build.VERIFY_BLOCK))
@@ -59,10 +64,10 @@ def _introduce(memory: EpicMemory, preference: Preference, replacing: Preference
         part = yield from build.outcome_of(memory, candidates[start : start + size], report)
         outcome.kept += part.kept
         outcome.undecided += part.undecided
+    started = time.perf_counter()
     with memory._lock:
         _write(memory, preference, vectors[0], replacing, outcome, report)
-    report.tau = memory.tau if memory.coarse else None
-    return report
+    clock.add("index", started)
 
 
 def _matching(
@@ -107,27 +112,34 @@ def _write(
 
 def reencode(memory: EpicMemory, encoder: Encoder) -> Steps[None]:
     """Embed everything anew, in one transaction."""
-    with memory._lock:
-        texts = memory._store.embedded_texts()
-    vectors: list[FloatArray] = []
-    for table in texts:
-        vectors += [(yield Encode(list(table.values()), "embedding", encoder))]
-    with memory._lock:
-        memory._spaces.clear()
-        tables = [dict(zip(table, rows, strict=True)) for table, rows in zip(texts, vectors, strict=True)]
-        with memory._store.transaction():
+    while True:
+        with memory._lock:
+            texts = memory._store.embedded_texts()
+        vectors: list[FloatArray] = []
+        for table in texts:
+            vectors += [(yield Encode(list(table.values()), "embedding", encoder))]
+        with memory._lock, memory._store.transaction():
+            if memory._store.embedded_texts() != texts:
+                continue  # something was written meanwhile
+            memory._spaces.clear()
+            tables = [dict(zip(table, rows, strict=True)) for table, rows in zip(texts, vectors, strict=True)]
             memory._store.replace_vectors(*tables)
-            memory._store.set_meta(
-                encoder={"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint},
-                tau=None,
-            )
-        _adopt(memory, encoder)
+            memory._store.set_meta(encoder=described(encoder))
+            for namespace in memory._store.namespaces():
+                memory._store.set_meta(**{f"tau/{namespace}": None})
+            _adopt(memory, encoder)
+            return
+
+
+def described(encoder: Encoder) -> dict[str, Any]:
+    """What a file remembers of its encoder."""
+    return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
 
 
 def _adopt(memory: EpicMemory, encoder: Encoder) -> None:
     from epic_core.verification import EmbeddedVerifier
 
-    if isinstance(memory.verifier, EmbeddedVerifier) and memory.verifier.encoder is memory.encoder:
+    if type(memory.verifier) is EmbeddedVerifier and memory.verifier.encoder is memory.encoder:
         memory.verifier = EmbeddedVerifier(encoder, threshold=memory.verifier.threshold)
     memory.encoder = encoder
     memory._tau = None

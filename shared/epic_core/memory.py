@@ -14,7 +14,7 @@ from epic_core.coarse import checked_tau, default_tau
 from epic_core.context import format_context
 from epic_core.encoders import Encoder, default_encoder
 from epic_core.errors import InvalidInputError
-from epic_core.fallback import checked_fallback
+from epic_core.fallback import SecondTier, checked_fallback
 from epic_core.filters import Filter
 from epic_core.intake import Items, abatches, batches, conversation_items, progress_bar, unique_preferences
 from epic_core.reports import Explanation, Stats
@@ -89,6 +89,10 @@ class EpicMemory:
         self.fine = fine
         self.keep_rate = keep_rate
         self._tau = None if tau is None else checked_tau(tau)
+        if isinstance(self.fallback, SecondTier) and keep_rate is None and self.fallback.tau >= self.tau:
+            raise InvalidInputError(
+                f"The second tier's tau {self.fallback.tau} must be below the coarse filter's, {self.tau:.3f}."
+            )
         self._lock = threading.RLock()
         self._spaces: dict[str, Space] = {}
         given = unique_preferences(preferences)
@@ -145,6 +149,7 @@ class EpicMemory:
         """The loaded namespace, read again if another process has written. Call it under the lock."""
         change = self._store.changed_elsewhere()
         if change != self._seen_change:
+            opening.check_encoder(self)
             self._seen_change = change
             self._spaces.clear()
         name = self.namespace if namespace is None else namespace
@@ -361,11 +366,15 @@ class EpicMemory:
         Raises:
             DuplicatePreferenceError: if it is held already.
         """
-        return cast(BuildReport, self._run(maintenance.add_preference(self, Preference.of(preference))))
+        report, clock = self._new_report()
+        self._run(maintenance.add_preference(self, Preference.of(preference), report, clock), clock)
+        return self._finished(report, clock)
 
     async def aadd_preference(self, preference: str | Preference) -> BuildReport:
         """As `add_preference`, without blocking the event loop."""
-        return cast(BuildReport, await self._arun(maintenance.add_preference(self, Preference.of(preference))))
+        report, clock = self._new_report()
+        await self._arun(maintenance.add_preference(self, Preference.of(preference), report, clock), clock)
+        return self._finished(report, clock)
 
     def remove_preference(self, preference: str | Preference) -> None:
         """Remove a preference (by text, id or object), its entries, and the items nothing else holds.
@@ -386,11 +395,15 @@ class EpicMemory:
             UnknownPreferenceError: if the old one is not held.
             DuplicatePreferenceError: if the new one is held already.
         """
-        return cast(BuildReport, self._run(maintenance.replace_preference(self, old, Preference.of(new))))
+        report, clock = self._new_report()
+        self._run(maintenance.replace_preference(self, old, Preference.of(new), report, clock), clock)
+        return self._finished(report, clock)
 
     async def areplace_preference(self, old: str | Preference, new: str | Preference) -> BuildReport:
         """As `replace_preference`, without blocking the event loop."""
-        return cast(BuildReport, await self._arun(maintenance.replace_preference(self, old, Preference.of(new))))
+        report, clock = self._new_report()
+        await self._arun(maintenance.replace_preference(self, old, Preference.of(new), report, clock), clock)
+        return self._finished(report, clock)
 
     # the rest
 

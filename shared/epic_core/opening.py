@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from epic_core.encoders.base import Encoder, embed
-from epic_core.errors import EncoderMismatchError, PreferencesMismatchError
+from epic_core.encoders.base import embed
+from epic_core.errors import EncoderMismatchError, PreferencesMismatchError, StoreError
 from epic_core.fallback import SecondTier
+from epic_core.maintenance import described
 from epic_core.types import Preference
 
 if TYPE_CHECKING:
@@ -36,19 +37,17 @@ def take_up(memory: EpicMemory, given: list[Preference] | None, *, sync: bool, r
     if "encoder" not in meta:
         found(memory, given or [])
         return
-    if meta["encoder"] != described(memory.encoder):
-        if not reencode:
-            raise EncoderMismatchError(
-                f"{memory.path} was made with the encoder {_named(meta['encoder'])}, and is opened with"
-                f" {_named(described(memory.encoder))}. Open it with that encoder, or embed it anew with this one:"
-                " EpicMemory.open(path, reencode=True), or `epic reencode`."
-            )
+    if reencode and _other_encoder(memory):
+        asked = memory._tau
         memory.reencode(memory.encoder)
+        memory._tau = asked
         meta = memory._store.meta()
-    if memory._tau is None and meta.get("tau") is not None:
-        memory._tau = float(meta["tau"])
-    if memory.fallback is None and meta.get("second_tier") is not None:
-        memory.fallback = SecondTier(tau=float(meta["second_tier"]))
+    check_encoder(memory)
+    tau, second_tier = (meta.get(f"{name}/{memory.namespace}") for name in ("tau", "second_tier"))
+    if memory._tau is None and tau is not None:
+        memory._tau = float(tau)
+    if memory.fallback is None and second_tier is not None:
+        memory.fallback = SecondTier(tau=float(second_tier))
     settings = _settings(memory)
     if any(meta.get(key) != value for key, value in settings.items()):
         with memory._store.transaction():
@@ -61,9 +60,37 @@ def take_up(memory: EpicMemory, given: list[Preference] | None, *, sync: bool, r
         _reconcile(memory, given, sync=sync)
 
 
+def check_encoder(memory: EpicMemory) -> None:
+    """Refuse a file that was embedded by another encoder.
+
+    Raises:
+        EncoderMismatchError: if it was.
+    """
+    other = _other_encoder(memory)
+    if other:
+        raise EncoderMismatchError(
+            f"{memory.path} was made with the encoder {_named(other)}, and is opened with"
+            f" {_named(described(memory.encoder))}. Open it with that encoder, or embed it anew with this one:"
+            " EpicMemory.open(path, reencode=True), or `epic reencode`."
+        )
+
+
+def _other_encoder(memory: EpicMemory) -> dict[str, Any] | None:
+    """The encoder a file was made with, if it is another than the memory's."""
+    made = memory._store.meta().get("encoder")
+    if not isinstance(made, dict) or not {"name", "dimension", "fingerprint"} <= made.keys():
+        raise StoreError(f"{memory.path} is damaged: it does not say which encoder it was made with.")
+    return None if made == described(memory.encoder) else made
+
+
 def _settings(memory: EpicMemory) -> dict[str, Any]:
-    second = memory.fallback.tau if isinstance(memory.fallback, SecondTier) else None
-    return {"tau": memory._tau, "second_tier": second}
+    """What the file remembers of how a namespace is filtered."""
+    settings: dict[str, Any] = {}
+    if memory._tau is not None:
+        settings[f"tau/{memory.namespace}"] = memory._tau
+    if isinstance(memory.fallback, SecondTier):
+        settings[f"second_tier/{memory.namespace}"] = memory.fallback.tau
+    return settings
 
 
 def _reconcile(memory: EpicMemory, given: list[Preference], *, sync: bool) -> None:
@@ -71,7 +98,9 @@ def _reconcile(memory: EpicMemory, given: list[Preference], *, sync: bool) -> No
     wanted = {preference.id: preference for preference in given}
     missing = [preference for key, preference in held.items() if key not in wanted]
     added = [preference for key, preference in wanted.items() if key not in held]
-    if (missing or added) and not sync:
+    if not missing and not added:
+        return
+    if not sync:
         lines = [f"  only in the file: {p}" for p in missing] + [f"  only given: {p}" for p in added]
         raise PreferencesMismatchError(
             f"{memory.path} holds other preferences than those given:\n" + "\n".join(lines) + "\n"
@@ -81,12 +110,11 @@ def _reconcile(memory: EpicMemory, given: list[Preference], *, sync: bool) -> No
         memory.add_preference(preference)
     for preference in missing:
         memory.remove_preference(preference)
-
-
-def described(encoder: Encoder) -> dict[str, Any]:
-    """What a file remembers of its encoder."""
-    return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
+    with memory._lock, memory._store.transaction():
+        for position, preference in enumerate(given):
+            memory._store.move_preference(memory.namespace, preference.id, position)
+    memory._spaces.clear()
 
 
 def _named(encoder: Mapping[str, Any]) -> str:
-    return f"{encoder['name']} ({encoder['dimension']} dimensions, fingerprint {encoder['fingerprint'][:8]})"
+    return f"{encoder['name']} ({encoder['dimension']} dimensions, fingerprint {str(encoder['fingerprint'])[:8]})"

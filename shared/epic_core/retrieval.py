@@ -45,7 +45,7 @@ def search(memory: EpicMemory, asked: Search, clock: Clock) -> Steps[Hits]:
         started = time.perf_counter()
         space = memory._space(asked.namespace)
         positions = None if asked.preferences is None else space.positions(asked.preferences)
-        steered = space.steering(asked.mode).steer_vector(vector, only=positions)
+        steered = space.steering(asked.mode).steer_for_index(vector, only=positions)
         started = clock.add("steering", started)
         hits = _first_tier(memory._store, space, asked, steered, positions)
         clock.add("index", started)
@@ -83,7 +83,7 @@ def _first_tier(
 ) -> list[Hit]:
     stances = _SUPPORTING if asked.stance_policy == "only_supports" else None
     allowed = space.allowed(asked.filter, positions, stances)
-    best, cosines = _best(space, asked, steered.towards, allowed)
+    best, cosines = _best(space, asked, steered.vector, allowed)
     if not best:
         return []
     allowed_rows = None if allowed is None else set(allowed.tolist())
@@ -94,7 +94,7 @@ def _first_tier(
         groups.append([row for row in rows if allowed_rows is None or row in allowed_rows])
         for member in groups[-1]:
             known = cosines.get(member)
-            scores[member] = float(space.index.vector(member) @ steered.towards) if known is None else known
+            scores[member] = float(space.index.vector(member) @ steered.vector) if known is None else known
     entries = store.entries_at(scores)
     items = store.items_at(list({space.item_of[row] for row, _ in best}))
     hits = []

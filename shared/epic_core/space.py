@@ -60,7 +60,7 @@ class Space:
         self.preference_of: dict[int, int] = {}
         self.stance_of: dict[int, Stance] = {}
         self._steering: dict[Mode, QuerySteering] = {}
-        self._filtered: dict[Filter, frozenset[int]] = {}
+        self._filtered: dict[str, frozenset[int]] = {}
         found = store.space(namespace, encoder.dimension)
         self._enter(found.rows, found.items, found.preferences, found.stances, found.vectors)
         second_rows, second_vectors = store.second_tier(namespace, encoder.dimension)
@@ -119,18 +119,14 @@ class Space:
 
     def items_matching(self, condition: Filter) -> frozenset[int]:
         """Rows of the items whose metadata satisfies a filter; remembered until the space changes."""
-        try:
-            if condition in self._filtered:
-                return self._filtered[condition]
-        except TypeError:  # a filter over lists cannot be remembered
-            return self._matching(condition)
-        if len(self._filtered) >= _FILTERS_KEPT:
-            self._filtered.clear()
-        self._filtered[condition] = self._matching(condition)
-        return self._filtered[condition]
-
-    def _matching(self, condition: Filter) -> frozenset[int]:
-        return frozenset(row for row, meta in self._store.metadata(self.namespace) if condition.matches(meta))
+        # Not the filter itself: for a dictionary, True and 1 are one key.
+        key = repr(condition)
+        if key not in self._filtered:
+            if len(self._filtered) >= _FILTERS_KEPT:
+                self._filtered.clear()
+            found = (row for row, metadata in self._store.metadata(self.namespace) if condition.matches(metadata))
+            self._filtered[key] = frozenset(found)
+        return self._filtered[key]
 
     def allowed(
         self, condition: Filter | None, positions: NDArray[np.intp] | None, stances: frozenset[Stance] | None

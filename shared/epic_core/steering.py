@@ -22,6 +22,7 @@ Eq. 8 with all near preferences in place of the nearest one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,8 +84,6 @@ class SteeredQuery:
 
     Attributes:
         vector: q~, a unit vector of shape `(d,)`; E(q) where nothing steers.
-        towards: What an instruction index is searched with, a unit vector of shape `(d,)`: q~ of Eq. 8
-            in paper mode, t in signed mode, E(q) where nothing steers.
         query: E(q), shape `(d,)`.
         preferences: What steered it, most similar first; one in paper mode, none if no preference
             reaches the floor or the mode is "off".
@@ -92,7 +91,6 @@ class SteeredQuery:
     """
 
     vector: FloatArray
-    towards: FloatArray
     query: FloatArray
     preferences: tuple[SteeringPreference, ...]
     nearest: float | None
@@ -123,6 +121,8 @@ class QuerySteering:
         vectors: FloatArray | None = None,
     ) -> None:
         self.encoder = encoder
+        if isinstance(preferences, (str, Preference)):
+            preferences = [preferences]
         self.preferences = tuple(Preference.of(preference) for preference in preferences)
         self.mode: Mode = checked_mode(mode)
         if floor is None:
@@ -160,6 +160,7 @@ class QuerySteering:
 
     async def asteer(self, query: str) -> SteeredQuery:
         """As `steer`, without blocking the event loop."""
+        await asyncio.to_thread(self.prepare)
         return self.steer_vector((await aembed(self.encoder, [query]))[0])
 
     def steer_vector(self, query: FloatArray, *, only: NDArray[np.intp] | None = None) -> SteeredQuery:
@@ -169,11 +170,18 @@ class QuerySteering:
             query: A unit vector of shape `(d,)`.
             only: Rows of the preferences that may steer; default: all.
         """
+        return self._steered(query, only, for_index=False)
+
+    def steer_for_index(self, query: FloatArray, *, only: NDArray[np.intp] | None = None) -> SteeredQuery:
+        """As `steer_vector`, for an index of instructions: in signed mode the vector is t, not q~."""
+        return self._steered(query, only, for_index=True)
+
+    def _steered(self, query: FloatArray, only: NDArray[np.intp] | None, *, for_index: bool) -> SteeredQuery:
         rows = np.arange(len(self.preferences)) if only is None else only
         similarities = self.vectors[rows] @ query
         nearest = float(similarities.max()) if len(rows) else None
         if nearest is None or self.mode == "off" or nearest < self.floor:
-            return SteeredQuery(vector=query, towards=query, query=query, preferences=(), nearest=nearest)
+            return SteeredQuery(vector=query, query=query, preferences=(), nearest=nearest)
         if self.mode == "paper":
             order = np.array([similarities.argmax()])  # Eq. 7
             weights = np.ones(1, dtype=np.float32)
@@ -183,13 +191,13 @@ class QuerySteering:
             weights = np.exp((similarities[order] - nearest) / TEMPERATURE)
             weights /= weights.sum()
         chosen = rows[order]
-        towards = _unit(query + weights @ self.vectors[chosen], query)  # Eq. 8
-        vector = towards if self.mode == "paper" else _unit(query + weights @ self._signed[chosen], query)
+        added = self._signed if self.mode == "signed" and not for_index else self.vectors
+        vector = _unit(query + weights @ added[chosen], query)  # Eq. 8
         steering = tuple(
             SteeringPreference(preference=self.preferences[row], similarity=float(similarity), weight=float(weight))
             for row, similarity, weight in zip(chosen, similarities[order], weights, strict=True)
         )
-        return SteeredQuery(vector=vector, towards=towards, query=query, preferences=steering, nearest=nearest)
+        return SteeredQuery(vector=vector, query=query, preferences=steering, nearest=nearest)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """The scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`."""

@@ -78,7 +78,10 @@ def run(steps: Steps[R], encoder: Encoder, verifier: Verifier, clock: Clock) -> 
     answer: Any = None
     try:
         while True:
-            request = steps.send(answer)
+            request, result = _advance(steps, answer)
+            if request is None:
+                ended: R = result
+                return ended
             started = time.perf_counter()
             if isinstance(request, Encode):
                 answer = embed(request.encoder or encoder, request.texts)
@@ -89,9 +92,6 @@ def run(steps: Steps[R], encoder: Encoder, verifier: Verifier, clock: Clock) -> 
             else:
                 answer = _asked(request)
                 clock.add("fallback", started)
-    except StopIteration as stop:
-        result: R = stop.value
-        return result
     finally:
         steps.close()
 
@@ -120,7 +120,7 @@ async def arun(steps: Steps[R], encoder: Encoder, verifier: Verifier, clock: Clo
 
 
 def _advance(steps: Steps[R], answer: Any) -> tuple[Request | None, Any]:
-    # StopIteration cannot cross a future, so the end travels as a value.
+    # The end travels as a value: a StopIteration cannot cross a future, and one from an encoder means something else.
     try:
         return steps.send(answer), None
     except StopIteration as stop:

@@ -26,6 +26,7 @@ from epic_core.types import FloatArray, Item, MemoryEntry, Preference, Stance
 APPLICATION_ID = 0x45504943  # "EPIC"
 SCHEMA_VERSION = 1
 _BUSY_SECONDS = 10.0
+_VARIABLES = 900
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -42,9 +43,9 @@ CREATE TABLE entries (
     item INTEGER NOT NULL REFERENCES items (row) ON DELETE CASCADE,
     preference INTEGER REFERENCES preferences (row) ON DELETE CASCADE,
     instruction TEXT NOT NULL, stance TEXT NOT NULL, rationale TEXT NOT NULL,
-    confidence REAL, similarity REAL NOT NULL, vector BLOB NOT NULL
+    confidence REAL, similarity REAL NOT NULL, vector BLOB NOT NULL, UNIQUE (item, preference)
 );
-CREATE INDEX entries_item ON entries (item);
+CREATE INDEX entries_preference ON entries (preference);
 CREATE TABLE pending (
     row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL,
     text TEXT NOT NULL, metadata TEXT NOT NULL, reason TEXT NOT NULL, preferences TEXT NOT NULL,
@@ -118,9 +119,12 @@ class Store:
         self.path = None if path is None else Path(path)
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        new = self.path is None or not self.path.exists() or self.path.stat().st_size == 0
-        if self.path is not None:
-            self._check_path(self.path, must_exist)
+        try:
+            new = self.path is None or not self.path.exists() or self.path.stat().st_size == 0
+            if self.path is not None:
+                self._check_path(self.path, must_exist)
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{str(path)[:200]!r} cannot be a file: {error}. Give another name.") from None
         try:
             # A file without write permission can be searched all the same.
             mode = "rwc" if new or self.path is None or os.access(self.path, os.W_OK) else "ro"
@@ -144,8 +148,8 @@ class Store:
         if path.is_dir():
             raise StoreError(f"{path} is a folder. Give the name of a file, for instance {path / 'me.epic'}.")
         if must_exist and (not path.exists() or path.stat().st_size == 0):
-            what = "is empty" if path.exists() else "does not exist"
-            raise StoreError(f"{path} {what}. Make a memory first: epic build --out {path} ...")
+            what = f"{path} is empty" if path.exists() else f"There is no memory at {path}"
+            raise StoreError(f"{what}. Make one first: epic build --out {path} ...")
         folder = path.absolute().parent
         if not folder.is_dir():
             raise StoreError(f"There is no folder {folder}. Make it first.")
@@ -357,6 +361,28 @@ class Store:
         row = self._scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
         return None if row is None else int(row)
 
+    def pieces(self, namespace: str, item_id: str) -> list[str]:
+        """Ids held for an item or for chunks of it."""
+        like = item_id.replace("[", "[[]").replace("*", "[*]").replace("?", "[?]") + "#[0-9]*"
+        rows = self._read(
+            "SELECT id FROM items WHERE namespace = ?1 AND (id = ?2 OR id GLOB ?3)"
+            " UNION SELECT id FROM pending WHERE namespace = ?1 AND (id = ?2 OR id GLOB ?3)",
+            (namespace, item_id, like),
+        )
+        return [found for (found,) in rows]
+
+    def entry_preferences(self, item_row: int) -> dict[str | None, int]:
+        """Preference id to entry row, of an item's entries."""
+        rows = self._read(
+            "SELECT p.id, e.row FROM entries e LEFT JOIN preferences p ON p.row = e.preference WHERE e.item = ?",
+            (item_row,),
+        )
+        return dict(rows)
+
+    def remove_entries(self, rows: Sequence[int]) -> None:
+        """Remove entries."""
+        self._db.executemany("DELETE FROM entries WHERE row = ?", [(row,) for row in rows])
+
     def add_entry(self, namespace: str, item_row: int, entry: NewEntry) -> int:
         """Write an entry; its row."""
         cursor = self._db.execute(
@@ -382,6 +408,8 @@ class Store:
 
     def put_pending(self, namespace: str, item: Item, reason: str, preferences: Sequence[str]) -> None:
         """Put an undecided item into the retry queue, with the ids of the preferences to verify it under."""
+        waiting = self._scalar("SELECT preferences FROM pending WHERE namespace = ? AND id = ?", (namespace, item.id))
+        preferences = list(dict.fromkeys([*json.loads(waiting or "[]"), *preferences]))
         self._db.execute(
             "INSERT OR REPLACE INTO pending (namespace, id, text, metadata, reason, preferences)"
             " VALUES (?, ?, ?, ?, ?, ?)",
@@ -391,7 +419,7 @@ class Store:
                 item.text,
                 dumped_metadata(item.metadata, item.id),
                 reason,
-                json.dumps(list(preferences)),
+                json.dumps(preferences),
             ),
         )
 
@@ -419,9 +447,14 @@ class Store:
 
     def items_at(self, rows: Sequence[int]) -> dict[int, Item]:
         """Item row to item."""
-        marks = ",".join("?" * len(rows))
-        found = self._read(f"SELECT row, id, text, metadata FROM items WHERE row IN ({marks})", rows)
+        found = self._among("SELECT row, id, text, metadata FROM items WHERE row IN", rows)
         return {row: Item(id=i, text=t, metadata=json.loads(m)) for row, i, t, m in found}
+
+    def _among(self, sql: str, values: Sequence[Any]) -> Iterator[Any]:
+        """Rows of a statement that ends in IN, in blocks: SQLite takes so many variables and no more."""
+        for start in range(0, len(values), _VARIABLES):
+            block = values[start : start + _VARIABLES]
+            yield from self._read(f"{sql} ({','.join('?' * len(block))})", block)
 
     _ENTRY = (
         "SELECT e.row, i.namespace, i.id, p.id, coalesce(p.text, ''), e.instruction, e.stance, e.rationale,"
@@ -431,7 +464,7 @@ class Store:
 
     def entries_at(self, scores: Mapping[int, float]) -> dict[int, MemoryEntry]:
         """Entry row to entry, for rows with their scores in a search."""
-        found = self._read(f"{self._ENTRY} WHERE e.row IN ({','.join('?' * len(scores))})", list(scores))
+        found = self._among(f"{self._ENTRY} WHERE e.row IN", list(scores))
         return {row: _entry(columns, scores[row]) for row, *columns in found}
 
     def entries_of(self, item_row: int) -> list[MemoryEntry]:
@@ -539,7 +572,8 @@ class Store:
         """Return freed pages to the file system."""
         with self._lock:
             try:
-                self._db.execute("PRAGMA incremental_vacuum").fetchall()
+                # Not `execute`: it would free one page a call.
+                self._db.executescript("PRAGMA incremental_vacuum;")
             except sqlite3.Error as error:
                 raise self._explained(error) from error
 

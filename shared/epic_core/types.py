@@ -221,7 +221,8 @@ class Hit:
     Attributes:
         item: The item.
         score: What hits are ordered by, higher is better. For a hit of the memory the best cosine of
-            its entries with the steered query, less the stance policy's penalty.
+            its entries with the steered query, less the stance policy's penalty. Hits of a fallback or of
+            the second tier come first, with scores of their own: compare scores within one tier.
         entries: The item's matching entries, best first; empty for hits of a fallback.
         tier: "memory", "second" (the less filtered tier) or "fallback".
     """

@@ -39,10 +39,12 @@ def test_paper_mode_is_equations_7_and_8(encoder: StaticEncoder, query: str) -> 
     nearest = int(np.argmax(p @ q))
     expected = (q + p[nearest]) / np.linalg.norm(q + p[nearest])
 
-    steered = QuerySteering(encoder, PREFERENCES, "paper").steer(query)
+    steering = QuerySteering(encoder, PREFERENCES, "paper")
+    steered = steering.steer(query)
 
     np.testing.assert_allclose(steered.vector, expected, atol=1e-6)
-    np.testing.assert_array_equal(steered.vector, steered.towards)
+    index = steering.steer_for_index(steered.query)
+    np.testing.assert_array_equal(steered.vector, index.vector)
     assert [s.preference.text for s in steered.preferences] == [PREFERENCES[nearest]]
     assert steered.preferences[0].weight == 1.0
     assert steered.preferences[0].similarity == pytest.approx(cosine(q, p[nearest]), abs=1e-6)
@@ -75,7 +77,6 @@ def test_off_mode_changes_nothing(encoder: StaticEncoder, query: str) -> None:
     steered = QuerySteering(encoder, PREFERENCES, "off").steer(query)
     plain = encoder.encode([query])[0]
     np.testing.assert_array_equal(steered.vector, plain)
-    np.testing.assert_array_equal(steered.towards, plain)
     assert steered.preferences == ()
     assert steered.nearest is not None
 
@@ -84,7 +85,7 @@ def test_signed_mode_searches_an_index_towards_every_near_preference(encoder: St
     steering = QuerySteering(encoder, PREFERENCES, "signed", floor=-1.0)
     q, p = encoder.encode([QUERIES[0]])[0], encoder.encode(PREFERENCES)
     total = q + softmax_weights(p @ q, -1.0) @ p
-    np.testing.assert_allclose(steering.steer(QUERIES[0]).towards, total / np.linalg.norm(total), atol=1e-6)
+    np.testing.assert_allclose(steering.steer_for_index(q).vector, total / np.linalg.norm(total), atol=1e-6)
 
 
 def test_signed_mode_moves_a_query_towards_liked_and_away_from_avoided_phrases(encoder: StaticEncoder) -> None:
@@ -101,7 +102,7 @@ def test_signed_mode_moves_a_query_towards_liked_and_away_from_avoided_phrases(e
 @pytest.mark.parametrize("query", QUERIES)
 def test_vectors_have_length_one_and_weights_sum_to_one(encoder: StaticEncoder, mode: str, query: str) -> None:
     steered = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0).steer(query)
-    for vector in (steered.vector, steered.towards, steered.query):
+    for vector in (steered.vector, steered.query):
         assert vector.shape == (encoder.dimension,)
         assert vector.dtype == np.float32
         assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-5)
@@ -151,7 +152,6 @@ async def test_asteer_gives_what_steer_gives(encoder: StaticEncoder, mode: str, 
     steering.prepare()
     one, other = steering.steer(query), await steering.asteer(query)
     np.testing.assert_array_equal(one.vector, other.vector)
-    np.testing.assert_array_equal(one.towards, other.towards)
     assert one.preferences == other.preferences
     assert one.nearest == other.nearest
 

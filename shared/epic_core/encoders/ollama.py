@@ -84,6 +84,20 @@ class OllamaEncoder:
     def _batches(self, texts: Sequence[str]) -> list[list[str]]:
         return [list(texts[i : i + self._batch_size]) for i in range(0, len(texts), self._batch_size)]
 
+    def _unit(self, rows: list[Sequence[float]]) -> FloatArray:
+        if not rows:
+            return np.empty((0, self.dimension), dtype=np.float32)
+        lengths = {len(row) for row in rows}
+        if len(lengths) != 1 or not min(lengths):
+            raise EncoderError(f"The model {self._model!r} gave embeddings of several lengths, {sorted(lengths)}.")
+        array = np.asarray(rows, dtype=np.float32)
+        # Known now: asking for it later, on an event loop, would block.
+        self.__dict__.setdefault("dimension", array.shape[1])
+        norms = np.linalg.norm(array, axis=1, keepdims=True)
+        # A zero row stays zero: the caller's check names the text it came from.
+        result: FloatArray = array / np.where(norms > 0.0, norms, np.float32(1.0))
+        return result
+
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
         rows: list[Sequence[float]] = []
@@ -93,7 +107,7 @@ class OllamaEncoder:
                 rows.extend(answer.embeddings)
         except Exception as error:
             raise self._explained(error) from error
-        return _unit_rows(rows)
+        return self._unit(rows)
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """As `encode`, with Ollama's asynchronous client."""
@@ -108,12 +122,4 @@ class OllamaEncoder:
             raise
         except Exception as error:
             raise self._explained(error) from error
-        return _unit_rows(rows)
-
-
-def _unit_rows(rows: list[Sequence[float]]) -> FloatArray:
-    array = np.asarray(rows, dtype=np.float32)
-    norms = np.linalg.norm(array, axis=1, keepdims=True)
-    # A zero row stays zero: the caller's check names the text it came from.
-    result: FloatArray = array / np.where(norms > 0.0, norms, np.float32(1.0))
-    return result
+        return self._unit(rows)

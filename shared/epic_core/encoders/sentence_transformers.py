@@ -59,6 +59,8 @@ class SentenceTransformerEncoder:
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
         with self._lock:
             vectors = self._model.encode(
                 list(texts),

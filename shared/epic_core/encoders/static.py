@@ -73,7 +73,7 @@ class StaticEncoder:
         """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
         out = np.empty((len(texts), self.dimension), dtype=np.float32)
         for start in range(0, len(texts), _BLOCK):
-            block = [text[:_MAX_CHARACTERS] for text in texts[start : start + _BLOCK]]
+            block = [_shortened(text) for text in texts[start : start + _BLOCK]]
             out[start : start + len(block)] = self._pool(block)
         return out
 
@@ -105,6 +105,13 @@ class StaticEncoder:
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """As `encode`, in a worker thread."""
         return await asyncio.to_thread(self.encode, texts)
+
+
+def _shortened(text: str) -> str:
+    """As much of a text as can matter; a long run of white space does not use it up."""
+    if len(text) <= _MAX_CHARACTERS:
+        return text
+    return " ".join(text[: 16 * _MAX_CHARACTERS].split())[:_MAX_CHARACTERS]
 
 
 @lru_cache(maxsize=1)

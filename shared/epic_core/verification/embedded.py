@@ -20,6 +20,7 @@ _BLOCK = 256
 _MIDDLE = 0.35
 _STEEPNESS = 12.0
 _QUOTED_WORDS = 30
+_QUOTED_CHARACTERS = 240
 _HEADING_WORDS = 4
 # Both sides of a preference this close together, or this close to each other, count as present.
 _MIXED_MARGIN = 0.08
@@ -65,12 +66,17 @@ class EmbeddedVerifier:
 
     def _block(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         self._learn({p.id: p for c in candidates for p in c.preferences})
-        pieces = [sentences(candidate.item.text) or [candidate.item.text] for candidate in candidates]
-        vectors = embed(self.encoder, [sentence for piece in pieces for sentence in piece])
+        pieces = [sentences(candidate.item.text) for candidate in candidates]
+        # The embedding of a single sentence is the item's, which is known.
+        vectors = embed(self.encoder, [sentence for piece in pieces if len(piece) > 1 for sentence in piece])
         verdicts, start = [], 0
         for candidate, piece in zip(candidates, pieces, strict=True):
-            verdicts.append(self._verdict(candidate, piece, vectors[start : start + len(piece)]))
-            start += len(piece)
+            if len(piece) > 1:
+                near = vectors[start : start + len(piece)]
+                start += len(piece)
+            else:
+                near = candidate.embedding[None, :]
+            verdicts.append(self._verdict(candidate, piece, near))
         return verdicts
 
     def _learn(self, preferences: dict[str, Preference]) -> None:
@@ -165,4 +171,5 @@ def _says_something(sentence: str) -> bool:
 
 def _cut(sentence: str) -> str:
     words = sentence.split()
-    return " ".join(words[:_QUOTED_WORDS]) + (" ..." if len(words) > _QUOTED_WORDS else "")
+    cut = " ".join(words[:_QUOTED_WORDS])[:_QUOTED_CHARACTERS]
+    return cut if cut == " ".join(words) else cut + " ..."
