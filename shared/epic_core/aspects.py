@@ -76,6 +76,29 @@ _CONTRAST_VERB = re.compile(
     re.I,
 )
 _NEGATED_CONTRAST = re.compile(r"^(?:rather than|instead of)\s+(?P<avoided>[^,]+),\s*(?P<liked>.+)$", re.I)
+_RATHER_THAN = re.compile(
+    r"\b(?:rather|sooner)\s+(?P<liked>.+?)\s+than\s+(?P<avoided>.+)$|\b(?:like|love|enjoy|value)s?\s+(?P<more>.+?)\s+(?:more|better)\s+than\s+(?P<less>.+)$",
+    re.I,
+)
+# "trains to planes", "reading to watching television"; not "travelling to new places".
+_PREFER_TO = re.compile(
+    r"\bprefer\w*\s+(?!to\b|not\b)(?P<liked>(?:\S+\s+){1,3}?)to\s+(?!be\b|have\b|do\b)(?P<avoided>(?:\S+\s*){1,4})$",
+    re.I,
+)
+_NEARNESS = re.compile(
+    r"\b(?:close|closer|next|access|due|similar|related|adapted|tailored|trips?|visits?|routes?|guides?|answers?)\s*$",
+    re.I,
+)
+_NO = re.compile(r"^(?:please,?\s+)?(?:no|nothing (?:with|containing|involving))\s+(?P<avoided>.+)$", re.I)
+_AND = re.compile(r"\band\s+(?P<more>.+)$", re.I)
+_CONDITION = re.compile(
+    r"\b(?P<avoided>[\w-]+(?: or [\w-]+)?)[- ](?:intoleran\w+|allerg\w+|avers\w+|phobi\w+)\b(?!\s+(?:to|of))", re.I
+)
+_FIND = re.compile(
+    r"\bfind\s+(?P<avoided>.+?)\s+(?:to be\s+)?(?:(?:very|quite|so|really|extremely|rather|incredibly)\s+)*(?:too\b|(?:un|in|dis|over)\w+(?:ing|able|ant|ive|ed|ful)?\b"
+    r"|boring|annoying|tedious|stressful|tiresome|depressing|dull|awful|terrible|frustrating|exhausting|gimmicky|confusing|cheap|scary|childish)",
+    re.I,
+)
 
 _SUBJECT = r"(?:i(?:'m|'ve|'d|'ll| am| have| had| would| will| do)?|my \w+|we|me)"
 _ADVERB = (
@@ -102,7 +125,6 @@ _AVOID = re.compile(
     r"|(?:steer|stay|keep|shy|stays|keeps|steers) (?:clear|away)(?: of| from)?|stay off"
     r"|avoid\w*|dislik\w*|hat(?:e|es|ed|ing)\b|loath\w*|detest\w*|despis\w*|abhor\w*|refus\w*(?: to)?|reject\w*|refrain\w* from"
     r"|abstain\w* from|boycott\w*|distrust\w*|mistrust\w*|resent\w*|skip|against|free (?:of|from)|without|anti-"
-    r"|find (?=.* (?:too|boring|annoying|distressing|overwhelming|ineffective|tedious|unpleasant|stressful|uncomfortable))"
     r")\s+",
     re.I,
 )
@@ -115,21 +137,23 @@ _LIKE = re.compile(
 )
 _ONLY = re.compile(r"\b(?:only|exclusively|solely|strictly|always)\s+(?:\w+(?:s|ing|e)?\s+)??", re.I)
 _EXCEPT = re.compile(r"\b(?:except(?: for)?|unless|other than|apart from|aside from)\s+", re.I)
-_LEADING = re.compile(rf"^(?:{_SUBJECT}\s+|{_ADVERB}\s+|to\s+|for\s+|any\s+|all\s+|being\s+|that\s+)+", re.I)
+_LEADING = re.compile(
+    rf"^(?:it when\s+|it's\s+|it is\s+|they are\s+|{_SUBJECT}\s+|{_ADVERB}\s+|to\s+|for\s+|any\s+|all\s+|being\s+|that\s+)+",
+    re.I,
+)
 _TRAILING = re.compile(
     r"\s+(?:(?:when(?:ever)?|while|if|wherever|as much as|at all|entirely|altogether|whenever|when possible|in general"
-    r"|too|very|(?:a lot|in particular)|and prefer to|and try to|and tend to|and like to)\b.*)$",
+    r"|(?:a lot|in particular)|and prefer to|and try to|and tend to|and like to)\b.*)$",
     re.I,
+)
+_LONGEST = 1000
+_PRONOUNS = frozenset(
+    {"it", "them", "that", "this", "those", "these", "so", "him", "her", "us", "anything", "something"}
 )
 _DANGLING = re.compile(r"[\s,]+(?:and|or|but|so|then|i|we|will|would|do|am|also|strictly|generally|usually)$", re.I)
 _BUT_NOT = re.compile(r"^\W*not\s+", re.I)
 _STATEMENT = re.compile(
     r"\b(?:i|we|they|it|this|that|which|is|are|was|were|regardless|even|so|as|because|since)\b|n't", re.I
-)
-_FIND = re.compile(
-    r"^(?P<what>.+?)\s+(?:to be\s+)?(?:(?:too|very|quite|so|really|extremely|rather)\s+)?\w*"
-    r"(?:ing|ive|ous|ful|ant|able|ful|ome|ess|ic)\b.*$",
-    re.I,
 )
 
 
@@ -141,8 +165,12 @@ def parse_aspects(preference: str) -> Aspects:
     """
     liked: list[str] = []
     avoided: list[str] = []
-    text = " ".join(preference.split())
+    text = re.sub(r"(?i)\bit (?:when|if)\b", "", " ".join(preference[:_LONGEST].split()))
     text = _LEADING_REASON.sub("", _REASON.sub("", text) or text) or text
+    turned = _NEGATED_CONTRAST.match(text)
+    if turned:
+        _append(avoided, turned["avoided"])
+        text = turned["liked"]
     last: list[str] | None = None
     for clause in _CLAUSE.split(text):
         if not clause or not clause.strip(" ,.;!?"):
@@ -167,15 +195,16 @@ def parse_aspects(preference: str) -> Aspects:
 
 
 def _parse_clause(clause: str, liked: list[str], avoided: list[str]) -> None:
-    inverted = _NEGATED_CONTRAST.match(clause)
-    contrast = inverted or _CONTRAST.match(clause)
-    if contrast and (inverted or _CONTRAST_VERB.search(contrast["liked"])):
-        wanted, unwanted = contrast["liked"], contrast["avoided"]
-        if not _AVOID.search(wanted):
-            like = _last(_LIKE, wanted)
-            _append(liked, wanted[like.end() :] if like else wanted)
-            _append(avoided, unwanted)
+    for pattern in (_FIND, _NO, _CONDITION):
+        if (found := pattern.search(clause)) and not (pattern is _CONDITION and _AVOID.search(found["avoided"] + " ")):
+            _append(avoided, found["avoided"])
+            if more := _AND.search(clause[found.end() :]):
+                _parse_clause(more["more"], liked, avoided)
             return
+    if pair := _pair(clause):
+        _append(liked, pair[0])
+        _append(avoided, pair[1])
+        return
     avoid = _AVOID.search(clause)
     like = _LIKE.search(clause[: avoid.start()] if avoid else clause)
     if avoid:
@@ -186,19 +215,37 @@ def _parse_clause(clause: str, liked: list[str], avoided: list[str]) -> None:
         if exception:
             _append(liked, rest[exception.end() :])
             rest = rest[: exception.start()]
-        if avoid.group().lower().startswith("find"):
-            found = _FIND.match(rest)
-            rest = found["what"] if found else rest
         # "avoid X and prefer Y": the second half is another statement.
         positive = _LIKE.search(rest)
-        if positive and re.search(r"(?:\band|,)\s*(?:\w+ly )?$", rest[: positive.start()]):
+        if positive and re.search(r"(?:\band|,)\s*(?:\w+ly )?$", rest[: positive.start()], re.I):
             _append(liked, rest[positive.end() :])
-            rest = re.sub(r"(?:\band|,)\s*(?:\w+ly )?$", "", rest[: positive.start()])
+            rest = re.sub(r"(?i)(?:\band|,)\s*(?:\w+ly )?$", "", rest[: positive.start()])
         _append(avoided, rest)
     elif like:
         _append(liked, clause[like.end() :])
     elif only := _ONLY.search(clause):
         _append(liked, clause[only.end() :])
+
+
+def _pair(clause: str) -> tuple[str, str] | None:
+    """The two sides of a clause that sets one thing above another."""
+    contrast = _CONTRAST.match(clause)
+    if contrast and _CONTRAST_VERB.search(contrast["liked"]) and not _AVOID.search(contrast["liked"]):
+        like = _last(_LIKE, contrast["liked"])
+        return contrast["liked"][like.end() :] if like else contrast["liked"], contrast["avoided"]
+    rather = _RATHER_THAN.search(clause)
+    if rather and not _AVOID.search(clause[: rather.start()] + " "):
+        return rather["liked"] or rather["more"], rather["avoided"] or rather["less"]
+    prefer = _PREFER_TO.search(clause)
+    if prefer is None or _NEARNESS.search(prefer["liked"]):
+        return None
+    # Both sides are activities, or neither is: "travelling to new places" is one thing.
+    same = _is_activity(prefer["liked"]) == _is_activity(prefer["avoided"])
+    return (prefer["liked"], prefer["avoided"]) if same else None
+
+
+def _is_activity(phrase: str) -> bool:
+    return phrase.split(maxsplit=1)[0].lower().endswith("ing")
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -215,5 +262,5 @@ def _tidy(phrase: str) -> str:
 
 def _append(side: list[str], phrase: str) -> None:
     phrase = _tidy(phrase)
-    if phrase:
+    if phrase and phrase.lower() not in _PRONOUNS:
         side.append(phrase)

@@ -41,7 +41,7 @@ MODES: tuple[str, ...] = get_args(Mode)
 
 DEFAULT_FLOOR = 0.2
 # Weights of the liked and the avoided side, and the width of the softmax over preferences.
-LIKED_WEIGHT = 0.5
+LIKED_WEIGHT = 1.0
 AVOIDED_WEIGHT = 1.0
 TEMPERATURE = 0.1
 
