@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from epic_core.coarse import coarse_filter, tau_for_keep_rate
-from epic_core.errors import NoPreferencesError
+from epic_core.encoders.base import Encoder
+from epic_core.errors import EncoderError, NoPreferencesError
 from epic_core.fallback import SecondTier
 from epic_core.space import Addition, Space
 from epic_core.steps import Clock, Encode, Steps, Verified, Verify
@@ -30,27 +31,28 @@ _ENOUGH_TO_JUDGE = 50
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What is to be written for a block of items, in one transaction."""
+    """What is to be written for a block of items, in one transaction, and the encoder of its vectors."""
 
     kept: list[tuple[Item, list[NewEntry]]] = field(default_factory=list)
     second: list[tuple[Item, FloatArray]] = field(default_factory=list)
     undecided: list[tuple[Item, str, list[str]]] = field(default_factory=list)
     discarded: list[Item] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
+    encoder: Encoder
 
 
 def add_batch(memory: EpicMemory, batch: Sequence[Item], report: BuildReport, clock: Clock) -> Steps[None]:
     """Take one batch through the three stages and write it."""
     items, stale = _chunked(memory, batch)
     with memory._lock:
-        space = memory._space()
+        encoder, space = memory.encoder, memory._space()
         preferences, vectors = list(space.preferences), space.vectors
         fresh, duplicates = _fresh(memory, items)
     if not preferences and (memory.coarse or memory.fine):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
     report.seen += len(items)
     report.duplicates += duplicates
-    embeddings: FloatArray = yield Encode([item.text for item in fresh], "embedding")
+    embeddings: FloatArray = yield Encode(encoder, [item.text for item in fresh], "embedding")
 
     started = time.perf_counter()
     if memory.keep_rate is not None and memory._tau is None and memory.coarse and fresh:
@@ -60,13 +62,18 @@ def add_batch(memory: EpicMemory, batch: Sequence[Item], report: BuildReport, cl
 
     report.passed += len(candidates)
     report.second_tier += len(second)
-    _write(memory, Outcome(second=second, discarded=discarded, stale=stale), report, clock)
-    yield from decide(memory, candidates, report, clock)
-    yield from _catch_up(memory, fresh, embeddings, preferences, clock)
+    _write(memory, Outcome(encoder=encoder, second=second, discarded=discarded, stale=stale), report, clock)
+    yield from decide(memory, encoder, candidates, report, clock)
+    yield from _catch_up(memory, encoder, fresh, embeddings, preferences, clock)
 
 
 def _catch_up(
-    memory: EpicMemory, items: list[Item], embeddings: FloatArray, seen: Sequence[Preference], clock: Clock
+    memory: EpicMemory,
+    encoder: Encoder,
+    items: list[Item],
+    embeddings: FloatArray,
+    seen: Sequence[Preference],
+    clock: Clock,
 ) -> Steps[None]:
     """Match a batch with preferences that were added while it was being verified."""
     known = {preference.id for preference in seen}
@@ -80,24 +87,26 @@ def _catch_up(
         known.update(preference.id for preference in added)
         candidates, _, _ = _coarse(memory, items, embeddings, added, vectors)
         # Counted already: an item is kept or not once.
-        yield from decide(memory, candidates, BuildReport(), clock)
+        yield from decide(memory, encoder, candidates, BuildReport(), clock)
 
 
-def decide(memory: EpicMemory, candidates: Sequence[Candidate], report: BuildReport, clock: Clock) -> Steps[None]:
+def decide(
+    memory: EpicMemory, encoder: Encoder, candidates: Sequence[Candidate], report: BuildReport, clock: Clock
+) -> Steps[None]:
     """Verify candidates and write the verdicts, block by block."""
     size = int(getattr(memory.verifier, "block", VERIFY_BLOCK))
     for start in range(0, len(candidates), size):
         block = candidates[start : start + size]
-        outcome = yield from outcome_of(memory, block, report)
+        outcome = yield from outcome_of(memory, encoder, block, report)
         _write(memory, outcome, report, clock)
 
 
-def outcome_of(memory: EpicMemory, block: Sequence[Candidate], report: BuildReport) -> Steps[Outcome]:
+def outcome_of(memory: EpicMemory, encoder: Encoder, block: Sequence[Candidate], report: BuildReport) -> Steps[Outcome]:
     """The verdicts for a block of candidates, with the embeddings of their instructions."""
     if not memory.fine:
-        return Outcome(kept=[(candidate.item, _unverified(candidate)) for candidate in block])
+        return Outcome(encoder=encoder, kept=[(candidate.item, _unverified(candidate)) for candidate in block])
     verified: Verified = yield Verify(block)
-    outcome = Outcome()
+    outcome = Outcome(encoder=encoder)
     keep: list[tuple[Candidate, Verdict]] = []
     for candidate, verdict in zip(block, verified.verdicts, strict=False):
         if verdict.decision is Decision.KEEP:
@@ -111,7 +120,7 @@ def outcome_of(memory: EpicMemory, block: Sequence[Candidate], report: BuildRepo
         _undecided(outcome, candidate, verified.failure or "no verdict", report)
 
     texts = list(dict.fromkeys(a.instruction for _, verdict in keep for a in verdict.alignments))
-    vectors: FloatArray = yield Encode(texts, "embedding instructions")
+    vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
     vector_of = dict(zip(texts, vectors, strict=True))
     for candidate, verdict in keep:
         similarity = {p.id: s for p, s in zip(candidate.preferences, candidate.similarities, strict=True)}
@@ -134,7 +143,7 @@ def outcome_of(memory: EpicMemory, block: Sequence[Candidate], report: BuildRepo
 def retry(memory: EpicMemory, report: BuildReport, clock: Clock) -> Steps[None]:
     """Verify the undecided items again: under the preferences they wait for, and those that came since."""
     with memory._lock:
-        space = memory._space()
+        encoder, space = memory.encoder, memory._space()
         store, namespace = memory._store, memory.namespace
         queue = store.pending(namespace)
         preferences, vectors = list(space.preferences), space.vectors
@@ -143,7 +152,7 @@ def retry(memory: EpicMemory, report: BuildReport, clock: Clock) -> Steps[None]:
             for item, _, _ in queue
         }
     items = [item for item, _, _ in queue]
-    embeddings: FloatArray = yield Encode([item.text for item in items], "embedding")
+    embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
     near = vectors @ embeddings.T >= np.float32(memory.tau if memory.coarse else -1.0)
     candidates, orphans = [], []
     for column, (item, _, waiting) in enumerate(queue):
@@ -159,8 +168,8 @@ def retry(memory: EpicMemory, report: BuildReport, clock: Clock) -> Steps[None]:
     report.seen += len(queue)
     report.passed += len(queue)
     report.discarded += len(orphans)
-    _write(memory, Outcome(discarded=orphans), report, clock)
-    yield from decide(memory, candidates, report, clock)
+    _write(memory, Outcome(encoder=encoder, discarded=orphans), report, clock)
+    yield from decide(memory, encoder, candidates, report, clock)
 
 
 def candidate_of(
@@ -302,6 +311,7 @@ def _write(memory: EpicMemory, outcome: Outcome, report: BuildReport, clock: Clo
     """Commit an outcome and take it into the index."""
     started = time.perf_counter()
     with memory._lock:
+        check_same_encoder(memory, outcome)
         space = memory._space()
         # Until RAM agrees with the file again, whoever comes next reads the file.
         memory._spaces.pop(memory.namespace, None)
@@ -323,6 +333,16 @@ def _write(memory: EpicMemory, outcome: Outcome, report: BuildReport, clock: Clo
     report.entries += writing.entries
     report.discarded += len(outcome.kept) - writing.kept
     clock.add("index", started)
+
+
+def check_same_encoder(memory: EpicMemory, outcome: Outcome) -> None:
+    """Refuse vectors of an encoder that is not the memory's any more.
+
+    Raises:
+        EncoderError: if the memory was embedded anew since the outcome was begun.
+    """
+    if outcome.encoder is not memory.encoder:
+        raise EncoderError("The memory was embedded anew while this was going on. Do it again; nothing was written.")
 
 
 class _Writing:

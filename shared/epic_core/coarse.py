@@ -104,6 +104,17 @@ def coarse_stream(
         yield coarse_filter(block, preferences, tau, highest=highest)
 
 
+def checked_keep_rate(keep_rate: float) -> float:
+    """The share as a float.
+
+    Raises:
+        InvalidInputError: unless it is a number in (0, 1].
+    """
+    if not isinstance(keep_rate, Real) or isinstance(keep_rate, bool) or not 0.0 < keep_rate <= 1.0:
+        raise InvalidInputError(f"keep_rate must be a share in (0, 1], not {keep_rate!r}.")
+    return float(keep_rate)
+
+
 def tau_for_keep_rate(embeddings: FloatArray, preferences: FloatArray, keep_rate: float) -> float:
     """The tau at which a share of a sample passes.
 
@@ -115,8 +126,7 @@ def tau_for_keep_rate(embeddings: FloatArray, preferences: FloatArray, keep_rate
     Raises:
         InvalidInputError: for a share outside (0, 1] or an empty sample.
     """
-    if not 0.0 < keep_rate <= 1.0:
-        raise InvalidInputError(f"keep_rate must be a share in (0, 1], not {keep_rate!r}.")
+    checked_keep_rate(keep_rate)
     if not len(embeddings) or not len(preferences) or embeddings.shape[1:] != preferences.shape[1:]:
         raise InvalidInputError("keep_rate needs at least one item and one preference of the same dimension.")
     highest = np.sort((embeddings @ preferences.T).max(axis=1))[::-1]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from epic_core.chunking import ConversationChunker
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
-from epic_core.steps import in_thread
 from epic_core.store import dumped_metadata
+from epic_core.threads import in_thread
 from epic_core.types import Item, Preference
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ def unique_preferences(preferences: Iterable[str | Preference]) -> list[Preferen
     """
     if isinstance(preferences, (str, Preference)):
         preferences = [preferences]
+    if not isinstance(preferences, Iterable):
+        raise InvalidInputError(f"preferences must be several texts, not {type(preferences).__name__}.")
     unique: dict[str, Preference] = {}
     for preference in map(Preference.of, preferences):
         if preference.id in unique:

@@ -51,21 +51,22 @@ def _introduce(
     with memory._lock:
         if preference.id in {held.id for held in memory._space().preferences}:
             raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")
-        items = list(memory._store.items(memory.namespace))
-    vectors: FloatArray = yield Encode([preference.text], "embedding")
-    embeddings: FloatArray = yield Encode([item.text for item in items], "embedding")
+        encoder, items = memory.encoder, list(memory._store.items(memory.namespace))
+    vectors: FloatArray = yield Encode(encoder, [preference.text], "embedding")
+    embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
     started = time.perf_counter()
     candidates = _matching(memory, items, embeddings, preference, vectors)
     started = clock.add("coarse filter", started)
     report.seen, report.passed = len(items), len(candidates)
-    outcome = build.Outcome()
+    outcome = build.Outcome(encoder=encoder)
     size = int(getattr(memory.verifier, "block", build.VERIFY_BLOCK))
     for start in range(0, len(candidates), size):
-        part = yield from build.outcome_of(memory, candidates[start : start + size], report)
+        part = yield from build.outcome_of(memory, encoder, candidates[start : start + size], report)
         outcome.kept += part.kept
         outcome.undecided += part.undecided
     started = time.perf_counter()
     with memory._lock:
+        build.check_same_encoder(memory, outcome)
         _write(memory, preference, vectors[0], replacing, outcome, report)
     clock.add("index", started)
 
@@ -117,7 +118,7 @@ def reencode(memory: EpicMemory, encoder: Encoder) -> Steps[None]:
             texts = memory._store.embedded_texts()
         vectors: list[FloatArray] = []
         for table in texts:
-            vectors += [(yield Encode(list(table.values()), "embedding", encoder))]
+            vectors += [(yield Encode(encoder, list(table.values()), "embedding"))]
         with memory._lock, memory._store.transaction():
             if memory._store.embedded_texts() != texts:
                 continue  # something was written meanwhile

@@ -10,18 +10,19 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from epic_core import build, maintenance, opening, retrieval
 from epic_core.chunking import Chunker, ConversationChunker
-from epic_core.coarse import checked_tau, default_tau
+from epic_core.coarse import checked_keep_rate, checked_tau, default_tau
 from epic_core.context import format_context
 from epic_core.encoders import Encoder, default_encoder
 from epic_core.errors import InvalidInputError
-from epic_core.fallback import SecondTier, checked_fallback
+from epic_core.fallback import checked_fallback
 from epic_core.filters import Filter
 from epic_core.intake import Items, abatches, batches, conversation_items, progress_bar, unique_preferences
 from epic_core.reports import Explanation, Stats
 from epic_core.space import Space
 from epic_core.steering import Mode, checked_mode
-from epic_core.steps import Clock, Steps, arun, in_thread, run
+from epic_core.steps import Clock, Steps, arun, run
 from epic_core.store import Store
+from epic_core.threads import in_thread
 from epic_core.types import BuildReport, Hits, Item, Preference, checked_text
 from epic_core.verification import EmbeddedVerifier, Verifier
 
@@ -76,8 +77,8 @@ class EpicMemory:
     ) -> None:
         if tau is not None and keep_rate is not None:
             raise InvalidInputError("Give tau or keep_rate, not both.")
-        if keep_rate is not None and not 0.0 < keep_rate <= 1.0:
-            raise InvalidInputError(f"keep_rate must be a share in (0, 1], not {keep_rate!r}.")
+        if keep_rate is not None:
+            checked_keep_rate(keep_rate)
         checked_text(namespace, "The namespace")
         self.encoder: Encoder = encoder if encoder is not None else default_encoder()
         self.verifier: Verifier = verifier if verifier is not None else EmbeddedVerifier(self.encoder)
@@ -89,10 +90,6 @@ class EpicMemory:
         self.fine = fine
         self.keep_rate = keep_rate
         self._tau = None if tau is None else checked_tau(tau)
-        if isinstance(self.fallback, SecondTier) and keep_rate is None and self.fallback.tau >= self.tau:
-            raise InvalidInputError(
-                f"The second tier's tau {self.fallback.tau} must be below the coarse filter's, {self.tau:.3f}."
-            )
         self._lock = threading.RLock()
         self._spaces: dict[str, Space] = {}
         given = unique_preferences(preferences)
@@ -100,6 +97,7 @@ class EpicMemory:
         self._store = Store(None) if _store is None else _store()
         self._seen_change = self._store.changed_elsewhere()
         if _store is None:
+            opening.check_second_tier(self)
             opening.found(self, given)
 
     @classmethod
@@ -129,21 +127,28 @@ class EpicMemory:
             PreferencesMismatchError: if it holds other preferences.
         """
         given = None if preferences is None else unique_preferences(preferences)
-        memory = cls(_store=lambda: Store(path, must_exist=must_exist), **options)
+        store: list[Store] = []
+
+        def made() -> Store:
+            store.append(Store(path, must_exist=must_exist))
+            return store[0]
+
         try:
+            memory = cls(_store=made, **options)
             opening.take_up(memory, given, sync=sync, reencode=reencode)
         except BaseException:
-            memory.close()
+            if store:
+                store[0].discard_if_new()
             raise
         return memory
 
     # running
 
     def _run(self, steps: Steps[Any], clock: Clock | None = None) -> Any:
-        return run(steps, self.encoder, self.verifier, clock or Clock())
+        return run(steps, self.verifier, clock or Clock())
 
     async def _arun(self, steps: Steps[Any], clock: Clock | None = None) -> Any:
-        return await arun(steps, self.encoder, self.verifier, clock or Clock())
+        return await arun(steps, self.verifier, clock or Clock())
 
     def _space(self, namespace: str | None = None) -> Space:
         """The loaded namespace, read again if another process has written. Call it under the lock."""

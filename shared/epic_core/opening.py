@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from epic_core.encoders.base import embed
-from epic_core.errors import EncoderMismatchError, PreferencesMismatchError, StoreError
+from epic_core.errors import EncoderMismatchError, InvalidInputError, PreferencesMismatchError, StoreError
 from epic_core.fallback import SecondTier
 from epic_core.maintenance import described
 from epic_core.types import Preference
@@ -35,6 +35,7 @@ def take_up(memory: EpicMemory, given: list[Preference] | None, *, sync: bool, r
     """
     meta = memory._store.meta()
     if "encoder" not in meta:
+        check_second_tier(memory)
         found(memory, given or [])
         return
     if reencode and _other_encoder(memory):
@@ -46,7 +47,9 @@ def take_up(memory: EpicMemory, given: list[Preference] | None, *, sync: bool, r
     tau, second_tier = (meta.get(f"{name}/{memory.namespace}") for name in ("tau", "second_tier"))
     if memory._tau is None and tau is not None:
         memory._tau = float(tau)
+    check_second_tier(memory)
     if memory.fallback is None and second_tier is not None:
+        # Not checked: after `reencode` it may lie above the new encoder's tau, and its items are still searched.
         memory.fallback = SecondTier(tau=float(second_tier))
     settings = _settings(memory)
     if any(meta.get(key) != value for key, value in settings.items()):
@@ -58,6 +61,20 @@ def take_up(memory: EpicMemory, given: list[Preference] | None, *, sync: bool, r
         found(memory, given)
     else:
         _reconcile(memory, given, sync=sync)
+
+
+def check_second_tier(memory: EpicMemory) -> None:
+    """Refuse a second tier that nothing could be in.
+
+    Raises:
+        InvalidInputError: if its tau is not below the coarse filter's.
+    """
+    second = memory.fallback
+    resolved = memory.keep_rate is None or memory._tau is not None
+    if isinstance(second, SecondTier) and resolved and second.tau >= memory.tau:
+        raise InvalidInputError(
+            f"The second tier's tau {second.tau} must be below the coarse filter's, {memory.tau:.3f}."
+        )
 
 
 def check_encoder(memory: EpicMemory) -> None:
@@ -98,9 +115,7 @@ def _reconcile(memory: EpicMemory, given: list[Preference], *, sync: bool) -> No
     wanted = {preference.id: preference for preference in given}
     missing = [preference for key, preference in held.items() if key not in wanted]
     added = [preference for key, preference in wanted.items() if key not in held]
-    if not missing and not added:
-        return
-    if not sync:
+    if not sync and (missing or added):
         lines = [f"  only in the file: {p}" for p in missing] + [f"  only given: {p}" for p in added]
         raise PreferencesMismatchError(
             f"{memory.path} holds other preferences than those given:\n" + "\n".join(lines) + "\n"
@@ -110,10 +125,12 @@ def _reconcile(memory: EpicMemory, given: list[Preference], *, sync: bool) -> No
         memory.add_preference(preference)
     for preference in missing:
         memory.remove_preference(preference)
+    if not sync or [preference.id for preference in memory.preferences] == list(wanted):
+        return
     with memory._lock, memory._store.transaction():
+        memory._spaces.clear()
         for position, preference in enumerate(given):
             memory._store.move_preference(memory.namespace, preference.id, position)
-    memory._spaces.clear()
 
 
 def _named(encoder: Mapping[str, Any]) -> str:

@@ -40,7 +40,10 @@ class Search:
 
 def search(memory: EpicMemory, asked: Search, clock: Clock) -> Steps[Hits]:
     """Stage 3 and the search, with the fallback where the query matches no preference well."""
-    vector: FloatArray = (yield Encode([asked.query], "embedding"))[0]
+    encoder = memory.encoder
+    vector: FloatArray = (yield Encode(encoder, [asked.query], "embedding"))[0]
+    if memory.encoder is not encoder:  # embedded anew in the meantime
+        return (yield from search(memory, asked, clock))
     with memory._lock:
         started = time.perf_counter()
         space = memory._space(asked.namespace)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from epic_core.chunking import ConversationChunker, WordChunker
 from epic_core.errors import InvalidInputError
 from epic_core.store import dumped_metadata
-from epic_core.types import Item, Preference
+from epic_core.types import Item, Preference, checked_text
 
 TEXT_SUFFIXES = (".txt", ".md")
 LINES_SUFFIX = ".jsonl"
@@ -152,7 +152,7 @@ class Sources:
     def _conversation(
         self, path: Path, name: str, first: tuple[int, dict[str, Any]], records: Iterator[tuple[int, dict[str, Any]]]
     ) -> Iterator[Item]:
-        turns = (_parsed(_Turn, record, f"{path}, line {line}").model_dump() for line, record in _chain(first, records))
+        turns = (_turn(record, f"{path}, line {line}") for line, record in _chain(first, records))
         for number, window in enumerate(self.conversations.chunks(turns)):
             yield self._item(str(path), f"{name}#{number}", window, {"source": name, "chunk": number})
 
@@ -246,6 +246,15 @@ def _chain(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     yield first
     yield from rest
+
+
+def _turn(record: dict[str, Any], place: str) -> dict[str, str]:
+    turn = _parsed(_Turn, record, place)
+    try:
+        checked_text(f"{turn.role}: {turn.content}", "A message")
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{place}: {error}") from None
+    return {"role": turn.role, "content": turn.content}
 
 
 def _parsed(model: type[Any], record: dict[str, Any], place: str) -> Any:

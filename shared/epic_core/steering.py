@@ -22,7 +22,6 @@ Eq. 8 with all near preferences in place of the nearest one.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +33,7 @@ from numpy.typing import NDArray
 from epic_core.aspects import AspectVectors, embed_aspects
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.errors import InvalidInputError
+from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Preference
 
 Mode: TypeAlias = Literal["paper", "signed", "off"]
@@ -160,7 +160,7 @@ class QuerySteering:
 
     async def asteer(self, query: str) -> SteeredQuery:
         """As `steer`, without blocking the event loop."""
-        await asyncio.to_thread(self.prepare)
+        await in_thread(self.prepare)
         return self.steer_vector((await aembed(self.encoder, [query]))[0])
 
     def steer_vector(self, query: FloatArray, *, only: NDArray[np.intp] | None = None) -> SteeredQuery:

@@ -7,29 +7,28 @@ ones and with worker threads for the rest, so that both paths give the same resu
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.errors import InvalidInputError, VerifierError
+from epic_core.threads import in_thread
 from epic_core.types import Candidate, Verdict
-from epic_core.verification.base import Verifier, checked_verdict
+from epic_core.verification.base import Verifier, checked_verdict, writable
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 
 @dataclass(frozen=True)
 class Encode:
-    """Asks for embeddings `(len(texts), d)` of texts, from another encoder than the memory's if one is named."""
+    """Asks for embeddings `(len(texts), d)` of texts; the time counts to a part of the report."""
 
+    encoder: Encoder
     texts: Sequence[str]
     part: str
-    encoder: Encoder | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Clock:
         return now
 
 
-def run(steps: Steps[R], encoder: Encoder, verifier: Verifier, clock: Clock) -> R:
+def run(steps: Steps[R], verifier: Verifier, clock: Clock) -> R:
     """Run steps synchronously."""
     answer: Any = None
     try:
@@ -84,7 +83,7 @@ def run(steps: Steps[R], encoder: Encoder, verifier: Verifier, clock: Clock) -> 
                 return ended
             started = time.perf_counter()
             if isinstance(request, Encode):
-                answer = embed(request.encoder or encoder, request.texts)
+                answer = embed(request.encoder, request.texts)
                 clock.add(request.part, started)
             elif isinstance(request, Verify):
                 answer = _verified(verifier, request.candidates)
@@ -96,7 +95,7 @@ def run(steps: Steps[R], encoder: Encoder, verifier: Verifier, clock: Clock) -> 
         steps.close()
 
 
-async def arun(steps: Steps[R], encoder: Encoder, verifier: Verifier, clock: Clock) -> R:
+async def arun(steps: Steps[R], verifier: Verifier, clock: Clock) -> R:
     """Run steps without blocking the event loop."""
     answer: Any = None
     try:
@@ -107,7 +106,7 @@ async def arun(steps: Steps[R], encoder: Encoder, verifier: Verifier, clock: Clo
                 return ended
             started = time.perf_counter()
             if isinstance(request, Encode):
-                answer = await aembed(request.encoder or encoder, request.texts)
+                answer = await aembed(request.encoder, request.texts)
                 clock.add(request.part, started)
             elif isinstance(request, Verify):
                 answer = await _averified(verifier, request.candidates)
@@ -127,17 +126,6 @@ def _advance(steps: Steps[R], answer: Any) -> tuple[Request | None, Any]:
         return None, stop.value
 
 
-async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function in a worker thread; when cancelled, wait for it to finish before saying so."""
-    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        # The thread cannot be stopped; leaving now would let it write behind the caller's back.
-        await asyncio.wait([work])
-        raise
-
-
 def _verified(verifier: Verifier, candidates: Sequence[Candidate]) -> Verified:
     verdicts: list[Verdict] = []
     try:
@@ -146,7 +134,7 @@ def _verified(verifier: Verifier, candidates: Sequence[Candidate]) -> Verified:
     except VerifierError:
         raise
     except Exception as error:
-        return Verified(verdicts, f"{type(error).__name__}: {error}")
+        return Verified(verdicts, writable(f"{type(error).__name__}: {error}"))
     return _complete(verdicts, candidates, verifier)
 
 
@@ -158,7 +146,7 @@ async def _averified(verifier: Verifier, candidates: Sequence[Candidate]) -> Ver
     except VerifierError:
         raise
     except Exception as error:
-        return Verified(verdicts, f"{type(error).__name__}: {error}")
+        return Verified(verdicts, writable(f"{type(error).__name__}: {error}"))
     return _complete(verdicts, candidates, verifier)
 
 

@@ -119,23 +119,26 @@ class Store:
         self.path = None if path is None else Path(path)
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        if self.path is not None and "\x00" in str(self.path):
+            raise StoreError("The name of a file cannot hold a NUL character. Give another name.")
         try:
-            new = self.path is None or not self.path.exists() or self.path.stat().st_size == 0
+            self.new = self.path is None or not self.path.exists() or self.path.stat().st_size == 0
             if self.path is not None:
                 self._check_path(self.path, must_exist)
+            # A file without write permission can be searched all the same.
+            mode = "rwc" if self.new or self.path is None or os.access(self.path, os.W_OK) else "ro"
+            target = ":memory:" if self.path is None else f"{self.path.absolute().as_uri()}?mode={mode}"
         except (OSError, ValueError) as error:
             raise StoreError(f"{str(path)[:200]!r} cannot be a file: {error}. Give another name.") from None
         try:
-            # A file without write permission can be searched all the same.
-            mode = "rwc" if new or self.path is None or os.access(self.path, os.W_OK) else "ro"
             self._connection = sqlite3.connect(
-                ":memory:" if self.path is None else f"{self.path.absolute().as_uri()}?mode={mode}",
+                target,
                 uri=self.path is not None,
                 timeout=_BUSY_SECONDS,
                 isolation_level=None,
                 check_same_thread=False,
             )
-            self._prepare(new)
+            self._prepare(self.new)
         except sqlite3.Error as error:
             self.close()
             raise self._explained(error) from error
@@ -208,6 +211,12 @@ class Store:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+    def discard_if_new(self) -> None:
+        """Close, and remove the file if it was made by this store: nothing but its frame is in it."""
+        self.close()
+        if self.new and self.path is not None:
+            self.path.unlink(missing_ok=True)
 
     @property
     def closed(self) -> bool:

@@ -84,9 +84,11 @@ class OllamaEncoder:
     def _batches(self, texts: Sequence[str]) -> list[list[str]]:
         return [list(texts[i : i + self._batch_size]) for i in range(0, len(texts), self._batch_size)]
 
-    def _unit(self, rows: list[Sequence[float]]) -> FloatArray:
-        if not rows:
+    def _unit(self, rows: list[Sequence[float]], count: int) -> FloatArray:
+        if not count:
             return np.empty((0, self.dimension), dtype=np.float32)
+        if len(rows) != count:
+            raise EncoderError(f"The model {self._model!r} gave {len(rows)} embeddings for {count} texts.")
         lengths = {len(row) for row in rows}
         if len(lengths) != 1 or not min(lengths):
             raise EncoderError(f"The model {self._model!r} gave embeddings of several lengths, {sorted(lengths)}.")
@@ -107,7 +109,7 @@ class OllamaEncoder:
                 rows.extend(answer.embeddings)
         except Exception as error:
             raise self._explained(error) from error
-        return self._unit(rows)
+        return self._unit(rows, len(texts))
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """As `encode`, with Ollama's asynchronous client."""
@@ -122,4 +124,4 @@ class OllamaEncoder:
             raise
         except Exception as error:
             raise self._explained(error) from error
-        return self._unit(rows)
+        return self._unit(rows, len(texts))

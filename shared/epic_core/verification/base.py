@@ -43,7 +43,7 @@ def checked_verdict(candidate: Candidate, verdict: object) -> Verdict:
     if not isinstance(verdict, Verdict):
         raise VerifierError(f"A verifier must yield Verdict objects, not {type(verdict).__name__}.")
     if verdict.decision is not Decision.KEEP:
-        return replace(verdict, rationale=_writable(verdict.rationale))
+        return replace(verdict, rationale=writable(verdict.rationale))
     asked = {preference.id for preference in candidate.preferences}
     unknown = [a.preference_id for a in verdict.alignments if a.preference_id not in asked]
     if unknown:
@@ -55,10 +55,10 @@ def checked_verdict(candidate: Candidate, verdict: object) -> Verdict:
     for alignment in verdict.alignments:
         if not alignment.instruction.strip():
             raise VerifierError(f"A verdict keeps item {candidate.item.id!r} with an empty instruction.")
-        first.setdefault(alignment.preference_id, replace(alignment, instruction=_writable(alignment.instruction)))
-    return replace(verdict, rationale=_writable(verdict.rationale), alignments=tuple(first.values()))
+        first.setdefault(alignment.preference_id, replace(alignment, instruction=writable(alignment.instruction)))
+    return replace(verdict, rationale=writable(verdict.rationale), alignments=tuple(first.values()))
 
 
-def _writable(text: str) -> str:
+def writable(text: str) -> str:
     """The text, with what a model writes but UTF-8 cannot hold replaced."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -13,6 +12,7 @@ from epic_core.aspects import AspectVectors, embed_aspects
 from epic_core.chunking import sentences
 from epic_core.encoders.base import Encoder, embed
 from epic_core.errors import InvalidInputError
+from epic_core.threads import in_thread
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
 
 _BLOCK = 256
@@ -61,7 +61,7 @@ class EmbeddedVerifier:
     async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
         """As `verify`, in a worker thread."""
         for start in range(0, len(candidates), _BLOCK):
-            for verdict in await asyncio.to_thread(self._block, candidates[start : start + _BLOCK]):
+            for verdict in await in_thread(self._block, candidates[start : start + _BLOCK]):
                 yield verdict
 
     def _block(self, candidates: Sequence[Candidate]) -> list[Verdict]:

@@ -1,0 +1,31 @@
+"""Synchronous work for an event loop: in a worker thread, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a worker thread; when cancelled, wait for it to finish before saying so.
+
+    Raises:
+        RuntimeError: if the function raises StopIteration, which no future can carry.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(_guarded, function, *arguments))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        # The thread cannot be stopped; leaving now would let it write behind the caller's back.
+        await asyncio.wait([work])
+        raise
+
+
+def _guarded(function: Callable[..., T], *arguments: Any) -> T:
+    try:
+        return function(*arguments)
+    except StopIteration as stop:
+        raise RuntimeError(f"{function!r} raised StopIteration") from stop
