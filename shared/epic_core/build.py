@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from epic_core.coarse import coarse_filter, tau_for_keep_rate
 from epic_core.encoders.base import Encoder
-from epic_core.errors import EncoderError, NoPreferencesError
+from epic_core.errors import NoPreferencesError
 from epic_core.fallback import SecondTier
-from epic_core.space import Addition, Space
 from epic_core.steps import Clock, Encode, Steps, Verified, Verify
 from epic_core.store import NewEntry
 from epic_core.types import BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
+from epic_core.writing import Outcome, write
 
 if TYPE_CHECKING:
     from epic_core.memory import EpicMemory
@@ -27,18 +26,6 @@ _FAILURES_SHOWN = 100
 _SMALL_SAMPLE = 100
 _NEARLY_EVERYTHING = 0.5
 _ENOUGH_TO_JUDGE = 50
-
-
-@dataclass(kw_only=True)
-class Outcome:
-    """What is to be written for a block of items, in one transaction, and the encoder of its vectors."""
-
-    kept: list[tuple[Item, list[NewEntry]]] = field(default_factory=list)
-    second: list[tuple[Item, FloatArray]] = field(default_factory=list)
-    undecided: list[tuple[Item, str, list[str]]] = field(default_factory=list)
-    discarded: list[Item] = field(default_factory=list)
-    stale: list[str] = field(default_factory=list)
-    encoder: Encoder
 
 
 def add_batch(memory: EpicMemory, batch: Sequence[Item], report: BuildReport, clock: Clock) -> Steps[None]:
@@ -62,7 +49,7 @@ def add_batch(memory: EpicMemory, batch: Sequence[Item], report: BuildReport, cl
 
     report.passed += len(candidates)
     report.second_tier += len(second)
-    _write(memory, Outcome(encoder=encoder, second=second, discarded=discarded, stale=stale), report, clock)
+    write(memory, Outcome(encoder=encoder, second=second, discarded=discarded, stale=stale), report, clock)
     yield from decide(memory, encoder, candidates, report, clock)
     yield from _catch_up(memory, encoder, fresh, embeddings, preferences, clock)
 
@@ -98,7 +85,7 @@ def decide(
     for start in range(0, len(candidates), size):
         block = candidates[start : start + size]
         outcome = yield from outcome_of(memory, encoder, block, report)
-        _write(memory, outcome, report, clock)
+        write(memory, outcome, report, clock)
 
 
 def outcome_of(memory: EpicMemory, encoder: Encoder, block: Sequence[Candidate], report: BuildReport) -> Steps[Outcome]:
@@ -168,7 +155,7 @@ def retry(memory: EpicMemory, report: BuildReport, clock: Clock) -> Steps[None]:
     report.seen += len(queue)
     report.passed += len(queue)
     report.discarded += len(orphans)
-    _write(memory, Outcome(encoder=encoder, discarded=orphans), report, clock)
+    write(memory, Outcome(encoder=encoder, discarded=orphans), report, clock)
     yield from decide(memory, encoder, candidates, report, clock)
 
 
@@ -305,111 +292,3 @@ def _undecided(outcome: Outcome, candidate: Candidate, reason: str, report: Buil
     report.undecided += 1
     if len(report.failures) < _FAILURES_SHOWN:
         report.failures[candidate.item.id] = reason
-
-
-def _write(memory: EpicMemory, outcome: Outcome, report: BuildReport, clock: Clock) -> None:
-    """Commit an outcome and take it into the index."""
-    started = time.perf_counter()
-    with memory._lock:
-        check_same_encoder(memory, outcome)
-        space = memory._space()
-        # Until RAM agrees with the file again, whoever comes next reads the file.
-        memory._spaces.pop(memory.namespace, None)
-        with memory._store.transaction():
-            writing = _Writing(memory, space)
-            writing.clear_the_way(outcome)
-            for item, reason, preference_ids in outcome.undecided:
-                memory._store.put_pending(memory.namespace, item, reason, preference_ids)
-            for item, embedding in outcome.second:
-                writing.second(item, embedding)
-            for item, entries in outcome.kept:
-                writing.keep(item, entries)
-        if writing.removed:
-            memory._store.give_back()
-        else:
-            space.apply(writing.addition)
-            memory._spaces[memory.namespace] = space
-    report.kept += writing.kept
-    report.entries += writing.entries
-    report.discarded += len(outcome.kept) - writing.kept
-    clock.add("index", started)
-
-
-def check_same_encoder(memory: EpicMemory, outcome: Outcome) -> None:
-    """Refuse vectors of an encoder that is not the memory's any more.
-
-    Raises:
-        EncoderError: if the memory was embedded anew since the outcome was begun.
-    """
-    if outcome.encoder is not memory.encoder:
-        raise EncoderError("The memory was embedded anew while this was going on. Do it again; nothing was written.")
-
-
-class _Writing:
-    """The writing of one outcome, inside its transaction.
-
-    Attributes:
-        addition: The rows added, for the index.
-        removed: Whether rows were removed or changed too, so that the index has to be read again.
-        kept, entries: How many were written.
-    """
-
-    def __init__(self, memory: EpicMemory, space: Space) -> None:
-        self._store, self._namespace = memory._store, memory.namespace
-        self._preference_rows = {p.id: row for p, row in zip(space.preferences, space.preference_rows, strict=True)}
-        self._held: dict[str, int] = {}
-        self.addition = Addition()
-        self.removed = False
-        self.kept = self.entries = 0
-
-    def clear_the_way(self, outcome: Outcome) -> None:
-        """Remove earlier versions: they are gone as soon as the new one is decided, whatever the decision."""
-        items = [
-            *(item for item, _ in outcome.kept),
-            *(item for item, _ in outcome.second),
-            *(item for item, _, _ in outcome.undecided),
-            *outcome.discarded,
-        ]
-        known = self._store.texts(self._namespace, [item.id for item in items])
-        for item in items:
-            if item.id in known and self._store.same(known[item.id], item):
-                row = self._store.item_row(self._namespace, item.id)
-                if row is not None:
-                    # The same item, held under other preferences: it stays.
-                    self._held[item.id] = row
-        gone = [item_id for item_id in known if item_id not in self._held]
-        self._store.remove_items(self._namespace, [*gone, *outcome.stale])
-        for item in outcome.discarded + [item for item, _ in outcome.kept]:
-            self._store.drop_pending(self._namespace, item.id)
-        self.removed = bool(outcome.stale) or any(known[item_id][2] == "held" for item_id in gone)
-
-    def second(self, item: Item, embedding: FloatArray) -> None:
-        """Write an item of the second tier."""
-        if item.id not in self._held:
-            self.addition.second_rows.append(self._store.put_item(self._namespace, item, second_tier=embedding))
-            self.addition.second_vectors.append(embedding)
-
-    def keep(self, item: Item, entries: list[NewEntry]) -> None:
-        """Write an item's entries, those whose preference has not gone in the meantime."""
-        alive = [e for e in entries if e.preference_id is None or e.preference_id in self._preference_rows]
-        if not alive:
-            return
-        row = self._held.get(item.id)
-        if row is None:
-            row = self._store.put_item(self._namespace, item)
-        else:
-            earlier = self._store.entry_preferences(row)
-            again = [earlier[entry.preference_id] for entry in alive if entry.preference_id in earlier]
-            self._store.remove_entries(again)
-            self._store.promote(row)
-            self.removed = True
-        self.kept += 1
-        for entry in alive:
-            self.addition.rows.append(self._store.add_entry(self._namespace, row, entry))
-            self.addition.items.append(row)
-            self.addition.preferences.append(
-                -1 if entry.preference_id is None else self._preference_rows[entry.preference_id]
-            )
-            self.addition.stances.append(str(entry.stance))
-            self.addition.vectors.append(entry.vector)
-            self.entries += 1

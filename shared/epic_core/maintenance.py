@@ -13,6 +13,7 @@ from epic_core.reports import Explanation, Stats
 from epic_core.steps import Clock, Encode, Steps
 from epic_core.store import Store
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
+from epic_core.writing import Outcome, check_same_encoder
 
 if TYPE_CHECKING:
     from epic_core.memory import EpicMemory
@@ -58,7 +59,7 @@ def _introduce(
     candidates = _matching(memory, items, embeddings, preference, vectors)
     started = clock.add("coarse filter", started)
     report.seen, report.passed = len(items), len(candidates)
-    outcome = build.Outcome(encoder=encoder)
+    outcome = Outcome(encoder=encoder)
     size = int(getattr(memory.verifier, "block", build.VERIFY_BLOCK))
     for start in range(0, len(candidates), size):
         part = yield from build.outcome_of(memory, encoder, candidates[start : start + size], report)
@@ -66,7 +67,7 @@ def _introduce(
         outcome.undecided += part.undecided
     started = time.perf_counter()
     with memory._lock:
-        build.check_same_encoder(memory, outcome)
+        check_same_encoder(memory, outcome)
         _write(memory, preference, vectors[0], replacing, outcome, report)
     clock.add("index", started)
 
@@ -86,7 +87,7 @@ def _write(
     preference: Preference,
     vector: FloatArray,
     replacing: Preference | None,
-    outcome: build.Outcome,
+    outcome: Outcome,
     report: BuildReport,
 ) -> None:
     store, namespace = memory._store, memory.namespace

@@ -1,4 +1,4 @@
-"""The durable file: one SQLite database; one transaction for each change.
+"""The tables of a memory; one transaction for each change.
 
 Tables: `meta` (what the memory was made with), `preferences`, `items`, `entries` (the memory M of Eq. 6, one
 row for each item and preference) and `pending` (undecided items, the retry queue). Entry rows are
@@ -9,49 +9,15 @@ little-endian float32; nothing is pickled.
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from epic_core.errors import InvalidInputError, MemoryClosedError, StoreError
+from epic_core.database import Database
+from epic_core.errors import InvalidInputError, StoreError
 from epic_core.types import FloatArray, Item, MemoryEntry, Preference, Stance
-
-APPLICATION_ID = 0x45504943  # "EPIC"
-SCHEMA_VERSION = 1
-_BUSY_SECONDS = 10.0
-_VARIABLES = 900
-
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE preferences (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, position INTEGER NOT NULL,
-    id TEXT NOT NULL, text TEXT NOT NULL, vector BLOB NOT NULL, UNIQUE (namespace, id)
-);
-CREATE TABLE items (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL,
-    text TEXT NOT NULL, metadata TEXT NOT NULL, second_tier BLOB, UNIQUE (namespace, id)
-);
-CREATE TABLE entries (
-    row INTEGER PRIMARY KEY AUTOINCREMENT,
-    item INTEGER NOT NULL REFERENCES items (row) ON DELETE CASCADE,
-    preference INTEGER REFERENCES preferences (row) ON DELETE CASCADE,
-    instruction TEXT NOT NULL, stance TEXT NOT NULL, rationale TEXT NOT NULL,
-    confidence REAL, similarity REAL NOT NULL, vector BLOB NOT NULL, UNIQUE (item, preference)
-);
-CREATE INDEX entries_preference ON entries (preference);
-CREATE TABLE pending (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL,
-    text TEXT NOT NULL, metadata TEXT NOT NULL, reason TEXT NOT NULL, preferences TEXT NOT NULL,
-    UNIQUE (namespace, id)
-);
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,161 +70,8 @@ def dumped_metadata(metadata: Mapping[str, Any], item_id: str) -> str:
     return dumped
 
 
-class Store:
-    """One file, or a database in memory.
-
-    Args:
-        path: The file; None for memory. Made if it is not there.
-        must_exist: Refuse to make a new file.
-
-    Raises:
-        StoreError: if the file cannot be opened, is no memory, or has another schema version.
-    """
-
-    def __init__(self, path: str | Path | None, *, must_exist: bool = False) -> None:
-        self.path = None if path is None else Path(path)
-        self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        if self.path is not None and "\x00" in str(self.path):
-            raise StoreError("The name of a file cannot hold a NUL character. Give another name.")
-        try:
-            self.new = self.path is None or not self.path.exists() or self.path.stat().st_size == 0
-            if self.path is not None:
-                self._check_path(self.path, must_exist)
-            # A file without write permission can be searched all the same.
-            mode = "rwc" if self.new or self.path is None or os.access(self.path, os.W_OK) else "ro"
-            target = ":memory:" if self.path is None else f"{self.path.absolute().as_uri()}?mode={mode}"
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{str(path)[:200]!r} cannot be a file: {error}. Give another name.") from None
-        try:
-            self._connection = sqlite3.connect(
-                target,
-                uri=self.path is not None,
-                timeout=_BUSY_SECONDS,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            self._prepare(self.new)
-        except sqlite3.Error as error:
-            self.close()
-            raise self._explained(error) from error
-        except BaseException:
-            self.close()
-            raise
-
-    @staticmethod
-    def _check_path(path: Path, must_exist: bool) -> None:
-        if path.is_dir():
-            raise StoreError(f"{path} is a folder. Give the name of a file, for instance {path / 'me.epic'}.")
-        if must_exist and (not path.exists() or path.stat().st_size == 0):
-            what = f"{path} is empty" if path.exists() else f"There is no memory at {path}"
-            raise StoreError(f"{what}. Make one first: epic build --out {path} ...")
-        folder = path.absolute().parent
-        if not folder.is_dir():
-            raise StoreError(f"There is no folder {folder}. Make it first.")
-        if path.exists():
-            if not os.access(path, os.R_OK):
-                raise StoreError(f"No permission to read {path}. Change its permissions.")
-        elif not os.access(folder, os.W_OK):
-            raise StoreError(f"No permission to write in {folder}. Choose another place, or change its permissions.")
-
-    def _prepare(self, new: bool) -> None:
-        db = self._db
-        for pragma in ("foreign_keys = ON", "secure_delete = ON", "synchronous = FULL", "temp_store = MEMORY"):
-            db.execute(f"PRAGMA {pragma}")
-        if new:
-            # Rows are about a kilobyte; small pages waste least of a small file.
-            db.execute("PRAGMA page_size = 1024")
-            db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            with self.transaction():
-                # Another process may have made the file in the meantime.
-                if not self._scalar("SELECT count(*) FROM sqlite_master"):
-                    for statement in _SCHEMA.split(";\n"):
-                        if statement.strip():
-                            db.execute(statement)
-                    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        if self._scalar("PRAGMA application_id") != APPLICATION_ID:
-            raise StoreError(f"{self.path} is not a memory of epic-memory. Give another file name.")
-        version = self._scalar("PRAGMA user_version")
-        if version != SCHEMA_VERSION:
-            raise StoreError(
-                f"{self.path} has schema version {version}, this epic-memory reads {SCHEMA_VERSION}."
-                " Use the version of epic-memory that made it, or a newer one."
-            )
-
-    def _explained(self, error: sqlite3.Error) -> StoreError:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            return StoreError(f"{self.path} is being written by another process. Try again when it has finished.")
-        if "not a database" in text or "malformed" in text:
-            return StoreError(f"{self.path} is not a memory of epic-memory, or it is damaged ({text}).")
-        if "readonly" in text:
-            return StoreError(f"No permission to write {self.path}. Change its permissions, or copy it.")
-        if "full" in text:
-            return StoreError(f"No space is left to write {self.path}. Its last state is intact; free some space.")
-        return StoreError(f"{self.path or 'The memory'} cannot be read or written: {text}")
-
-    @property
-    def _db(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise MemoryClosedError("This memory is closed. Open it again with EpicMemory.open(path).")
-        return self._connection
-
-    def close(self) -> None:
-        """Close the file; closing twice is fine."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def discard_if_new(self) -> None:
-        """Close, and remove the file if it was made by this store: nothing but its frame is in it."""
-        self.close()
-        if self.new and self.path is not None:
-            self.path.unlink(missing_ok=True)
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._connection is None
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All changes inside happen together or not at all; other threads wait."""
-        with self._lock:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-            except sqlite3.Error as error:
-                raise self._explained(error) from error
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except sqlite3.Error as error:
-                self._rollback()
-                raise self._explained(error) from error
-            except BaseException:
-                self._rollback()
-                raise
-
-    def _rollback(self) -> None:
-        if self._connection is not None and self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-
-    def _read(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        with self._lock:
-            try:
-                return self._db.execute(sql, parameters).fetchall()
-            except sqlite3.Error as error:
-                raise self._explained(error) from error
-
-    def _scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        rows = self._read(sql, parameters)
-        return rows[0][0] if rows else None
-
-    def changed_elsewhere(self) -> int:
-        """A number that changes when another connection commits to the file."""
-        return 0 if self.path is None else int(self._scalar("PRAGMA data_version"))
+class Store(Database):
+    """A memory's tables. Opened as a `Database` is."""
 
     # meta
 
@@ -459,18 +272,6 @@ class Store:
         found = self._among("SELECT row, id, text, metadata FROM items WHERE row IN", rows)
         return {row: Item(id=i, text=t, metadata=json.loads(m)) for row, i, t, m in found}
 
-    def _among(self, sql: str, values: Sequence[Any]) -> Iterator[Any]:
-        """Rows of a statement that ends in IN, in blocks: SQLite takes so many variables and no more."""
-        for start in range(0, len(values), _VARIABLES):
-            block = values[start : start + _VARIABLES]
-            yield from self._read(f"{sql} ({','.join('?' * len(block))})", block)
-
-    _ENTRY = (
-        "SELECT e.row, i.namespace, i.id, p.id, coalesce(p.text, ''), e.instruction, e.stance, e.rationale,"
-        " e.confidence, e.similarity FROM entries e JOIN items i ON i.row = e.item"
-        " LEFT JOIN preferences p ON p.row = e.preference"
-    )
-
     def entries_at(self, scores: Mapping[int, float]) -> dict[int, MemoryEntry]:
         """Entry row to entry, for rows with their scores in a search."""
         found = self._among(f"{self._ENTRY} WHERE e.row IN", list(scores))
@@ -576,15 +377,6 @@ class Store:
         }
         total = int(self._scalar("PRAGMA page_count")) * int(self._scalar("PRAGMA page_size"))
         return {**parts, "rest": total - sum(parts.values()), "total": total}
-
-    def give_back(self) -> None:
-        """Return freed pages to the file system."""
-        with self._lock:
-            try:
-                # Not `execute`: it would free one page a call.
-                self._db.executescript("PRAGMA incremental_vacuum;")
-            except sqlite3.Error as error:
-                raise self._explained(error) from error
 
 
 def _entry(columns: Sequence[Any], score: float | None = None) -> MemoryEntry:

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from epic_core.database import APPLICATION_ID, SCHEMA_VERSION
 from epic_core.errors import EpicError, InvalidInputError, MemoryClosedError, StoreError
-from epic_core.store import APPLICATION_ID, SCHEMA_VERSION, NewEntry, Store
+from epic_core.store import NewEntry, Store
 from epic_core.types import Item, Preference, Stance
 
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
@@ -336,7 +337,7 @@ def test_a_commit_elsewhere_is_noticed(path: Path) -> None:
 
 
 def test_a_file_being_written_elsewhere_is_a_clear_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.store._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("epic_core.database._BUSY_SECONDS", 0.05)
     one, other = Store(path), Store(path)
     with (
         one.transaction(),
