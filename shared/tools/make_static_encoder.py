@@ -34,8 +34,6 @@ LEARNING_RATE = 1e-3
 COSINE_WEIGHT = 30.0
 # Pairs the teacher finds this similar are rare in a batch; their errors count once more by themselves.
 SIMILAR, SIMILAR_WEIGHT = 0.4, 2.0
-# So many passages are compared with so many preferences for each batch.
-CROSSED, CROSSED_WEIGHT = (64, 192), 40.0
 # At most so many texts of one group come together in a batch.
 TOGETHER = 6
 SEED = 0
@@ -95,9 +93,7 @@ def token_ids(tokenizer: Tokenizer, texts: list[str]) -> list[NDArray[np.int64]]
     return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
 
 
-def fit(
-    features: Array, ids: list[NDArray[np.int64]], targets: Array, groups: NDArray[np.int64], kinds: NDArray[np.str_]
-) -> Array:
+def fit(features: Array, ids: list[NDArray[np.int64]], targets: Array, groups: NDArray[np.int64]) -> Array:
     """The weighted token vectors, shape `(tokens, DIMENSION)`.
 
     Args:
@@ -105,13 +101,11 @@ def fit(
         ids: Token ids of each text.
         targets: The teacher's unit vectors, shape `(texts, 384)`.
         groups: Number of the group each text belongs to, ascending.
-        kinds: What each text is, as `static_texts.Group` says.
     """
     torch.manual_seed(SEED)
     shuffle = np.random.default_rng(SEED)
     some = [row for row, tokens in enumerate(ids) if len(tokens)]
-    ids, targets, groups, kinds = [ids[row] for row in some], targets[some], groups[some], kinds[some]
-    items, wishes = np.flatnonzero(kinds == "passage"), np.flatnonzero(kinds == "preference")
+    ids, targets, groups = [ids[row] for row in some], targets[some], groups[some]
     members = np.split(np.arange(len(ids)), np.flatnonzero(np.diff(groups)) + 1)
     # Uncentred: what is kept of the teacher's space keeps its cosines.
     basis = np.linalg.svd(targets.T @ targets)[0][:, :DIMENSION].astype(np.float32)
@@ -153,10 +147,7 @@ def fit(
             errors = (student @ student.T - cosines).square()
             similar = (cosines > SIMILAR) & ~torch.eye(len(rows), dtype=torch.bool)
             near = (errors * similar).sum() / (similar.sum() + 1)
-            # What the coarse filter compares: a passage with a preference.
-            item, wish = shuffle.choice(items, CROSSED[0]), shuffle.choice(wishes, CROSSED[1])
-            crossed = (embed(item) @ embed(wish).T - whole[item] @ whole[wish].T).square().mean()
-            loss = apart + COSINE_WEIGHT * errors.mean() + SIMILAR_WEIGHT * near + CROSSED_WEIGHT * crossed
+            loss = apart + COSINE_WEIGHT * errors.mean() + SIMILAR_WEIGHT * near
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -220,12 +211,11 @@ def save(folder: Path, vectors: Array, tokenizer: Tokenizer, **extra: float) -> 
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
 
 
-def student(teacher: Teacher, features: Array, groups: list[static_texts.Group]) -> Array:
+def student(teacher: Teacher, features: Array, groups: list[list[str]]) -> Array:
     """Fit on groups of texts."""
-    texts = [text for group in groups for text in group.texts]
-    numbers = np.repeat(np.arange(len(groups)), [len(group.texts) for group in groups])
-    kinds = np.array([group.kind for group in groups])[numbers]
-    return fit(features, token_ids(teacher.tokenizer, texts), teacher.encode(texts), numbers, kinds)
+    texts = [text for group in groups for text in group]
+    numbers = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    return fit(features, token_ids(teacher.tokenizer, texts), teacher.encode(texts), numbers)
 
 
 def main() -> None:

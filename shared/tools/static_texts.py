@@ -11,7 +11,6 @@ import random
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 LINES = Path(__file__).parent / "texts"
 EXCLUDED_STS = "2012.MSRpar"
@@ -28,13 +27,6 @@ FRAMES = (
     "Can you recommend {a}?", "How does {a} work?", "Tell me about {a}.", "{a} and {b}", "{a} with {b}",
     "{a} is better than {b}.", "Where can I find {a} near me?", "Try {a}, known for {b}.", "Avoid {a} with {b}.",
 )  # fmt: skip
-
-
-class Group(NamedTuple):
-    """Related texts, and what they are: "passage", "pair" (of STS), "preference" or "line"."""
-
-    kind: str
-    texts: list[str]
 
 
 def read_lines(kind: str) -> list[str]:
@@ -57,7 +49,7 @@ def read_sts(data: Path) -> list[tuple[str, float, str, str]]:
 
 def fitting_groups(
     data: Path, words: Sequence[str], *, without_year: str = "", without_passages: Collection[int] = ()
-) -> list[Group]:
+) -> list[list[str]]:
     """Every text to fit on, each once, in groups of related texts.
 
     A group is a passage with its sentences and pieces, a pair of STS sentences, or a line of ours with its
@@ -78,19 +70,25 @@ def fitting_groups(
     left_out = set(without_passages)
     choose = random.Random(1)
     groups = []
-    for row, (title, text) in enumerate(read_passages(data)):
+    passages = read_passages(data)
+    for row, (title, text) in enumerate(passages):
         group = [f"{title}. {text}", *_sentences(text), *_spans(text, choose, 4, 24), *_altered(text, choose, words, 3)]
+        mixed = []
+        for other in ((row + 2) % len(passages), (row + 10) % len(passages)):
+            mixture = _mixed(title, text, passages[other][1], choose)
+            if other not in left_out:
+                mixed.append(mixture)
         if row not in left_out:
-            groups.append(Group("passage", group))
-    groups += [Group("pair", list(pair)) for _, _, *pair in read_sts(data)]
+            groups.append([*group, *mixed])
+    groups += [list(pair) for _, _, *pair in read_sts(data)]
     groups += _our_groups(words)
     seen = set(banned)
     unique = []
-    for kind, texts in groups:
+    for texts in groups:
         new = [text for text in dict.fromkeys(texts) if text not in seen]
         seen.update(new)
         if new:
-            unique.append(Group(kind, new))
+            unique.append(new)
     return unique
 
 
@@ -98,21 +96,22 @@ def _sentences(text: str) -> list[str]:
     return [sentence for sentence in re.split(r"(?<=[.!?])\s+", text) if len(sentence.split()) >= 4]
 
 
-def _our_groups(words: Sequence[str]) -> list[Group]:
+def _mixed(title: str, one: str, other: str, choose: random.Random) -> str:
+    """A passage of two passages' sentences: long texts in which the sentences are all that holds together."""
+    sentences = [*_sentences(one), *_sentences(other)]
+    choose.shuffle(sentences)
+    return " ".join([f"{title}.", *sentences[:4]])
+
+
+def _our_groups(words: Sequence[str]) -> list[list[str]]:
     choose = random.Random(2)
     terms = read_lines("terms")
-    kinds = {"preferences": "preference", "questions": "line", "passages": "line"}
-    lines = [(kind, line) for source, kind in kinds.items() for line in read_lines(source)]
-    groups = [
-        Group(kind, [line, *_spans(line, choose, 1, 9), *_altered(line, choose, words, 4)]) for kind, line in lines
-    ]
-    plain = [line for _, line in lines]
-    groups += [Group("line", [term]) for term in terms]
-    for _ in range(14000):
-        framed = choose.choice(FRAMES).format(a=choose.choice(terms), b=choose.choice(terms))
-        groups.append(Group("preference", [framed]))
-    groups += [Group("line", [f"{choose.choice(plain)} {choose.choice(plain + terms)}"]) for _ in range(5000)]
-    groups += [Group("line", [" ".join(choose.sample(list(words), choose.randint(2, 5)))]) for _ in range(8000)]
+    lines = [line for kind in ("preferences", "questions", "passages") for line in read_lines(kind)]
+    groups = [[line, *_spans(line, choose, 1, 9), *_altered(line, choose, words, 4)] for line in lines]
+    groups += [[term] for term in terms]
+    groups += [[choose.choice(FRAMES).format(a=choose.choice(terms), b=choose.choice(terms))] for _ in range(14000)]
+    groups += [[f"{choose.choice(lines)} {choose.choice(lines + terms)}"] for _ in range(5000)]
+    groups += [[" ".join(choose.sample(list(words), choose.randint(2, 5)))] for _ in range(8000)]
     return groups
 
 

@@ -56,7 +56,7 @@ def main() -> None:
         identified.append(data.identified(encode))
         share = statistics.mean(found.values()) / statistics.mean(expected[name] for name in found)
         print(
-            f"student without {year}, {sum(len(group.texts) for group in groups)} texts:"
+            f"student without {year}, {sum(map(len, groups))} texts:"
             f" {share:.3f} of the teacher's Spearman on that year;"
             f" recall {np.round(recalls[-1], 3).tolist()}; right preference {identified[-1]:.3f}",
             flush=True,
