@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +11,11 @@ from epic_core.coarse import coarse_filter, tau_for_keep_rate
 from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
 from epic_core.fallback import SecondTier
+from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps, Verified, Verify
 from epic_core.store import NewEntry
 from epic_core.types import BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
 from epic_core.writing import Outcome, write
-
-if TYPE_CHECKING:
-    from epic_core.memory import EpicMemory
 
 PARTS = ("embedding", "coarse filter", "verification", "embedding instructions", "index")
 VERIFY_BLOCK = 256
@@ -28,34 +25,34 @@ _NEARLY_EVERYTHING = 0.5
 _ENOUGH_TO_JUDGE = 50
 
 
-def add_batch(memory: EpicMemory, batch: Sequence[Item], report: BuildReport, clock: Clock) -> Steps[None]:
+def add_batch(state: State, batch: Sequence[Item], report: BuildReport, clock: Clock) -> Steps[None]:
     """Take one batch through the three stages and write it."""
-    items, stale = _chunked(memory, batch)
-    with memory._lock:
-        encoder, space = memory.encoder, memory._space()
+    items, stale = _chunked(state, batch)
+    with state.lock:
+        encoder, space = state.encoder, state.space()
         preferences, vectors = list(space.preferences), space.vectors
-        fresh, duplicates = _fresh(memory, items)
-    if not preferences and (memory.coarse or memory.fine):
+        fresh, duplicates = _fresh(state, items)
+    if not preferences and (state.coarse or state.fine):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
     report.seen += len(items)
     report.duplicates += duplicates
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in fresh], "embedding")
 
     started = time.perf_counter()
-    if memory.keep_rate is not None and memory._tau is None and memory.coarse and fresh:
-        _resolve_keep_rate(memory, embeddings, vectors, report)
-    candidates, second, discarded = _coarse(memory, fresh, embeddings, preferences, vectors)
+    if state.keep_rate is not None and state.own_tau is None and state.coarse and fresh:
+        _resolve_keep_rate(state, embeddings, vectors, report)
+    candidates, second, discarded = _coarse(state, fresh, embeddings, preferences, vectors)
     clock.add("coarse filter", started)
 
     report.passed += len(candidates)
     report.second_tier += len(second)
-    write(memory, Outcome(encoder=encoder, second=second, discarded=discarded, stale=stale), report, clock)
-    yield from decide(memory, encoder, candidates, report, clock)
-    yield from _catch_up(memory, encoder, fresh, embeddings, preferences, clock)
+    write(state, Outcome(encoder=encoder, second=second, discarded=discarded, stale=stale), report, clock)
+    yield from decide(state, encoder, candidates, report, clock)
+    yield from _catch_up(state, encoder, fresh, embeddings, preferences, clock)
 
 
 def _catch_up(
-    memory: EpicMemory,
+    state: State,
     encoder: Encoder,
     items: list[Item],
     embeddings: FloatArray,
@@ -65,32 +62,32 @@ def _catch_up(
     """Match a batch with preferences that were added while it was being verified."""
     known = {preference.id for preference in seen}
     while True:
-        with memory._lock:
-            space = memory._space()
+        with state.lock:
+            space = state.space()
             rows = [row for row, preference in enumerate(space.preferences) if preference.id not in known]
             added, vectors = [space.preferences[row] for row in rows], space.vectors[rows]
         if not added or not items:
             return
         known.update(preference.id for preference in added)
-        candidates, _, _ = _coarse(memory, items, embeddings, added, vectors)
+        candidates, _, _ = _coarse(state, items, embeddings, added, vectors)
         # Counted already: an item is kept or not once.
-        yield from decide(memory, encoder, candidates, BuildReport(), clock)
+        yield from decide(state, encoder, candidates, BuildReport(), clock)
 
 
 def decide(
-    memory: EpicMemory, encoder: Encoder, candidates: Sequence[Candidate], report: BuildReport, clock: Clock
+    state: State, encoder: Encoder, candidates: Sequence[Candidate], report: BuildReport, clock: Clock
 ) -> Steps[None]:
     """Verify candidates and write the verdicts, block by block."""
-    size = int(getattr(memory.verifier, "block", VERIFY_BLOCK))
+    size = int(getattr(state.verifier, "block", VERIFY_BLOCK))
     for start in range(0, len(candidates), size):
         block = candidates[start : start + size]
-        outcome = yield from outcome_of(memory, encoder, block, report)
-        write(memory, outcome, report, clock)
+        outcome = yield from outcome_of(state, encoder, block, report)
+        write(state, outcome, report, clock)
 
 
-def outcome_of(memory: EpicMemory, encoder: Encoder, block: Sequence[Candidate], report: BuildReport) -> Steps[Outcome]:
+def outcome_of(state: State, encoder: Encoder, block: Sequence[Candidate], report: BuildReport) -> Steps[Outcome]:
     """The verdicts for a block of candidates, with the embeddings of their instructions."""
-    if not memory.fine:
+    if not state.fine:
         return Outcome(encoder=encoder, kept=[(candidate.item, _unverified(candidate)) for candidate in block])
     verified: Verified = yield Verify(block)
     outcome = Outcome(encoder=encoder)
@@ -127,11 +124,11 @@ def outcome_of(memory: EpicMemory, encoder: Encoder, block: Sequence[Candidate],
     return outcome
 
 
-def retry(memory: EpicMemory, report: BuildReport, clock: Clock) -> Steps[None]:
+def retry(state: State, report: BuildReport, clock: Clock) -> Steps[None]:
     """Verify the undecided items again: under the preferences they wait for, and those that came since."""
-    with memory._lock:
-        encoder, space = memory.encoder, memory._space()
-        store, namespace = memory._store, memory.namespace
+    with state.lock:
+        encoder, space = state.encoder, state.space()
+        store, namespace = state.store, state.namespace
         queue = store.pending(namespace)
         preferences, vectors = list(space.preferences), space.vectors
         held = {
@@ -140,7 +137,7 @@ def retry(memory: EpicMemory, report: BuildReport, clock: Clock) -> Steps[None]:
         }
     items = [item for item, _, _ in queue]
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
-    near = vectors @ embeddings.T >= np.float32(memory.tau if memory.coarse else -1.0)
+    near = vectors @ embeddings.T >= np.float32(state.tau if state.coarse else -1.0)
     candidates, orphans = [], []
     for column, (item, _, waiting) in enumerate(queue):
         rows = [
@@ -155,8 +152,8 @@ def retry(memory: EpicMemory, report: BuildReport, clock: Clock) -> Steps[None]:
     report.seen += len(queue)
     report.passed += len(queue)
     report.discarded += len(orphans)
-    write(memory, Outcome(encoder=encoder, discarded=orphans), report, clock)
-    yield from decide(memory, encoder, candidates, report, clock)
+    write(state, Outcome(encoder=encoder, discarded=orphans), report, clock)
+    yield from decide(state, encoder, candidates, report, clock)
 
 
 def candidate_of(
@@ -194,14 +191,14 @@ def warn(report: BuildReport) -> None:
         )
 
 
-def _chunked(memory: EpicMemory, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
+def _chunked(state: State, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
     """The items' chunks, and the ids of held chunks that the items do not have any more."""
-    if memory.chunker is None:
+    if state.chunker is None:
         return list(items), []
     chunks: list[Item] = []
     stale: list[str] = []
     for item in items:
-        pieces = memory.chunker.chunks(item.text)
+        pieces = state.chunker.chunks(item.text)
         several = len(pieces) > 1
         made = [
             Item(
@@ -212,25 +209,25 @@ def _chunked(memory: EpicMemory, items: Sequence[Item]) -> tuple[list[Item], lis
             for number, piece in enumerate(pieces)
         ]
         ids = {chunk.id for chunk in made}
-        stale += [held for held in memory._store.pieces(memory.namespace, item.id) if held not in ids]
+        stale += [held for held in state.store.pieces(state.namespace, item.id) if held not in ids]
         chunks += made
     return chunks, stale
 
 
-def _fresh(memory: EpicMemory, items: list[Item]) -> tuple[list[Item], int]:
+def _fresh(state: State, items: list[Item]) -> tuple[list[Item], int]:
     """The items not held yet in this very form; of several with one id, the last."""
-    known = memory._store.texts(memory.namespace, [item.id for item in items])
+    known = state.store.texts(state.namespace, [item.id for item in items])
     latest = {item.id: item for item in items}
-    fresh = [item for item in latest.values() if item.id not in known or not memory._store.same(known[item.id], item)]
+    fresh = [item for item in latest.values() if item.id not in known or not state.store.same(known[item.id], item)]
     return fresh, len(items) - len(fresh)
 
 
-def _resolve_keep_rate(memory: EpicMemory, embeddings: FloatArray, vectors: FloatArray, report: BuildReport) -> None:
-    assert memory.keep_rate is not None
-    tau = tau_for_keep_rate(embeddings, vectors, memory.keep_rate)
-    with memory._lock, memory._store.transaction():
-        memory._store.set_meta(**{f"tau/{memory.namespace}": tau})
-    memory._tau = tau
+def _resolve_keep_rate(state: State, embeddings: FloatArray, vectors: FloatArray, report: BuildReport) -> None:
+    assert state.keep_rate is not None
+    tau = tau_for_keep_rate(embeddings, vectors, state.keep_rate)
+    with state.lock, state.store.transaction():
+        state.store.set_meta(**{f"tau/{state.namespace}": tau})
+    state.own_tau = tau
     if len(embeddings) < _SMALL_SAMPLE:
         report.warnings.append(
             f"keep_rate was resolved to tau {tau:.3f} on {len(embeddings)} items only; a larger first batch is surer."
@@ -238,18 +235,18 @@ def _resolve_keep_rate(memory: EpicMemory, embeddings: FloatArray, vectors: Floa
 
 
 def _coarse(
-    memory: EpicMemory, items: list[Item], embeddings: FloatArray, preferences: list[Preference], vectors: FloatArray
+    state: State, items: list[Item], embeddings: FloatArray, preferences: list[Preference], vectors: FloatArray
 ) -> tuple[list[Candidate], list[tuple[Item, FloatArray]], list[Item]]:
     """Candidates, second-tier items and discarded items."""
-    if not memory.coarse:
+    if not state.coarse:
         rows = range(len(preferences))
         return (
             [candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)],
             [],
             [],
         )
-    second_tau = memory.fallback.tau if isinstance(memory.fallback, SecondTier) else None
-    matches = coarse_filter(embeddings, vectors, memory.tau, highest=second_tau is not None)
+    second_tau = state.fallback.tau if isinstance(state.fallback, SecondTier) else None
+    matches = coarse_filter(embeddings, vectors, state.tau, highest=second_tau is not None)
     candidates = []
     starts = np.searchsorted(matches.items, matches.passed, side="left")
     ends = np.searchsorted(matches.items, matches.passed, side="right")

@@ -3,95 +3,91 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
 
 from epic_core import build
 from epic_core.coarse import coarse_filter
 from epic_core.encoders.base import Encoder
 from epic_core.errors import DuplicatePreferenceError, UnknownItemError
 from epic_core.reports import Explanation, Stats
+from epic_core.state import State, described
 from epic_core.steps import Clock, Encode, Steps
-from epic_core.store import Store
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.writing import Outcome, check_same_encoder
 
-if TYPE_CHECKING:
-    from epic_core.memory import EpicMemory
 
-
-def add_preference(memory: EpicMemory, preference: Preference, report: BuildReport, clock: Clock) -> Steps[None]:
+def add_preference(state: State, preference: Preference, report: BuildReport, clock: Clock) -> Steps[None]:
     """Add a preference, and match the held items with it."""
-    yield from _introduce(memory, preference, None, report, clock)
+    yield from _introduce(state, preference, None, report, clock)
 
 
 def replace_preference(
-    memory: EpicMemory, old: str | Preference, preference: Preference, report: BuildReport, clock: Clock
+    state: State, old: str | Preference, preference: Preference, report: BuildReport, clock: Clock
 ) -> Steps[None]:
     """Put a preference in another's place, and match the held items with it."""
-    with memory._lock:
-        space = memory._space()
+    with state.lock:
+        space = state.space()
         replacing = space.preferences[space.find(old)]
     if replacing.id != preference.id:
-        yield from _introduce(memory, preference, replacing, report, clock)
+        yield from _introduce(state, preference, replacing, report, clock)
 
 
-def remove_preference(memory: EpicMemory, preference: str | Preference) -> None:
+def remove_preference(state: State, preference: str | Preference) -> None:
     """Remove a preference, its entries, and the items nothing else holds."""
-    with memory._lock:
-        space = memory._space()
+    with state.lock:
+        space = state.space()
         found = space.preferences[space.find(preference)]
-        memory._spaces.pop(memory.namespace)
-        with memory._store.transaction():
-            memory._store.remove_preference(memory.namespace, found.id)
-        memory._store.give_back()
+        state.spaces.pop(state.namespace)
+        with state.store.transaction():
+            state.store.remove_preference(state.namespace, found.id)
+        state.store.give_back()
 
 
 def _introduce(
-    memory: EpicMemory, preference: Preference, replacing: Preference | None, report: BuildReport, clock: Clock
+    state: State, preference: Preference, replacing: Preference | None, report: BuildReport, clock: Clock
 ) -> Steps[None]:
-    with memory._lock:
-        if preference.id in {held.id for held in memory._space().preferences}:
+    with state.lock:
+        if preference.id in {held.id for held in state.space().preferences}:
             raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")
-        encoder, items = memory.encoder, list(memory._store.items(memory.namespace))
+        encoder, items = state.encoder, list(state.store.items(state.namespace))
     vectors: FloatArray = yield Encode(encoder, [preference.text], "embedding")
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
     started = time.perf_counter()
-    candidates = _matching(memory, items, embeddings, preference, vectors)
+    candidates = _matching(state, items, embeddings, preference, vectors)
     started = clock.add("coarse filter", started)
     report.seen, report.passed = len(items), len(candidates)
     outcome = Outcome(encoder=encoder)
-    size = int(getattr(memory.verifier, "block", build.VERIFY_BLOCK))
+    size = int(getattr(state.verifier, "block", build.VERIFY_BLOCK))
     for start in range(0, len(candidates), size):
-        part = yield from build.outcome_of(memory, encoder, candidates[start : start + size], report)
+        part = yield from build.outcome_of(state, encoder, candidates[start : start + size], report)
         outcome.kept += part.kept
         outcome.undecided += part.undecided
     started = time.perf_counter()
-    with memory._lock:
-        check_same_encoder(memory, outcome)
-        _write(memory, preference, vectors[0], replacing, outcome, report)
+    with state.lock:
+        check_same_encoder(state, outcome)
+        _write(state, preference, vectors[0], replacing, outcome, report)
     clock.add("index", started)
 
 
 def _matching(
-    memory: EpicMemory, items: list[Item], embeddings: FloatArray, preference: Preference, vectors: FloatArray
+    state: State, items: list[Item], embeddings: FloatArray, preference: Preference, vectors: FloatArray
 ) -> list[Candidate]:
-    if not items or not (memory.coarse or memory.fine):
+    if not items or not (state.coarse or state.fine):
         return []
-    tau = memory.tau if memory.coarse else -1.0
+    tau = state.tau if state.coarse else -1.0
     rows = coarse_filter(embeddings, vectors, tau).passed
     return [build.candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in rows]
 
 
 def _write(
-    memory: EpicMemory,
+    state: State,
     preference: Preference,
     vector: FloatArray,
     replacing: Preference | None,
     outcome: Outcome,
     report: BuildReport,
 ) -> None:
-    store, namespace = memory._store, memory.namespace
-    memory._spaces.pop(namespace, None)
+    store, namespace = state.store, state.namespace
+    state.spaces.pop(namespace, None)
     with store.transaction():
         # The new entries first: an item that only the old preference held may be held by the new one.
         store.add_preference(namespace, preference, vector)
@@ -112,43 +108,39 @@ def _write(
         store.give_back()
 
 
-def reencode(memory: EpicMemory, encoder: Encoder) -> Steps[None]:
+def reencode(state: State, encoder: Encoder) -> Steps[None]:
     """Embed everything anew, in one transaction."""
     while True:
-        with memory._lock:
-            texts = memory._store.embedded_texts()
+        with state.lock:
+            texts = state.store.embedded_texts()
         vectors: list[FloatArray] = []
         for table in texts:
             vectors += [(yield Encode(encoder, list(table.values()), "embedding"))]
-        with memory._lock, memory._store.transaction():
-            if memory._store.embedded_texts() != texts:
+        with state.lock, state.store.transaction():
+            if state.store.embedded_texts() != texts:
                 continue  # something was written meanwhile
-            memory._spaces.clear()
+            state.spaces.clear()
             tables = [dict(zip(table, rows, strict=True)) for table, rows in zip(texts, vectors, strict=True)]
-            memory._store.replace_vectors(*tables)
-            memory._store.set_meta(encoder=described(encoder))
-            for namespace in memory._store.namespaces():
-                memory._store.set_meta(**{f"tau/{namespace}": None})
-            _adopt(memory, encoder)
+            state.store.replace_vectors(*tables)
+            state.store.set_meta(encoder=described(encoder))
+            for namespace in state.store.namespaces():
+                state.store.set_meta(**{f"tau/{namespace}": None})
+            _adopt(state, encoder)
             return
 
 
-def described(encoder: Encoder) -> dict[str, Any]:
-    """What a file remembers of its encoder."""
-    return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
-
-
-def _adopt(memory: EpicMemory, encoder: Encoder) -> None:
+def _adopt(state: State, encoder: Encoder) -> None:
     from epic_core.verification import EmbeddedVerifier
 
-    if type(memory.verifier) is EmbeddedVerifier and memory.verifier.encoder is memory.encoder:
-        memory.verifier = EmbeddedVerifier(encoder, threshold=memory.verifier.threshold)
-    memory.encoder = encoder
-    memory._tau = None
+    if type(state.verifier) is EmbeddedVerifier and state.verifier.encoder is state.encoder:
+        state.verifier = EmbeddedVerifier(encoder, threshold=state.verifier.threshold)
+    state.encoder = encoder
+    state.own_tau = None
 
 
-def explain(store: Store, namespace: str, item_id: str) -> Explanation:
+def explain(state: State, item_id: str) -> Explanation:
     """Why an item is held."""
+    store, namespace = state.store, state.namespace
     row = store.item_row(namespace, item_id)
     if row is None:
         for item, reason, _ in store.pending(namespace):
@@ -161,12 +153,12 @@ def explain(store: Store, namespace: str, item_id: str) -> Explanation:
     return Explanation(item=item, entries=entries, note=note)
 
 
-def stats(memory: EpicMemory) -> Stats:
+def stats(state: State) -> Stats:
     """Counts and sizes."""
     return Stats(
-        counts=memory._store.counts(memory.namespace),
-        bytes=memory._store.sizes(),
-        encoder=memory.encoder.name,
-        verifier=memory.verifier.name,
-        tau=memory.tau,
+        counts=state.store.counts(state.namespace),
+        bytes=state.store.sizes(),
+        encoder=state.encoder.name,
+        verifier=state.verifier.name,
+        tau=state.tau,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -10,7 +9,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from epic_core import build, maintenance, opening, retrieval
 from epic_core.chunking import Chunker, ConversationChunker
-from epic_core.coarse import checked_keep_rate, checked_tau, default_tau
+from epic_core.coarse import checked_keep_rate, checked_tau
 from epic_core.context import format_context
 from epic_core.encoders import Encoder, default_encoder
 from epic_core.errors import InvalidInputError
@@ -18,7 +17,7 @@ from epic_core.fallback import checked_fallback
 from epic_core.filters import Filter
 from epic_core.intake import Items, abatches, batches, conversation_items, progress_bar, unique_preferences
 from epic_core.reports import Explanation, Stats
-from epic_core.space import Space
+from epic_core.state import State
 from epic_core.steering import Mode, checked_mode
 from epic_core.steps import Clock, Steps, arun, run
 from epic_core.store import Store
@@ -80,25 +79,26 @@ class EpicMemory:
         if keep_rate is not None:
             checked_keep_rate(keep_rate)
         checked_text(namespace, "The namespace")
-        self.encoder: Encoder = encoder if encoder is not None else default_encoder()
-        self.verifier: Verifier = verifier if verifier is not None else EmbeddedVerifier(self.encoder)
-        self.steering: Mode = checked_mode(steering)
-        self.chunker = chunker
-        self.fallback = checked_fallback(fallback)
-        self.namespace = namespace
-        self.coarse = coarse
-        self.fine = fine
-        self.keep_rate = keep_rate
-        self._tau = None if tau is None else checked_tau(tau)
-        self._lock = threading.RLock()
-        self._spaces: dict[str, Space] = {}
-        given = unique_preferences(preferences)
-        # Last, so that no argument that cannot be leaves a file behind.
-        self._store = Store(None) if _store is None else _store()
-        self._seen_change = self._store.changed_elsewhere()
+        mode, given = checked_mode(steering), unique_preferences(preferences)
+        own_tau, fallback = None if tau is None else checked_tau(tau), checked_fallback(fallback)
+        encoder = default_encoder() if encoder is None else encoder
+        self._state = State(
+            encoder=encoder,
+            verifier=EmbeddedVerifier(encoder) if verifier is None else verifier,
+            steering=mode,
+            chunker=chunker,
+            fallback=fallback,
+            namespace=namespace,
+            coarse=coarse,
+            fine=fine,
+            keep_rate=keep_rate,
+            own_tau=own_tau,
+            # Last, so that no argument that cannot be leaves a file behind.
+            store=Store(None) if _store is None else _store(),
+        )
         if _store is None:
-            opening.check_second_tier(self)
-            opening.found(self, given)
+            opening.check_second_tier(self._state)
+            opening.found(self._state, given)
 
     @classmethod
     def open(
@@ -135,7 +135,7 @@ class EpicMemory:
 
         try:
             memory = cls(_store=made, **options)
-            opening.take_up(memory, given, sync=sync, reencode=reencode)
+            opening.take_up(memory._state, given, sync=sync, reencode=reencode)
         except BaseException:
             if store:
                 store[0].discard_if_new()
@@ -145,22 +145,10 @@ class EpicMemory:
     # running
 
     def _run(self, steps: Steps[Any], clock: Clock | None = None) -> Any:
-        return run(steps, self.verifier, clock or Clock())
+        return run(steps, self._state.verifier, clock or Clock())
 
     async def _arun(self, steps: Steps[Any], clock: Clock | None = None) -> Any:
-        return await arun(steps, self.verifier, clock or Clock())
-
-    def _space(self, namespace: str | None = None) -> Space:
-        """The loaded namespace, read again if another process has written. Call it under the lock."""
-        change = self._store.changed_elsewhere()
-        if change != self._seen_change:
-            opening.check_encoder(self)
-            self._seen_change = change
-            self._spaces.clear()
-        name = self.namespace if namespace is None else namespace
-        if name not in self._spaces:
-            self._spaces[name] = Space(self._store, name, self.encoder)
-        return self._spaces[name]
+        return await arun(steps, self._state.verifier, clock or Clock())
 
     # building
 
@@ -180,7 +168,7 @@ class EpicMemory:
         report, clock = self._new_report()
         with progress_bar(items, progress) as bar:
             for batch in batches(items):
-                self._run(build.add_batch(self, batch, report, clock), clock)
+                self._run(build.add_batch(self._state, batch, report, clock), clock)
                 bar.update(len(batch))
         return self._finished(report, clock)
 
@@ -189,7 +177,7 @@ class EpicMemory:
         report, clock = self._new_report()
         with progress_bar(items, progress) as bar:
             async for batch in abatches(items):
-                await self._arun(build.add_batch(self, batch, report, clock), clock)
+                await self._arun(build.add_batch(self._state, batch, report, clock), clock)
                 bar.update(len(batch))
         return self._finished(report, clock)
 
@@ -212,13 +200,13 @@ class EpicMemory:
     def retry(self) -> BuildReport:
         """Verify the undecided items again."""
         report, clock = self._new_report()
-        self._run(build.retry(self, report, clock), clock)
+        self._run(build.retry(self._state, report, clock), clock)
         return self._finished(report, clock)
 
     async def aretry(self) -> BuildReport:
         """As `retry`, without blocking the event loop."""
         report, clock = self._new_report()
-        await self._arun(build.retry(self, report, clock), clock)
+        await self._arun(build.retry(self._state, report, clock), clock)
         return self._finished(report, clock)
 
     def _new_report(self) -> tuple[BuildReport, Clock]:
@@ -228,7 +216,7 @@ class EpicMemory:
 
     def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:
         report.timings = dict(clock.parts)
-        report.tau = self.tau if self.coarse else None
+        report.tau = self._state.tau if self._state.coarse else None
         build.warn(report)
         return report
 
@@ -272,7 +260,7 @@ class EpicMemory:
             Hits,
             self._run(
                 retrieval.search(
-                    self,
+                    self._state,
                     self._search(query, k, filter, steering, preferences, stance_policy, namespace, distinct),
                     clock,
                 ),
@@ -298,7 +286,7 @@ class EpicMemory:
             Hits,
             await self._arun(
                 retrieval.search(
-                    self,
+                    self._state,
                     self._search(query, k, filter, steering, preferences, stance_policy, namespace, distinct),
                     clock,
                 ),
@@ -332,7 +320,7 @@ class EpicMemory:
             query=query,
             k=k,
             filter=filter,
-            mode=self.steering if steering is None else checked_mode(steering),
+            mode=self._state.steering if steering is None else checked_mode(steering),
             preferences=None if preferences is None else tuple(preferences),
             stance_policy=stance_policy,
             namespace=self.namespace if namespace is None else checked_text(namespace, "The namespace"),
@@ -354,16 +342,16 @@ class EpicMemory:
             UnknownItemError: if no item with that id is held.
         """
         checked_text(item_id, "The item's id")
-        with self._lock:
-            return maintenance.explain(self._store, self.namespace, item_id)
+        with self._state.lock:
+            return maintenance.explain(self._state, item_id)
 
     # preferences
 
     @property
     def preferences(self) -> list[Preference]:
         """The user's preferences, in their order."""
-        with self._lock:
-            return list(self._space().preferences)
+        with self._state.lock:
+            return list(self._state.space().preferences)
 
     def add_preference(self, preference: str | Preference) -> BuildReport:
         """Add a preference; items already held are matched with it too.
@@ -372,13 +360,13 @@ class EpicMemory:
             DuplicatePreferenceError: if it is held already.
         """
         report, clock = self._new_report()
-        self._run(maintenance.add_preference(self, Preference.of(preference), report, clock), clock)
+        self._run(maintenance.add_preference(self._state, Preference.of(preference), report, clock), clock)
         return self._finished(report, clock)
 
     async def aadd_preference(self, preference: str | Preference) -> BuildReport:
         """As `add_preference`, without blocking the event loop."""
         report, clock = self._new_report()
-        await self._arun(maintenance.add_preference(self, Preference.of(preference), report, clock), clock)
+        await self._arun(maintenance.add_preference(self._state, Preference.of(preference), report, clock), clock)
         return self._finished(report, clock)
 
     def remove_preference(self, preference: str | Preference) -> None:
@@ -387,11 +375,11 @@ class EpicMemory:
         Raises:
             UnknownPreferenceError: if it is not held.
         """
-        maintenance.remove_preference(self, preference)
+        maintenance.remove_preference(self._state, preference)
 
     async def aremove_preference(self, preference: str | Preference) -> None:
         """As `remove_preference`, without blocking the event loop."""
-        await in_thread(maintenance.remove_preference, self, preference)
+        await in_thread(maintenance.remove_preference, self._state, preference)
 
     def replace_preference(self, old: str | Preference, new: str | Preference) -> BuildReport:
         """Put a preference in another's place; the held items are matched with it, the old one's included.
@@ -401,55 +389,79 @@ class EpicMemory:
             DuplicatePreferenceError: if the new one is held already.
         """
         report, clock = self._new_report()
-        self._run(maintenance.replace_preference(self, old, Preference.of(new), report, clock), clock)
+        self._run(maintenance.replace_preference(self._state, old, Preference.of(new), report, clock), clock)
         return self._finished(report, clock)
 
     async def areplace_preference(self, old: str | Preference, new: str | Preference) -> BuildReport:
         """As `replace_preference`, without blocking the event loop."""
         report, clock = self._new_report()
-        await self._arun(maintenance.replace_preference(self, old, Preference.of(new), report, clock), clock)
+        await self._arun(maintenance.replace_preference(self._state, old, Preference.of(new), report, clock), clock)
         return self._finished(report, clock)
 
     # the rest
 
     @property
+    def encoder(self) -> Encoder:
+        """The encoder in force."""
+        return self._state.encoder
+
+    @property
+    def verifier(self) -> Verifier:
+        """What decides; another one can be set at any time."""
+        return self._state.verifier
+
+    @verifier.setter
+    def verifier(self, verifier: Verifier) -> None:
+        self._state.verifier = verifier
+
+    @property
+    def fallback(self) -> Any:
+        """Where queries go that match no preference well."""
+        return self._state.fallback
+
+    @property
+    def namespace(self) -> str:
+        """Whose memory this is."""
+        return self._state.namespace
+
+    @property
     def tau(self) -> float:
         """The coarse filter's threshold in force."""
-        return default_tau(self.encoder) if self._tau is None else self._tau
+        return self._state.tau
 
     @property
     def path(self) -> Path | None:
         """The file; None for a memory in RAM."""
-        return self._store.path
+        return self._state.store.path
 
     def reencode(self, encoder: Encoder) -> None:
         """Embed everything anew with another encoder: preferences, instructions, second tier, all namespaces.
 
         The coarse filter's tau becomes the new encoder's own. Items that were discarded stay discarded.
         """
-        self._run(maintenance.reencode(self, encoder))
+        self._run(maintenance.reencode(self._state, encoder))
 
     def stats(self) -> Stats:
         """Counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
-        with self._lock:
-            return maintenance.stats(self)
+        with self._state.lock:
+            return maintenance.stats(self._state)
 
     def __len__(self) -> int:
-        with self._lock:
-            return self._store.counts(self.namespace)["items"]
+        with self._state.lock:
+            return self._state.store.counts(self.namespace)["items"]
 
     def __bool__(self) -> bool:
         return True
 
     def __repr__(self) -> str:
         where = "in RAM" if self.path is None else str(self.path)
-        return f"<EpicMemory {where}, namespace {self.namespace!r}{', closed' if self._store.closed else ''}>"
+        return f"<EpicMemory {where}, namespace {self.namespace!r}{', closed' if self._state.store.closed else ''}>"
 
     def close(self) -> None:
         """Close the file; closing twice is fine."""
-        with self._lock:
-            self._spaces.clear()
-            self._store.close()
+        with self._state.lock:
+            self._state.spaces.clear()
+            self._state.store.close()
 
     def __enter__(self) -> EpicMemory:
         return self

@@ -2,136 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from epic_core import maintenance
 from epic_core.encoders.base import embed
-from epic_core.errors import EncoderMismatchError, InvalidInputError, PreferencesMismatchError, StoreError
+from epic_core.errors import InvalidInputError, PreferencesMismatchError
 from epic_core.fallback import SecondTier
-from epic_core.maintenance import described
-from epic_core.types import Preference
-
-if TYPE_CHECKING:
-    from epic_core.memory import EpicMemory
+from epic_core.state import State, described
+from epic_core.steps import Clock, run
+from epic_core.types import BuildReport, Preference
 
 
-def found(memory: EpicMemory, preferences: Sequence[Preference]) -> None:
+def found(state: State, preferences: Sequence[Preference]) -> None:
     """Write what a new memory, or a new namespace of one, starts with."""
-    vectors = embed(memory.encoder, [preference.text for preference in preferences])
-    with memory._store.transaction():
-        if "encoder" not in memory._store.meta():
-            memory._store.set_meta(encoder=described(memory.encoder))
+    vectors = embed(state.encoder, [preference.text for preference in preferences])
+    with state.store.transaction():
+        if "encoder" not in state.store.meta():
+            state.store.set_meta(encoder=described(state.encoder))
         for preference, vector in zip(preferences, vectors, strict=True):
-            memory._store.add_preference(memory.namespace, preference, vector)
-        memory._store.set_meta(**_settings(memory))
+            state.store.add_preference(state.namespace, preference, vector)
+        state.store.set_meta(**_settings(state))
 
 
-def take_up(memory: EpicMemory, given: list[Preference] | None, *, sync: bool, reencode: bool) -> None:
+def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencode: bool) -> None:
     """Bring a memory and the file it was opened on together.
 
     Raises:
         EncoderMismatchError: if the file was made with another encoder, and `reencode` is off.
         PreferencesMismatchError: if it holds other preferences, and `sync` is off.
     """
-    meta = memory._store.meta()
+    meta = state.store.meta()
     if "encoder" not in meta:
-        check_second_tier(memory)
-        found(memory, given or [])
+        check_second_tier(state)
+        found(state, given or [])
         return
-    if reencode and _other_encoder(memory):
-        asked = memory._tau
-        memory.reencode(memory.encoder)
-        memory._tau = asked
-        meta = memory._store.meta()
-    check_encoder(memory)
-    tau, second_tier = (meta.get(f"{name}/{memory.namespace}") for name in ("tau", "second_tier"))
-    if memory._tau is None and tau is not None:
-        memory._tau = float(tau)
-    check_second_tier(memory)
-    if memory.fallback is None and second_tier is not None:
+    if reencode and state.other_encoder():
+        asked = state.own_tau
+        run(maintenance.reencode(state, state.encoder), state.verifier, Clock())
+        state.own_tau = asked
+        meta = state.store.meta()
+    state.check_encoder()
+    tau, second_tier = (meta.get(f"{name}/{state.namespace}") for name in ("tau", "second_tier"))
+    if state.own_tau is None and tau is not None:
+        state.own_tau = float(tau)
+    check_second_tier(state)
+    if state.fallback is None and second_tier is not None:
         # Not checked: after `reencode` it may lie above the new encoder's tau, and its items are still searched.
-        memory.fallback = SecondTier(tau=float(second_tier))
-    settings = _settings(memory)
+        state.fallback = SecondTier(tau=float(second_tier))
+    settings = _settings(state)
     if any(meta.get(key) != value for key, value in settings.items()):
-        with memory._store.transaction():
-            memory._store.set_meta(**settings)
+        with state.store.transaction():
+            state.store.set_meta(**settings)
     if given is None:
         return
-    if memory.namespace not in memory._store.namespaces():
-        found(memory, given)
+    if state.namespace not in state.store.namespaces():
+        found(state, given)
     else:
-        _reconcile(memory, given, sync=sync)
+        _reconcile(state, given, sync=sync)
 
 
-def check_second_tier(memory: EpicMemory) -> None:
+def check_second_tier(state: State) -> None:
     """Refuse a second tier that nothing could be in.
 
     Raises:
         InvalidInputError: if its tau is not below the coarse filter's.
     """
-    second = memory.fallback
-    resolved = memory.keep_rate is None or memory._tau is not None
-    if isinstance(second, SecondTier) and resolved and second.tau >= memory.tau:
+    second = state.fallback
+    resolved = state.keep_rate is None or state.own_tau is not None
+    if isinstance(second, SecondTier) and resolved and second.tau >= state.tau:
         raise InvalidInputError(
-            f"The second tier's tau {second.tau} must be below the coarse filter's, {memory.tau:.3f}."
+            f"The second tier's tau {second.tau} must be below the coarse filter's, {state.tau:.3f}."
         )
 
 
-def check_encoder(memory: EpicMemory) -> None:
-    """Refuse a file that was embedded by another encoder.
-
-    Raises:
-        EncoderMismatchError: if it was.
-    """
-    other = _other_encoder(memory)
-    if other:
-        raise EncoderMismatchError(
-            f"{memory.path} was made with the encoder {_named(other)}, and is opened with"
-            f" {_named(described(memory.encoder))}. Open it with that encoder, or embed it anew with this one:"
-            " EpicMemory.open(path, reencode=True), or `epic reencode`."
-        )
-
-
-def _other_encoder(memory: EpicMemory) -> dict[str, Any] | None:
-    """The encoder a file was made with, if it is another than the memory's."""
-    made = memory._store.meta().get("encoder")
-    if not isinstance(made, dict) or not {"name", "dimension", "fingerprint"} <= made.keys():
-        raise StoreError(f"{memory.path} is damaged: it does not say which encoder it was made with.")
-    return None if made == described(memory.encoder) else made
-
-
-def _settings(memory: EpicMemory) -> dict[str, Any]:
+def _settings(state: State) -> dict[str, Any]:
     """What the file remembers of how a namespace is filtered."""
     settings: dict[str, Any] = {}
-    if memory._tau is not None:
-        settings[f"tau/{memory.namespace}"] = memory._tau
-    if isinstance(memory.fallback, SecondTier):
-        settings[f"second_tier/{memory.namespace}"] = memory.fallback.tau
+    if state.own_tau is not None:
+        settings[f"tau/{state.namespace}"] = state.own_tau
+    if isinstance(state.fallback, SecondTier):
+        settings[f"second_tier/{state.namespace}"] = state.fallback.tau
     return settings
 
 
-def _reconcile(memory: EpicMemory, given: list[Preference], *, sync: bool) -> None:
-    held = {preference.id: preference for preference in memory.preferences}
+def _reconcile(state: State, given: list[Preference], *, sync: bool) -> None:
+    held = {preference.id: preference for preference in state.space().preferences}
     wanted = {preference.id: preference for preference in given}
     missing = [preference for key, preference in held.items() if key not in wanted]
     added = [preference for key, preference in wanted.items() if key not in held]
     if not sync and (missing or added):
         lines = [f"  only in the file: {p}" for p in missing] + [f"  only given: {p}" for p in added]
         raise PreferencesMismatchError(
-            f"{memory.path} holds other preferences than those given:\n" + "\n".join(lines) + "\n"
+            f"{state.store.path} holds other preferences than those given:\n" + "\n".join(lines) + "\n"
             "Leave preferences out to use the file's, or open it with sync=True (`epic build --sync`) to change them."
         )
     for preference in added:
-        memory.add_preference(preference)
+        run(maintenance.add_preference(state, preference, BuildReport(), Clock()), state.verifier, Clock())
     for preference in missing:
-        memory.remove_preference(preference)
-    if not sync or [preference.id for preference in memory.preferences] == list(wanted):
+        maintenance.remove_preference(state, preference)
+    if not sync or [preference.id for preference in state.space().preferences] == list(wanted):
         return
-    with memory._lock, memory._store.transaction():
-        memory._spaces.clear()
+    with state.lock, state.store.transaction():
+        state.spaces.clear()
         for position, preference in enumerate(given):
-            memory._store.move_preference(memory.namespace, preference.id, position)
-
-
-def _named(encoder: Mapping[str, Any]) -> str:
-    return f"{encoder['name']} ({encoder['dimension']} dimensions, fingerprint {str(encoder['fingerprint'])[:8]})"
+            state.store.move_preference(state.namespace, preference.id, position)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +12,11 @@ from numpy.typing import NDArray
 from epic_core.fallback import SecondTier, hits_of
 from epic_core.filters import Filter
 from epic_core.space import PENALTY, Space
+from epic_core.state import State
 from epic_core.steering import Mode, SteeredQuery, default_floor
 from epic_core.steps import Ask, Clock, Encode, Steps
 from epic_core.store import Store
 from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
-
-if TYPE_CHECKING:
-    from epic_core.memory import EpicMemory
 
 _SUPPORTING = frozenset(Stance) - {Stance.CONFLICTS}
 
@@ -38,27 +35,27 @@ class Search:
     distinct: bool
 
 
-def search(memory: EpicMemory, asked: Search, clock: Clock) -> Steps[Hits]:
+def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
     """Stage 3 and the search, with the fallback where the query matches no preference well."""
-    encoder = memory.encoder
+    encoder = state.encoder
     vector: FloatArray = (yield Encode(encoder, [asked.query], "embedding"))[0]
-    if memory.encoder is not encoder:  # embedded anew in the meantime
-        return (yield from search(memory, asked, clock))
-    with memory._lock:
+    if state.encoder is not encoder:  # embedded anew in the meantime
+        return (yield from search(state, asked, clock))
+    with state.lock:
         started = time.perf_counter()
-        space = memory._space(asked.namespace)
+        space = state.space(asked.namespace)
         positions = None if asked.preferences is None else space.positions(asked.preferences)
         steered = space.steering(asked.mode).steer_for_index(vector, only=positions)
         started = clock.add("steering", started)
-        hits = _first_tier(memory._store, space, asked, steered, positions)
+        hits = _first_tier(state.store, space, asked, steered, positions)
         clock.add("index", started)
-        wanting = _matches_nothing(memory, steered, hits)
-        asks = memory.fallback is not None and wanting
-        if asks and isinstance(memory.fallback, SecondTier):
-            hits = _merged(_second_tier(memory._store, space, asked, vector), hits, asked.k)
+        wanting = _matches_nothing(state, steered, hits)
+        asks = state.fallback is not None and wanting
+        if asks and isinstance(state.fallback, SecondTier):
+            hits = _merged(_second_tier(state.store, space, asked, vector), hits, asked.k)
             clock.add("index", started)
-    if asks and not isinstance(memory.fallback, SecondTier):
-        found = yield Ask(memory.fallback, asked.query, asked.k)
+    if asks and not isinstance(state.fallback, SecondTier):
+        found = yield Ask(state.fallback, asked.query, asked.k)
         hits = _merged(hits_of(found, asked.k), hits, asked.k)
     return Hits(
         hits,
@@ -68,8 +65,8 @@ def search(memory: EpicMemory, asked: Search, clock: Clock) -> Steps[Hits]:
     )
 
 
-def _matches_nothing(memory: EpicMemory, steered: SteeredQuery, hits: list[Hit]) -> bool:
-    floor = default_floor(memory.encoder)
+def _matches_nothing(state: State, steered: SteeredQuery, hits: list[Hit]) -> bool:
+    floor = default_floor(state.encoder)
     return steered.nearest is None or steered.nearest < floor or not hits or hits[0].score < floor
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import EncoderError
 from epic_core.space import Addition, Space
+from epic_core.state import State
 from epic_core.steps import Clock
 from epic_core.store import NewEntry
 from epic_core.types import BuildReport, FloatArray, Item
-
-if TYPE_CHECKING:
-    from epic_core.memory import EpicMemory
 
 
 @dataclass(kw_only=True)
@@ -29,41 +26,41 @@ class Outcome:
     encoder: Encoder
 
 
-def write(memory: EpicMemory, outcome: Outcome, report: BuildReport, clock: Clock) -> None:
+def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> None:
     """Commit an outcome and take it into the index."""
     started = time.perf_counter()
-    with memory._lock:
-        check_same_encoder(memory, outcome)
-        space = memory._space()
+    with state.lock:
+        check_same_encoder(state, outcome)
+        space = state.space()
         # Until RAM agrees with the file again, whoever comes next reads the file.
-        memory._spaces.pop(memory.namespace, None)
-        with memory._store.transaction():
-            writing = _Writing(memory, space)
+        state.spaces.pop(state.namespace, None)
+        with state.store.transaction():
+            writing = _Writing(state, space)
             writing.clear_the_way(outcome)
             for item, reason, preference_ids in outcome.undecided:
-                memory._store.put_pending(memory.namespace, item, reason, preference_ids)
+                state.store.put_pending(state.namespace, item, reason, preference_ids)
             for item, embedding in outcome.second:
                 writing.second(item, embedding)
             for item, entries in outcome.kept:
                 writing.keep(item, entries)
         if writing.removed:
-            memory._store.give_back()
+            state.store.give_back()
         else:
             space.apply(writing.addition)
-            memory._spaces[memory.namespace] = space
+            state.spaces[state.namespace] = space
     report.kept += writing.kept
     report.entries += writing.entries
     report.discarded += len(outcome.kept) - writing.kept
     clock.add("index", started)
 
 
-def check_same_encoder(memory: EpicMemory, outcome: Outcome) -> None:
+def check_same_encoder(state: State, outcome: Outcome) -> None:
     """Refuse vectors of an encoder that is not the memory's any more.
 
     Raises:
         EncoderError: if the memory was embedded anew since the outcome was begun.
     """
-    if outcome.encoder is not memory.encoder:
+    if outcome.encoder is not state.encoder:
         raise EncoderError("The memory was embedded anew while this was going on. Do it again; nothing was written.")
 
 
@@ -76,8 +73,8 @@ class _Writing:
         kept, entries: How many were written.
     """
 
-    def __init__(self, memory: EpicMemory, space: Space) -> None:
-        self._store, self._namespace = memory._store, memory.namespace
+    def __init__(self, state: State, space: Space) -> None:
+        self._store, self._namespace = state.store, state.namespace
         self._preference_rows = {p.id: row for p, row in zip(space.preferences, space.preference_rows, strict=True)}
         self._held: dict[str, int] = {}
         self.addition = Addition()

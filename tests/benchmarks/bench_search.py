@@ -35,8 +35,8 @@ def main() -> None:
     print(f"{memory.stats().counts['entries']} entries, {len(preferences)} preferences, {len(questions)} questions")
 
     published = SentenceTransformerEncoder(options.teacher)
-    index = memory._space().index._index
-    vectors = np.random.default_rng(0).standard_normal((index.ntotal, published.dimension), dtype=np.float32)
+    index = memory._state.space().index
+    vectors = np.random.default_rng(0).standard_normal((len(index), published.dimension), dtype=np.float32)
 
     def the_published_way(question: str) -> None:
         query = embed(published, [question])[0]

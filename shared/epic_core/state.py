@@ -1,0 +1,97 @@
+"""What a memory is made of: its parts, its settings, and its namespaces in RAM."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from epic_core.chunking import Chunker
+from epic_core.coarse import default_tau
+from epic_core.encoders.base import Encoder
+from epic_core.errors import EncoderMismatchError, StoreError
+from epic_core.space import Space
+from epic_core.steering import Mode
+from epic_core.store import Store
+from epic_core.verification.base import Verifier
+
+
+@dataclass(kw_only=True)
+class State:
+    """The inside of an `EpicMemory`; the arguments are explained there.
+
+    Attributes:
+        own_tau: The threshold set or resolved; None for the encoder's own.
+        lock: Held while RAM and file are read or written, never while a model is waited for.
+        spaces: The namespaces that are loaded.
+    """
+
+    encoder: Encoder
+    verifier: Verifier
+    steering: Mode
+    chunker: Chunker | None
+    fallback: Any
+    namespace: str
+    coarse: bool
+    fine: bool
+    keep_rate: float | None
+    own_tau: float | None
+    store: Store
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    spaces: dict[str, Space] = field(default_factory=dict)
+    _seen_change: int = 0
+
+    def __post_init__(self) -> None:
+        self._seen_change = self.store.changed_elsewhere()
+
+    @property
+    def tau(self) -> float:
+        """The coarse filter's threshold in force."""
+        return default_tau(self.encoder) if self.own_tau is None else self.own_tau
+
+    def space(self, namespace: str | None = None) -> Space:
+        """The loaded namespace, read again if another process has written. Call it under the lock."""
+        change = self.store.changed_elsewhere()
+        if change != self._seen_change:
+            self.check_encoder()
+            self._seen_change = change
+            self.spaces.clear()
+        name = self.namespace if namespace is None else namespace
+        if name not in self.spaces:
+            self.spaces[name] = Space(self.store, name, self.encoder)
+        return self.spaces[name]
+
+    def check_encoder(self) -> None:
+        """Refuse a file that was embedded by another encoder.
+
+        Raises:
+            EncoderMismatchError: if it was.
+        """
+        other = self.other_encoder()
+        if other:
+            raise EncoderMismatchError(
+                f"{self.store.path} was made with the encoder {_named(other)}, and is opened with"
+                f" {_named(described(self.encoder))}. Open it with that encoder, or embed it anew with this one:"
+                " EpicMemory.open(path, reencode=True), or `epic reencode`."
+            )
+
+    def other_encoder(self) -> dict[str, Any] | None:
+        """The encoder the file was made with, if it is another than this one.
+
+        Raises:
+            StoreError: if the file does not say.
+        """
+        made = self.store.meta().get("encoder")
+        if not isinstance(made, dict) or not {"name", "dimension", "fingerprint"} <= made.keys():
+            raise StoreError(f"{self.store.path} is damaged: it does not say which encoder it was made with.")
+        return None if made == described(self.encoder) else made
+
+
+def described(encoder: Encoder) -> dict[str, Any]:
+    """What a file remembers of its encoder."""
+    return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
+
+
+def _named(encoder: Mapping[str, Any]) -> str:
+    return f"{encoder['name']} ({encoder['dimension']} dimensions, fingerprint {str(encoder['fingerprint'])[:8]})"
