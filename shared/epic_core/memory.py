@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
+
+from typing_extensions import Unpack
 
 from epic_core import build, maintenance, opening, retrieval
 from epic_core.chunking import Chunker, ConversationChunker
@@ -26,6 +28,21 @@ from epic_core.types import BuildReport, Hits, Item, Preference, checked_text
 from epic_core.verification import EmbeddedVerifier, Verifier
 
 StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
+
+
+class Options(TypedDict, total=False):
+    """The keyword arguments of `EpicMemory`, as `EpicMemory.open` takes them too."""
+
+    encoder: Encoder | None
+    verifier: Verifier | None
+    tau: float | None
+    keep_rate: float | None
+    steering: Mode
+    chunker: Chunker | None
+    fallback: Any
+    namespace: str
+    coarse: bool
+    fine: bool
 
 
 class EpicMemory:
@@ -109,7 +126,7 @@ class EpicMemory:
         sync: bool = False,
         reencode: bool = False,
         must_exist: bool = False,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> EpicMemory:
         """Open the memory in a file, or make it. Use it in a `with`, or `close()` it.
 
