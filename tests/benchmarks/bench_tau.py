@@ -8,8 +8,8 @@ by their recorded similarity (the labels begin at 0.3).
 from __future__ import annotations
 
 import numpy as np
-from common import parse, parser, personas, read_jsonl
 
+from common import parse, parser, personas, read_jsonl
 from epic_core.encoders import StaticEncoder
 
 TAUS = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
