@@ -14,6 +14,7 @@ map. The rows are then stored as int8, each with its scale times its weight. Sam
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from pathlib import Path
 
@@ -50,23 +51,21 @@ class Teacher:
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(256)
         self._cache = cache
-        self._known: dict[str, Array] = {}
+        self._known: dict[bytes, Array] = {}
         if cache is not None and cache.exists():
             stored = np.load(cache)
-            self._known = dict(zip(stored["texts"].tolist(), stored["vectors"], strict=True))
+            self._known = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
 
     def encode(self, texts: list[str]) -> Array:
         """Unit vectors, shape `(len(texts), 384)`."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        keys = {text: hashlib.sha256(text.encode()).hexdigest()[:32].encode() for text in dict.fromkeys(texts)}
+        new = [text for text, key in keys.items() if key not in self._known]
         if new:
             vectors = self.model.encode(new, batch_size=128, normalize_embeddings=True, show_progress_bar=True)
-            self._known.update(zip(new, np.asarray(vectors, dtype=np.float32), strict=True))
-            self._save()
-        return np.stack([self._known[text] for text in texts])
-
-    def _save(self) -> None:
-        if self._cache is not None:
-            np.savez(self._cache, texts=np.array(list(self._known)), vectors=np.stack(list(self._known.values())))
+            self._known.update(zip((keys[text] for text in new), np.asarray(vectors, dtype=np.float32), strict=True))
+            if self._cache is not None:
+                np.savez(self._cache, keys=np.array(list(self._known)), vectors=np.stack(list(self._known.values())))
+        return np.stack([self._known[keys[text]] for text in texts])
 
     def words(self) -> list[str]:
         """The whole words of the vocabulary, in plain letters."""
@@ -224,8 +223,8 @@ def main() -> None:
     parser.add_argument("--teacher", required=True, help="folder of all-MiniLM-L6-v2")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     parser.add_argument("--cache", type=Path, help="file (.npz) for the teacher's embeddings")
-    parser.add_argument("--tau", type=float, default=0.3, help="the coarse filter's default threshold")
-    parser.add_argument("--floor", type=float, default=0.2, help="steering's default floor")
+    parser.add_argument("--tau", type=float, default=0.25, help="the coarse filter's default threshold")
+    parser.add_argument("--floor", type=float, default=0.25, help="steering's default floor")
     options = parser.parse_args()
     teacher = Teacher(options.teacher, options.cache)
     groups = static_texts.fitting_groups(options.data, teacher.words())

@@ -17,8 +17,9 @@ from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preferen
 
 _BLOCK = 256
 # Relevance is the mean of three cosines; the confidence is a logistic function of it, 0.5 at the middle.
-_MIDDLE = 0.35
+_MIDDLE = 0.36
 _STEEPNESS = 12.0
+_MARGIN = 0.05
 _QUOTED_WORDS = 30
 _QUOTED_CHARACTERS = 240
 _HEADING_WORDS = 4
@@ -94,7 +95,9 @@ class EmbeddedVerifier:
             confidence = 1.0 / (1.0 + math.exp(-_STEEPNESS * (pair.relevance - _MIDDLE)))
             judged.append((confidence, preference, pair))
         judged.sort(key=lambda entry: -entry[0])
-        kept = [entry for entry in judged if entry[0] >= self.threshold]
+        # Preferences about the same things all lie near: only those near the nearest are meant.
+        nearest = judged[0][2].relevance
+        kept = [entry for entry in judged if entry[0] >= self.threshold and entry[2].relevance >= nearest - _MARGIN]
         confidence, _, pair = judged[0]
         rationale = f"cosine {pair.similarity:.2f} with the preference, {pair.closest:.2f} in its nearest sentence"
         if not kept:
