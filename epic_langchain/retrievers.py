@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from pydantic import ConfigDict
 
-from epic_core import EpicMemory, Filter, Hit
+from epic_core import EpicMemory, Filter, Hit, Stance
 
 
 class EpicRetriever(BaseRetriever):
@@ -65,14 +65,16 @@ class EpicRetriever(BaseRetriever):
 
 
 def document_of(hit: Hit) -> Document:
-    """A hit as a Document; the strongest alignment goes into flat `epic_*` metadata."""
+    """A hit as a Document; its guidance goes into flat `epic_*` metadata."""
     metadata: dict[str, Any] = {**hit.item.metadata, "epic_score": hit.score, "epic_tier": hit.tier}
     if hit.entries:
         best = hit.entries[0]
+        # Several instructions are one text; a conflict with any preference is a conflict.
+        worst = max(hit.stances, key=[Stance.SUPPORTS, Stance.NEUTRAL, Stance.MIXED, Stance.CONFLICTS].index)
         metadata |= {
-            "epic_instruction": best.instruction,
+            "epic_instruction": "\n".join(hit.instructions),
             "epic_preference": best.preference,
-            "epic_stance": str(best.stance),
+            "epic_stance": str(worst),
             "epic_rationale": best.rationale,
         }
     return Document(id=hit.item.id, page_content=hit.item.text, metadata=metadata)

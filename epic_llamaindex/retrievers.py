@@ -7,7 +7,7 @@ from typing import Any
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from epic_core import EpicMemory, Filter, Hit
+from epic_core import EpicMemory, Filter, Hit, Stance
 
 
 class EpicRetriever(BaseRetriever):
@@ -41,14 +41,16 @@ class EpicRetriever(BaseRetriever):
 
 
 def node_of(hit: Hit) -> NodeWithScore:
-    """A hit as a node; the strongest alignment goes into flat `epic_*` metadata, excluded from texts."""
+    """A hit as a node; its guidance goes into flat `epic_*` metadata, excluded from texts."""
     guidance: dict[str, Any] = {"epic_tier": hit.tier}
     if hit.entries:
         best = hit.entries[0]
+        # Several instructions are one text; a conflict with any preference is a conflict.
+        worst = max(hit.stances, key=[Stance.SUPPORTS, Stance.NEUTRAL, Stance.MIXED, Stance.CONFLICTS].index)
         guidance |= {
-            "epic_instruction": best.instruction,
+            "epic_instruction": "\n".join(hit.instructions),
             "epic_preference": best.preference,
-            "epic_stance": str(best.stance),
+            "epic_stance": str(worst),
             "epic_rationale": best.rationale,
         }
     node = TextNode(

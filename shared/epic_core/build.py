@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,11 +32,12 @@ def add_batch(state: State, batch: Sequence[Item], report: BuildReport, clock: C
     with state.lock:
         encoder, space = state.encoder, state.space()
         preferences, vectors = list(space.preferences), space.vectors
-        fresh, duplicates = _fresh(state, items)
+        fresh, duplicates, waiting = _fresh(state, items)
     if not preferences and (state.coarse or state.fine):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
     report.seen += len(items)
     report.duplicates += duplicates
+    report.waiting += waiting
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in fresh], "embedding")
 
     started = time.perf_counter()
@@ -75,13 +77,20 @@ def _catch_up(
 
 
 def decide(
-    state: State, encoder: Encoder, candidates: Sequence[Candidate], report: BuildReport, clock: Clock
+    state: State,
+    encoder: Encoder,
+    candidates: Sequence[Candidate],
+    report: BuildReport,
+    clock: Clock,
+    *,
+    retried: bool = False,
 ) -> Steps[None]:
     """Verify candidates and write the verdicts, block by block."""
     size = int(getattr(state.verifier, "block", VERIFY_BLOCK))
     for start in range(0, len(candidates), size):
         block = candidates[start : start + size]
         outcome = yield from outcome_of(state, encoder, block, report)
+        outcome.retried = retried
         write(state, outcome, report, clock)
 
 
@@ -113,7 +122,7 @@ def outcome_of(state: State, encoder: Encoder, block: Sequence[Candidate], repor
                 preference_id=alignment.preference_id,
                 instruction=alignment.instruction,
                 stance=alignment.stance,
-                rationale=verdict.rationale,
+                rationale=alignment.rationale or verdict.rationale,
                 confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
                 similarity=similarity[alignment.preference_id],
                 vector=vector_of[alignment.instruction],
@@ -152,8 +161,8 @@ def retry(state: State, report: BuildReport, clock: Clock) -> Steps[None]:
     report.seen += len(queue)
     report.passed += len(queue)
     report.discarded += len(orphans)
-    write(state, Outcome(encoder=encoder, discarded=orphans), report, clock)
-    yield from decide(state, encoder, candidates, report, clock)
+    write(state, Outcome(encoder=encoder, discarded=orphans, retried=True), report, clock)
+    yield from decide(state, encoder, candidates, report, clock, retried=True)
 
 
 def candidate_of(
@@ -185,6 +194,8 @@ def warn(report: BuildReport) -> None:
         report.warnings.append(
             f"{report.share_kept:.0%} of the items were kept. If that is too many, raise tau or set keep_rate."
         )
+    if report.waiting:
+        report.warnings.append(f"{report.waiting} of the items held already wait in the retry queue: memory.retry().")
     if report.undecided:
         report.warnings.append(
             f"{report.undecided} items are undecided and wait in the retry queue; memory.retry() verifies them again."
@@ -192,34 +203,40 @@ def warn(report: BuildReport) -> None:
 
 
 def _chunked(state: State, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
-    """The items' chunks, and the ids of held chunks that the items do not have any more."""
-    if state.chunker is None:
-        return list(items), []
+    """The items' chunks, and the ids of held chunks that their documents do not have any more."""
     chunks: list[Item] = []
-    stale: list[str] = []
     for item in items:
-        pieces = state.chunker.chunks(item.text)
-        several = len(pieces) > 1
-        made = [
+        pieces = [item.text] if state.chunker is None else state.chunker.chunks(item.text)
+        if len(pieces) == 1:
+            chunks.append(item if pieces[0] == item.text else replace(item, text=pieces[0]))
+            continue
+        chunks += [
             Item(
-                id=f"{item.id}#{number}" if several else item.id,
+                id=f"{item.id}#{number}",
                 text=piece,
-                metadata={**item.metadata, "chunk": number} if several else item.metadata,
+                metadata={**item.metadata, "chunk": number, "chunks": len(pieces)},
             )
             for number, piece in enumerate(pieces)
         ]
-        ids = {chunk.id for chunk in made}
-        stale += [held for held in state.store.pieces(state.namespace, item.id) if held not in ids]
-        chunks += made
+    stale: list[str] = []
+    for chunk in chunks if state.store.holds_chunks(state.namespace) else []:
+        number, count = chunk.metadata.get("chunk"), chunk.metadata.get("chunks")
+        if number is None or count is None:
+            stale += state.store.chunks_from(state.namespace, chunk.id, 0)
+        elif number == 0 and chunk.id.endswith("#0"):
+            stale += state.store.chunks_from(state.namespace, chunk.id[:-2], count)
     return chunks, stale
 
 
-def _fresh(state: State, items: list[Item]) -> tuple[list[Item], int]:
-    """The items not held yet in this very form; of several with one id, the last."""
+def _fresh(state: State, items: list[Item]) -> tuple[list[Item], int, int]:
+    """The items not held yet in this very form (of several with one id, the last), how many are, and how many wait."""
     known = state.store.texts(state.namespace, [item.id for item in items])
     latest = {item.id: item for item in items}
     fresh = [item for item in latest.values() if item.id not in known or not state.store.same(known[item.id], item)]
-    return fresh, len(items) - len(fresh)
+    waiting = sum(item.id in known and known[item.id][2] == "pending" for item in latest.values()) - sum(
+        item.id in known and known[item.id][2] == "pending" for item in fresh
+    )
+    return fresh, len(items) - len(fresh), waiting
 
 
 def _resolve_keep_rate(state: State, embeddings: FloatArray, vectors: FloatArray, report: BuildReport) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from epic_core.errors import InvalidInputError
 
@@ -98,7 +98,7 @@ class ConversationChunker:
                 "A conversation window needs max_turns >= 1, max_words >= 1 and overlap < max_turns."
             )
 
-    def _turns(self, messages: Iterable[Mapping[str, str]]) -> list[str]:
+    def _turns(self, messages: Iterable[Mapping[str, Any]]) -> list[str]:
         cutter = WordChunker(max_words=self.max_words)
         turns: list[str] = []
         for position, message in enumerate(messages, start=1):
@@ -106,7 +106,7 @@ class ConversationChunker:
             turns.extend(f"{role}: {' '.join(piece.split())}" for piece in cutter.chunks(content))
         return turns
 
-    def chunks(self, messages: Iterable[Mapping[str, str]]) -> list[str]:
+    def chunks(self, messages: Iterable[Mapping[str, Any]]) -> list[str]:
         """The windows, in order; every turn is in at least one."""
         turns = self._turns(messages)
         lengths = [count_words(turn) for turn in turns]
@@ -133,7 +133,7 @@ class ConversationChunker:
         return following
 
 
-def _role_and_content(message: Mapping[str, str], position: int) -> tuple[str, str]:
+def _role_and_content(message: Mapping[str, Any], position: int) -> tuple[str, str]:
     if not isinstance(message, Mapping) or "role" not in message or "content" not in message:
         raise InvalidInputError(f"Message {position} needs a 'role' and a 'content'.")
     role, content = message["role"], message["content"]

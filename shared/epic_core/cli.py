@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from epic_core.encoders import Encoder
     from epic_core.memory import EpicMemory
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ENCODERS = "static (default), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
 
 
@@ -116,6 +118,11 @@ def _preferences_parser(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _print(text: object) -> None:
+    """Print what may come from a document: control characters, which a terminal obeys, are shown as a sign."""
+    print(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text)))
+
+
 def _common(parser: argparse.ArgumentParser, *, path: bool = True) -> None:
     if path:
         parser.add_argument("memory", metavar="FILE", help="the memory's file")
@@ -146,14 +153,14 @@ def _open(options: argparse.Namespace) -> EpicMemory:
 
 def _show(options: argparse.Namespace, what: Callable[[EpicMemory], object]) -> None:
     with _open(options) as memory:
-        print(what(memory))
+        _print(what(memory))
 
 
 def _demo(options: argparse.Namespace) -> None:
     from epic_core.demo import run_demo
 
     for line in run_demo(options.out):
-        print(line)
+        _print(line)
 
 
 def _build(options: argparse.Namespace) -> None:
@@ -186,11 +193,11 @@ def _build(options: argparse.Namespace) -> None:
                 memory.close()
                 Path(options.out).unlink()
             raise
-        print(report)
+        _print(report)
         for skipped in sources.skipped:
-            print(f"skipped: {skipped}")
+            _print(f"skipped: {skipped}")
         size = memory.stats().bytes["total"]
-        print(f"{options.out}: {len(memory)} items, {size / 1e6:.3f} MB")
+        _print(f"{options.out}: {len(memory)} items, {size / 1e6:.3f} MB")
 
 
 def _ask(options: argparse.Namespace) -> None:
@@ -199,18 +206,18 @@ def _ask(options: argparse.Namespace) -> None:
         if options.context:
             from epic_core.context import format_context
 
-            print(format_context(hits))
+            _print(format_context(hits))
             return
         if not hits:
-            print("Nothing in this memory yet.")
+            _print("Nothing in this memory yet.")
         for number, hit in enumerate(hits, start=1):
-            print(f"{number}. {hit.score:.3f}  {hit.item.id}" + ("" if hit.tier == "memory" else f"  ({hit.tier})"))
+            _print(f"{number}. {hit.score:.3f}  {hit.item.id}" + ("" if hit.tier == "memory" else f"  ({hit.tier})"))
             for entry in hit.entries:
-                print(f"   [{entry.stance}] {entry.preference}")
-                print(f"   {entry.instruction}")
-            print(f"   {hit.item.text}\n")
+                _print(f"   [{entry.stance}] {entry.preference}")
+                _print(f"   {entry.instruction}")
+            _print(f"   {hit.item.text}\n")
         for preference, similarity, weight in hits.steered_by:
-            print(f"steered by ({weight:.2f}, cosine {similarity:.2f}): {preference}")
+            _print(f"steered by ({weight:.2f}, cosine {similarity:.2f}): {preference}")
 
 
 def _reencode(options: argparse.Namespace) -> None:
@@ -223,19 +230,19 @@ def _reencode(options: argparse.Namespace) -> None:
         must_exist=True,
         reencode=True,
     ) as memory:
-        print(memory.stats())
+        _print(memory.stats())
 
 
 def _list_preferences(options: argparse.Namespace) -> None:
     with _open(options) as memory:
         for preference in memory.preferences:
-            print(f"{preference.id}  {preference}")
+            _print(f"{preference.id}  {preference}")
 
 
 def _remove_preference(options: argparse.Namespace) -> None:
     with _open(options) as memory:
         memory.remove_preference(options.text)
-        print(f"removed; {len(memory)} items are left")
+        _print(f"removed; {len(memory)} items are left")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from epic_core.types import Hit, MemoryEntry, Stance
 
+_HEADING = re.compile(r"^[^\S\n]*(?:Document\s+\d+\s*:|Interpretation Guidance\s*:|Content\s*:)", re.I | re.M)
 _WARNINGS = {
     Stance.CONFLICTS: 'Steer clear: this conflicts with the preference "{}". ',
     Stance.MIXED: 'Take only what suits the preference "{}". ',
@@ -25,8 +27,12 @@ def _document(number: int, hit: Hit) -> str:
     head = [f"Document {number}:"]
     if guidance:
         head += ["Interpretation Guidance:", *guidance]
-    return "\n".join([*head, "Content:", hit.item.text])
+    # A text cannot begin a section of its own: what looks like a heading is quoted.
+    return "\n".join([*head, "Content:", _HEADING.sub(r"> \g<0>", hit.item.text)])
 
 
 def _guidance(entry: MemoryEntry) -> str:
-    return f"- {_WARNINGS.get(entry.stance, '').format(entry.preference)}{entry.instruction}"
+    instruction = " ".join(entry.instruction.split())
+    warned = instruction.lower().startswith("steer clear")
+    warning = "" if warned else _WARNINGS.get(entry.stance, "").format(" ".join(entry.preference.split()))
+    return f"- {warning}{instruction}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,14 +59,16 @@ class Database:
         self.path = None if path is None else Path(path)
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._made = False
         if self.path is not None and "\x00" in str(self.path):
             raise StoreError("The name of a file cannot hold a NUL character. Give another name.")
         try:
-            self.new = self.path is None or not self.path.exists() or self.path.stat().st_size == 0
+            existed = self.path is not None and self.path.exists()
+            new = self.path is None or not existed or self.path.stat().st_size == 0
             if self.path is not None:
                 self._check_path(self.path, must_exist)
             # A file without write permission can be searched all the same.
-            mode = "rwc" if self.new or self.path is None or os.access(self.path, os.W_OK) else "ro"
+            mode = "rwc" if new or self.path is None or os.access(self.path, os.W_OK) else "ro"
             target = ":memory:" if self.path is None else f"{self.path.absolute().as_uri()}?mode={mode}"
         except (OSError, ValueError) as error:
             raise StoreError(f"{str(path)[:200]!r} cannot be a file: {error}. Give another name.") from None
@@ -77,7 +80,8 @@ class Database:
                 isolation_level=None,
                 check_same_thread=False,
             )
-            self._prepare(self.new)
+            self._made = self._prepare(new) and not existed
+            weakref.finalize(self, self._connection.close)
         except sqlite3.Error as error:
             self.close()
             raise self._explained(error) from error
@@ -101,9 +105,17 @@ class Database:
         elif not os.access(folder, os.W_OK):
             raise StoreError(f"No permission to write in {folder}. Choose another place, or change its permissions.")
 
-    def _prepare(self, new: bool) -> None:
+    def _prepare(self, new: bool) -> bool:
+        """Set the connection up, and the schema of a new file; whether this made the schema."""
         db = self._db
-        for pragma in ("foreign_keys = ON", "secure_delete = ON", "synchronous = FULL", "temp_store = MEMORY"):
+        made = False
+        for pragma in (
+            "trusted_schema = OFF",
+            "foreign_keys = ON",
+            "secure_delete = ON",
+            "synchronous = FULL",
+            "temp_store = MEMORY",
+        ):
             db.execute(f"PRAGMA {pragma}")
         if new:
             # Rows are about a kilobyte; small pages waste least of a small file.
@@ -115,6 +127,7 @@ class Database:
                     for statement in _SCHEMA.split(";\n"):
                         if statement.strip():
                             db.execute(statement)
+                    made = True
                     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                     db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         if self._scalar("PRAGMA application_id") != APPLICATION_ID:
@@ -125,6 +138,11 @@ class Database:
                 f"{self.path} has schema version {version}, this epic-memory reads {SCHEMA_VERSION}."
                 " Use the version of epic-memory that made it, or a newer one."
             )
+        # Ours has no triggers and no views: nothing in a file is executed.
+        foreign = self._scalar("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') LIMIT 1")
+        if foreign is not None:
+            raise StoreError(f"{self.path} holds {foreign!r}, which no memory holds. Do not trust this file.")
+        return made
 
     def _explained(self, error: sqlite3.Error) -> StoreError:
         text = str(error)
@@ -152,10 +170,13 @@ class Database:
                 self._connection = None
 
     def discard_if_new(self) -> None:
-        """Close, and remove the file if it was made by this store: nothing but its frame is in it."""
-        self.close()
-        if self.new and self.path is not None:
-            self.path.unlink(missing_ok=True)
+        """Close, and remove the file if this made it and nobody has written into it since."""
+        with self._lock:
+            if self._made and self.path is not None and self._connection is not None:
+                tables = ("meta", "preferences", "items", "entries", "pending")
+                if not any(self._scalar(f"SELECT EXISTS (SELECT 1 FROM {table})") for table in tables):
+                    self.path.unlink(missing_ok=True)
+            self.close()
 
     @property
     def closed(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Real
@@ -39,17 +40,47 @@ def checked_fallback(fallback: object) -> Any:
     Raises:
         InvalidInputError: for anything else.
     """
-    if fallback is None or isinstance(fallback, SecondTier) or callable(fallback):
-        return fallback
-    if callable(getattr(fallback, "search", None)):
+    if fallback is None or isinstance(fallback, (SecondTier, type)) or _method(fallback, False) is not None:
+        if isinstance(fallback, type):
+            raise InvalidInputError(f"The fallback is the class {fallback.__name__}; give an object of it.")
         return fallback
     raise InvalidInputError(
-        "A fallback must be a SecondTier, a callable (query, k) or have a method search(query, k);"
-        f" {type(fallback).__name__} is none of these."
+        "A fallback must be a SecondTier, a callable (query, k), or have a method search(query, k), invoke(query) or"
+        f" retrieve(query); {type(fallback).__name__} is none of these."
     )
 
 
-def hits_of(found: object, k: int) -> list[Hit]:
+def _method(fallback: Any, asynchronous: bool) -> tuple[Callable[..., Any], bool] | None:
+    """What to call, and whether it takes k: search, or a framework's retriever, or the object itself."""
+    prefix = "a" if asynchronous else ""
+    for name, takes_k in (("search", True), ("invoke", False), ("retrieve", False)):
+        method = getattr(fallback, prefix + name, None)
+        if callable(method):
+            return method, takes_k
+    if asynchronous:
+        return None
+    return (fallback, True) if callable(fallback) else None
+
+
+def ask(fallback: Any, query: str, k: int) -> Any:
+    """Ask a fallback; the answer, or something to await."""
+    call, takes_k = _method(fallback, False) or (fallback, True)
+    return call(query, k) if takes_k else call(query)
+
+
+def asynchronous_call(fallback: Any, query: str, k: int) -> Any:
+    """As `ask`, something to await if the fallback has an asynchronous way; else None."""
+    method = _method(fallback, True)
+    if method is not None:
+        call, takes_k = method
+        return call(query, k) if takes_k else call(query)
+    plain = _method(fallback, False)
+    if plain is not None and any(map(inspect.iscoroutinefunction, (plain[0], type(plain[0]).__call__))):
+        return ask(fallback, query, k)
+    return None
+
+
+def hits_of(found: object) -> list[Hit]:
     """What a fallback returned, as hits: Hits, Items, texts, or pairs of one of these and a score.
 
     Raises:
@@ -59,13 +90,21 @@ def hits_of(found: object, k: int) -> list[Hit]:
         raise InvalidInputError(f"The fallback returned {type(found).__name__}, not a list of texts, Items or Hits.")
     hits = []
     for result in found:
-        value, score = result if isinstance(result, tuple) and len(result) == 2 else (result, 0.0)
+        value, score = result if isinstance(result, tuple) and len(result) == 2 else _plain(result)
         if isinstance(value, Hit):
             hits.append(Hit(item=value.item, score=float(value.score), entries=value.entries, tier="fallback"))
         elif isinstance(value, (Item, str)) and isinstance(score, Real):
             hits.append(Hit(item=Item.of(value), score=float(score), tier="fallback"))
         else:
             raise InvalidInputError(f"The fallback returned a {type(value).__name__} among its results.")
-        if len(hits) == k:
-            break
     return hits
+
+
+def _plain(result: Any) -> tuple[Any, Any]:
+    """A document or a node of a framework as an Item, with its score; anything else as it is."""
+    if hasattr(result, "page_content"):
+        return Item(id=getattr(result, "id", None) or "", text=result.page_content, metadata=result.metadata), 0.0
+    if hasattr(result, "node"):
+        node = result.node
+        return Item(id=node.node_id, text=node.get_content(), metadata=node.metadata), result.score or 0.0
+    return result, 0.0

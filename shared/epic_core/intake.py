@@ -75,7 +75,7 @@ async def abatches(items: Any) -> AsyncIterator[list[Item]]:
         yield coerced(waiting, taken)
 
 
-def conversation_items(messages: Iterable[Mapping[str, str]], chunker: ConversationChunker | None) -> list[Item]:
+def conversation_items(messages: Iterable[Mapping[str, Any]], chunker: ConversationChunker | None) -> list[Item]:
     """The windows of a conversation as items."""
     windows = (chunker or ConversationChunker()).chunks(messages)
     return [Item(text=window, metadata={"kind": "conversation", "window": n}) for n, window in enumerate(windows)]

@@ -9,10 +9,11 @@ from epic_core.coarse import coarse_filter
 from epic_core.encoders.base import Encoder
 from epic_core.errors import DuplicatePreferenceError, UnknownItemError
 from epic_core.reports import Explanation, Stats
+from epic_core.space import Space
 from epic_core.state import State, described
 from epic_core.steps import Clock, Encode, Steps
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
-from epic_core.writing import Outcome, check_same_encoder
+from epic_core.writing import Outcome
 
 
 def add_preference(state: State, preference: Preference, report: BuildReport, clock: Clock) -> Steps[None]:
@@ -33,13 +34,9 @@ def replace_preference(
 
 def remove_preference(state: State, preference: str | Preference) -> None:
     """Remove a preference, its entries, and the items nothing else holds."""
-    with state.lock:
-        space = state.space()
-        found = space.preferences[space.find(preference)]
-        state.spaces.pop(state.namespace)
-        with state.store.transaction():
-            state.store.remove_preference(state.namespace, found.id)
-        state.store.give_back()
+    with state.changing(state.encoder) as space:
+        state.store.remove_preference(state.namespace, space.preferences[space.find(preference)].id)
+    state.store.give_back()
 
 
 def _introduce(
@@ -62,10 +59,18 @@ def _introduce(
         outcome.kept += part.kept
         outcome.undecided += part.undecided
     started = time.perf_counter()
-    with state.lock:
-        check_same_encoder(state, outcome)
-        _write(state, preference, vectors[0], replacing, outcome, report)
+    with state.changing(encoder) as space:
+        _write(state, space, preference, vectors[0], replacing, outcome, report)
+    if replacing is not None:
+        state.store.give_back()
     clock.add("index", started)
+    # Items that came while the others were being verified.
+    seen = {item.id: item for item in items}
+    with state.lock:
+        late = [item for item in state.store.items(state.namespace) if seen.get(item.id) != item]
+    embeddings = yield Encode(encoder, [item.text for item in late], "embedding")
+    late_candidates = _matching(state, late, embeddings, preference, vectors)
+    yield from build.decide(state, encoder, late_candidates, BuildReport(), clock, retried=True)
 
 
 def _matching(
@@ -80,6 +85,7 @@ def _matching(
 
 def _write(
     state: State,
+    space: Space,
     preference: Preference,
     vector: FloatArray,
     replacing: Preference | None,
@@ -87,25 +93,26 @@ def _write(
     report: BuildReport,
 ) -> None:
     store, namespace = state.store, state.namespace
-    state.spaces.pop(namespace, None)
-    with store.transaction():
-        # The new entries first: an item that only the old preference held may be held by the new one.
-        store.add_preference(namespace, preference, vector)
-        for item, entries in outcome.kept:
-            row = store.item_row(namespace, item.id)
-            if row is None:  # gone while it was being verified
-                continue
-            store.promote(row)
-            report.kept += 1
-            for entry in entries:
-                store.add_entry(namespace, row, entry)
-                report.entries += 1
-        for item, reason, ids in outcome.undecided:
-            store.put_pending(namespace, item, reason, ids)
-        if replacing is not None:
-            store.move_preference(namespace, preference.id, store.remove_preference(namespace, replacing.id))
+    if preference.id in {held.id for held in space.preferences}:
+        raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")
     if replacing is not None:
-        store.give_back()
+        space.find(replacing)
+    # The new entries first: an item that only the old preference held may be held by the new one.
+    store.add_preference(namespace, preference, vector)
+    for item, entries in outcome.kept:
+        known = store.texts(namespace, [item.id]).get(item.id)
+        row = store.item_row(namespace, item.id)
+        if row is None or known is None or not store.same(known, item):
+            continue  # gone, or another text by now
+        store.promote(row)
+        report.kept += 1
+        for entry in entries:
+            store.add_entry(namespace, row, entry)
+            report.entries += 1
+    for item, reason, ids in outcome.undecided:
+        store.put_pending(namespace, item, reason, ids)
+    if replacing is not None:
+        store.move_preference(namespace, preference.id, store.remove_preference(namespace, replacing.id))
 
 
 def reencode(state: State, encoder: Encoder) -> Steps[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from numbers import Integral
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
@@ -99,6 +100,13 @@ class EpicMemory:
         mode, given = checked_mode(steering), unique_preferences(preferences)
         own_tau, fallback = None if tau is None else checked_tau(tau), checked_fallback(fallback)
         encoder = default_encoder() if encoder is None else encoder
+        for name, part, method in (
+            ("encoder", encoder, "encode"),
+            ("verifier", verifier, "verify"),
+            ("chunker", chunker, "chunks"),
+        ):
+            if part is not None and (isinstance(part, type) or not callable(getattr(part, method, None))):
+                raise InvalidInputError(f"{name} must be an object with a method {method}(...), not {part!r}.")
         self._state = State(
             encoder=encoder,
             verifier=EmbeddedVerifier(encoder) if verifier is None else verifier,
@@ -143,6 +151,8 @@ class EpicMemory:
             EncoderMismatchError: if it was made with another encoder.
             PreferencesMismatchError: if it holds other preferences.
         """
+        if not isinstance(path, (str, Path)) or not str(path):
+            raise InvalidInputError(f"open needs the name of a file, not {path!r}. EpicMemory() makes one in RAM.")
         given = None if preferences is None else unique_preferences(preferences)
         store: list[Store] = []
 
@@ -199,7 +209,7 @@ class EpicMemory:
         return self._finished(report, clock)
 
     def add_conversation(
-        self, messages: Iterable[Mapping[str, str]], *, chunker: ConversationChunker | None = None
+        self, messages: Iterable[Mapping[str, Any]], *, chunker: ConversationChunker | None = None
     ) -> BuildReport:
         """Offer a conversation, messages with `role` and `content`, in windows of a few turns.
 
@@ -209,7 +219,7 @@ class EpicMemory:
         return self.add(conversation_items(messages, chunker))
 
     async def aadd_conversation(
-        self, messages: Iterable[Mapping[str, str]], *, chunker: ConversationChunker | None = None
+        self, messages: Iterable[Mapping[str, Any]], *, chunker: ConversationChunker | None = None
     ) -> BuildReport:
         """As `add_conversation`, without blocking the event loop."""
         return await self.aadd(conversation_items(messages, chunker))
@@ -261,7 +271,8 @@ class EpicMemory:
             preferences: Of the held preferences, those that count in this call: they alone steer, and only
                 their entries are searched.
             stance_policy: "prefer" ranks what supports a preference above what conflicts with it,
-                "only_supports" leaves out what conflicts, "any" ranks by similarity alone.
+                "only_supports" leaves out items that conflict with a preference, in part or whole,
+                "any" ranks by similarity alone.
             namespace: Another user's memory in the same file.
             distinct: k distinct items, their entries merged; False: the paper's top-k entries, one hit each.
 
@@ -323,7 +334,7 @@ class EpicMemory:
         distinct: bool,
     ) -> retrieval.Search:
         checked_text(query, "The query")
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise InvalidInputError(f"k must be a whole number of at least 1, not {k!r}.")
         if stance_policy not in get_args(StancePolicy):
             raise InvalidInputError(
@@ -335,7 +346,7 @@ class EpicMemory:
             preferences = [preferences]
         return retrieval.Search(
             query=query,
-            k=k,
+            k=int(k),
             filter=filter,
             mode=self._state.steering if steering is None else checked_mode(steering),
             preferences=None if preferences is None else tuple(preferences),

@@ -14,15 +14,20 @@ from epic_core.steps import Clock, run
 from epic_core.types import BuildReport, Preference
 
 
-def found(state: State, preferences: Sequence[Preference]) -> None:
-    """Write what a new memory, or a new namespace of one, starts with."""
+def found(state: State, preferences: Sequence[Preference]) -> bool:
+    """Write what a new memory, or a new namespace of one, starts with; False if another process was faster."""
     vectors = embed(state.encoder, [preference.text for preference in preferences])
-    with state.store.transaction():
+    with state.lock, state.store.transaction():
+        if state.namespace in state.store.namespaces():
+            return False
         if "encoder" not in state.store.meta():
             state.store.set_meta(encoder=described(state.encoder))
+        state.check_encoder()
         for preference, vector in zip(preferences, vectors, strict=True):
             state.store.add_preference(state.namespace, preference, vector)
         state.store.set_meta(**_settings(state))
+    state.spaces.clear()
+    return True
 
 
 def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencode: bool) -> None:
@@ -35,8 +40,9 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
     meta = state.store.meta()
     if "encoder" not in meta:
         check_second_tier(state)
-        found(state, given or [])
-        return
+        if found(state, given or []):
+            return
+        meta = state.store.meta()
     if reencode and state.other_encoder():
         asked = state.own_tau
         run(maintenance.reencode(state, state.encoder), state.verifier, Clock())
@@ -56,9 +62,7 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
             state.store.set_meta(**settings)
     if given is None:
         return
-    if state.namespace not in state.store.namespaces():
-        found(state, given)
-    else:
+    if state.namespace in state.store.namespaces() or not found(state, given):
         _reconcile(state, given, sync=sync)
 
 

@@ -16,9 +16,7 @@ from epic_core.state import State
 from epic_core.steering import Mode, SteeredQuery, default_floor
 from epic_core.steps import Ask, Clock, Encode, Steps
 from epic_core.store import Store
-from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
-
-_SUPPORTING = frozenset(Stance) - {Stance.CONFLICTS}
+from epic_core.types import FloatArray, Hit, Hits, Preference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +48,18 @@ def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
         hits = _first_tier(state.store, space, asked, steered, positions)
         clock.add("index", started)
         wanting = _matches_nothing(state, steered, hits)
-        asks = state.fallback is not None and wanting
+        # A callable knows nothing of other users: it is asked for one's own namespace only.
+        own = asked.namespace == state.namespace or isinstance(state.fallback, SecondTier)
+        asks = state.fallback is not None and wanting and own
         if asks and isinstance(state.fallback, SecondTier):
             hits = _merged(_second_tier(state.store, space, asked, vector), hits, asked.k)
             clock.add("index", started)
     if asks and not isinstance(state.fallback, SecondTier):
         found = yield Ask(state.fallback, asked.query, asked.k)
-        hits = _merged(hits_of(found, asked.k), hits, asked.k)
+        broader = hits_of(found)
+        if asked.filter is not None:
+            broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
+        hits = _merged(broader, hits, asked.k)
     return Hits(
         hits,
         timings=clock.parts,
@@ -81,8 +84,7 @@ def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
 def _first_tier(
     store: Store, space: Space, asked: Search, steered: SteeredQuery, positions: NDArray[np.intp] | None
 ) -> list[Hit]:
-    stances = _SUPPORTING if asked.stance_policy == "only_supports" else None
-    allowed = space.allowed(asked.filter, positions, stances)
+    allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
     best, cosines = _best(space, asked, steered.vector, allowed)
     if not best:
         return []

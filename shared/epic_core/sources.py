@@ -28,7 +28,7 @@ class _Record(BaseModel):
     text: str
     id: str | int | None = None
     title: str | None = None
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] | None = None
 
 
 class _Turn(BaseModel):
@@ -37,7 +37,7 @@ class _Turn(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     role: str
-    content: str
+    content: str | None
 
 
 @dataclass
@@ -78,6 +78,8 @@ class Sources:
                 found.update((file, file.relative_to(path.parent if path.name else path).as_posix()) for file in inside)
             elif not path.exists():
                 raise InvalidInputError(f"There is no file or folder {path}.")
+            elif not path.is_file():
+                raise InvalidInputError(f"{path} is no ordinary file. Give a file or a folder.")
             elif path.suffix.lower() not in (*TEXT_SUFFIXES, LINES_SUFFIX):
                 raise InvalidInputError(f"{path} is no .txt, .md or .jsonl file. Convert it to one of these first.")
             else:
@@ -128,7 +130,7 @@ class Sources:
                 f"{item_id}#{number}" if several else item_id,
                 # A later chunk of a document rarely says what it is about; the title does.
                 f"{title}{'' if title[-1] in '.!?' else '.'} {piece}" if title else piece,
-                {**metadata, "chunk": number} if several else metadata,
+                {**metadata, "chunk": number, "chunks": len(pieces)} if several else metadata,
             )
 
     def _lines(self, path: Path, name: str) -> Iterator[Item]:
@@ -145,14 +147,25 @@ class Sources:
             parsed = _parsed(_Record, record, place)
             if not parsed.text.strip():
                 raise InvalidInputError(f"{place}: the text is empty. Remove the line, or give it a text.")
-            item_id = f"{name}:{line}" if parsed.id is None else str(parsed.id)
-            metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **parsed.metadata}
+            item_id = f"{name}:{line}" if parsed.id in (None, "") else str(parsed.id)
+            metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **(parsed.metadata or {})}
             yield from self._chunks(place, parsed.text, item_id, metadata, (parsed.title or "").strip())
+
+    def _turns(self, path: Path, records: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[dict[str, str]]:
+        silent = 0
+        for line, record in records:
+            turn = _turn(record, f"{path}, line {line}")
+            if turn["content"]:
+                yield turn
+            else:
+                silent += 1
+        if silent:
+            self.skipped.append(f"{path}: {silent} messages without text")
 
     def _conversation(
         self, path: Path, name: str, first: tuple[int, dict[str, Any]], records: Iterator[tuple[int, dict[str, Any]]]
     ) -> Iterator[Item]:
-        turns = (_turn(record, f"{path}, line {line}") for line, record in _chain(first, records))
+        turns = self._turns(path, _chain(first, records))
         for number, window in enumerate(self.conversations.chunks(turns)):
             yield self._item(str(path), f"{name}#{number}", window, {"source": name, "chunk": number})
 
@@ -197,7 +210,7 @@ def _inside(folder: Path) -> list[Path]:
     for parent, folders, names in os.walk(folder, onerror=refused):
         folders[:] = [name for name in folders if not name.startswith(".")]
         found += [Path(parent) / name for name in names if not name.startswith(".")]
-    return sorted(file for file in found if file.suffix.lower() in (*TEXT_SUFFIXES, LINES_SUFFIX))
+    return sorted(f for f in found if f.suffix.lower() in (*TEXT_SUFFIXES, LINES_SUFFIX) and f.is_file())
 
 
 def _permitted(path: Path) -> bool:
@@ -254,7 +267,7 @@ def _turn(record: dict[str, Any], place: str) -> dict[str, str]:
         checked_text(f"{turn.role}: {turn.content}", "A message")
     except InvalidInputError as error:
         raise InvalidInputError(f"{place}: {error}") from None
-    return {"role": turn.role, "content": turn.content}
+    return {"role": turn.role, "content": (turn.content or "").strip()}
 
 
 def _parsed(model: type[Any], record: dict[str, Any], place: str) -> Any:

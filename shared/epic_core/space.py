@@ -20,6 +20,7 @@ _FILTERS_KEPT = 64
 
 # What the stance policy "prefer" takes off the cosine of an entry: supports above mixed above conflicts where both
 # answer the query about as well.
+_CLASHING = frozenset({Stance.CONFLICTS, Stance.MIXED})
 PENALTY = {Stance.SUPPORTS: 0.0, Stance.NEUTRAL: 0.02, Stance.MIXED: 0.05, Stance.CONFLICTS: 0.1}
 
 
@@ -30,7 +31,7 @@ class Addition:
     rows: list[int] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     preferences: list[int] = field(default_factory=list)
-    stances: list[str] = field(default_factory=list)
+    stances: list[Stance] = field(default_factory=list)
     vectors: list[FloatArray] = field(default_factory=list)
     second_rows: list[int] = field(default_factory=list)
     second_vectors: list[FloatArray] = field(default_factory=list)
@@ -71,15 +72,15 @@ class Space:
         rows: Sequence[int],
         items: Sequence[int],
         preferences: Sequence[int],
-        stances: Sequence[str],
+        stances: Sequence[Stance],
         vectors: FloatArray,
     ) -> None:
-        self.index.add(rows, vectors, [PENALTY[Stance(stance)] for stance in stances])
+        self.index.add(rows, vectors, [PENALTY[stance] for stance in stances])
         self.item_of.update(zip(rows, items, strict=True))
         for row, item in zip(rows, items, strict=True):
             self.rows_of.setdefault(item, []).append(row)
         self.preference_of.update(zip(rows, preferences, strict=True))
-        self.stance_of.update(zip(rows, map(Stance, stances), strict=True))
+        self.stance_of.update(zip(rows, stances, strict=True))
         self._filtered.clear()
 
     def apply(self, addition: Addition) -> None:
@@ -129,20 +130,21 @@ class Space:
         return self._filtered[key]
 
     def allowed(
-        self, condition: Filter | None, positions: NDArray[np.intp] | None, stances: frozenset[Stance] | None
+        self, condition: Filter | None, positions: NDArray[np.intp] | None, *, supporting: bool
     ) -> NDArray[np.int64] | None:
-        """Entry rows a search may find; None means all."""
-        if condition is None and positions is None and stances is None:
+        """Entry rows a search may find; None means all. `supporting` leaves out what conflicts in part or whole."""
+        if condition is None and positions is None and not supporting:
             return None
         items = None if condition is None else self.items_matching(condition)
         preferences = None if positions is None else {self.preference_rows[position] for position in positions}
+        clashing = set() if not supporting else {self.item_of[r] for r, s in self.stance_of.items() if s in _CLASHING}
         return np.array(
             [
                 row
                 for row, item in self.item_of.items()
                 if (items is None or item in items)
                 and (preferences is None or self.preference_of[row] in preferences)
-                and (stances is None or self.stance_of[row] in stances)
+                and item not in clashing
             ],
             dtype=np.int64,
         )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from epic_core.chunking import Chunker
 from epic_core.coarse import default_tau
 from epic_core.encoders.base import Encoder
-from epic_core.errors import EncoderMismatchError, StoreError
+from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
 from epic_core.space import Space
 from epic_core.steering import Mode
 from epic_core.store import Store
@@ -61,6 +62,26 @@ class State:
         if name not in self.spaces:
             self.spaces[name] = Space(self.store, name, self.encoder)
         return self.spaces[name]
+
+    @contextmanager
+    def changing(self, encoder: Encoder) -> Iterator[Space]:
+        """One transaction over the own namespace, which is given as it stands inside it.
+
+        Waiting for another process's transaction can take a while: what was known before may be wrong. The
+        namespace is dropped from RAM; whoever comes next reads the file, unless it is put back.
+
+        Args:
+            encoder: Of the vectors to be written.
+
+        Raises:
+            EncoderError: if the memory was embedded anew in the meantime.
+        """
+        with self.lock, self.store.transaction():
+            space = self.space()
+            if encoder is not self.encoder:
+                raise EncoderError("The memory was embedded anew while this was going on. Do it again.")
+            del self.spaces[self.namespace]
+            yield space
 
     def check_encoder(self) -> None:
         """Refuse a file that was embedded by another encoder.

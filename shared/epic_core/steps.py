@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any, TypeAlias, TypeVar
 
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.errors import InvalidInputError, VerifierError
+from epic_core.fallback import ask, asynchronous_call
 from epic_core.threads import in_thread
 from epic_core.types import Candidate, Verdict
 from epic_core.verification.base import Verifier, checked_verdict, writable
@@ -129,8 +132,9 @@ def _advance(steps: Steps[R], answer: Any) -> tuple[Request | None, Any]:
 def _verified(verifier: Verifier, candidates: Sequence[Candidate]) -> Verified:
     verdicts: list[Verdict] = []
     try:
-        for verdict in verifier.verify(candidates):
-            _accept(verdicts, candidates, verdict)
+        with _closing(verifier.verify(candidates)) as answers:
+            for verdict in answers:
+                _accept(verdicts, candidates, verdict)
     except VerifierError:
         raise
     except Exception as error:
@@ -141,13 +145,33 @@ def _verified(verifier: Verifier, candidates: Sequence[Candidate]) -> Verified:
 async def _averified(verifier: Verifier, candidates: Sequence[Candidate]) -> Verified:
     verdicts: list[Verdict] = []
     try:
-        async for verdict in verifier.averify(candidates):
-            _accept(verdicts, candidates, verdict)
+        async with _aclosing(verifier.averify(candidates)) as answers:
+            async for verdict in answers:
+                _accept(verdicts, candidates, verdict)
     except VerifierError:
         raise
     except Exception as error:
         return Verified(verdicts, writable(f"{type(error).__name__}: {error}"))
     return _complete(verdicts, candidates, verifier)
+
+
+@contextmanager
+def _closing(iterator: Iterator[Verdict]) -> Iterator[Iterator[Verdict]]:
+    """What a verifier holds open is closed at once, not when it is collected."""
+    try:
+        yield iterator
+    finally:
+        if isinstance(iterator, GeneratorType):
+            iterator.close()
+
+
+@asynccontextmanager
+async def _aclosing(iterator: AsyncIterator[Verdict]) -> AsyncIterator[AsyncIterator[Verdict]]:
+    try:
+        yield iterator
+    finally:
+        if isinstance(iterator, AsyncGeneratorType):
+            await iterator.aclose()
 
 
 def _accept(verdicts: list[Verdict], candidates: Sequence[Candidate], verdict: object) -> None:
@@ -162,9 +186,7 @@ def _complete(verdicts: list[Verdict], candidates: Sequence[Candidate], verifier
 
 
 def _asked(request: Ask) -> Any:
-    fallback = request.fallback
-    search = getattr(fallback, "search", None)
-    found = search(request.query, request.k) if callable(search) else fallback(request.query, request.k)
+    found = ask(request.fallback, request.query, request.k)
     if inspect.isawaitable(found):
         if inspect.iscoroutine(found):
             found.close()
@@ -173,13 +195,8 @@ def _asked(request: Ask) -> Any:
 
 
 async def _aasked(request: Ask) -> Any:
-    fallback = request.fallback
-    search = getattr(fallback, "asearch", None)
-    if callable(search):
-        return await search(request.query, request.k)
-    search = getattr(fallback, "search", None)
-    call = search if callable(search) else fallback
-    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
-        return await call(request.query, request.k)
-    found = await in_thread(call, request.query, request.k)
+    call = asynchronous_call(request.fallback, request.query, request.k)
+    if call is not None:
+        return await call
+    found = await in_thread(ask, request.fallback, request.query, request.k)
     return await found if inspect.isawaitable(found) else found

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,7 @@ class SpaceRows:
     rows: list[int]
     items: list[int]
     preferences: list[int]
-    stances: list[str]
+    stances: list[Stance]
     vectors: FloatArray
 
 
@@ -61,7 +63,7 @@ def dumped_metadata(metadata: Mapping[str, Any], item_id: str) -> str:
         InvalidInputError: if it is not JSON.
     """
     try:
-        dumped = json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        dumped = json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
         dumped.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
@@ -98,7 +100,8 @@ class Store(Database):
             "SELECT row, id, text, vector FROM preferences WHERE namespace = ? ORDER BY position, row", (namespace,)
         )
         vectors = self._vectors([vector for *_, vector in found], dimension)
-        return [row for row, *_ in found], [Preference(id=i, text=t) for _, i, t, _ in found], vectors
+        with _decoding(self.path):
+            return [row for row, *_ in found], [Preference(id=i, text=t) for _, i, t, _ in found], vectors
 
     def add_preference(
         self, namespace: str, preference: Preference, vector: FloatArray, *, position: int | None = None
@@ -183,15 +186,30 @@ class Store(Database):
         row = self._scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
         return None if row is None else int(row)
 
-    def pieces(self, namespace: str, item_id: str) -> list[str]:
-        """Ids held for an item or for chunks of it."""
-        like = item_id.replace("[", "[[]").replace("*", "[*]").replace("?", "[?]") + "#[0-9]*"
-        rows = self._read(
-            "SELECT id FROM items WHERE namespace = ?1 AND (id = ?2 OR id GLOB ?3)"
-            " UNION SELECT id FROM pending WHERE namespace = ?1 AND (id = ?2 OR id GLOB ?3)",
-            (namespace, item_id, like),
+    def holds_chunks(self, namespace: str) -> bool:
+        """Whether anything is held that could be a chunk of a document."""
+        return bool(
+            self._scalar("SELECT EXISTS (SELECT 1 FROM items WHERE namespace = ?)", (namespace,))
+            or self._scalar("SELECT EXISTS (SELECT 1 FROM pending WHERE namespace = ?)", (namespace,))
         )
-        return [found for (found,) in rows]
+
+    def chunks_from(self, namespace: str, document: str, first: int) -> list[str]:
+        """Ids of the held chunks of a document with numbers from `first`, and of the document held whole."""
+        found: list[str] = []
+        for table in ("items", "pending"):
+            # '$' follows '#': the index on ids finds a document's chunks without looking at others.
+            rows = self._read(
+                f"SELECT id, metadata FROM {table} WHERE namespace = ? AND id > ? AND id < ?",
+                (namespace, f"{document}#", f"{document}$"),
+            )
+            for item_id, metadata in rows:
+                number = json.loads(metadata).get("chunk")
+                # A user's own id may look like a chunk's.
+                if isinstance(number, int) and number >= first and item_id == f"{document}#{number}":
+                    found.append(item_id)
+            if first and self._read(f"SELECT 1 FROM {table} WHERE namespace = ? AND id = ?", (namespace, document)):
+                found.append(document)
+        return found
 
     def entry_preferences(self, item_row: int) -> dict[str | None, int]:
         """Preference id to entry row, of an item's entries."""
@@ -254,7 +272,8 @@ class Store(Database):
         rows = self._read(
             "SELECT id, text, metadata, reason, preferences FROM pending WHERE namespace = ? ORDER BY row", (namespace,)
         )
-        return [(Item(id=i, text=t, metadata=json.loads(m)), r, json.loads(p)) for i, t, m, r, p in rows]
+        with _decoding(self.path):
+            return [(Item(id=i, text=t, metadata=json.loads(m)), r, json.loads(p)) for i, t, m, r, p in rows]
 
     def items(self, namespace: str) -> Iterator[Item]:
         """All held items, oldest first, read in blocks."""
@@ -264,28 +283,34 @@ class Store(Database):
             (namespace, last),
         ):
             for _, item_id, text, metadata in rows:
-                yield Item(id=item_id, text=text, metadata=json.loads(metadata))
+                with _decoding(self.path):
+                    item = Item(id=item_id, text=text, metadata=json.loads(metadata))
+                yield item
             last = rows[-1][0]
 
     def items_at(self, rows: Sequence[int]) -> dict[int, Item]:
         """Item row to item."""
         found = self._among("SELECT row, id, text, metadata FROM items WHERE row IN", rows)
-        return {row: Item(id=i, text=t, metadata=json.loads(m)) for row, i, t, m in found}
+        with _decoding(self.path):
+            return {row: Item(id=i, text=t, metadata=json.loads(m)) for row, i, t, m in found}
 
     def entries_at(self, scores: Mapping[int, float]) -> dict[int, MemoryEntry]:
         """Entry row to entry, for rows with their scores in a search."""
         found = self._among(f"{self._ENTRY} WHERE e.row IN", list(scores))
-        return {row: _entry(columns, scores[row]) for row, *columns in found}
+        with _decoding(self.path):
+            return {row: _entry(columns, scores[row]) for row, *columns in found}
 
     def entries_of(self, item_row: int) -> list[MemoryEntry]:
         """An item's entries, oldest first."""
         found = self._read(f"{self._ENTRY} WHERE e.item = ? ORDER BY e.row", (item_row,))
-        return [_entry(columns) for _, *columns in found]
+        with _decoding(self.path):
+            return [_entry(columns) for _, *columns in found]
 
     def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
         """Item row and metadata of every held item."""
         rows = self._read("SELECT row, metadata FROM items WHERE namespace = ?", (namespace,))
-        return [(row, json.loads(metadata)) for row, metadata in rows]
+        with _decoding(self.path):
+            return [(row, json.loads(metadata)) for row, metadata in rows]
 
     def space(self, namespace: str, dimension: int) -> SpaceRows:
         """All entries of a namespace, for its index."""
@@ -297,6 +322,8 @@ class Store(Database):
         rows, items, preferences, stances, blobs = (
             (list(column) for column in zip(*found, strict=True)) if found else ([],) * 5
         )
+        with _decoding(self.path):
+            stances = [Stance(stance) for stance in stances]
         return SpaceRows(
             rows=rows, items=items, preferences=preferences, stances=stances, vectors=self._vectors(blobs, dimension)
         )
@@ -310,9 +337,12 @@ class Store(Database):
         return [row for row, _ in found], self._vectors([blob for _, blob in found], dimension)
 
     def _vectors(self, blobs: Sequence[bytes], dimension: int) -> FloatArray:
-        if any(len(blob) != 4 * dimension for blob in blobs):
+        if any(not isinstance(blob, bytes) or len(blob) != 4 * dimension for blob in blobs):
             raise StoreError(f"{self.path} is damaged: a vector has not the length {dimension}.")
-        return np.frombuffer(b"".join(blobs), dtype="<f4").reshape(-1, dimension).astype(np.float32, copy=False)
+        vectors = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(-1, dimension).astype(np.float32, copy=False)
+        if not np.isfinite(vectors).all():
+            raise StoreError(f"{self.path} is damaged: a vector is not finite.")
+        return vectors
 
     def namespaces(self) -> list[str]:
         """Every namespace that holds something, sorted."""
@@ -379,6 +409,15 @@ class Store(Database):
         return {**parts, "rest": total - sum(parts.values()), "total": total}
 
 
+@contextmanager
+def _decoding(path: Path | None) -> Iterator[None]:
+    """A file that holds what we never write is damaged."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise StoreError(f"{path} is damaged: {str(error)[:200]}") from None
+
+
 def _entry(columns: Sequence[Any], score: float | None = None) -> MemoryEntry:
     namespace, item_id, preference_id, preference, instruction, stance, rationale, confidence, similarity = columns
     return MemoryEntry(
@@ -386,10 +425,10 @@ def _entry(columns: Sequence[Any], score: float | None = None) -> MemoryEntry:
         item_id=item_id,
         preference_id=preference_id,
         preference=preference,
-        instruction=instruction,
+        instruction=str(instruction),
         stance=Stance(stance),
-        rationale=rationale,
-        confidence=confidence,
-        similarity=similarity,
+        rationale=str(rationale),
+        confidence=None if confidence is None else float(confidence),
+        similarity=float(similarity),
         score=score,
     )

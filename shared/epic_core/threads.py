@@ -16,12 +16,17 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
         RuntimeError: if the function raises StopIteration, which no future can carry.
     """
     work = asyncio.ensure_future(asyncio.to_thread(_guarded, function, *arguments))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        # The thread cannot be stopped; leaving now would let it write behind the caller's back.
-        await asyncio.wait([work])
-        raise
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            # The thread cannot be stopped; leaving now would let it write behind the caller's back.
+            cancelled = error
+    if cancelled is not None:
+        work.exception()
+        raise cancelled
+    return work.result()
 
 
 def _guarded(function: Callable[..., T], *arguments: Any) -> T:

@@ -1,6 +1,7 @@
 """The words of EPIC as types: items, preferences, verdicts, memory entries, hits and reports.
 
-Every type is frozen and framework-free. Scores and similarities are cosines as Python floats,
+The types are framework-free, and all but the two results, `Hits` and `BuildReport`, are frozen.
+Scores and similarities are cosines as Python floats,
 higher is better.
 """
 
@@ -139,12 +140,14 @@ class Alignment:
         instruction: i_x(p), how and when to use the item under the preference.
         stance: Whether the item supports the preference, conflicts with it, both, or neither.
         confidence: In [0, 1], or None where the verifier has none.
+        rationale: Why, under this preference; empty where the verdict's says it all.
     """
 
     preference_id: str
     instruction: str
     stance: Stance = Stance.NEUTRAL
     confidence: float | None = None
+    rationale: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +279,8 @@ class BuildReport:
     """What one `add` did. Counts are items unless they say otherwise.
 
     Attributes:
-        seen: Items taken in. seen = duplicates + discarded_coarse + second_tier + passed.
+        seen: Items taken in: those held already, those the coarse filter left out, the second tier's, and `passed`.
+        waiting: Of the duplicates, those that wait in the retry queue.
         duplicates: Already held with the same text, or twice in this call.
         passed: Passed the coarse filter. passed = kept + discarded + undecided.
         kept, discarded, undecided: By fine verification.
@@ -289,6 +293,7 @@ class BuildReport:
 
     seen: int = 0
     duplicates: int = 0
+    waiting: int = 0
     passed: int = 0
     kept: int = 0
     discarded: int = 0

@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass, field
 
 from epic_core.encoders.base import Encoder
-from epic_core.errors import EncoderError
 from epic_core.space import Addition, Space
 from epic_core.state import State
 from epic_core.steps import Clock
@@ -24,17 +23,14 @@ class Outcome:
     discarded: list[Item] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     encoder: Encoder
+    retried: bool = False
 
 
 def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> None:
     """Commit an outcome and take it into the index."""
     started = time.perf_counter()
     with state.lock:
-        check_same_encoder(state, outcome)
-        space = state.space()
-        # Until RAM agrees with the file again, whoever comes next reads the file.
-        state.spaces.pop(state.namespace, None)
-        with state.store.transaction():
+        with state.changing(outcome.encoder) as space:
             writing = _Writing(state, space)
             writing.clear_the_way(outcome)
             for item, reason, preference_ids in outcome.undecided:
@@ -52,16 +48,6 @@ def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> 
     report.entries += writing.entries
     report.discarded += len(outcome.kept) - writing.kept
     clock.add("index", started)
-
-
-def check_same_encoder(state: State, outcome: Outcome) -> None:
-    """Refuse vectors of an encoder that is not the memory's any more.
-
-    Raises:
-        EncoderError: if the memory was embedded anew since the outcome was begun.
-    """
-    if outcome.encoder is not state.encoder:
-        raise EncoderError("The memory was embedded anew while this was going on. Do it again; nothing was written.")
 
 
 class _Writing:
@@ -83,6 +69,8 @@ class _Writing:
 
     def clear_the_way(self, outcome: Outcome) -> None:
         """Remove earlier versions: they are gone as soon as the new one is decided, whatever the decision."""
+        if outcome.retried:
+            self._drop_outdated(outcome)
         items = [
             *(item for item, _ in outcome.kept),
             *(item for item, _ in outcome.second),
@@ -96,11 +84,22 @@ class _Writing:
                 if row is not None:
                     # The same item, held under other preferences: it stays.
                     self._held[item.id] = row
-        gone = [item_id for item_id in known if item_id not in self._held]
+        undecided = {item.id: item.text for item, _, _ in outcome.undecided}
+        # A model that failed is no reason to forget a text that has not changed.
+        gone = [i for i in known if i not in self._held and undecided.get(i) != known[i][0]]
         self._store.remove_items(self._namespace, [*gone, *outcome.stale])
         for item in outcome.discarded + [item for item, _ in outcome.kept]:
             self._store.drop_pending(self._namespace, item.id)
         self.removed = bool(outcome.stale) or any(known[item_id][2] == "held" for item_id in gone)
+
+    def _drop_outdated(self, outcome: Outcome) -> None:
+        """Forget verdicts about versions that were replaced while they were being verified again."""
+        items = [*(i for i, _ in outcome.kept), *(i for i, _, _ in outcome.undecided), *outcome.discarded]
+        known = self._store.texts(self._namespace, [item.id for item in items])
+        current = {i.id for i in items if i.id in known and self._store.same(known[i.id], i)}
+        outcome.kept = [pair for pair in outcome.kept if pair[0].id in current]
+        outcome.undecided = [triple for triple in outcome.undecided if triple[0].id in current]
+        outcome.discarded = [item for item in outcome.discarded if item.id in current]
 
     def second(self, item: Item, embedding: FloatArray) -> None:
         """Write an item of the second tier."""
@@ -129,6 +128,6 @@ class _Writing:
             self.addition.preferences.append(
                 -1 if entry.preference_id is None else self._preference_rows[entry.preference_id]
             )
-            self.addition.stances.append(str(entry.stance))
+            self.addition.stances.append(entry.stance)
             self.addition.vectors.append(entry.vector)
             self.entries += 1

@@ -288,7 +288,7 @@ def test_a_chunker_cuts_items_and_keeps_their_metadata() -> None:
     memory.add([Item(id="a", text="One red wine. Two red wine.", metadata={"k": 1}), Item(id="b", text="Red wine.")])
     items = {hit.item.id: hit.item for hit in memory.search("red wine")}
     assert items.keys() == {"a#0", "a#1", "b"}
-    assert items["a#1"].text == "Two red wine." and items["a#1"].metadata == {"k": 1, "chunk": 1}
+    assert items["a#1"].text == "Two red wine." and items["a#1"].metadata == {"k": 1, "chunk": 1, "chunks": 2}
 
 
 def test_a_conversation_goes_in_as_role_and_content_lines() -> None:

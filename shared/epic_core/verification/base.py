@@ -14,6 +14,8 @@ from epic_core.types import Alignment, Candidate, Decision, Verdict
 class Verifier(Protocol):
     """Decides which candidates enter the memory and writes their instructions.
 
+    A verifier may have `block` (an int): after so many verdicts they are committed; default 256.
+
     Verdicts come in the order of the candidates, one for each, as soon as they are there. A verdict that
     could not be reached is Undecided with the reason as its rationale; raising ends the batch, and the
     candidates without a verdict become Undecided.
@@ -55,8 +57,12 @@ def checked_verdict(candidate: Candidate, verdict: object) -> Verdict:
     for alignment in verdict.alignments:
         if not alignment.instruction.strip():
             raise VerifierError(f"A verdict keeps item {candidate.item.id!r} with an empty instruction.")
-        first.setdefault(alignment.preference_id, replace(alignment, instruction=writable(alignment.instruction)))
+        first.setdefault(alignment.preference_id, _cleaned(alignment))
     return replace(verdict, rationale=writable(verdict.rationale), alignments=tuple(first.values()))
+
+
+def _cleaned(alignment: Alignment) -> Alignment:
+    return replace(alignment, instruction=writable(alignment.instruction), rationale=writable(alignment.rationale))
 
 
 def writable(text: str) -> str:

@@ -99,7 +99,7 @@ class EmbeddedVerifier:
         nearest = judged[0][2].relevance
         kept = [entry for entry in judged if entry[0] >= self.threshold and entry[2].relevance >= nearest - _MARGIN]
         confidence, _, pair = judged[0]
-        rationale = f"cosine {pair.similarity:.2f} with the preference, {pair.closest:.2f} in its nearest sentence"
+        rationale = pair.rationale
         if not kept:
             return Verdict(decision=Decision.DISCARD, rationale=rationale, confidence=1.0 - confidence)
         alignments = tuple(
@@ -108,6 +108,7 @@ class EmbeddedVerifier:
                 instruction=pair.instruction(),
                 stance=pair.stance,
                 confidence=confidence,
+                rationale=pair.rationale,
             )
             for confidence, preference, pair in kept
         )
@@ -137,6 +138,10 @@ class _Pair:
         self.relevance = (similarity + float(to_preference.max()) + max(self.likes, self.avoids)) / 3.0
 
     @property
+    def rationale(self) -> str:
+        return f"cosine {self.similarity:.2f} with the preference, {self.closest:.2f} in its nearest sentence"
+
+    @property
     def stance(self) -> Stance:
         liked, avoided = len(self.sides.liked) > 0, len(self.sides.avoided) > 0
         if not avoided or (liked and self.likes > self.avoids + _MIXED_MARGIN):
@@ -153,10 +158,11 @@ class _Pair:
         avoided = "; ".join(self.sides.aspects.avoided)
         quote = _cut(self.sentence)
         if self.stance is Stance.CONFLICTS:
-            return f"Steer clear of this, the user avoids {avoided}: {quote}"
+            return f'Steer clear of this, the user avoids {avoided}: "{quote}"'
         if self.stance is Stance.MIXED:
-            return f"Take what suits {liked}, steer clear of {avoided}: {quote}"
-        return f"Look for this, the user {'wants ' + liked if liked else 'avoids ' + avoided}: {quote}"
+            return f'Take what suits {liked}, steer clear of {avoided}: "{quote}"'
+        suits = f"the user wants {liked}" if liked else f"it suits a user who avoids {avoided}"
+        return f'Look for this, {suits}: "{quote}"'
 
 
 def _rules_out(sentence: str, avoided: str) -> bool:
