@@ -140,10 +140,7 @@ def retry(state: State, report: BuildReport, clock: Clock) -> Steps[None]:
         store, namespace = state.store, state.namespace
         queue = store.pending(namespace)
         preferences, vectors = list(space.preferences), space.vectors
-        held = {
-            item.id: set() if (row := store.item_row(namespace, item.id)) is None else set(store.entry_preferences(row))
-            for item, _, _ in queue
-        }
+        held = {item.id: _held_for(state, item) for item, _, _ in queue}
     items = [item for item, _, _ in queue]
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
     near = vectors @ embeddings.T >= np.float32(state.tau if state.coarse else -1.0)
@@ -163,6 +160,14 @@ def retry(state: State, report: BuildReport, clock: Clock) -> Steps[None]:
     report.discarded += len(orphans)
     write(state, Outcome(encoder=encoder, discarded=orphans, retried=True), report, clock)
     yield from decide(state, encoder, candidates, report, clock, retried=True)
+
+
+def _held_for(state: State, item: Item) -> set[str | None]:
+    """The preferences an item is held for, in this very form."""
+    known = state.store.texts(state.namespace, [item.id]).get(item.id)
+    row = state.store.item_row(state.namespace, item.id)
+    same = row is not None and known is not None and state.store.same(known, item)
+    return set(state.store.entry_preferences(row)) if same and row is not None else set()
 
 
 def candidate_of(

@@ -105,7 +105,7 @@ class EpicMemory:
             ("verifier", verifier, "verify"),
             ("chunker", chunker, "chunks"),
         ):
-            if part is not None and (isinstance(part, type) or not callable(getattr(part, method, None))):
+            if part is not None and (isinstance(part, (type, str)) or not callable(getattr(part, method, None))):
                 raise InvalidInputError(f"{name} must be an object with a method {method}(...), not {part!r}.")
         self._state = State(
             encoder=encoder,

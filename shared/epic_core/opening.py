@@ -7,7 +7,7 @@ from typing import Any
 
 from epic_core import maintenance
 from epic_core.encoders.base import embed
-from epic_core.errors import InvalidInputError, PreferencesMismatchError
+from epic_core.errors import InvalidInputError, PreferencesMismatchError, StoreError
 from epic_core.fallback import SecondTier
 from epic_core.state import State, described
 from epic_core.steps import Clock, run
@@ -50,6 +50,9 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
         meta = state.store.meta()
     state.check_encoder()
     tau, second_tier = (meta.get(f"{name}/{state.namespace}") for name in ("tau", "second_tier"))
+    for name, value in (("tau", tau), ("second tier", second_tier)):
+        if value is not None and (not isinstance(value, (int, float)) or not -1.0 <= value <= 1.0):
+            raise StoreError(f"{state.store.path} is damaged: its {name} is {value!r}, no cosine.")
     if state.own_tau is None and tau is not None:
         state.own_tau = float(tau)
     check_second_tier(state)

@@ -17,6 +17,9 @@ from epic_core.steering import Mode
 from epic_core.store import Store
 from epic_core.verification.base import Verifier
 
+# A server that searches for many users holds so many of them in RAM.
+_SPACES_LOADED = 64
+
 
 @dataclass(kw_only=True)
 class State:
@@ -60,6 +63,8 @@ class State:
             self.spaces.clear()
         name = self.namespace if namespace is None else namespace
         if name not in self.spaces:
+            if len(self.spaces) >= _SPACES_LOADED:
+                self.spaces.pop(next(other for other in self.spaces if other != self.namespace))
             self.spaces[name] = Space(self.store, name, self.encoder)
         return self.spaces[name]
 

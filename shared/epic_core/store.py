@@ -159,6 +159,15 @@ class Store(Database):
         """Whether an item is what is already held, text and metadata."""
         return known[0] == item.text and known[1] == dumped_metadata(item.metadata, item.id)
 
+    def is_current(self, namespace: str, item: Item) -> bool:
+        """Whether an item is held, or waits in the retry queue, in this very form."""
+        version = (item.text, dumped_metadata(item.metadata, item.id))
+        return any(
+            self._read(f"SELECT text, metadata FROM {table} WHERE namespace = ? AND id = ?", (namespace, item.id))
+            == [version]
+            for table in ("items", "pending")
+        )
+
     def put_item(self, namespace: str, item: Item, *, second_tier: FloatArray | None = None) -> int:
         """Write an item in place of any earlier version of it; its row."""
         self.remove_items(namespace, [item.id])

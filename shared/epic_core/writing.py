@@ -95,8 +95,7 @@ class _Writing:
     def _drop_outdated(self, outcome: Outcome) -> None:
         """Forget verdicts about versions that were replaced while they were being verified again."""
         items = [*(i for i, _ in outcome.kept), *(i for i, _, _ in outcome.undecided), *outcome.discarded]
-        known = self._store.texts(self._namespace, [item.id for item in items])
-        current = {i.id for i in items if i.id in known and self._store.same(known[i.id], i)}
+        current = {item.id for item in items if self._store.is_current(self._namespace, item)}
         outcome.kept = [pair for pair in outcome.kept if pair[0].id in current]
         outcome.undecided = [triple for triple in outcome.undecided if triple[0].id in current]
         outcome.discarded = [item for item in outcome.discarded if item.id in current]
