@@ -6,10 +6,12 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epic_core.errors import EncoderError
 from epic_core.types import FloatArray
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 BUNDLED = Path(__file__).parent.parent / "data" / "static_encoder"
 MAX_TOKENS = 512
 _BLOCK = 512
+_POOLED = 32
 # model2vec cuts a text before tokenising it; no token of ours is longer on average.
 _MAX_CHARACTERS = MAX_TOKENS * 16
 
@@ -79,19 +82,18 @@ class StaticEncoder:
 
     def _pool(self, texts: list[str]) -> FloatArray:
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        unknown = self._unknown
-        ids = [np.array([i for i in e.ids if i != unknown], dtype=np.int64) for e in encodings]
-        lengths = np.array([len(i) for i in ids])
+        lists = [encoding.ids for encoding in encodings]
+        tokens = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
+        owners = np.repeat(np.arange(len(texts)), [len(ids) for ids in lists])
+        if self._unknown is not None:
+            known = tokens != self._unknown
+            tokens, owners = tokens[known], owners[known]
         sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        some = np.flatnonzero(lengths)
-        if some.size:
-            tokens = np.concatenate([ids[i] for i in some])
-            rows = tokens if self._rows is None else self._rows[tokens]
-            vectors = self._table[rows].astype(np.float32)
-            if self._weights is not None:
-                vectors *= self._weights[tokens, None]
-            starts = np.concatenate(([0], np.cumsum(lengths[some])[:-1]))
-            sums[some] = np.add.reduceat(vectors, starts, axis=0)
+        # Few texts at a time: their token vectors stay in the processor's cache.
+        edges = np.searchsorted(owners, np.arange(0, len(texts) + _POOLED, _POOLED))
+        for start, end in pairwise(edges):
+            if start < end:
+                self._add_up(tokens[start:end], owners[start:end], sums)
         norms = np.sqrt(np.einsum("ij,ij->i", sums, sums))
         zero = norms < 1e-12
         if zero.any():
@@ -101,6 +103,13 @@ class StaticEncoder:
             norms[zero] = 1.0
         result: FloatArray = sums / norms[:, None]
         return result
+
+    def _add_up(self, tokens: NDArray[np.int64], owners: NDArray[np.intp], sums: FloatArray) -> None:
+        vectors = self._table[tokens if self._rows is None else self._rows[tokens]].astype(np.float32)
+        if self._weights is not None:
+            vectors *= self._weights[tokens, None]
+        starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        sums[owners[starts]] = np.add.reduceat(vectors, starts, axis=0)
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """As `encode`, in a worker thread."""
