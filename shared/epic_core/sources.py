@@ -75,7 +75,7 @@ class Sources:
                 inside = _inside(path)
                 if not inside:
                     raise InvalidInputError(f"{path} holds no .txt, .md or .jsonl file.")
-                found.update((file, file.relative_to(path.parent if path.name else path).as_posix()) for file in inside)
+                found.update((file, _name(file, path.parent if path.name else path)) for file in inside)
             elif not path.exists():
                 raise InvalidInputError(f"There is no file or folder {path}.")
             elif not path.is_file():
@@ -83,7 +83,7 @@ class Sources:
             elif path.suffix.lower() not in (*TEXT_SUFFIXES, LINES_SUFFIX):
                 raise InvalidInputError(f"{path} is no .txt, .md or .jsonl file. Convert it to one of these first.")
             else:
-                found[path] = path.name
+                found[path] = _name(path, path.parent)
         names: dict[str, Path] = {}
         for path, name in found.items():
             if name in names and names[name] != path:
@@ -198,6 +198,11 @@ def read_preferences(path: str | Path) -> list[Preference]:
     if not preferences:
         raise InvalidInputError(f"{path} holds no preference. Write one a line into it.")
     return preferences
+
+
+def _name(file: Path, above: Path) -> str:
+    """What the ids of a file's items begin with: its path as given, or without what is above an absolute one."""
+    return file.relative_to(above).as_posix() if file.is_absolute() else file.as_posix()
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -253,3 +253,16 @@ def test_parts_that_cannot_be_are_refused_at_once(wrong: dict[str, object]) -> N
 def test_open_needs_a_name() -> None:
     with pytest.raises(InvalidInputError):
         EpicMemory.open(None)  # type: ignore[arg-type]
+
+
+def test_files_of_one_name_in_two_folders_do_not_replace_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.txt").write_text("I follow a strict vegan diet.")
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        Path(folder, "n.txt").write_text(f"A strict vegan diet, as {folder} says.")
+        assert main(["build", "--quiet", "--preferences", "p.txt", "--out", "m.epic", f"{folder}/n.txt"]) == 0
+    with EpicMemory.open("m.epic") as memory:
+        assert {hit.item.id for hit in memory.search("vegan diet")} == {"a/n.txt", "b/n.txt"}
