@@ -220,11 +220,11 @@ class Database:
         """A number that changes when another connection commits to the file."""
         return 0 if self.path is None else int(self._scalar("PRAGMA data_version"))
 
-    def _among(self, sql: str, values: Sequence[Any]) -> Iterator[Any]:
+    def _among(self, sql: str, values: Sequence[Any], *before: Any) -> Iterator[Any]:
         """Rows of a statement that ends in IN, in blocks: SQLite takes so many variables and no more."""
         for start in range(0, len(values), _VARIABLES):
             block = values[start : start + _VARIABLES]
-            yield from self._read(f"{sql} ({','.join('?' * len(block))})", block)
+            yield from self._read(f"{sql} ({','.join('?' * len(block))})", (*before, *block))
 
     _ENTRY = (
         "SELECT e.row, i.namespace, i.id, p.id, coalesce(p.text, ''), e.instruction, e.stance, e.rationale,"

@@ -47,11 +47,10 @@ def batches(items: Any) -> Iterator[list[Item]]:
         items = [items]
     if not isinstance(items, Iterable) or isinstance(items, (bytes, Mapping)):
         raise InvalidInputError(f"add takes texts or Items, not {type(items).__name__}.")
-    if isinstance(items, (list, tuple)):
-        items = coerced(items)
-    iterator, taken = iter(items), 0
+    whole = isinstance(items, (list, tuple))
+    iterator, taken = iter(coerced(items) if whole else items), 0
     while batch := list(islice(iterator, _BATCH)):
-        yield coerced(batch, taken)
+        yield batch if whole else coerced(batch, taken)
         taken += len(batch)
 
 

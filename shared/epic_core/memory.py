@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from typing_extensions import Unpack
 
@@ -29,6 +29,8 @@ from epic_core.types import BuildReport, Hits, Item, Preference, checked_text
 from epic_core.verification import EmbeddedVerifier, Verifier
 
 StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
+
+R = TypeVar("R")
 
 
 class Options(TypedDict, total=False):
@@ -171,10 +173,10 @@ class EpicMemory:
 
     # running
 
-    def _run(self, steps: Steps[Any], clock: Clock | None = None) -> Any:
+    def _run(self, steps: Steps[R], clock: Clock | None = None) -> R:
         return run(steps, self._state.verifier, clock or Clock())
 
-    async def _arun(self, steps: Steps[Any], clock: Clock | None = None) -> Any:
+    async def _arun(self, steps: Steps[R], clock: Clock | None = None) -> R:
         return await arun(steps, self._state.verifier, clock or Clock())
 
     # building
@@ -284,17 +286,8 @@ class EpicMemory:
             UnknownPreferenceError: for a preference that is not held.
         """
         clock = Clock()
-        return cast(
-            Hits,
-            self._run(
-                retrieval.search(
-                    self._state,
-                    self._search(query, k, filter, steering, preferences, stance_policy, namespace, distinct),
-                    clock,
-                ),
-                clock,
-            ),
-        )
+        asked = self._asked(query, k, filter, steering, preferences, stance_policy, namespace, distinct)
+        return self._run(retrieval.search(self._state, asked, clock), clock)
 
     async def asearch(
         self,
@@ -310,19 +303,10 @@ class EpicMemory:
     ) -> Hits:
         """As `search`, without blocking the event loop."""
         clock = Clock()
-        return cast(
-            Hits,
-            await self._arun(
-                retrieval.search(
-                    self._state,
-                    self._search(query, k, filter, steering, preferences, stance_policy, namespace, distinct),
-                    clock,
-                ),
-                clock,
-            ),
-        )
+        asked = self._asked(query, k, filter, steering, preferences, stance_policy, namespace, distinct)
+        return await self._arun(retrieval.search(self._state, asked, clock), clock)
 
-    def _search(
+    def _asked(
         self,
         query: str,
         k: int,

@@ -144,15 +144,10 @@ class Store(Database):
     def texts(self, namespace: str, ids: Sequence[str]) -> dict[str, tuple[str, str, str]]:
         """Id to (text, metadata as JSON, "held" or "pending") of those ids that are known."""
         known: dict[str, tuple[str, str, str]] = {}
-        for start in range(0, len(ids), 500):
-            block = ids[start : start + 500]
-            marks = ",".join("?" * len(block))
-            for table, state in (("pending", "pending"), ("items", "held")):
-                rows = self._read(
-                    f"SELECT id, text, metadata FROM {table} WHERE namespace = ? AND id IN ({marks})",
-                    (namespace, *block),
-                )
-                known.update((i, (text, metadata, state)) for i, text, metadata in rows)
+        # What is held comes last: it counts before what waits.
+        for table, state in (("pending", "pending"), ("items", "held")):
+            sql = f"SELECT id, text, metadata FROM {table} WHERE namespace = ? AND id IN"
+            known.update((i, (text, metadata, state)) for i, text, metadata in self._among(sql, ids, namespace))
         return known
 
     def same(self, known: tuple[str, str, str], item: Item) -> bool:
