@@ -43,6 +43,32 @@ class VerifierError(EpicError):
     """A verifier broke the contract of its seam."""
 
 
+class LMError(EpicError):
+    """A language model gave no answer to a request that another request may get."""
+
+
+class LMUnavailableError(LMError):
+    """No answer now: no server, a timeout, an overloaded or failing server. Later it may answer.
+
+    Attributes:
+        timed_out: Whether the time given for an answer ran out.
+        retry_after: Seconds the server asks to wait, or None.
+    """
+
+    def __init__(self, message: str, *, timed_out: bool = False, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+        self.retry_after = retry_after
+
+
+class LMSetupError(LMError):
+    """No answer to anything before the user changes something: the model is not pulled, the key is wrong."""
+
+
+class RetryQueueFullError(EpicError):
+    """More items are undecided than the retry queue takes."""
+
+
 class StoreError(EpicError):
     """A memory's file cannot be read or written."""
 

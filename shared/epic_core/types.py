@@ -150,6 +150,32 @@ class Alignment:
     rationale: str = ""
 
 
+@dataclass(kw_only=True)
+class Usage:
+    """What a language model was used for something.
+
+    Attributes:
+        calls: Requests sent, those that failed included.
+        retries: Requests sent because an earlier one failed, or could not be understood.
+        prompt_tokens, completion_tokens: As the server counts them.
+        seconds: Spent in calls; of calls at the same time, all.
+    """
+
+    calls: int = 0
+    retries: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: Usage) -> None:
+        """Count another usage in."""
+        self.calls += other.calls
+        self.retries += other.retries
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.seconds += other.seconds
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The Decision Module's answer for one item.
@@ -159,12 +185,16 @@ class Verdict:
         rationale: Why; for Undecided, what failed.
         alignments: P'_rel(x), one for each preference the item is kept for; empty unless Keep.
         confidence: Of the decision, in [0, 1], or None.
+        answer: Of an Undecided verdict, what the model said that could not be understood.
+        usage: What it took of a language model.
     """
 
     decision: Decision
     rationale: str = ""
     alignments: tuple[Alignment, ...] = ()
     confidence: float | None = None
+    answer: str = ""
+    usage: Usage | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from epic_core.errors import VerifierError
-from epic_core.types import Alignment, Candidate, Decision, Verdict
+from epic_core.types import Alignment, Candidate, Decision, Item, Preference, Usage, Verdict
 
 
 @runtime_checkable
 class Verifier(Protocol):
     """Decides which candidates enter the memory and writes their instructions.
 
-    A verifier may have `block` (an int): after so many verdicts they are committed; default 256.
-
     Verdicts come in the order of the candidates, one for each, as soon as they are there. A verdict that
     could not be reached is Undecided with the reason as its rationale; raising ends the batch, and the
     candidates without a verdict become Undecided.
+
+    A verifier may have more:
+        block: An int; after so many verdicts, or a twentieth of a second, they are committed; default 256.
+        cached: A bool; whether its verdicts are worth keeping, under its name.
+        stream, astream: As `verify` and `averify`, but yielding `(position, verdict)` in any order, so that
+            one slow item holds up no other.
+        rewriter: A `Rewriter`, or None. With one, a verdict needs no instructions.
     """
 
     @property
@@ -35,8 +40,78 @@ class Verifier(Protocol):
         ...
 
 
-def checked_verdict(candidate: Candidate, verdict: object) -> Verdict:
+@dataclass(frozen=True, kw_only=True)
+class Rewriting:
+    """An item to be rewritten for the preferences it is kept under, and why it is kept."""
+
+    item: Item
+    preferences: tuple[Preference, ...]
+    rationale: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewritten:
+    """A rewritten text x^; or, with an empty text, why there is none and what was answered instead."""
+
+    text: str = ""
+    failure: str = ""
+    answer: str = ""
+    usage: Usage = field(default_factory=Usage, compare=False, repr=False)
+
+
+@runtime_checkable
+class Rewriter(Protocol):
+    """Writes items anew, for the preferences they are kept under.
+
+    Attributes:
+        name: Identifies the rewriter; its texts are cached under it.
+    """
+
+    name: str
+
+    def stream(self, rewritings: Sequence[Rewriting]) -> Iterator[tuple[int, Rewritten]]:
+        """`(position, rewritten)` for each rewriting, in any order."""
+        ...
+
+    def astream(self, rewritings: Sequence[Rewriting]) -> AsyncIterator[tuple[int, Rewritten]]:
+        """As `stream`, without blocking the event loop."""
+        ...
+
+
+def rewriter_of(verifier: Verifier) -> Rewriter | None:
+    """The verifier's rewriter, if it has one."""
+    rewriter: Rewriter | None = getattr(verifier, "rewriter", None)
+    return rewriter
+
+
+def combined(verdicts: Sequence[Verdict]) -> Verdict:
+    """One verdict of several on the same item under different preferences: Keep if any keeps."""
+    if len(verdicts) == 1:
+        return verdicts[0]
+    kept = [verdict for verdict in verdicts if verdict.decision is Decision.KEEP]
+    if not kept:
+        known = [verdict.confidence for verdict in verdicts if verdict.confidence is not None]
+        return replace(verdicts[0], confidence=min(known, default=None))
+    alignments = tuple(
+        replace(
+            alignment,
+            confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
+            rationale=alignment.rationale or verdict.rationale,
+        )
+        for verdict in kept
+        for alignment in verdict.alignments
+    )
+    known = [verdict.confidence for verdict in kept if verdict.confidence is not None]
+    return replace(kept[0], alignments=alignments, confidence=max(known, default=None))
+
+
+def checked_verdict(candidate: Candidate, verdict: object, *, rewritten: bool = False) -> Verdict:
     """The verdict, with alignments only to preferences the candidate was given.
+
+    Args:
+        candidate: What was asked about.
+        verdict: The answer.
+        rewritten: Whether what is kept will be rewritten, and needs no instructions.
 
     Raises:
         VerifierError: if it is no verdict, aligns to a preference that was not asked about, or keeps
@@ -45,7 +120,7 @@ def checked_verdict(candidate: Candidate, verdict: object) -> Verdict:
     if not isinstance(verdict, Verdict):
         raise VerifierError(f"A verifier must yield Verdict objects, not {type(verdict).__name__}.")
     if verdict.decision is not Decision.KEEP:
-        return replace(verdict, rationale=writable(verdict.rationale))
+        return replace(verdict, rationale=writable(verdict.rationale), answer=writable(verdict.answer))
     asked = {preference.id for preference in candidate.preferences}
     unknown = [a.preference_id for a in verdict.alignments if a.preference_id not in asked]
     if unknown:
@@ -55,7 +130,7 @@ def checked_verdict(candidate: Candidate, verdict: object) -> Verdict:
     # One alignment for each preference: the first wins, the entry's id is made of the pair.
     first: dict[str, Alignment] = {}
     for alignment in verdict.alignments:
-        if not alignment.instruction.strip():
+        if not alignment.instruction.strip() and not rewritten:
             raise VerifierError(f"A verdict keeps item {candidate.item.id!r} with an empty instruction.")
         first.setdefault(alignment.preference_id, _cleaned(alignment))
     return replace(verdict, rationale=writable(verdict.rationale), alignments=tuple(first.values()))

@@ -1,0 +1,73 @@
+"""The language-model seam: what a model is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+Schema: TypeAlias = Mapping[str, Any]
+"""A JSON schema the answer should follow."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a conversation with a model."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Token(NamedTuple):
+    """A token of an answer and its natural log-probability, at most 0."""
+
+    text: str
+    logprob: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """What a model answered.
+
+    Attributes:
+        text: The answer, without what a server reports apart as thinking.
+        tokens: Its tokens in order, with log-probabilities; None where the server gives none.
+        prompt_tokens, completion_tokens: As the server counts them; 0 where it does not.
+        cut: Whether the answer ended because it grew too long.
+    """
+
+    text: str
+    tokens: tuple[Token, ...] | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cut: bool = False
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """Anything that answers messages.
+
+    Failures are raised as `epic_core.errors.LMError`s, which say whether trying again can help; any other
+    exception is taken for a failure that can pass. Retries are the caller's, not the model's.
+
+    Attributes:
+        name: Identifies the model; verdicts are cached under it.
+        concurrency: How many calls it takes at the same time, at least 1.
+        context: How many tokens prompt and answer have together; None if not known.
+    """
+
+    name: str
+    concurrency: int
+    context: int | None
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """The answer to messages, of at most `max_tokens` tokens, in the form of `schema` where the model can."""
+        ...
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """As `complete`, without blocking the event loop."""
+        ...

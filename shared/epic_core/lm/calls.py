@@ -1,0 +1,167 @@
+"""Calling a model with patience: retries with backoff, and no waiting for a server that is not there.
+
+What is to be asked is written once, as generators that yield a `Complete` and are sent the answer; `drive`
+runs them with synchronous calls, `adrive` with asynchronous ones, and both pause between attempts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
+from epic_core.lm.base import Completion, LanguageModel, Message, Schema
+from epic_core.types import Usage
+
+R = TypeVar("R")
+
+_LONGEST_PAUSE = 30.0
+_ITEMS_UNTIL_DOWN = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complete:
+    """Asks for a completion; answered with it, or with the `LMError` that stands in its way."""
+
+    messages: Sequence[Message]
+    schema: Schema | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class _Pause:
+    """Asks for some seconds of waiting."""
+
+    seconds: float
+
+
+Calling: TypeAlias = Generator[Any, Any, R]
+
+
+@dataclass
+class Patience:
+    """How long to try, and what is known of the server.
+
+    Once two items in a row got no answer in all their attempts, or one needs the user's hand, the server counts
+    as down: the items after them are not asked at all. The next round begins with single attempts.
+
+    Args:
+        retries: Attempts after the first, for failures that can pass. A timeout is tried once more only.
+        backoff: Seconds before the second attempt; doubled for each one after.
+    """
+
+    retries: int = 3
+    backoff: float = 0.5
+    down: LMError | None = None
+    _failed: int = 0
+    _probing: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.retries, int) or isinstance(self.retries, bool) or self.retries < 0:
+            raise InvalidInputError(f"retries must be a whole number of at least 0, not {self.retries!r}.")
+        if not isinstance(self.backoff, (int, float)) or not 0.0 <= self.backoff <= _LONGEST_PAUSE:
+            raise InvalidInputError(
+                f"backoff must be a number of seconds from 0 to {_LONGEST_PAUSE:.0f}, not {self.backoff!r}."
+            )
+
+    def begin(self) -> None:
+        """Start a round of items: a server that was down gets another chance, but a short one."""
+        with self._lock:
+            self._probing, self.down = self.down is not None, None
+
+    def answered(self) -> None:
+        """Note that the server answered."""
+        with self._lock:
+            self.down, self._failed, self._probing = None, 0, False
+
+    def gave_up(self, error: LMError) -> None:
+        """Note that an item got no answer."""
+        with self._lock:
+            self._failed += 1
+            if isinstance(error, LMSetupError) or self._probing or self._failed >= _ITEMS_UNTIL_DOWN:
+                self.down = error
+
+    def pause(self, attempt: int, error: LMError) -> float | None:
+        """Seconds to wait after the failure of an attempt, counted from 0; None to give up."""
+        if not isinstance(error, LMUnavailableError) or self._probing or self.down:
+            return None
+        if attempt >= (min(1, self.retries) if error.timed_out else self.retries):
+            return None
+        waits = self.backoff * 2.0**attempt if error.retry_after is None else max(self.backoff, error.retry_after)
+        return min(waits, _LONGEST_PAUSE)
+
+
+def patiently(request: Complete, patience: Patience, usage: Usage) -> Calling[Completion]:
+    """One answer, tried for as often as `patience` allows.
+
+    Raises:
+        LMError: if there was none.
+    """
+    if patience.down is not None:
+        raise patience.down
+    attempt = 0
+    while True:
+        started = time.perf_counter()
+        answer = yield request
+        usage.calls += 1
+        usage.seconds += time.perf_counter() - started
+        if isinstance(answer, Completion):
+            patience.answered()
+            usage.prompt_tokens += answer.prompt_tokens
+            usage.completion_tokens += answer.completion_tokens
+            return answer
+        pause = patience.pause(attempt, answer)
+        if pause is None:
+            if isinstance(answer, (LMUnavailableError, LMSetupError)):
+                patience.gave_up(answer)
+            raise answer
+        usage.retries += 1
+        attempt += 1
+        yield _Pause(pause)
+
+
+def drive(calling: Calling[R], lm: LanguageModel) -> R:
+    """Run synchronously what is to be asked."""
+    answer: Any = None
+    while True:
+        try:
+            request = calling.send(answer)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+        if isinstance(request, _Pause):
+            time.sleep(request.seconds)
+            answer = None
+            continue
+        try:
+            answer = lm.complete(request.messages, schema=request.schema, max_tokens=request.max_tokens)
+        except Exception as error:
+            answer = _failure(error)
+
+
+async def adrive(calling: Calling[R], lm: LanguageModel) -> R:
+    """As `drive`, without blocking the event loop."""
+    answer: Any = None
+    while True:
+        try:
+            request = calling.send(answer)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+        if isinstance(request, _Pause):
+            await asyncio.sleep(request.seconds)
+            answer = None
+            continue
+        try:
+            answer = await lm.acomplete(request.messages, schema=request.schema, max_tokens=request.max_tokens)
+        except Exception as error:
+            answer = _failure(error)
+
+
+def _failure(error: Exception) -> LMError:
+    return error if isinstance(error, LMError) else LMUnavailableError(f"{type(error).__name__}: {error}")

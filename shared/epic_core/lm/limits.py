@@ -1,0 +1,76 @@
+"""How many calls a model takes at once, and one asynchronous client for the calls of an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from epic_core.errors import InvalidInputError
+
+C = TypeVar("C")
+
+
+class Gate:
+    """Lets at most `concurrency` calls through at once: of all threads, and of each event loop."""
+
+    def __init__(self, concurrency: int) -> None:
+        if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
+            raise InvalidInputError(f"concurrency must be a whole number of at least 1, not {concurrency!r}.")
+        self.concurrency = concurrency
+        self._threads = threading.BoundedSemaphore(concurrency)
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+    @contextmanager
+    def enter(self) -> Iterator[None]:
+        """Wait in this thread for a place."""
+        with self._threads:
+            yield
+
+    @asynccontextmanager
+    async def aenter(self) -> AsyncIterator[None]:
+        """Wait in this event loop for a place."""
+        # A semaphore belongs to one loop.
+        gate = self._loops.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.concurrency))
+        async with gate:
+            yield
+
+
+class LoopClients(Generic[C]):
+    """One open client for each event loop, for as long as a call of that loop is under way.
+
+    A client belongs to the loop it was made in. Closing it after each call would cost a connection a call,
+    leaving it open would leave sockets behind when the loop ends.
+
+    Args:
+        make: Makes a client.
+        close: Closes one.
+    """
+
+    def __init__(self, make: Callable[[], C], close: Callable[[C], Awaitable[None]]) -> None:
+        self._make = make
+        self._close = close
+        self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[C, int]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[C]:
+        """The running loop's client; closed when its last user leaves. Uses may nest."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            client, users = self._open[loop] if loop in self._open else (self._make(), 0)
+            self._open[loop] = client, users + 1
+        try:
+            yield client
+        finally:
+            with self._lock:
+                _, users = self._open[loop]
+                if users > 1:
+                    self._open[loop] = client, users - 1
+                else:
+                    del self._open[loop]
+            if users == 1:
+                await self._close(client)

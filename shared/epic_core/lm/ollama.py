@@ -1,0 +1,224 @@
+"""A chat model of an Ollama server."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
+from epic_core.lm.base import Completion, Message, Schema, Token
+from epic_core.lm.http import checked_limits, tls_context
+from epic_core.lm.limits import Gate, LoopClients
+
+
+class OllamaLM:
+    """A model an Ollama server runs, such as `OllamaLM("qwen3:4b")`.
+
+    Asked at temperature 0 and seed 0, held to a JSON schema by the server, without thinking. Nothing is sent
+    before the first call.
+
+    Args:
+        model: The model's name, pulled on the server: `ollama pull qwen3:4b`.
+        host: Address of the server; default: `OLLAMA_HOST`, else Ollama's own default.
+        timeout: Seconds to wait for an answer; with `stream`, for its next token.
+        concurrency: How many calls the server gets at once; a local one does them one after the other anyway.
+        context: Tokens that prompt and answer have together. Sent to the server, whose own default may be
+            smaller: it then cuts the prompt without saying so.
+        keep_alive: How long the server keeps the model loaded, as Ollama takes it.
+        think: Whether a thinking model thinks; None leaves it to the server. Models that cannot think are
+            asked again without this setting.
+        logprobs: Ask for the probabilities that confidences are made of.
+        stream: Receive the answer token by token.
+        options: More of Ollama's options, such as `{"num_thread": 4}`.
+
+    Raises:
+        InvalidInputError: for limits that cannot be.
+        LMSetupError: on use, when the server does not have the model.
+        LMUnavailableError: on use, when the server is not there, fails or takes too long.
+        LMError: on use, when the server refuses the request.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        host: str | None = None,
+        timeout: float = 120.0,
+        concurrency: int = 1,
+        context: int = 8192,
+        keep_alive: float | str | None = "10m",
+        think: bool | None = False,
+        logprobs: bool = True,
+        stream: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        try:
+            import ollama
+        except ImportError as error:  # a base dependency, but environments are edited by hand
+            raise MissingExtraError("ollama", "all") from error
+        if not isinstance(model, str) or not model.strip():
+            raise InvalidInputError(f"OllamaLM needs the name of a model, such as 'qwen3:4b', not {model!r}.")
+        checked_limits(timeout=timeout, context=context)
+        self.name = f"ollama:{model}"
+        self.concurrency = concurrency
+        self.context: int | None = context
+        self._model = model
+        self._think = think
+        self._stream = stream
+        self._settings = {"logprobs": logprobs or None, "keep_alive": keep_alive}
+        self._options = {"temperature": 0, "seed": 0, "num_ctx": context, **(options or {})}
+        self._gate = Gate(concurrency)
+        self._ollama: Any = ollama
+        try:
+            self._client: Any = ollama.Client(host=host, timeout=timeout, verify=tls_context())
+        except ValueError as error:
+            raise InvalidInputError(f"{host!r} is no address of a server: {error}.") from None
+        self.host = str(self._client._client.base_url).rstrip("/")
+        weakref.finalize(self, self._client.close)
+        self._clients: LoopClients[Any] = LoopClients(
+            lambda: ollama.AsyncClient(host=host, timeout=timeout, verify=tls_context()),
+            lambda client: client.close(),
+        )
+
+    def check(self) -> None:
+        """Ask the server whether it is there and has the model.
+
+        Raises:
+            LMUnavailableError: if it is not there.
+            LMSetupError: if it does not have the model.
+        """
+        try:
+            models = self._client.list().models
+        except Exception as error:
+            raise self._explained(error) from error
+        if not {self._model, f"{self._model}:latest"} & {model.model for model in models}:
+            raise self._not_pulled()
+
+    def session(self) -> AbstractAsyncContextManager[Any]:
+        """Keeps the connection of the running event loop open between calls."""
+        return self._clients.client()
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """The model's answer."""
+        with self._gate.enter():
+            request = self._request(messages, schema, max_tokens)
+            try:
+                return _completion(self._sent(request))
+            except Exception as error:
+                if not self._learns(error, request):
+                    raise self._explained(error) from error
+            try:
+                return _completion(self._sent(request))
+            except Exception as error:
+                raise self._explained(error) from error
+
+    def _sent(self, request: dict[str, Any]) -> Iterable[Any]:
+        answer = self._client.chat(**request)
+        return answer if self._stream else [answer]
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """As `complete`, with Ollama's asynchronous client."""
+        async with self._gate.aenter(), self._clients.client() as client:
+            request = self._request(messages, schema, max_tokens)
+            try:
+                return await self._received(client, request)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                if not self._learns(error, request):
+                    raise self._explained(error) from error
+            try:
+                return await self._received(client, request)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                raise self._explained(error) from error
+
+    async def _received(self, client: Any, request: dict[str, Any]) -> Completion:
+        answer = await client.chat(**request)
+        return _completion([part async for part in answer] if self._stream else [answer])
+
+    def _request(self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None) -> dict[str, Any]:
+        limit = {} if max_tokens is None else {"num_predict": max_tokens}
+        return {
+            "model": self._model,
+            "messages": [{"role": message.role, "content": message.content} for message in messages],
+            "format": schema,
+            "think": self._think,
+            "options": {**self._options, **limit},
+            "stream": self._stream,
+            **self._settings,
+        }
+
+    def _learns(self, error: Exception, request: dict[str, Any]) -> bool:
+        """Whether the server refused a setting that can be left out, from now on too."""
+        if not isinstance(error, self._ollama.ResponseError) or error.status_code not in (400, -1):
+            return False
+        if self._think is not None and "think" in str(error.error).lower():
+            self._think = request["think"] = None
+            return True
+        return False
+
+    def _not_pulled(self) -> LMSetupError:
+        return LMSetupError(
+            f"The Ollama server at {self.host} does not have the model {self._model!r}."
+            f" Pull it: ollama pull {self._model}"
+        )
+
+    def _explained(self, error: Exception) -> LMError:
+        import httpx
+
+        if isinstance(error, LMError):
+            return error
+        if isinstance(error, (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout)):
+            return LMUnavailableError(
+                f"No Ollama server answers at {self.host}. Start it: ollama serve (https://ollama.com/download has it),"
+                f" and pull the model once: ollama pull {self._model}. Another address: OLLAMA_HOST, or host=."
+            )
+        if isinstance(error, httpx.TimeoutException):
+            return LMUnavailableError(
+                f"The Ollama server did not answer with {self._model!r} in time. Give it longer (timeout=),"
+                " or take a smaller model.",
+                timed_out=True,
+            )
+        if not isinstance(error, self._ollama.ResponseError):
+            return LMUnavailableError(
+                f"The Ollama server failed on the model {self._model!r}: {str(error) or type(error).__name__}"
+            )
+        said, status = str(error.error)[:300], error.status_code
+        if status == 404:
+            return self._not_pulled()
+        if status in (401, 403):
+            return LMSetupError(f"The Ollama server at {self.host} refuses this user ({status}): {said}")
+        if status in (408, 429) or status >= 500 or status == -1:
+            return LMUnavailableError(f"The Ollama server failed on the model {self._model!r} ({status}): {said}")
+        return LMError(f"The Ollama server refused the request ({status}): {said}")
+
+
+def _completion(parts: Iterable[Any]) -> Completion:
+    """One completion of one answer, or of the parts a server streams."""
+    text: list[str] = []
+    tokens: list[Token] = []
+    given, last = False, None
+    for part in parts:
+        last = part
+        text.append(part.message.content or "")
+        if part.logprobs is not None:
+            given = True
+            tokens += [Token(token.token, token.logprob) for token in part.logprobs]
+    if last is None or not last.done:
+        raise LMUnavailableError("The Ollama server broke off in the middle of an answer.")
+    return Completion(
+        text="".join(text),
+        tokens=tuple(tokens) if given and tokens else None,
+        prompt_tokens=last.prompt_eval_count or 0,
+        completion_tokens=last.eval_count or 0,
+        cut=last.done_reason == "length",
+    )

@@ -1,0 +1,78 @@
+"""Several calls at once, each result as soon as it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def completed(function: Callable[[T], R], inputs: Sequence[T], workers: int) -> Iterator[R]:
+    """Results of a function over inputs, in the order in which they are ready.
+
+    With one worker everything happens in this thread. With more, no thread outlives an interruption for longer
+    than the call it is in, and none keeps the interpreter from ending.
+
+    Raises:
+        Exception: whatever the function raises.
+    """
+    if workers <= 1 or len(inputs) <= 1:
+        yield from map(function, inputs)
+        return
+    waiting: queue.SimpleQueue[T] = queue.SimpleQueue()
+    for value in inputs:
+        waiting.put(value)
+    ready: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+    stopped = threading.Event()
+
+    def work() -> None:
+        while not stopped.is_set():
+            try:
+                value = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                ready.put((True, function(value)))
+            except BaseException as error:
+                ready.put((False, error))
+
+    for _ in range(min(workers, len(inputs))):
+        threading.Thread(target=work, daemon=True, name="epic-lm").start()
+    try:
+        for _ in inputs:
+            succeeded, result = ready.get()
+            if not succeeded:
+                raise result
+            yield result
+    finally:
+        stopped.set()
+
+
+async def acompleted(function: Callable[[T], Awaitable[R]], inputs: Sequence[T], workers: int) -> AsyncIterator[R]:
+    """As `completed`, in tasks of the running event loop, all of which have ended when this ends."""
+    waiting = iter(inputs)
+    ready: asyncio.Queue[tuple[bool, Any]] = asyncio.Queue()
+
+    async def work() -> None:
+        for value in waiting:
+            try:
+                await ready.put((True, await function(value)))
+            except Exception as error:
+                await ready.put((False, error))
+
+    tasks = [asyncio.create_task(work()) for _ in range(min(max(workers, 1), len(inputs)))]
+    try:
+        for _ in inputs:
+            succeeded, result = await ready.get()
+            if not succeeded:
+                raise result
+            yield result
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

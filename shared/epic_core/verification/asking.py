@@ -1,0 +1,115 @@
+"""Asking a model for something that has to be read: what fits, what is understood, and what is asked once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from epic_core.errors import LMError
+from epic_core.lm.base import Completion, LanguageModel, Message, Schema
+from epic_core.lm.calls import Calling, Complete, Patience, patiently
+from epic_core.types import Usage
+from epic_core.verification.prompts import Prompt, size_of
+from epic_core.verification.values import UnreadableAnswer
+
+T = TypeVar("T")
+
+# A token is at least so many bytes of UTF-8 in most texts; a prompt that is thought too long is not sent.
+_BYTES_A_TOKEN = 3
+_ANSWER_SHOWN = 2000
+_REPAIR = "That could not be read: {reason}. Answer again, with nothing but the JSON object that was asked for."
+_REPAIR_FREELY = "That could not be read: {reason}. Answer again, exactly in the form that was asked for."
+
+
+class UnreadableTwice(Exception):  # noqa: N818
+    """An answer that could not be understood, nor the one that was asked for in its place.
+
+    Attributes:
+        answer: What the model said.
+    """
+
+    def __init__(self, reason: str, answer: str) -> None:
+        super().__init__(f"The model's answer could not be understood: {reason}.")
+        self.answer = answer
+
+
+class Asker:
+    """Asks one model, with patience."""
+
+    def __init__(self, lm: LanguageModel, patience: Patience) -> None:
+        self.lm = lm
+        self.patience = patience
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls may be under way at once."""
+        return max(1, int(getattr(self.lm, "concurrency", 1)))
+
+    def session(self) -> AbstractAsyncContextManager[Any]:
+        """What keeps the model's connections open on an event loop, if it has such a thing."""
+        session = getattr(self.lm, "session", None)
+        return nullcontext() if session is None else session()
+
+    def fits(self, size: int, max_tokens: int) -> bool:
+        """Whether so many bytes of prompt and so many tokens of answer fit into the model's context."""
+        context = getattr(self.lm, "context", None)
+        return context is None or size // _BYTES_A_TOKEN + max_tokens <= context
+
+    def request(self, prompt: Prompt, values: Mapping[str, str], schema: Schema, max_tokens: int) -> Complete:
+        """What is sent.
+
+        Raises:
+            LMError: if it does not fit into the model's context.
+        """
+        messages = prompt.messages(values)
+        size = sum(size_of(message.content) for message in messages)
+        if not self.fits(size, max_tokens):
+            raise LMError(
+                f"The chunk is too long for the model: prompt and answer may take {size // _BYTES_A_TOKEN + max_tokens}"
+                f" tokens, {self.lm.name} has {self.lm.context}. Cut it (chunker=WordChunker()), or give the model more"
+                " (context=)."
+            )
+        return Complete(messages=messages, schema=schema if prompt.structured else None, max_tokens=max_tokens)
+
+    def answer(self, request: Complete, usage: Usage) -> Calling[Completion]:
+        """An answer.
+
+        Raises:
+            LMError: if there is none.
+        """
+        return (yield from patiently(request, self.patience, usage))
+
+    def readable(
+        self, request: Complete, prompt: Prompt, read: Callable[[str], T], usage: Usage
+    ) -> Calling[tuple[T, Completion]]:
+        """What `read` makes of an answer; of another one, if it cannot read the first.
+
+        Raises:
+            LMError: if there is no answer.
+            UnreadableTwice: if it can read neither.
+        """
+        first = yield from self.answer(request, usage)
+        try:
+            return read(first.text), first
+        except UnreadableAnswer as error:
+            again = self._again(request, prompt, first, str(error))
+        usage.retries += 1
+        second = yield from self.answer(again, usage)
+        try:
+            return read(second.text), second
+        except UnreadableAnswer as error:
+            raise UnreadableTwice(str(error), second.text or first.text) from None
+
+    def _again(self, request: Complete, prompt: Prompt, first: Completion, reason: str) -> Complete:
+        size = sum(size_of(message.content) for message in request.messages)
+        limit = request.max_tokens
+        if first.cut and limit is not None and self.fits(size, 2 * limit):
+            # It was not wrong, it was too long.
+            return replace(request, max_tokens=2 * limit)
+        said = first.text[:_ANSWER_SHOWN] or "..."
+        repair = (_REPAIR if prompt.structured else _REPAIR_FREELY).format(reason=reason)
+        if not self.fits(size + size_of(said) + size_of(repair), limit or 0):
+            return request
+        return replace(request, messages=[*request.messages, Message("assistant", said), Message("user", repair)])

@@ -1,0 +1,291 @@
+"""Fine verification by a language model: Decision Module, Instruction Generator and Rewriter (section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from epic_core.errors import InvalidInputError, LMError
+from epic_core.lm.base import Completion, LanguageModel
+from epic_core.lm.calls import Calling, Patience, adrive, drive
+from epic_core.lm.workers import acompleted, completed
+from epic_core.types import Alignment, Candidate, Decision, Preference, Usage, Verdict
+from epic_core.verification import prompts as asked
+from epic_core.verification.answers import read_batch, read_decision, read_instruction
+from epic_core.verification.asking import Asker, UnreadableTwice
+from epic_core.verification.base import combined
+from epic_core.verification.confidence import probability
+from epic_core.verification.prompts import Prompts, size_of
+from epic_core.verification.rewriting import LMRewriter
+from epic_core.verification.values import Answer
+
+Way: TypeAlias = Literal["paper", "single", "batch"]
+Refine: TypeAlias = Literal["rewrite"]
+
+_MOST_PREFERENCES = 32
+_MOST_TOKENS = 1024
+_TOKENS_A_PREFERENCE = 160
+_TOKENS_A_DECISION = 120
+
+
+class LMVerifier:
+    """Lets a language model decide what is kept, and write how to use it.
+
+        memory = EpicMemory(preferences=prefs, verifier=LMVerifier(OllamaLM("qwen3:4b")))
+
+    An answer that cannot be understood is asked for once more; a call that fails is tried again. What stays
+    without an answer is Undecided, with the reason.
+
+    Args:
+        lm: Any `LanguageModel`. Its `concurrency` is how many items are verified at once.
+        way: "single" asks once for each item: decision, then rationale, then for each relevant preference its
+            stance and instruction. "paper" asks once to decide, and once for each relevant preference to write
+            its instruction. "batch" asks for several items at once, and again for an item that was left out.
+        refine: "rewrite" has kept items rewritten for the preferences they are kept under: the rewritten
+            text is indexed, and there are no instructions (the earlier version of EPIC).
+        prompts: Other prompts, or the folder of the authors' (`Prompts.read`), which goes with way "paper".
+        batch_size: Items asked about at once, for way "batch".
+        retries: Attempts after the first, for calls that failed. A timeout is tried once more only.
+        backoff: Seconds before the second attempt; doubled for each one after.
+        max_tokens: Of an answer; default: by what is asked for, at most 1,024 for one item.
+
+    Attributes:
+        name: Made of model, way, refinement and a hash of the prompts. Verdicts are cached under it.
+        cached: That verdicts are worth keeping.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be.
+    """
+
+    cached = True
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        *,
+        way: Way = "single",
+        refine: Refine | None = None,
+        prompts: Prompts | str | Path | None = None,
+        batch_size: int = 8,
+        retries: int = 3,
+        backoff: float = 0.5,
+        max_tokens: int | None = None,
+    ) -> None:
+        if not callable(getattr(lm, "complete", None)) or isinstance(lm, type):
+            raise InvalidInputError(f'LMVerifier needs a language model, such as OllamaLM("qwen3:4b"), not {lm!r}.')
+        if way not in get_args(Way):
+            raise InvalidInputError(f"way must be one of {', '.join(get_args(Way))}; not {way!r}.")
+        if refine not in (None, "rewrite"):
+            raise InvalidInputError(f"refine must be None or 'rewrite', not {refine!r}.")
+        for name, value, least in (("batch_size", batch_size, 1), ("max_tokens", max_tokens, 16)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise InvalidInputError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        self.lm = lm
+        self.way: Way = way
+        self.refine = refine
+        self.prompts = (
+            prompts if isinstance(prompts, Prompts) else Prompts() if prompts is None else Prompts.read(prompts)
+        )
+        self.batch_size = batch_size
+        self._max_tokens = max_tokens
+        self._asker = Asker(lm, Patience(retries=retries, backoff=backoff))
+        own = self.prompts
+        used = {"paper": [own.decide, own.instruct], "single": [own.single], "batch": [own.batch, own.single]}[way]
+        if refine:
+            used = [own.batch_decide, own.decide] if way == "batch" else [own.decide]
+        self.name = f"lm/{lm.name}/{refine or way}/{asked.version(used)}"
+        self.rewriter = LMRewriter(self._asker, self.prompts.rewrite) if refine else None
+
+    # the seam
+
+    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
+        """One verdict for each candidate, in order."""
+        reached = dict(self.stream(candidates))
+        yield from (reached[position] for position in range(len(candidates)))
+
+    async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
+        """As `verify`, without blocking the event loop."""
+        reached = {position: verdict async for position, verdict in self.astream(candidates)}
+        for position in range(len(candidates)):
+            yield reached[position]
+
+    def stream(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Verdict]]:
+        """Positions and verdicts of the candidates, in the order in which they are reached."""
+        self._asker.patience.begin()
+        groups = self._groups(candidates)
+        for verdicts in completed(
+            lambda group: drive(self._judged(candidates, group), self.lm), groups, self._asker.concurrency
+        ):
+            yield from verdicts
+
+    async def astream(self, candidates: Sequence[Candidate]) -> AsyncIterator[tuple[int, Verdict]]:
+        """As `stream`, without blocking the event loop."""
+        self._asker.patience.begin()
+        groups = self._groups(candidates)
+        async with self._asker.session():
+            async for verdicts in acompleted(
+                lambda group: adrive(self._judged(candidates, group), self.lm), groups, self._asker.concurrency
+            ):
+                for position, verdict in verdicts:
+                    yield position, verdict
+
+    # what is asked
+
+    def _groups(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Positions of the candidates that are asked about together."""
+        if self.way != "batch" or self.batch_size == 1:
+            return [[position] for position in range(len(candidates))]
+        groups: list[list[int]] = []
+        held: set[str] = set()
+        size = 0
+        for position, candidate in enumerate(candidates):
+            added = {preference.id for preference in candidate.preferences}
+            bytes_ = size_of(candidate.item.text) + sum(size_of(p.text) for p in candidate.preferences)
+            room = groups and len(groups[-1]) < self.batch_size and len(held | added) <= _MOST_PREFERENCES
+            if room and self._asker.fits(size + bytes_, self._answer_tokens(len(groups[-1]) + 1)):
+                groups[-1].append(position)
+                held |= added
+                size += bytes_
+            else:
+                groups.append([position])
+                held, size = added, bytes_ + self.prompts.batch.size
+        return groups
+
+    def _judged(self, candidates: Sequence[Candidate], group: Sequence[int]) -> Calling[list[tuple[int, Verdict]]]:
+        if len(group) == 1:
+            verdict = yield from self._one(candidates[group[0]], Usage())
+            return [(group[0], verdict)]
+        return (yield from self._several(candidates, group))
+
+    def _one(self, candidate: Candidate, usage: Usage) -> Calling[Verdict]:
+        """The verdict on one candidate; in parts, where its preferences do not fit into one prompt."""
+        try:
+            verdicts: list[Verdict] = []
+            for part in self._parts(candidate):
+                verdicts += [(yield from self._decided(candidate, part, usage))]
+        except (LMError, UnreadableTwice) as error:
+            answer = error.answer if isinstance(error, UnreadableTwice) else ""
+            return Verdict(decision=Decision.UNDECIDED, rationale=str(error), answer=answer, usage=usage)
+        return replace(combined(verdicts), usage=usage)
+
+    def _decided(self, candidate: Candidate, preferences: Sequence[Preference], usage: Usage) -> Calling[Verdict]:
+        instructing = self.way != "paper" and self.refine is None
+        prompt = self.prompts.single if instructing else self.prompts.decide
+        texts = [preference.text for preference in preferences]
+        values = {"preferences": asked.numbered(texts), "chunk": asked.section(candidate.item.text)}
+        schema = asked.single_schema(len(texts)) if instructing else asked.decide_schema(len(texts))
+        answer, completion = yield from self._asker.readable(
+            self._asker.request(prompt, values, schema, self._answer_tokens(1, len(texts))),
+            prompt,
+            lambda text: read_decision(text, texts, instructions=instructing),
+            usage,
+        )
+        verdict = _verdict(answer, completion, preferences)
+        if self.way == "paper" and self.refine is None and verdict.decision is Decision.KEEP:
+            return (yield from self._instructed(candidate, verdict, preferences, usage))
+        return verdict
+
+    def _instructed(
+        self, candidate: Candidate, verdict: Verdict, preferences: Sequence[Preference], usage: Usage
+    ) -> Calling[Verdict]:
+        """i_x(p) = IG(x, p, rationale), one call for each relevant preference."""
+        texts = {preference.id: preference.text for preference in preferences}
+        alignments = []
+        for alignment in verdict.alignments:
+            values = {
+                "preferences": asked.numbered([texts[alignment.preference_id]]),
+                "chunk": asked.section(candidate.item.text),
+                "rationale": asked.one_line(verdict.rationale),
+            }
+            prompt = self.prompts.instruct
+            written, _ = yield from self._asker.readable(
+                self._asker.request(prompt, values, asked.instruct_schema(), self._answer_tokens(1, 1)),
+                prompt,
+                read_instruction,
+                usage,
+            )
+            alignments.append(replace(alignment, instruction=written.instruction, stance=written.stance))
+        return replace(verdict, alignments=tuple(alignments))
+
+    def _several(self, candidates: Sequence[Candidate], group: Sequence[int]) -> Calling[list[tuple[int, Verdict]]]:
+        """Verdicts on several candidates of one answer; those it leaves out are asked about one by one."""
+        usage = Usage()
+        chosen = [candidates[position] for position in group]
+        preferences = list({p.id: p for candidate in chosen for p in candidate.preferences}.values())
+        place = {preference.id: number for number, preference in enumerate(preferences)}
+        under = [[place[p.id] for p in candidate.preferences] for candidate in chosen]
+        instructing = self.refine is None
+        prompt = self.prompts.batch if instructing else self.prompts.batch_decide
+        texts = [preference.text for preference in preferences]
+        chunks = "\n\n".join(
+            f"Chunk {number}, to be judged under {_named(places)}:\n{asked.section(candidate.item.text)}"
+            for number, (candidate, places) in enumerate(zip(chosen, under, strict=True), start=1)
+        )
+        schema = asked.batch_schema(len(chosen), len(texts), decide_only=not instructing)
+        values = {"preferences": asked.numbered(texts), "chunk": chunks}
+        answers: dict[int, Answer] = {}
+        completion = Completion(text="")
+        try:
+            request = self._asker.request(prompt, values, schema, self._answer_tokens(len(chosen)))
+            completion = yield from self._asker.answer(request, usage)
+            answers = read_batch(completion.text, texts, under, instructions=instructing)
+        except LMError as error:
+            if self._asker.patience.down is not None:
+                failed = Verdict(decision=Decision.UNDECIDED, rationale=str(error))
+                return _sharing([(position, failed) for position in group], usage)
+        verdicts: list[tuple[int, Verdict]] = []
+        for number, position in enumerate(group):
+            if number in answers:
+                verdicts.append((position, _verdict(answers[number], completion, preferences)))
+            else:
+                usage.retries += 1
+                verdict = yield from self._one(candidates[position], usage)
+                verdicts.append((position, replace(verdict, usage=None)))
+        return _sharing(verdicts, usage)
+
+    def _parts(self, candidate: Candidate) -> list[list[Preference]]:
+        """The preferences, in lists that fit into a prompt with the chunk."""
+        prompt = self.prompts.decide if self.way == "paper" else self.prompts.single
+        fixed = prompt.size + size_of(asked.section(candidate.item.text))
+        parts: list[list[Preference]] = []
+        size = 0
+        for preference in candidate.preferences:
+            more = size_of(preference.text) + 8
+            room = parts and len(parts[-1]) < _MOST_PREFERENCES
+            if room and self._asker.fits(fixed + size + more, self._answer_tokens(1, len(parts[-1]) + 1)):
+                parts[-1].append(preference)
+                size += more
+            else:
+                parts.append([preference])
+                size = more
+        return parts
+
+    def _answer_tokens(self, chunks: int, preferences: int = 3) -> int:
+        if self._max_tokens is not None:
+            return self._max_tokens
+        return min(_TOKENS_A_DECISION + _TOKENS_A_PREFERENCE * preferences, _MOST_TOKENS) * chunks
+
+
+def _verdict(answer: Answer, completion: Completion, preferences: Sequence[Preference]) -> Verdict:
+    return Verdict(
+        decision=answer.decision,
+        rationale=answer.rationale,
+        confidence=probability(completion.tokens, completion.text, answer.span),
+        alignments=tuple(
+            Alignment(preference_id=preferences[one.index].id, instruction=one.instruction, stance=one.stance)
+            for one in answer.relevant
+        ),
+    )
+
+
+def _sharing(verdicts: Sequence[tuple[int, Verdict]], usage: Usage) -> list[tuple[int, Verdict]]:
+    """Verdicts of one call: the first carries what all of them took."""
+    (position, verdict), *others = verdicts
+    return [(position, replace(verdict, usage=usage)), *others]
+
+
+def _named(places: Sequence[int]) -> str:
+    numbers = ", ".join(str(place + 1) for place in sorted(places))
+    return f"preference{'s' if len(places) > 1 else ''} {numbers}"

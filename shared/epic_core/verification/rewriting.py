@@ -1,0 +1,67 @@
+"""The Rewriter of the earlier version of EPIC: x^ = Rewriter(x, P'_rel(x), rationale)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from epic_core.errors import LMError
+from epic_core.lm.calls import Calling, adrive, drive
+from epic_core.lm.workers import acompleted, completed
+from epic_core.types import Usage
+from epic_core.verification import prompts as asked
+from epic_core.verification.answers import read_rewrite
+from epic_core.verification.asking import Asker, UnreadableTwice
+from epic_core.verification.base import Rewriting, Rewritten
+from epic_core.verification.prompts import Prompt, size_of
+
+
+class LMRewriter:
+    """Has a language model write chunks anew, for the preferences they are kept under.
+
+    Args:
+        asker: The model.
+        prompt: The Rewriter's.
+
+    Attributes:
+        name: Made of model and prompt; rewritten texts are cached under it.
+    """
+
+    def __init__(self, asker: Asker, prompt: Prompt) -> None:
+        self._asker = asker
+        self._prompt = prompt
+        self.name = f"rewrite/{asker.lm.name}/{asked.version([prompt])}"
+
+    def stream(self, rewritings: Sequence[Rewriting]) -> Iterator[tuple[int, Rewritten]]:
+        """Positions and rewritten texts, in the order in which they are there."""
+        yield from completed(
+            lambda place: drive(self._rewritten(place, rewritings[place]), self._asker.lm),
+            range(len(rewritings)),
+            self._asker.concurrency,
+        )
+
+    async def astream(self, rewritings: Sequence[Rewriting]) -> AsyncIterator[tuple[int, Rewritten]]:
+        """As `stream`, without blocking the event loop."""
+        async with self._asker.session():
+            async for result in acompleted(
+                lambda place: adrive(self._rewritten(place, rewritings[place]), self._asker.lm),
+                range(len(rewritings)),
+                self._asker.concurrency,
+            ):
+                yield result
+
+    def _rewritten(self, place: int, rewriting: Rewriting) -> Calling[tuple[int, Rewritten]]:
+        usage = Usage()
+        values = {
+            "preferences": asked.numbered([preference.text for preference in rewriting.preferences]),
+            "chunk": asked.section(rewriting.item.text),
+            "rationale": asked.one_line(rewriting.rationale),
+        }
+        # It is to be no longer than the chunk; an answer of more than its bytes in tokens has gone astray.
+        limit = 64 + size_of(rewriting.item.text)
+        try:
+            request = self._asker.request(self._prompt, values, asked.rewrite_schema(), min(limit, 2048))
+            text, _ = yield from self._asker.readable(request, self._prompt, read_rewrite, usage)
+        except (LMError, UnreadableTwice) as error:
+            answer = error.answer if isinstance(error, UnreadableTwice) else ""
+            return place, Rewritten(failure=str(error), answer=answer, usage=usage)
+        return place, Rewritten(text=text, usage=usage)

@@ -1,0 +1,185 @@
+"""The values of an answer: what a decision, a number, a stance or a text may look like."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from epic_core.errors import EpicError
+from epic_core.types import Decision, Stance
+
+Record: TypeAlias = Mapping[str, Any]
+"""An object of an answer."""
+
+_LONGEST_LINE = 600
+_LONGEST_NUMBERS = 300
+
+DECISION_KEYS = ("decision", "verdict", "judgement", "judgment", "action", "label", "answer", "result", "keep")
+RATIONALE_KEYS = ("rationale", "reason", "reasoning", "explanation", "why")
+PREFERENCES_KEYS = (
+    "preferences",
+    "relevantpreferences",
+    "relevantpreference",
+    "relevant",
+    "alignments",
+    "matchedpreferences",
+    "preference",
+    "matches",
+)
+NUMBER_KEYS = ("preference", "number", "preferencenumber", "p", "id", "index", "text", "no", "relevantpreference")
+INSTRUCTION_KEYS = ("instruction", "instructions", "guidance", "usage", "howtouse")
+CHUNK_KEYS = ("chunk", "chunknumber", "number", "index", "id", "item", "document")
+TEXT_KEYS = ("text", "rewrite", "rewritten", "rewrittenchunk", "chunk", "content", "answer")
+
+KEEP_WORDS, DISCARD_WORDS = {"keep", "keeps", "keeping"}, {"discard", "discards", "discarded", "discarding"}
+_DOUBT = {"not", "no", "don", "dont", "never", "or", "nor", "neither", "cannot", "maybe", "unless", "if", "isn", "t"}
+_ONE_NUMBER = r"(?:(?:preferences?|prefs?|numbers?|no|nr|p)[\s.#:]{0,5}|#)?\d+"
+_NUMBERS = re.compile(rf"^\W{{0,20}}{_ONE_NUMBER}(?:(?: ?[,;/&] ?(?:and )?| and | ){_ONE_NUMBER})*\W{{0,20}}$", re.I)
+_LEADING_NUMBER = re.compile(r"^\W*(?:preference\s*|p)?#?(\d{1,5})\s*[.):\]-]+\s*(.+)$", re.I | re.S)
+
+
+class UnreadableAnswer(EpicError):  # noqa: N818
+    """A model's answer that says nothing which can be relied on; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relevant:
+    """One relevant preference of an answer: its place in the list that was shown, from 0."""
+
+    index: int
+    stance: Stance = Stance.NEUTRAL
+    instruction: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A decision as a model stated it.
+
+    Attributes:
+        decision: Keep or Discard.
+        rationale: Why; can be empty.
+        relevant: P'_rel(x), at least one for Keep.
+        span: Where in the answer the decision word stands; None if that is not certain.
+    """
+
+    decision: Decision
+    rationale: str = ""
+    relevant: tuple[Relevant, ...] = ()
+    span: tuple[int, int] | None = None
+
+
+def decision_in(record: Record) -> Decision | None:
+    """The decision an object states, if it states one and no other."""
+    found: set[Decision] = set()
+    for key in DECISION_KEYS:
+        value = value_of(record, (key,))
+        if key == "keep" and isinstance(value, bool):
+            found.add(Decision.KEEP if value else Decision.DISCARD)
+        elif isinstance(value, str) and (decision := decision_of(value)) is not None:
+            found.add(decision)
+    return found.pop() if len(found) == 1 else None
+
+
+def decision_of(value: str) -> Decision | None:
+    """Keep or Discard, if a text says one of them and nothing that casts doubt on it."""
+    words = re.findall(r"[a-z]+", value.casefold())
+    if not words or words[0] not in KEEP_WORDS | DISCARD_WORDS:
+        return None
+    keeps, discards = bool(KEEP_WORDS & set(words)), bool(DISCARD_WORDS & set(words))
+    if keeps == discards or _DOUBT & set(words):
+        return None
+    return Decision.KEEP if keeps else Decision.DISCARD
+
+
+def places_of(value: Any, preferences: Sequence[str]) -> list[int]:
+    """Which preferences are meant by a number, several, or a quoted text."""
+    number = whole_number(value)
+    if number is not None:
+        return [number - 1] if 1 <= number <= len(preferences) else []
+    if not isinstance(value, str) or not value.strip():
+        return []
+    value = " ".join(value.split())
+    if len(value) <= _LONGEST_NUMBERS and _NUMBERS.match(value):
+        numbers = [int(digits[:6]) for digits in re.findall(r"\d+", value)]
+        return [number - 1 for number in numbers if 1 <= number <= len(preferences)]
+    leading = _LEADING_NUMBER.match(value)
+    for text in (value, leading.group(2)) if leading else (value,):
+        place = _quoted_place(text, preferences)
+        if place is not None:
+            return [place]
+    if leading and 1 <= int(leading.group(1)) <= len(preferences):
+        return [int(leading.group(1)) - 1]
+    return list(range(len(preferences))) if value.strip().casefold() in ("all", "all of them") else []
+
+
+def _quoted_place(text: str, preferences: Sequence[str]) -> int | None:
+    wanted = _letters(text)
+    letters = [_letters(preference) for preference in preferences]
+    exact = [place for place, one in enumerate(letters) if one == wanted]
+    if exact:
+        return exact[0]
+    if len(wanted) < 12:
+        return None
+    parts = [place for place, one in enumerate(letters) if wanted in one or (len(one) >= 12 and one in wanted)]
+    return parts[0] if len(parts) == 1 else None
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text.casefold())
+
+
+def whole_number(value: Any) -> int | None:
+    """A number, however it is written."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        return int(value)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and (match := re.fullmatch(r"\s*(?:chunk\s*)?#?(\d{1,6})\s*", value, re.I)):
+        return int(match.group(1))
+    return None
+
+
+_STANCE_WORDS: tuple[tuple[str, Stance], ...] = (
+    ("support", Stance.SUPPORTS),
+    ("satisf", Stance.SUPPORTS),
+    ("conflict", Stance.CONFLICTS),
+    ("contradict", Stance.CONFLICTS),
+    ("oppos", Stance.CONFLICTS),
+    ("mix", Stance.MIXED),
+    ("both", Stance.MIXED),
+)
+
+
+def stance_of(value: Any) -> Stance:
+    """A stance, by how the word begins; what is none is neutral."""
+    word = _letters(value) if isinstance(value, str) else ""
+    for beginning, stance in _STANCE_WORDS:
+        if word.startswith(beginning):
+            return stance
+    return Stance.NEUTRAL
+
+
+def value_of(record: Record, keys: Sequence[str]) -> Any:
+    """The value of the first of several keys, whatever their case and punctuation."""
+    plain = {_letters(key): value for key, value in record.items() if isinstance(key, str)}
+    for key in keys:
+        if plain.get(key) is not None:
+            return plain[key]
+    return None
+
+
+def line_of(value: Any) -> str:
+    """A text on one line and of a length that can be stored; empty for what is no text."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, str):
+        return ""
+    text = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", value).split()).strip("`*").strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1].strip()
+    return text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 4].rsplit(" ", 1)[0] + " ..."
