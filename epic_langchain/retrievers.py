@@ -77,4 +77,4 @@ def document_of(hit: Hit) -> Document:
             "epic_stance": str(worst),
             "epic_rationale": best.rationale,
         }
-    return Document(id=hit.item.id, page_content=hit.item.text, metadata=metadata)
+    return Document(id=hit.item.id, page_content=hit.text, metadata=metadata)

@@ -55,7 +55,7 @@ def node_of(hit: Hit) -> NodeWithScore:
         }
     node = TextNode(
         id_=hit.item.id,
-        text=hit.item.text,
+        text=hit.text,
         metadata={**hit.item.metadata, **guidance},
         excluded_embed_metadata_keys=list(guidance),
         excluded_llm_metadata_keys=list(guidance),

@@ -9,18 +9,20 @@ from dataclasses import replace
 import numpy as np
 
 from epic_core.coarse import coarse_filter, tau_for_keep_rate
+from epic_core.decide import decide
 from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
 from epic_core.fallback import SecondTier
+from epic_core.rewrites import held_for
 from epic_core.state import State
-from epic_core.steps import Clock, Encode, Steps, Verified, Verify
-from epic_core.store import NewEntry
-from epic_core.types import BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
+from epic_core.steps import Clock, Encode, Steps
+from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.writing import Outcome, write
 
 PARTS = ("embedding", "coarse filter", "verification", "embedding instructions", "index")
-VERIFY_BLOCK = 256
+_KNOWN_AT_ONCE = 256
 _FAILURES_SHOWN = 100
+_ANSWER_KEPT = 500
 _SMALL_SAMPLE = 100
 _NEARLY_EVERYTHING = 0.5
 _ENOUGH_TO_JUDGE = 50
@@ -50,7 +52,7 @@ def add_batch(state: State, batch: Sequence[Item], report: BuildReport, clock: C
     report.second_tier += len(second)
     write(state, Outcome(encoder=encoder, second=second, discarded=discarded, stale=stale), report, clock)
     yield from decide(state, encoder, candidates, report, clock)
-    yield from _catch_up(state, encoder, fresh, embeddings, preferences, clock)
+    yield from _catch_up(state, encoder, fresh, embeddings, preferences, report, clock)
 
 
 def _catch_up(
@@ -59,6 +61,7 @@ def _catch_up(
     items: list[Item],
     embeddings: FloatArray,
     seen: Sequence[Preference],
+    report: BuildReport,
     clock: Clock,
 ) -> Steps[None]:
     """Match a batch with preferences that were added while it was being verified."""
@@ -73,64 +76,7 @@ def _catch_up(
         known.update(preference.id for preference in added)
         candidates, _, _ = _coarse(state, items, embeddings, added, vectors)
         # Counted already: an item is kept or not once.
-        yield from decide(state, encoder, candidates, BuildReport(), clock)
-
-
-def decide(
-    state: State,
-    encoder: Encoder,
-    candidates: Sequence[Candidate],
-    report: BuildReport,
-    clock: Clock,
-    *,
-    retried: bool = False,
-) -> Steps[None]:
-    """Verify candidates and write the verdicts, block by block."""
-    size = int(getattr(state.verifier, "block", VERIFY_BLOCK))
-    for start in range(0, len(candidates), size):
-        block = candidates[start : start + size]
-        outcome = yield from outcome_of(state, encoder, block, report)
-        outcome.retried = retried
-        write(state, outcome, report, clock)
-
-
-def outcome_of(state: State, encoder: Encoder, block: Sequence[Candidate], report: BuildReport) -> Steps[Outcome]:
-    """The verdicts for a block of candidates, with the embeddings of their instructions."""
-    if not state.fine:
-        return Outcome(encoder=encoder, kept=[(candidate.item, _unverified(candidate)) for candidate in block])
-    verified: Verified = yield Verify(block)
-    outcome = Outcome(encoder=encoder)
-    keep: list[tuple[Candidate, Verdict]] = []
-    for candidate, verdict in zip(block, verified.verdicts, strict=False):
-        if verdict.decision is Decision.KEEP:
-            keep.append((candidate, verdict))
-        elif verdict.decision is Decision.DISCARD:
-            outcome.discarded.append(candidate.item)
-            report.discarded += 1
-        else:
-            _undecided(outcome, candidate, verdict.rationale, report)
-    for candidate in block[len(verified.verdicts) :]:
-        _undecided(outcome, candidate, verified.failure or "no verdict", report)
-
-    texts = list(dict.fromkeys(a.instruction for _, verdict in keep for a in verdict.alignments))
-    vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
-    vector_of = dict(zip(texts, vectors, strict=True))
-    for candidate, verdict in keep:
-        similarity = {p.id: s for p, s in zip(candidate.preferences, candidate.similarities, strict=True)}
-        entries = [
-            NewEntry(
-                preference_id=alignment.preference_id,
-                instruction=alignment.instruction,
-                stance=alignment.stance,
-                rationale=alignment.rationale or verdict.rationale,
-                confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
-                similarity=similarity[alignment.preference_id],
-                vector=vector_of[alignment.instruction],
-            )
-            for alignment in verdict.alignments
-        ]
-        outcome.kept.append((candidate.item, entries))
-    return outcome
+        yield from decide(state, encoder, candidates, BuildReport(usage=report.usage), clock)
 
 
 def retry(state: State, report: BuildReport, clock: Clock) -> Steps[None]:
@@ -140,7 +86,7 @@ def retry(state: State, report: BuildReport, clock: Clock) -> Steps[None]:
         store, namespace = state.store, state.namespace
         queue = store.pending(namespace)
         preferences, vectors = list(space.preferences), space.vectors
-        held = {item.id: _held_for(state, item) for item, _, _ in queue}
+        held = {item.id: held_for(state, item) for item, _, _ in queue}
     items = [item for item, _, _ in queue]
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
     near = vectors @ embeddings.T >= np.float32(state.tau if state.coarse else -1.0)
@@ -160,14 +106,6 @@ def retry(state: State, report: BuildReport, clock: Clock) -> Steps[None]:
     report.discarded += len(orphans)
     write(state, Outcome(encoder=encoder, discarded=orphans, retried=True), report, clock)
     yield from decide(state, encoder, candidates, report, clock, retried=True)
-
-
-def _held_for(state: State, item: Item) -> set[str | None]:
-    """The preferences an item is held for, in this very form."""
-    known = state.store.texts(state.namespace, [item.id]).get(item.id)
-    row = state.store.item_row(state.namespace, item.id)
-    same = row is not None and known is not None and state.store.same(known, item)
-    return set(state.store.entry_preferences(row)) if same and row is not None else set()
 
 
 def candidate_of(
@@ -285,29 +223,3 @@ def _coarse(
         else:
             discarded.append(item)
     return candidates, second, discarded
-
-
-def _unverified(candidate: Candidate) -> list[NewEntry]:
-    """Entries without instruction: the item's own embedding, under each of its preferences or none."""
-    pairs: list[tuple[str | None, float]] = [
-        (p.id, s) for p, s in zip(candidate.preferences, candidate.similarities, strict=True)
-    ] or [(None, 0.0)]
-    return [
-        NewEntry(
-            preference_id=preference_id,
-            instruction="",
-            stance=Stance.NEUTRAL,
-            rationale="",
-            confidence=None,
-            similarity=similarity,
-            vector=candidate.embedding,
-        )
-        for preference_id, similarity in pairs
-    ]
-
-
-def _undecided(outcome: Outcome, candidate: Candidate, reason: str, report: BuildReport) -> None:
-    outcome.undecided.append((candidate.item, reason, [preference.id for preference in candidate.preferences]))
-    report.undecided += 1
-    if len(report.failures) < _FAILURES_SHOWN:
-        report.failures[candidate.item.id] = reason

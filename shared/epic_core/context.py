@@ -23,16 +23,17 @@ def format_context(hits: Iterable[Hit]) -> str:
 
 
 def _document(number: int, hit: Hit) -> str:
-    guidance = [_guidance(entry) for entry in hit.entries if entry.instruction]
+    guidance = [line for line in map(_guidance, hit.entries) if line]
     head = [f"Document {number}:"]
     if guidance:
         head += ["Interpretation Guidance:", *guidance]
     # A text cannot begin a section of its own: what looks like a heading is quoted.
-    return "\n".join([*head, "Content:", _HEADING.sub(r"> \g<0>", hit.item.text)])
+    return "\n".join([*head, "Content:", _HEADING.sub(r"> \g<0>", hit.text)])
 
 
 def _guidance(entry: MemoryEntry) -> str:
+    """What is said about the content under one preference; of a rewritten item, only what to steer clear of."""
     instruction = " ".join(entry.instruction.split())
     warned = instruction.lower().startswith("steer clear")
     warning = "" if warned else _WARNINGS.get(entry.stance, "").format(" ".join(entry.preference.split()))
-    return f"- {warning}{instruction}"
+    return f"- {warning}{instruction}".rstrip() if warning or instruction else ""

@@ -14,11 +14,10 @@ from typing import Any
 from epic_core.errors import MemoryClosedError, StoreError
 
 APPLICATION_ID = 0x45504943  # "EPIC"
-SCHEMA_VERSION = 1
 _BUSY_SECONDS = 10.0
 _VARIABLES = 900
 
-_SCHEMA = """
+_FIRST = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE preferences (
     row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, position INTEGER NOT NULL,
@@ -42,6 +41,23 @@ CREATE TABLE pending (
     UNIQUE (namespace, id)
 );
 """
+# What models answered, by hashes of what they were asked; and items rewritten for a set of preferences.
+_MODELS_WORK = """
+CREATE TABLE verdicts (
+    chunk BLOB NOT NULL, preference BLOB NOT NULL, version BLOB NOT NULL, written INTEGER NOT NULL,
+    kept INTEGER NOT NULL, stance TEXT, instruction TEXT, rationale TEXT, confidence REAL,
+    PRIMARY KEY (chunk, preference, version)
+) WITHOUT ROWID;
+CREATE TABLE rewrites (
+    chunk BLOB NOT NULL, preferences BLOB NOT NULL, version BLOB NOT NULL, written INTEGER NOT NULL,
+    text TEXT NOT NULL, PRIMARY KEY (chunk, preferences, version)
+) WITHOUT ROWID;
+ALTER TABLE items ADD COLUMN rewrite TEXT;
+ALTER TABLE items ADD COLUMN rewritten_for BLOB;
+"""
+# A file of schema version n was made by the first n of these.
+_MIGRATIONS = (_FIRST, _MODELS_WORK)
+SCHEMA_VERSION = len(_MIGRATIONS)
 
 
 class Database:
@@ -124,16 +140,16 @@ class Database:
             with self.transaction():
                 # Another process may have made the file in the meantime.
                 if not self._scalar("SELECT count(*) FROM sqlite_master"):
-                    for statement in _SCHEMA.split(";\n"):
-                        if statement.strip():
-                            db.execute(statement)
-                    made = True
                     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                    self._migrate(0)
+                    made = True
         if self._scalar("PRAGMA application_id") != APPLICATION_ID:
             raise StoreError(f"{self.path} is not a memory of epic-memory. Give another file name.")
         version = self._scalar("PRAGMA user_version")
-        if version != SCHEMA_VERSION:
+        if 0 < version < SCHEMA_VERSION:
+            with self.transaction():
+                self._migrate(self._scalar("PRAGMA user_version"))
+        elif version != SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path} has schema version {version}, this epic-memory reads {SCHEMA_VERSION}."
                 " Use the version of epic-memory that made it, or a newer one."
@@ -143,6 +159,14 @@ class Database:
         if foreign is not None:
             raise StoreError(f"{self.path} holds {foreign!r}, which no memory holds. Do not trust this file.")
         return made
+
+    def _migrate(self, version: int) -> None:
+        """Bring the schema from a version to the newest, inside a transaction."""
+        for statements in _MIGRATIONS[version:]:
+            for statement in statements.split(";\n"):
+                if statement.strip():
+                    self._db.execute(statement)
+        self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _explained(self, error: sqlite3.Error) -> StoreError:
         text = str(error)
@@ -173,7 +197,7 @@ class Database:
         """Close, and remove the file if this made it and nobody has written into it since."""
         with self._lock:
             if self._made and self.path is not None and self._connection is not None:
-                tables = ("meta", "preferences", "items", "entries", "pending")
+                tables = ("meta", "preferences", "items", "entries", "pending", "verdicts")
                 if not any(self._scalar(f"SELECT EXISTS (SELECT 1 FROM {table})") for table in tables):
                     self.path.unlink(missing_ok=True)
             self.close()
@@ -228,7 +252,7 @@ class Database:
 
     _ENTRY = (
         "SELECT e.row, i.namespace, i.id, p.id, coalesce(p.text, ''), e.instruction, e.stance, e.rationale,"
-        " e.confidence, e.similarity FROM entries e JOIN items i ON i.row = e.item"
+        " e.confidence, e.similarity, coalesce(i.rewrite, '') FROM entries e JOIN items i ON i.row = e.item"
         " LEFT JOIN preferences p ON p.row = e.preference"
     )
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 
-from epic_core import build
+from epic_core.build import candidate_of
 from epic_core.coarse import coarse_filter
+from epic_core.decide import Decided, decide, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.encoders.base import Encoder
 from epic_core.errors import DuplicatePreferenceError, UnknownItemError
 from epic_core.reports import Explanation, Stats
+from epic_core.rewrites import put_rewrite, renew_rewrites
 from epic_core.space import Space
 from epic_core.state import State, described
 from epic_core.steps import Clock, Encode, Steps
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
+from epic_core.verification.base import Verifier
 from epic_core.writing import Outcome
 
 
@@ -32,11 +35,13 @@ def replace_preference(
         yield from _introduce(state, preference, replacing, report, clock)
 
 
-def remove_preference(state: State, preference: str | Preference) -> None:
+def remove_preference(state: State, preference: str | Preference, report: BuildReport) -> Steps[None]:
     """Remove a preference, its entries, and the items nothing else holds."""
-    with state.changing(state.encoder) as space:
+    encoder = state.encoder
+    with state.changing(encoder) as space:
         state.store.remove_preference(state.namespace, space.preferences[space.find(preference)].id)
     state.store.give_back()
+    yield from renew_rewrites(state, encoder, report)
 
 
 def _introduce(
@@ -53,11 +58,20 @@ def _introduce(
     started = clock.add("coarse filter", started)
     report.seen, report.passed = len(items), len(candidates)
     outcome = Outcome(encoder=encoder)
-    size = int(getattr(state.verifier, "block", build.VERIFY_BLOCK))
-    for start in range(0, len(candidates), size):
-        part = yield from build.outcome_of(state, encoder, candidates[start : start + size], report)
+
+    def collect(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
+        # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
+        without = None if replacing is None else replacing.id
+        part = yield from outcome_of(state, encoder, verifier, decided, new, report, without=without)
+        remember(state, part)
         outcome.kept += part.kept
         outcome.undecided += part.undecided
+        outcome.rewrites |= part.rewrites
+
+    if state.fine:
+        yield from verdicts_on_all(state, candidates, report, collect)
+    else:
+        outcome.kept += [(candidate.item, unverified(candidate)) for candidate in candidates]
     started = time.perf_counter()
     with state.changing(encoder) as space:
         _write(state, space, preference, vectors[0], replacing, outcome, report)
@@ -70,7 +84,8 @@ def _introduce(
         late = [item for item in state.store.items(state.namespace) if seen.get(item.id) != item]
     embeddings = yield Encode(encoder, [item.text for item in late], "embedding")
     late_candidates = _matching(state, late, embeddings, preference, vectors)
-    yield from build.decide(state, encoder, late_candidates, BuildReport(), clock, retried=True)
+    yield from decide(state, encoder, late_candidates, BuildReport(usage=report.usage), clock, retried=True)
+    yield from renew_rewrites(state, encoder, report)
 
 
 def _matching(
@@ -80,7 +95,7 @@ def _matching(
         return []
     tau = state.tau if state.coarse else -1.0
     rows = coarse_filter(embeddings, vectors, tau).passed
-    return [build.candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in rows]
+    return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in rows]
 
 
 def _write(
@@ -109,6 +124,8 @@ def _write(
         for entry in entries:
             store.add_entry(namespace, row, entry)
             report.entries += 1
+        if item.id in outcome.rewrites:
+            put_rewrite(store, namespace, item, row, outcome.rewrites[item.id], entries[0].vector)
     for item, reason, ids in outcome.undecided:
         store.put_pending(namespace, item, reason, ids)
     if replacing is not None:

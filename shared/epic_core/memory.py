@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from typing_extensions import Unpack
 
-from epic_core import build, maintenance, opening, retrieval
+from epic_core import build, maintenance, opening, retrieval, rewrites
 from epic_core.chunking import Chunker, ConversationChunker
 from epic_core.coarse import checked_keep_rate, checked_tau
 from epic_core.context import format_context
@@ -24,7 +24,6 @@ from epic_core.state import State
 from epic_core.steering import Mode, checked_mode
 from epic_core.steps import Clock, Steps, arun, run
 from epic_core.store import Store
-from epic_core.threads import in_thread
 from epic_core.types import BuildReport, Hits, Item, Preference, checked_text
 from epic_core.verification import EmbeddedVerifier, Verifier
 
@@ -46,6 +45,8 @@ class Options(TypedDict, total=False):
     namespace: str
     coarse: bool
     fine: bool
+    verdict_cache: int
+    retry_queue: int
 
 
 class EpicMemory:
@@ -72,6 +73,9 @@ class EpicMemory:
             object with `search(query, k)`.
         namespace: Whose memory this is; nothing of another namespace is seen.
         coarse, fine: Switch a stage off, for ablations.
+        verdict_cache: How many verdicts of a language model are kept, so that the same text under the same
+            preference is not asked about again; 0 keeps none.
+        retry_queue: How many undecided items wait at most; when there are more, `add` stops with an error.
 
     Raises:
         InvalidInputError: for arguments that cannot be.
@@ -92,6 +96,8 @@ class EpicMemory:
         namespace: str = "default",
         coarse: bool = True,
         fine: bool = True,
+        verdict_cache: int = 10_000,
+        retry_queue: int = 10_000,
         _store: Callable[[], Store] | None = None,
     ) -> None:
         if tau is not None and keep_rate is not None:
@@ -99,6 +105,9 @@ class EpicMemory:
         if keep_rate is not None:
             checked_keep_rate(keep_rate)
         checked_text(namespace, "The namespace")
+        for limit, value in (("verdict_cache", verdict_cache), ("retry_queue", retry_queue)):
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
+                raise InvalidInputError(f"{limit} must be a whole number of at least 0, not {value!r}.")
         mode, given = checked_mode(steering), unique_preferences(preferences)
         own_tau, fallback = None if tau is None else checked_tau(tau), checked_fallback(fallback)
         encoder = default_encoder() if encoder is None else encoder
@@ -120,9 +129,11 @@ class EpicMemory:
             fine=fine,
             keep_rate=keep_rate,
             own_tau=own_tau,
+            retry_queue=int(retry_queue),
             # Last, so that no argument that cannot be leaves a file behind.
             store=Store(None) if _store is None else _store(),
         )
+        self._state.store.verdicts_kept = int(verdict_cache)
         if _store is None:
             opening.check_second_tier(self._state)
             opening.found(self._state, given)
@@ -174,10 +185,10 @@ class EpicMemory:
     # running
 
     def _run(self, steps: Steps[R], clock: Clock | None = None) -> R:
-        return run(steps, self._state.verifier, clock or Clock())
+        return run(steps, clock or Clock())
 
     async def _arun(self, steps: Steps[R], clock: Clock | None = None) -> R:
-        return await arun(steps, self._state.verifier, clock or Clock())
+        return await arun(steps, clock or Clock())
 
     # building
 
@@ -227,16 +238,20 @@ class EpicMemory:
         return await self.aadd(conversation_items(messages, chunker))
 
     def retry(self) -> BuildReport:
-        """Verify the undecided items again."""
+        """Verify the undecided items again, and rewrite what could not be rewritten."""
         report, clock = self._new_report()
-        self._run(build.retry(self._state, report, clock), clock)
+        self._run(self._retrying(report, clock), clock)
         return self._finished(report, clock)
 
     async def aretry(self) -> BuildReport:
         """As `retry`, without blocking the event loop."""
         report, clock = self._new_report()
-        await self._arun(build.retry(self._state, report, clock), clock)
+        await self._arun(self._retrying(report, clock), clock)
         return self._finished(report, clock)
+
+    def _retrying(self, report: BuildReport, clock: Clock) -> Steps[None]:
+        yield from build.retry(self._state, report, clock)
+        yield from rewrites.renew_rewrites(self._state, self._state.encoder, report)
 
     def _new_report(self) -> tuple[BuildReport, Clock]:
         clock = Clock()
@@ -381,17 +396,23 @@ class EpicMemory:
         await self._arun(maintenance.add_preference(self._state, Preference.of(preference), report, clock), clock)
         return self._finished(report, clock)
 
-    def remove_preference(self, preference: str | Preference) -> None:
+    def remove_preference(self, preference: str | Preference) -> BuildReport:
         """Remove a preference (by text, id or object), its entries, and the items nothing else holds.
+
+        Items rewritten for it and others are rewritten for the others.
 
         Raises:
             UnknownPreferenceError: if it is not held.
         """
-        maintenance.remove_preference(self._state, preference)
+        report, clock = self._new_report()
+        self._run(maintenance.remove_preference(self._state, preference, report), clock)
+        return self._finished(report, clock)
 
-    async def aremove_preference(self, preference: str | Preference) -> None:
+    async def aremove_preference(self, preference: str | Preference) -> BuildReport:
         """As `remove_preference`, without blocking the event loop."""
-        await in_thread(maintenance.remove_preference, self._state, preference)
+        report, clock = self._new_report()
+        await self._arun(maintenance.remove_preference(self._state, preference, report), clock)
+        return self._finished(report, clock)
 
     def replace_preference(self, old: str | Preference, new: str | Preference) -> BuildReport:
         """Put a preference in another's place; the held items are matched with it, the old one's included.

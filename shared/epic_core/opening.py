@@ -45,7 +45,7 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
         meta = state.store.meta()
     if reencode and state.other_encoder():
         asked = state.own_tau
-        run(maintenance.reencode(state, state.encoder), state.verifier, Clock())
+        run(maintenance.reencode(state, state.encoder), Clock())
         state.own_tau = asked
         meta = state.store.meta()
     state.check_encoder()
@@ -105,9 +105,9 @@ def _reconcile(state: State, given: list[Preference], *, sync: bool) -> None:
             "Leave preferences out to use the file's, or open it with sync=True (`epic build --sync`) to change them."
         )
     for preference in added:
-        run(maintenance.add_preference(state, preference, BuildReport(), Clock()), state.verifier, Clock())
+        run(maintenance.add_preference(state, preference, BuildReport(), Clock()), Clock())
     for preference in missing:
-        maintenance.remove_preference(state, preference)
+        run(maintenance.remove_preference(state, preference, BuildReport()), Clock())
     if not sync or [preference.id for preference in state.space().preferences] == list(wanted):
         return
     with state.lock, state.store.transaction():

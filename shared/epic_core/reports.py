@@ -13,10 +13,12 @@ class Stats:
     """Counts and bytes.
 
     Attributes:
-        counts: "items", "second_tier", "entries", "preferences", "pending" of the namespace.
+        counts: "items", "second_tier", "entries", "preferences", "pending" of the namespace; "verdicts"
+            that are cached, of the whole memory.
         bytes: Of the whole memory, as the paper's Table 6: "documents" (texts, ids, metadata), "index"
             (embeddings of entries), "instructions" (with stances and rationales), "preferences" (texts
-            and embeddings), "rest" (the database's own structure), and "total", their sum.
+            and embeddings), "verdicts" (the cache of what a language model decided), "rest" (the database's own
+            structure), and "total", their sum.
         encoder, verifier: Names.
         tau: The coarse filter's threshold.
     """
@@ -68,7 +70,10 @@ class Explanation:
             yield f"stance       {entry.stance}"
             yield f"confidence   {'unknown' if entry.confidence is None else format(entry.confidence, '.2f')}"
             yield f"rationale    {entry.rationale or '(fine verification was off)'}"
-            yield f"instruction  {entry.instruction or '(none)'}"
+            if entry.rewrite:
+                yield f"rewritten    {entry.rewrite}"
+            else:
+                yield f"instruction  {entry.instruction or '(none)'}"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

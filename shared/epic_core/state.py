@@ -41,6 +41,7 @@ class State:
     fine: bool
     keep_rate: float | None
     own_tau: float | None
+    retry_queue: int
     store: Store
     lock: threading.RLock = field(default_factory=threading.RLock)
     spaces: dict[str, Space] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """One algorithm, two ways to run it.
 
 The memory's work is written once, as generators that yield what they need from outside: texts to encode,
-candidates to verify, a fallback to ask. `run` answers these with synchronous calls, `arun` with asynchronous
+verdicts, a fallback to ask. `run` answers these with synchronous calls, `arun` with asynchronous
 ones and with worker threads for the rest, so that both paths give the same result.
 """
 
@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from types import AsyncGeneratorType, GeneratorType
 from typing import Any, TypeAlias, TypeVar
 
 from epic_core.encoders.base import Encoder, aembed, embed
-from epic_core.errors import InvalidInputError, VerifierError
+from epic_core.errors import InvalidInputError
 from epic_core.fallback import ask, asynchronous_call
+from epic_core.portions import Portions
 from epic_core.threads import in_thread
-from epic_core.types import Candidate, Verdict
-from epic_core.verification.base import Verifier, checked_verdict, writable
 
 R = TypeVar("R")
 
@@ -35,18 +32,10 @@ class Encode:
 
 
 @dataclass(frozen=True)
-class Verify:
-    """Asks for verdicts; answered with a `Verified`."""
+class Take:
+    """Asks for the next portion of a verifier's or a rewriter's answers; answered with a `Portion`."""
 
-    candidates: Sequence[Candidate]
-
-
-@dataclass(frozen=True)
-class Verified:
-    """Verdicts for the first candidates, and why the others have none."""
-
-    verdicts: list[Verdict]
-    failure: str | None
+    portions: Portions[Any]
 
 
 @dataclass(frozen=True)
@@ -58,7 +47,7 @@ class Ask:
     k: int
 
 
-Request: TypeAlias = Encode | Verify | Ask
+Request: TypeAlias = Encode | Take | Ask
 Steps: TypeAlias = Generator[Request, Any, R]
 
 
@@ -75,12 +64,17 @@ class Clock:
         return now
 
 
-def run(steps: Steps[R], verifier: Verifier, clock: Clock) -> R:
+def run(steps: Steps[R], clock: Clock) -> R:
     """Run steps synchronously."""
     answer: Any = None
+    request: Request | None = None
+    stopped: BaseException | None = None
     try:
         while True:
             request, result = _advance(steps, answer)
+            if stopped is not None and not isinstance(request, Encode):
+                # What was decided before the interruption has been written.
+                raise stopped
             if request is None:
                 ended: R = result
                 return ended
@@ -88,22 +82,29 @@ def run(steps: Steps[R], verifier: Verifier, clock: Clock) -> R:
             if isinstance(request, Encode):
                 answer = embed(request.encoder, request.texts)
                 clock.add(request.part, started)
-            elif isinstance(request, Verify):
-                answer = _verified(verifier, request.candidates)
+            elif isinstance(request, Take):
+                answer = request.portions.portion()
+                stopped = answer.stopped
                 clock.add("verification", started)
             else:
                 answer = _asked(request)
                 clock.add("fallback", started)
     finally:
         steps.close()
+        if isinstance(request, Take):
+            request.portions.close()
 
 
-async def arun(steps: Steps[R], verifier: Verifier, clock: Clock) -> R:
+async def arun(steps: Steps[R], clock: Clock) -> R:
     """Run steps without blocking the event loop."""
     answer: Any = None
+    request: Request | None = None
+    stopped: BaseException | None = None
     try:
         while True:
             request, result = await in_thread(_advance, steps, answer)
+            if stopped is not None and not isinstance(request, Encode):
+                raise stopped
             if request is None:
                 ended: R = result
                 return ended
@@ -111,14 +112,17 @@ async def arun(steps: Steps[R], verifier: Verifier, clock: Clock) -> R:
             if isinstance(request, Encode):
                 answer = await aembed(request.encoder, request.texts)
                 clock.add(request.part, started)
-            elif isinstance(request, Verify):
-                answer = await _averified(verifier, request.candidates)
+            elif isinstance(request, Take):
+                answer = await request.portions.aportion()
+                stopped = answer.stopped
                 clock.add("verification", started)
             else:
                 answer = await _aasked(request)
                 clock.add("fallback", started)
     finally:
         steps.close()
+        if isinstance(request, Take):
+            await request.portions.aclose()
 
 
 def _advance(steps: Steps[R], answer: Any) -> tuple[Request | None, Any]:
@@ -127,62 +131,6 @@ def _advance(steps: Steps[R], answer: Any) -> tuple[Request | None, Any]:
         return steps.send(answer), None
     except StopIteration as stop:
         return None, stop.value
-
-
-def _verified(verifier: Verifier, candidates: Sequence[Candidate]) -> Verified:
-    verdicts: list[Verdict] = []
-    try:
-        with _closing(verifier.verify(candidates)) as answers:
-            for verdict in answers:
-                _accept(verdicts, candidates, verdict)
-    except VerifierError:
-        raise
-    except Exception as error:
-        return Verified(verdicts, writable(f"{type(error).__name__}: {error}"))
-    return _complete(verdicts, candidates, verifier)
-
-
-async def _averified(verifier: Verifier, candidates: Sequence[Candidate]) -> Verified:
-    verdicts: list[Verdict] = []
-    try:
-        async with _aclosing(verifier.averify(candidates)) as answers:
-            async for verdict in answers:
-                _accept(verdicts, candidates, verdict)
-    except VerifierError:
-        raise
-    except Exception as error:
-        return Verified(verdicts, writable(f"{type(error).__name__}: {error}"))
-    return _complete(verdicts, candidates, verifier)
-
-
-@contextmanager
-def _closing(iterator: Iterator[Verdict]) -> Iterator[Iterator[Verdict]]:
-    """What a verifier holds open is closed at once, not when it is collected."""
-    try:
-        yield iterator
-    finally:
-        if isinstance(iterator, GeneratorType):
-            iterator.close()
-
-
-@asynccontextmanager
-async def _aclosing(iterator: AsyncIterator[Verdict]) -> AsyncIterator[AsyncIterator[Verdict]]:
-    try:
-        yield iterator
-    finally:
-        if isinstance(iterator, AsyncGeneratorType):
-            await iterator.aclose()
-
-
-def _accept(verdicts: list[Verdict], candidates: Sequence[Candidate], verdict: object) -> None:
-    if len(verdicts) == len(candidates):
-        raise VerifierError(f"The verifier yielded more verdicts than the {len(candidates)} candidates it was given.")
-    verdicts.append(checked_verdict(candidates[len(verdicts)], verdict))
-
-
-def _complete(verdicts: list[Verdict], candidates: Sequence[Candidate], verifier: Verifier) -> Verified:
-    missing = len(candidates) - len(verdicts)
-    return Verified(verdicts, f"verifier {verifier.name!r} gave no verdict" if missing else None)
 
 
 def _asked(request: Ask) -> Any:

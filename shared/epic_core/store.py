@@ -9,7 +9,7 @@ little-endian float32; nothing is pickled.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from epic_core.database import Database
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.types import FloatArray, Item, MemoryEntry, Preference, Stance
+from epic_core.verdict_cache import VerdictTables, digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ def dumped_metadata(metadata: Mapping[str, Any], item_id: str) -> str:
     return dumped
 
 
-class Store(Database):
+class Store(VerdictTables):
     """A memory's tables. Opened as a `Database` is."""
 
     # meta
@@ -122,7 +122,9 @@ class Store(Database):
         position = self._scalar(
             "SELECT position FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id)
         )
+        text = self._scalar("SELECT text FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
         self._db.execute("DELETE FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
+        self.forget_preference(namespace, Preference(id=preference_id, text=text))
         self.drop_orphans(namespace)
         return int(position)
 
@@ -246,6 +248,22 @@ class Store(Database):
         )
         return int(cursor.lastrowid or 0)
 
+    def set_rewrite(self, item_row: int, rewrite: str, preferences: Iterable[str], vector: FloatArray) -> None:
+        """Give an item a text rewritten for some preferences, by their ids: all of its entries are found by it."""
+        self._db.execute(
+            "UPDATE items SET rewrite = ?, rewritten_for = ? WHERE row = ?",
+            (rewrite, _rewritten_for(preferences), item_row),
+        )
+        self._db.execute("UPDATE entries SET instruction = '', vector = ? WHERE item = ?", (_blob(vector), item_row))
+
+    def stale_rewrites(self, namespace: str) -> list[int]:
+        """Rows of the items that were rewritten for other preferences than those they have entries under."""
+        rows = self._read(
+            "SELECT row, rewritten_for FROM items WHERE namespace = ? AND rewrite IS NOT NULL ORDER BY row",
+            (namespace,),
+        )
+        return [row for row, made_for in rows if _rewritten_for(self.entry_preferences(row)) != made_for]
+
     def promote(self, item_row: int) -> None:
         """Take an item out of the second tier: it has entries now."""
         self._db.execute("UPDATE items SET second_tier = NULL WHERE row = ?", (item_row,))
@@ -361,7 +379,7 @@ class Store(Database):
             dict(self._read("SELECT row, text FROM preferences")),
             dict(
                 self._read(
-                    "SELECT e.row, CASE e.instruction WHEN '' THEN i.text ELSE e.instruction END"
+                    "SELECT e.row, CASE e.instruction WHEN '' THEN coalesce(i.rewrite, i.text) ELSE e.instruction END"
                     " FROM entries e JOIN items i ON i.row = e.item"
                 )
             ),
@@ -393,8 +411,13 @@ class Store(Database):
                 "SELECT count(*) FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?", one
             ),
             "preferences": self._scalar("SELECT count(*) FROM preferences WHERE namespace = ?", one),
-            "pending": self._scalar("SELECT count(*) FROM pending WHERE namespace = ?", one),
+            "pending": self.pending_count(namespace),
+            "verdicts": self.verdicts_held(),
         }
+
+    def pending_count(self, namespace: str) -> int:
+        """How many items wait in the retry queue."""
+        return int(self._scalar("SELECT count(*) FROM pending WHERE namespace = ?", (namespace,)))
 
     def sizes(self) -> dict[str, int]:
         """Bytes of the whole database by part, as the paper's Table 6; "rest" makes up the total."""
@@ -404,10 +427,12 @@ class Store(Database):
             return int(self._scalar(f"SELECT {' + '.join(octets.format(column) for column in columns)} FROM {table}"))
 
         parts = {
-            "documents": size("items", "id", "text", "metadata") + size("pending", "text", "metadata"),
+            "documents": size("items", "id", "text", "metadata", "rewrite") + size("pending", "text", "metadata"),
             "index": size("entries", "vector") + size("items", "second_tier"),
             "instructions": size("entries", "instruction", "rationale", "stance"),
             "preferences": size("preferences", "id", "text", "vector"),
+            "verdicts": size("verdicts", "chunk", "preference", "version", "instruction", "rationale")
+            + size("rewrites", "chunk", "preferences", "version", "text"),
         }
         total = int(self._scalar("PRAGMA page_count")) * int(self._scalar("PRAGMA page_size"))
         return {**parts, "rest": total - sum(parts.values()), "total": total}
@@ -422,8 +447,14 @@ def _decoding(path: Path | None) -> Iterator[None]:
         raise StoreError(f"{path} is damaged: {str(error)[:200]}") from None
 
 
+def _rewritten_for(preferences: Iterable[str | None]) -> bytes:
+    return digest(*sorted(preference or "" for preference in preferences), size=8)
+
+
 def _entry(columns: Sequence[Any], score: float | None = None) -> MemoryEntry:
-    namespace, item_id, preference_id, preference, instruction, stance, rationale, confidence, similarity = columns
+    namespace, item_id, preference_id, preference, instruction, stance, rationale, confidence, similarity, rewrite = (
+        columns
+    )
     return MemoryEntry(
         namespace=namespace,
         item_id=item_id,
@@ -434,5 +465,6 @@ def _entry(columns: Sequence[Any], score: float | None = None) -> MemoryEntry:
         rationale=str(rationale),
         confidence=None if confidence is None else float(confidence),
         similarity=float(similarity),
+        rewrite=str(rewrite),
         score=score,
     )

@@ -8,6 +8,7 @@ higher is better.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -227,6 +228,7 @@ class MemoryEntry:
         instruction: i_x(p); empty where fine verification was off.
         stance, rationale, confidence: From the verdict.
         similarity: Sim(E(x), E(p)), in [-1, 1].
+        rewrite: x^, where the item was rewritten for its preferences; else empty.
         score: In a search, the cosine of the steered query and this entry's embedding; else None.
     """
 
@@ -239,6 +241,7 @@ class MemoryEntry:
     rationale: str
     confidence: float | None
     similarity: float
+    rewrite: str = ""
     score: float | None = None
 
     @property
@@ -264,6 +267,11 @@ class Hit:
     score: float
     entries: tuple[MemoryEntry, ...] = ()
     tier: str = "memory"
+
+    @property
+    def text(self) -> str:
+        """What a model is given: the rewritten text where there is one, else the item's own."""
+        return next((entry.rewrite for entry in self.entries if entry.rewrite), self.item.text)
 
     @property
     def instructions(self) -> list[str]:
@@ -317,8 +325,11 @@ class BuildReport:
         entries: Memory entries written; one item can have several.
         second_tier: Kept as text only, in the second tier.
         timings: Seconds by part, as the paper's Table 3.
+        usage: What it took of a language model: calls, retries, tokens, seconds.
+        cached: Of the pairs of item and preference to be verified, those answered from the verdict cache.
         warnings: What looks wrong, in words.
         failures: Why items are undecided: item id to reason, the first hundred.
+        answers: What a model said that could not be understood: item id to answer, of the same hundred.
     """
 
     seen: int = 0
@@ -332,8 +343,11 @@ class BuildReport:
     second_tier: int = 0
     tau: float | None = None
     timings: dict[str, float] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+    cached: int = 0
     warnings: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, str] = field(default_factory=dict)
 
     @property
     def new(self) -> int:
@@ -364,10 +378,20 @@ class BuildReport:
             yield f"undecided       {self.undecided:>8}   kept in the retry queue"
         if self.second_tier:
             yield f"second tier     {self.second_tier:>8}"
+        if self.usage.calls:
+            tried = f" ({self.usage.retries} again)" if self.usage.retries else ""
+            yield (
+                f"language model  {self.usage.calls:>8} calls{tried}   {self.usage.prompt_tokens} +"
+                f" {self.usage.completion_tokens} tokens   {self.usage.seconds:.1f} s in calls"
+            )
+        if self.cached:
+            yield f"verdict cache   {self.cached:>8} verdicts"
         parts = ", ".join(f"{part} {seconds:.3f}" for part, seconds in self.timings.items())
         yield f"seconds         {self.seconds:>8.3f}   ({parts})"
         for warning in self.warnings:
             yield f"warning: {warning}"
+        for reason, count in Counter(self.failures.values()).most_common(3):
+            yield f"undecided ({count}): {reason}"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

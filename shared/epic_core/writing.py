@@ -6,16 +6,25 @@ import time
 from dataclasses import dataclass, field
 
 from epic_core.encoders.base import Encoder
+from epic_core.errors import RetryQueueFullError
+from epic_core.rewrites import Rewrite, put_rewrite
 from epic_core.space import Addition, Space
 from epic_core.state import State
 from epic_core.steps import Clock
 from epic_core.store import NewEntry
-from epic_core.types import BuildReport, FloatArray, Item
+from epic_core.types import BuildReport, Candidate, FloatArray, Item, Verdict
 
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What is to be written for a block of items, in one transaction, and the encoder of its vectors."""
+    """What is to be written for some items, in one transaction, and the encoder of its vectors.
+
+    Attributes:
+        version: The name of the verifier.
+        verdicts: What is to be remembered of its verdicts.
+        rewrites: Item id to rewritten text, of kept items.
+        retried: Whether the items come from the retry queue.
+    """
 
     kept: list[tuple[Item, list[NewEntry]]] = field(default_factory=list)
     second: list[tuple[Item, FloatArray]] = field(default_factory=list)
@@ -23,22 +32,29 @@ class Outcome:
     discarded: list[Item] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     encoder: Encoder
+    version: str = ""
+    verdicts: list[tuple[Candidate, Verdict]] = field(default_factory=list)
+    rewrites: dict[str, Rewrite] = field(default_factory=dict)
     retried: bool = False
 
 
 def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> None:
-    """Commit an outcome and take it into the index."""
+    """Commit an outcome and take it into the index.
+
+    Raises:
+        RetryQueueFullError: if not all undecided items found room; everything else is written.
+    """
     started = time.perf_counter()
     with state.lock:
         with state.changing(outcome.encoder) as space:
             writing = _Writing(state, space)
             writing.clear_the_way(outcome)
-            for item, reason, preference_ids in outcome.undecided:
-                state.store.put_pending(state.namespace, item, reason, preference_ids)
+            turned_away = writing.queue(outcome)
             for item, embedding in outcome.second:
                 writing.second(item, embedding)
             for item, entries in outcome.kept:
-                writing.keep(item, entries)
+                writing.keep(item, entries, outcome.rewrites.get(item.id))
+            state.store.remember(state.namespace, outcome.version, outcome.verdicts)
         if writing.removed:
             state.store.give_back()
         else:
@@ -47,7 +63,14 @@ def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> 
     report.kept += writing.kept
     report.entries += writing.entries
     report.discarded += len(outcome.kept) - writing.kept
+    report.undecided -= len(turned_away)
     clock.add("index", started)
+    if turned_away:
+        raise RetryQueueFullError(
+            f"The retry queue is full: {state.retry_queue} items wait in it, and {len(turned_away)} more are undecided"
+            f" (first {turned_away[0]!r}). These and the items after them were not taken in. The last reason was:"
+            f" {outcome.undecided[-1][1][:300]} Mend it, call memory.retry(), then add the same items again."
+        )
 
 
 class _Writing:
@@ -60,7 +83,7 @@ class _Writing:
     """
 
     def __init__(self, state: State, space: Space) -> None:
-        self._store, self._namespace = state.store, state.namespace
+        self._store, self._namespace, self._room = state.store, state.namespace, state.retry_queue
         self._preference_rows = {p.id: row for p, row in zip(space.preferences, space.preference_rows, strict=True)}
         self._held: dict[str, int] = {}
         self.addition = Addition()
@@ -87,6 +110,10 @@ class _Writing:
         undecided = {item.id: item.text for item, _, _ in outcome.undecided}
         # A model that failed is no reason to forget a text that has not changed.
         gone = [i for i in known if i not in self._held and undecided.get(i) != known[i][0]]
+        current = {item.id: item.text for item in items}
+        outdated = [text for i, (text, _, _) in known.items() if text != current[i]]
+        outdated += [text for text, _, _ in self._store.texts(self._namespace, outcome.stale).values()]
+        self._store.forget_chunks(self._namespace, outdated)
         self._store.remove_items(self._namespace, [*gone, *outcome.stale])
         for item in outcome.discarded + [item for item, _ in outcome.kept]:
             self._store.drop_pending(self._namespace, item.id)
@@ -100,13 +127,28 @@ class _Writing:
         outcome.undecided = [triple for triple in outcome.undecided if triple[0].id in current]
         outcome.discarded = [item for item in outcome.discarded if item.id in current]
 
+    def queue(self, outcome: Outcome) -> list[str]:
+        """Put undecided items into the retry queue; the ids of those it has no room for."""
+        turned_away: list[str] = []
+        if not outcome.undecided:
+            return turned_away
+        waiting = self._store.pending_count(self._namespace)
+        known = self._store.texts(self._namespace, [item.id for item, _, _ in outcome.undecided])
+        for item, reason, preference_ids in outcome.undecided:
+            if waiting >= self._room and item.id not in known:
+                turned_away.append(item.id)
+                continue
+            waiting += item.id not in known
+            self._store.put_pending(self._namespace, item, reason, preference_ids)
+        return turned_away
+
     def second(self, item: Item, embedding: FloatArray) -> None:
         """Write an item of the second tier."""
         if item.id not in self._held:
             self.addition.second_rows.append(self._store.put_item(self._namespace, item, second_tier=embedding))
             self.addition.second_vectors.append(embedding)
 
-    def keep(self, item: Item, entries: list[NewEntry]) -> None:
+    def keep(self, item: Item, entries: list[NewEntry], rewrite: Rewrite | None) -> None:
         """Write an item's entries, those whose preference has not gone in the meantime."""
         alive = [e for e in entries if e.preference_id is None or e.preference_id in self._preference_rows]
         if not alive:
@@ -130,3 +172,5 @@ class _Writing:
             self.addition.stances.append(entry.stance)
             self.addition.vectors.append(entry.vector)
             self.entries += 1
+        if rewrite is not None:
+            put_rewrite(self._store, self._namespace, item, row, rewrite, alive[0].vector)

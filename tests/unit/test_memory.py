@@ -631,8 +631,9 @@ def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
     with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
         memory.add(wines(10))
         stats = memory.stats()
-        assert stats.counts == {"items": 10, "second_tier": 0, "entries": 10, "preferences": 1, "pending": 0}
-        assert list(stats.bytes) == ["documents", "index", "instructions", "preferences", "rest", "total"]
+        expected = {"items": 10, "second_tier": 0, "entries": 10, "preferences": 1, "pending": 0, "verdicts": 0}
+        assert stats.counts == expected
+        assert list(stats.bytes) == ["documents", "index", "instructions", "preferences", "verdicts", "rest", "total"]
         assert stats.bytes["index"] == 10 * 1024 * 4
         assert sum(size for part, size in stats.bytes.items() if part != "total") == stats.bytes["total"]
         assert stats.bytes["total"] == path.stat().st_size
@@ -787,7 +788,8 @@ def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
     memory.add(["red wine", "night train", "red wine in the night train"])
     memory.remove_preference(name)
     assert [p.text for p in memory.preferences] == [WINE]
-    assert memory.stats().counts == {"items": 2, "second_tier": 0, "entries": 2, "preferences": 1, "pending": 0}
+    expected = {"items": 2, "second_tier": 0, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
+    assert memory.stats().counts == expected
     hits = memory.search("wine train", k=9)
     assert sorted(texts(hits)) == ["red wine", "red wine in the night train"]
     assert {p for hit in hits for p in hit.preferences} == {WINE}
@@ -1167,22 +1169,15 @@ def test_an_interruption_leaves_committed_batches_and_a_usable_memory(path: Path
         verifier.times, verifier.after = 1, 5
         with pytest.raises(KeyboardInterrupt):
             memory.add([f"red wine later {n}" for n in range(20)])
-        assert len(memory.search("wine", k=99)) == len(memory) == 20
-        assert memory.add([f"red wine later {n}" for n in range(20)]).kept == 20
+        # The five that were decided before it are kept too.
+        assert len(memory.search("wine", k=99)) == len(memory) == 25
+        assert memory.add([f"red wine later {n}" for n in range(20)]).kept == 15
     with EpicMemory.open(path, encoder=HashEncoder()) as memory:
         assert len(memory) == 40
 
 
 def test_an_interruption_in_a_later_block_keeps_the_blocks_before() -> None:
-    class Stopping(KeepAll):
-        block = 10
-
-        def verify(self, candidates: Any) -> Any:
-            if len(self.asked) >= 20:
-                raise KeyboardInterrupt
-            return super().verify(candidates)
-
-    memory = memory_of(verifier=Stopping())
+    memory = memory_of(verifier=Raising(KeyboardInterrupt(), after=20, block=10))
     with pytest.raises(KeyboardInterrupt):
         memory.add(wines(40))
     assert len(memory.search("wine", k=99)) == len(memory) == 20

@@ -11,7 +11,7 @@ from epic_core.errors import InvalidInputError, LMError
 from epic_core.lm.base import Completion, LanguageModel
 from epic_core.lm.calls import Calling, Patience, adrive, drive
 from epic_core.lm.workers import acompleted, completed
-from epic_core.types import Alignment, Candidate, Decision, Preference, Usage, Verdict
+from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Usage, Verdict
 from epic_core.verification import prompts as asked
 from epic_core.verification.answers import read_batch, read_decision, read_instruction
 from epic_core.verification.asking import Asker, UnreadableTwice
@@ -41,8 +41,8 @@ class LMVerifier:
     Args:
         lm: Any `LanguageModel`. Its `concurrency` is how many items are verified at once.
         way: "single" asks once for each item: decision, then rationale, then for each relevant preference its
-            stance and instruction. "paper" asks once to decide, and once for each relevant preference to write
-            its instruction. "batch" asks for several items at once, and again for an item that was left out.
+            stance and instruction. "paper" asks once to decide, and once more for each relevant preference, to
+            write its instruction. "batch" asks for several items at once, and again for an item that was left out.
         refine: "rewrite" has kept items rewritten for the preferences they are kept under: the rewritten
             text is indexed, and there are no instructions (the earlier version of EPIC).
         prompts: Other prompts, or the folder of the authors' (`Prompts.read`), which goes with way "paper".
@@ -206,7 +206,8 @@ class LMVerifier:
                 read_instruction,
                 usage,
             )
-            alignments.append(replace(alignment, instruction=written.instruction, stance=written.stance))
+            stance = alignment.stance if written.stance is Stance.NEUTRAL else written.stance
+            alignments.append(replace(alignment, instruction=written.instruction, stance=stance))
         return replace(verdict, alignments=tuple(alignments))
 
     def _several(self, candidates: Sequence[Candidate], group: Sequence[int]) -> Calling[list[tuple[int, Verdict]]]:

@@ -1,0 +1,209 @@
+"""Fine verification inside a memory: what is asked, what is remembered, and what verdicts mean for it (section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from epic_core.encoders.base import Encoder
+from epic_core.portions import Portion, verdicts_on
+from epic_core.rewrites import Rewrite, rewriting_of, rewritings_of
+from epic_core.state import State
+from epic_core.steps import Clock, Encode, Steps, Take
+from epic_core.store import NewEntry
+from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Stance, Verdict
+from epic_core.verification.base import Verifier, rewriter_of
+from epic_core.writing import Outcome, write
+
+_KNOWN_AT_ONCE = 256
+_FAILURES_SHOWN = 100
+_ANSWER_KEPT = 500
+
+Decided: TypeAlias = Sequence[tuple[Candidate, Verdict]]
+"""Candidates with their verdicts."""
+
+
+def decide(
+    state: State,
+    encoder: Encoder,
+    candidates: Sequence[Candidate],
+    report: BuildReport,
+    clock: Clock,
+    *,
+    retried: bool = False,
+) -> Steps[None]:
+    """Verify candidates and write the verdicts as they come."""
+
+    def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
+        outcome = yield from outcome_of(state, encoder, verifier, decided, new, report)
+        outcome.retried = retried
+        write(state, outcome, report, clock)
+
+    if state.fine:
+        yield from verdicts_on_all(state, candidates, report, commit)
+        return
+    for start in range(0, len(candidates), _KNOWN_AT_ONCE):
+        block = candidates[start : start + _KNOWN_AT_ONCE]
+        kept = [(candidate.item, unverified(candidate)) for candidate in block]
+        write(state, Outcome(encoder=encoder, kept=kept, retried=retried), report, clock)
+
+
+def verdicts_on_all(
+    state: State,
+    candidates: Sequence[Candidate],
+    report: BuildReport,
+    commit: Callable[[Verifier, Decided, Decided], Steps[None]],
+) -> Steps[None]:
+    """Reach a verdict on every candidate: from the cache, or by asking the verifier.
+
+    Args:
+        state: The memory's.
+        candidates: Some may have the same text; each text is asked about once.
+        report: Counts what was cached and what it took.
+        commit: Steps that take in verdicts as they come: the verifier, all that were reached, and those
+            among them that are new.
+    """
+    verifier = state.verifier
+    caching = bool(getattr(verifier, "cached", False)) and state.store.verdicts_kept > 0
+    first = {(c.item.text, tuple(p.id for p in c.preferences)): c for c in reversed(candidates)} if caching else {}
+    chosen = [c for c in candidates if not caching or first[c.item.text, tuple(p.id for p in c.preferences)] is c]
+    with state.lock:
+        recalled = state.store.recall(state.namespace, verifier.name, chosen if caching else [])
+    report.cached += recalled.pairs
+    for start in range(0, len(recalled.known), _KNOWN_AT_ONCE):
+        yield from commit(verifier, recalled.known[start : start + _KNOWN_AT_ONCE], [])
+    asked = recalled.asked if caching else chosen
+    portions = verdicts_on(asked, verifier)
+    waiting = set(range(len(asked)))
+    while waiting:
+        portion: Portion[Verdict] = yield Take(portions)
+        new: list[tuple[Candidate, Verdict]] = []
+        for position, verdict in portion.answers:
+            waiting.discard(position)
+            new.append((asked[position], verdict))
+            if verdict.usage is not None:
+                report.usage.add(verdict.usage)
+        if portion.last:
+            failed = Verdict(decision=Decision.UNDECIDED, rationale=portion.failure or "no verdict")
+            new += [(asked[position], failed) for position in sorted(waiting)]
+            waiting.clear()
+        yield from commit(verifier, [recalled.completed(*one) for one in new], new if caching else [])
+    if len(chosen) < len(candidates):
+        done = {id(candidate) for candidate in chosen}
+        again = [candidate for candidate in candidates if id(candidate) not in done]
+        yield from verdicts_on_all(state, again, report, commit)
+
+
+def outcome_of(
+    state: State,
+    encoder: Encoder,
+    verifier: Verifier,
+    decided: Decided,
+    new: Decided,
+    report: BuildReport,
+    *,
+    without: str | None = None,
+) -> Steps[Outcome]:
+    """What verdicts mean for the memory, with the embeddings of instructions or rewritten texts.
+
+    Args:
+        state: The memory's.
+        encoder: Embeds what is indexed.
+        verifier: Whose verdicts they are.
+        decided: The verdicts.
+        new: Those among them to be remembered.
+        report: Counts them.
+        without: The id of a preference that is about to go.
+    """
+    outcome = Outcome(encoder=encoder, version=verifier.name, verdicts=list(new))
+    keep: list[tuple[Candidate, Verdict]] = []
+    for candidate, verdict in decided:
+        if verdict.decision is Decision.KEEP:
+            keep.append((candidate, verdict))
+        elif verdict.decision is Decision.DISCARD:
+            outcome.discarded.append(candidate.item)
+            report.discarded += 1
+        else:
+            _undecided(outcome, candidate, verdict.rationale, verdict.answer, report)
+
+    rewriter = rewriter_of(verifier)
+    rewritten: dict[int, Rewrite] = {}
+    if rewriter is not None and keep:
+        remember(state, outcome)
+        rewritings = [rewriting_of(state, candidate, verdict, without) for candidate, verdict in keep]
+        rewritten, failed = yield from rewritings_of(state, rewriter, rewritings, report)
+        for place, (reason, answer) in failed.items():
+            _undecided(outcome, keep[place][0], reason, answer, report)
+        # What was interrupted is neither kept nor undecided: its verdict is known when the item comes again.
+        keep = [one for place, one in enumerate(keep) if place in rewritten]
+        rewritten = dict(enumerate(rewritten.values()))
+
+    texts = list(
+        dict.fromkeys(
+            _indexed(alignment, rewritten.get(place)) for place, (_, v) in enumerate(keep) for alignment in v.alignments
+        )
+    )
+    vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
+    vector_of = dict(zip(texts, vectors, strict=True))
+    for place, (candidate, verdict) in enumerate(keep):
+        similarity = {p.id: s for p, s in zip(candidate.preferences, candidate.similarities, strict=True)}
+        made = rewritten.get(place)
+        entries = [
+            NewEntry(
+                preference_id=alignment.preference_id,
+                instruction="" if made else alignment.instruction,
+                stance=alignment.stance,
+                rationale=alignment.rationale or verdict.rationale,
+                confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
+                similarity=similarity[alignment.preference_id],
+                vector=vector_of[_indexed(alignment, made)],
+            )
+            for alignment in verdict.alignments
+        ]
+        outcome.kept.append((candidate.item, entries))
+        if made:
+            outcome.rewrites[candidate.item.id] = made
+    return outcome
+
+
+def _indexed(alignment: Alignment, rewrite: Rewrite | None) -> str:
+    """What an entry is found by: its instruction, or the rewritten text."""
+    return alignment.instruction if rewrite is None else rewrite.text
+
+
+def remember(state: State, outcome: Outcome) -> None:
+    """Commit the verdicts of an outcome to the cache, before the outcome itself."""
+    if outcome.verdicts:
+        with state.lock, state.store.transaction():
+            state.store.remember(state.namespace, outcome.version, outcome.verdicts)
+        outcome.verdicts = []
+
+
+def unverified(candidate: Candidate) -> list[NewEntry]:
+    """Entries without instruction: the item's own embedding, under each of its preferences or none."""
+    pairs: list[tuple[str | None, float]] = [
+        (p.id, s) for p, s in zip(candidate.preferences, candidate.similarities, strict=True)
+    ] or [(None, 0.0)]
+    return [
+        NewEntry(
+            preference_id=preference_id,
+            instruction="",
+            stance=Stance.NEUTRAL,
+            rationale="",
+            confidence=None,
+            similarity=similarity,
+            vector=candidate.embedding,
+        )
+        for preference_id, similarity in pairs
+    ]
+
+
+def _undecided(outcome: Outcome, candidate: Candidate, reason: str, answer: str, report: BuildReport) -> None:
+    # What the model said waits with the item: `explain` shows it.
+    said = f" The model answered: {answer[:_ANSWER_KEPT]!r}" if answer else ""
+    outcome.undecided.append((candidate.item, reason + said, [preference.id for preference in candidate.preferences]))
+    report.undecided += 1
+    if len(report.failures) < _FAILURES_SHOWN:
+        report.failures[candidate.item.id] = reason
+        if answer:
+            report.answers[candidate.item.id] = answer

@@ -1,0 +1,217 @@
+"""What a verifier or a rewriter answers, in portions that are committed as they come.
+
+A portion ends when it is large enough or a moment has passed since it began, so that what a slow model decided is
+committed at once and what a fast one decides costs few commits; when something is wrong; or when the work is
+interrupted: what was decided until then is handed out first, and the interruption after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any, Generic, TypeVar
+
+from epic_core.errors import VerifierError
+from epic_core.types import Candidate, Verdict
+from epic_core.verification.base import (
+    Rewriter,
+    Rewriting,
+    Rewritten,
+    Verifier,
+    checked_verdict,
+    rewriter_of,
+    writable,
+)
+
+R = TypeVar("R")
+
+_LARGEST = 256
+_MOMENT = 0.05
+
+
+@dataclass
+class Portion(Generic[R]):
+    """Some answers, by the position of what was asked.
+
+    Attributes:
+        answers: Position and answer, in the order in which they came.
+        last: Whether there will be no more.
+        failure: Why the rest has no answer, if this is the last portion and some have none.
+        stopped: The interruption that ended it.
+    """
+
+    answers: list[tuple[int, R]] = field(default_factory=list)
+    last: bool = False
+    failure: str | None = None
+    stopped: BaseException | None = None
+
+
+class Portions(Generic[R]):
+    """The answers to a sequence of questions, each with its position, as somebody gives them.
+
+    Args:
+        count: How many questions there are.
+        answers: Starts answering: positions and answers.
+        aanswers: As `answers`, asynchronously.
+        check: Makes an answer what it should be, or raises VerifierError.
+        name: Of who answers.
+        size: After so many answers a portion ends.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        answers: Callable[[], Iterator[tuple[int, Any]]],
+        aanswers: Callable[[], AsyncIterator[tuple[int, Any]]],
+        check: Callable[[int, Any], R],
+        name: str,
+        size: int = _LARGEST,
+    ) -> None:
+        self._open = set(range(count))
+        self._start = answers
+        self._astart = aanswers
+        self._check = check
+        self._name = name
+        self._size = max(1, size)
+        self._running: Iterator[tuple[int, Any]] | None = None
+        self._arunning: AsyncIterator[tuple[int, Any]] | None = None
+
+    def portion(self) -> Portion[R]:
+        """The next portion."""
+        portion: Portion[R] = Portion()
+        began = time.perf_counter()
+        try:
+            if self._running is None:
+                self._running = self._start()
+            while not self._full(portion, began):
+                try:
+                    position, answer = next(self._running)
+                except StopIteration:
+                    self._end(portion)
+                    break
+                self._take(portion, position, answer)
+        except VerifierError:
+            self.close()
+            raise
+        except Exception as error:
+            self._fail(portion, error)
+        except BaseException as stop:
+            if not portion.answers:
+                self.close()
+                raise
+            portion.stopped = stop
+        if portion.last or portion.stopped:
+            self.close()
+        return portion
+
+    async def aportion(self) -> Portion[R]:
+        """As `portion`, without blocking the event loop."""
+        portion: Portion[R] = Portion()
+        began = time.perf_counter()
+        try:
+            if self._arunning is None:
+                self._arunning = self._astart()
+            while not self._full(portion, began):
+                try:
+                    position, answer = await self._arunning.__anext__()
+                except StopAsyncIteration:
+                    self._end(portion)
+                    break
+                self._take(portion, position, answer)
+        except VerifierError:
+            await self.aclose()
+            raise
+        except Exception as error:
+            self._fail(portion, error)
+        except asyncio.CancelledError as stop:
+            if not portion.answers:
+                await self.aclose()
+                raise
+            portion.stopped = stop
+        if portion.last or portion.stopped:
+            await self.aclose()
+        return portion
+
+    def close(self) -> None:
+        """Let go of what the answerer holds open, at once and not when it is collected."""
+        if isinstance(self._running, GeneratorType):
+            self._running.close()
+
+    async def aclose(self) -> None:
+        """As `close`."""
+        if isinstance(self._arunning, AsyncGeneratorType):
+            await self._arunning.aclose()
+
+    def _full(self, portion: Portion[R], began: float) -> bool:
+        many = len(portion.answers)
+        return many >= self._size or (many > 0 and time.perf_counter() - began >= _MOMENT)
+
+    def _take(self, portion: Portion[R], position: int, answer: object) -> None:
+        if position not in self._open:
+            raise VerifierError(f"{self._name} gave more answers than it was asked for.")
+        portion.answers.append((position, self._check(position, answer)))
+        self._open.discard(position)
+
+    def _end(self, portion: Portion[R]) -> None:
+        portion.last = True
+        portion.failure = f"{self._name} gave no verdict" if self._open else None
+
+    def _fail(self, portion: Portion[R], error: Exception) -> None:
+        portion.last = True
+        portion.failure = writable(f"{type(error).__name__}: {error}")
+
+
+def verdicts_on(candidates: Sequence[Candidate], verifier: Verifier) -> Portions[Verdict]:
+    """A verifier's verdicts on candidates."""
+    stream: Any = getattr(verifier, "stream", None)
+    astream: Any = getattr(verifier, "astream", None)
+
+    async def numbered() -> AsyncIterator[tuple[int, Any]]:
+        position = 0
+        verdicts = verifier.averify(candidates)
+        try:
+            async for verdict in verdicts:
+                yield position, verdict
+                position += 1
+        finally:
+            if isinstance(verdicts, AsyncGeneratorType):
+                await verdicts.aclose()
+
+    def counted() -> Iterator[tuple[int, Any]]:
+        verdicts = verifier.verify(candidates)
+        try:
+            yield from enumerate(verdicts)
+        finally:
+            if isinstance(verdicts, GeneratorType):
+                verdicts.close()
+
+    rewritten = rewriter_of(verifier) is not None
+    return Portions(
+        len(candidates),
+        answers=(lambda: stream(candidates)) if stream else counted,
+        aanswers=(lambda: astream(candidates)) if astream else numbered,
+        check=lambda position, verdict: checked_verdict(candidates[position], verdict, rewritten=rewritten),
+        name=f"verifier {verifier.name!r}",
+        size=int(getattr(verifier, "block", _LARGEST)),
+    )
+
+
+def rewritten_by(rewriter: Rewriter, rewritings: Sequence[Rewriting]) -> Portions[Rewritten]:
+    """A rewriter's texts for rewritings, all in one portion."""
+
+    def checked(_: int, rewritten: Any) -> Rewritten:
+        if not isinstance(rewritten, Rewritten):
+            raise VerifierError(f"A rewriter must yield Rewritten objects, not {type(rewritten).__name__}.")
+        return rewritten
+
+    return Portions(
+        len(rewritings),
+        answers=lambda: rewriter.stream(rewritings),
+        aanswers=lambda: rewriter.astream(rewritings),
+        check=checked,
+        name=f"rewriter {rewriter.name!r}",
+    )

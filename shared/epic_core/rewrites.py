@@ -1,0 +1,119 @@
+"""Rewritten texts x^ = Rewriter(x, P'_rel(x), rationale): made, kept, and renewed when an item's preferences change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from epic_core.encoders.base import Encoder
+from epic_core.portions import Portion, rewritten_by
+from epic_core.state import State
+from epic_core.steps import Encode, Steps, Take
+from epic_core.store import Store
+from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
+from epic_core.verification.base import Rewriter, Rewriting, Rewritten, rewriter_of, writable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """x^, the preferences it was made for, and the name of the rewriter."""
+
+    text: str
+    preferences: tuple[Preference, ...]
+    version: str
+
+
+def rewriting_of(state: State, candidate: Candidate, verdict: Verdict, without: str | None) -> Rewriting:
+    """An item with all preferences it will be held under: those it is held under, and those of a verdict."""
+    item = candidate.item
+    with state.lock:
+        known = {preference.id: preference for preference in state.space().preferences}
+        held = held_for(state, item) - {without}
+    known |= {preference.id: preference for preference in candidate.preferences}
+    wanted = held | {alignment.preference_id for alignment in verdict.alignments}
+    preferences = tuple(preference for key, preference in known.items() if key in wanted)
+    return Rewriting(item=item, preferences=preferences, rationale=verdict.rationale)
+
+
+def held_for(state: State, item: Item) -> set[str | None]:
+    """The preferences an item is held for, in this very form."""
+    known = state.store.texts(state.namespace, [item.id]).get(item.id)
+    row = state.store.item_row(state.namespace, item.id)
+    same = row is not None and known is not None and state.store.same(known, item)
+    return set(state.store.entry_preferences(row)) if same and row is not None else set()
+
+
+def rewritings_of(
+    state: State, rewriter: Rewriter, rewritings: Sequence[Rewriting], report: BuildReport
+) -> Steps[tuple[dict[int, Rewrite], dict[int, tuple[str, str]]]]:
+    """Rewritten texts by position, and why others failed, with what was answered; interrupted ones are in neither."""
+    done: dict[int, Rewrite] = {}
+    failed: dict[int, tuple[str, str]] = {}
+    asked: list[int] = []
+    for place, rewriting in enumerate(rewritings):
+        texts = [preference.text for preference in rewriting.preferences]
+        with state.lock:
+            known = state.store.recall_rewrite(state.namespace, rewriter.name, rewriting.item.text, texts)
+        if known is None:
+            asked.append(place)
+        else:
+            done[place] = Rewrite(text=known, preferences=rewriting.preferences, version=rewriter.name)
+    portions = rewritten_by(rewriter, [rewritings[place] for place in asked])
+    waiting = set(asked)
+    while waiting:
+        portion: Portion[Rewritten] = yield Take(portions)
+        for position, rewritten in portion.answers:
+            place = asked[position]
+            waiting.discard(place)
+            report.usage.add(rewritten.usage)
+            if rewritten.text.strip():
+                preferences = rewritings[place].preferences
+                done[place] = Rewrite(text=writable(rewritten.text), preferences=preferences, version=rewriter.name)
+            else:
+                failed[place] = (f"It could not be rewritten. {rewritten.failure}", rewritten.answer)
+        if portion.stopped:
+            break
+        if portion.last:
+            failed |= dict.fromkeys(waiting, (f"It could not be rewritten. {portion.failure}", ""))
+            waiting.clear()
+    return dict(sorted(done.items())), failed
+
+
+def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Steps[None]:
+    """Rewrite the items whose preferences are not those they were rewritten for. What fails keeps its text."""
+    rewriter = rewriter_of(state.verifier)
+    if rewriter is None:
+        return
+    with state.lock:
+        rows = state.store.stale_rewrites(state.namespace)
+        items = state.store.items_at(rows)
+        known = {preference.id: preference for preference in state.space().preferences}
+        rewritings = [_renewing(state, items[row], row, known) for row in rows]
+    done, failed = yield from rewritings_of(state, rewriter, rewritings, report)
+    texts = list(dict.fromkeys(rewrite.text for rewrite in done.values()))
+    vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
+    vector_of = dict(zip(texts, vectors, strict=True))
+    if done:
+        with state.changing(encoder):
+            for place, rewrite in done.items():
+                item = rewritings[place].item
+                if state.store.item_row(state.namespace, item.id) == rows[place]:
+                    put_rewrite(state.store, state.namespace, item, rows[place], rewrite, vector_of[rewrite.text])
+    if failed:
+        report.warnings.append(
+            f"{len(failed)} items still have the text that was rewritten for other preferences: memory.retry() tries"
+            f" again. {next(iter(failed.values()))[0]}"
+        )
+
+
+def _renewing(state: State, item: Item, row: int, known: Mapping[str, Preference]) -> Rewriting:
+    entries = state.store.entries_of(row)
+    preferences = tuple(known[e.preference_id] for e in entries if e.preference_id is not None)
+    return Rewriting(item=item, preferences=preferences, rationale=entries[0].rationale if entries else "")
+
+
+def put_rewrite(store: Store, namespace: str, item: Item, row: int, rewrite: Rewrite, vector: FloatArray) -> None:
+    """Write a rewritten text; all entries of the item are found by it. Call it inside a transaction."""
+    store.set_rewrite(row, rewrite.text, [preference.id for preference in rewrite.preferences], vector)
+    texts = [preference.text for preference in rewrite.preferences]
+    store.remember_rewrite(namespace, rewrite.version, item.text, texts, rewrite.text)

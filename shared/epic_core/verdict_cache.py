@@ -1,0 +1,218 @@
+"""What models have answered, kept: the tables, and what can be answered from them.
+
+A verdict is kept for each pair of a chunk and a preference, by hashes of both, under the name of the verifier, which
+holds its model and a hash of its prompts. A rewritten text is kept by the whole set of its preferences. A Discard is
+kept without its rationale, and what is forgotten of a memory is forgotten here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from epic_core.database import Database
+from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
+from epic_core.verification.base import combined
+
+_FREED = 0.1
+
+
+def digest(*parts: str, size: int = 16) -> bytes:
+    """A short hash of strings."""
+    return blake2b("\x1f".join(parts).encode("utf-8", "replace"), digest_size=size).digest()
+
+
+def preferences_key(namespace: str, texts: Iterable[str]) -> bytes:
+    """The key of a set of preferences: their hashes one after the other, so that each can be found in it."""
+    return b"".join(sorted(digest(namespace, text) for text in texts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recalled:
+    """What is known of candidates: whole verdicts, and what remains to be asked.
+
+    Attributes:
+        known: Candidates with their verdicts.
+        asked: Candidates under the preferences nothing is known of.
+        partly: Item id to what is known under its other preferences.
+        whole: Item id to the candidate as it was.
+        pairs: How many pairs were known.
+    """
+
+    known: list[tuple[Candidate, Verdict]]
+    asked: list[Candidate]
+    partly: dict[str, Verdict]
+    whole: dict[str, Candidate]
+    pairs: int
+
+    def completed(self, candidate: Candidate, verdict: Verdict) -> tuple[Candidate, Verdict]:
+        """A candidate that was asked about, and its verdict, together with what was known before."""
+        earlier = self.partly.get(candidate.item.id)
+        if earlier is None:
+            return candidate, verdict
+        whole = self.whole[candidate.item.id]
+        if verdict.decision is Decision.UNDECIDED:
+            return whole, verdict
+        return whole, replace(combined([earlier, verdict]), usage=verdict.usage)
+
+
+class VerdictTables(Database):
+    """The tables of what models answered.
+
+    Attributes:
+        verdicts_kept: How many verdicts and rewritten texts are kept at most; 0 keeps none.
+    """
+
+    verdicts_kept: int = 0
+    _held: int | None = None
+
+    def recall(self, namespace: str, version: str, candidates: Sequence[Candidate]) -> Recalled:
+        """What is known of candidates under a verifier's name."""
+        keys = {candidate.item.id: digest(namespace, candidate.item.text) for candidate in candidates}
+        chunks = list(dict.fromkeys(keys.values())) if self.verdicts_kept else []
+        sql = (
+            "SELECT chunk, preference, kept, stance, instruction, rationale, confidence FROM verdicts"
+            " WHERE version = ? AND chunk IN"
+        )
+        found = {(row[0], row[1]): row[2:] for row in self._among(sql, chunks, digest(version, size=8))}
+        recalled = Recalled(known=[], asked=[], partly={}, whole={}, pairs=len(found))
+        if not found:
+            recalled.asked.extend(candidates)
+            return recalled
+        hashes = {p.id: digest(namespace, p.text) for candidate in candidates for p in candidate.preferences}
+        pairs = 0
+        for candidate in candidates:
+            rows = [found.get((keys[candidate.item.id], hashes[p.id])) for p in candidate.preferences]
+            known = [place for place, row in enumerate(rows) if row is not None]
+            pairs += len(known)
+            verdict = _verdict([(candidate.preferences[place], rows[place]) for place in known]) if known else None
+            if verdict is None:
+                recalled.asked.append(candidate)
+            elif len(known) == len(rows):
+                recalled.known.append((candidate, verdict))
+            else:
+                missing = [place for place, row in enumerate(rows) if row is None]
+                recalled.asked.append(_under(candidate, missing))
+                recalled.partly[candidate.item.id], recalled.whole[candidate.item.id] = verdict, candidate
+        return replace(recalled, pairs=pairs)
+
+    def remember(self, namespace: str, version: str, verdicts: Iterable[tuple[Candidate, Verdict]]) -> None:
+        """Keep what was decided, pair by pair. Call it inside a transaction."""
+        if not self.verdicts_kept:
+            return
+        short, order = digest(version, size=8), self._next()
+        rows: list[tuple[Any, ...]] = []
+        for candidate, verdict in verdicts:
+            if verdict.decision is Decision.UNDECIDED:
+                continue
+            chunk = digest(namespace, candidate.item.text)
+            kept = {alignment.preference_id: alignment for alignment in verdict.alignments}
+            for preference in candidate.preferences:
+                alignment = kept.get(preference.id)
+                said: tuple[Any, ...] = (0, None, None, None, verdict.confidence)
+                if alignment is not None:
+                    sure = verdict.confidence if alignment.confidence is None else alignment.confidence
+                    why = alignment.rationale or verdict.rationale
+                    said = (1, str(alignment.stance), alignment.instruction, why, sure)
+                rows.append((chunk, digest(namespace, preference.text), short, order + len(rows), *said))
+        self._db.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self._bound(len(rows))
+
+    def recall_rewrite(self, namespace: str, version: str, text: str, preferences: Sequence[str]) -> str | None:
+        """A text as it was rewritten for a set of preferences."""
+        if not self.verdicts_kept:
+            return None
+        key = (digest(namespace, text), preferences_key(namespace, preferences), digest(version, size=8))
+        found = self._scalar("SELECT text FROM rewrites WHERE chunk = ? AND preferences = ? AND version = ?", key)
+        return None if found is None else str(found)
+
+    def remember_rewrite(
+        self, namespace: str, version: str, text: str, preferences: Sequence[str], rewritten: str
+    ) -> None:
+        """Keep a rewritten text. Call it inside a transaction."""
+        if not self.verdicts_kept:
+            return
+        key = (digest(namespace, text), preferences_key(namespace, preferences), digest(version, size=8))
+        self._db.execute("INSERT OR REPLACE INTO rewrites VALUES (?, ?, ?, ?, ?)", (*key, self._next(), rewritten))
+        self._bound(1)
+
+    def forget_chunks(self, namespace: str, texts: Iterable[str]) -> None:
+        """Drop what was answered about texts that are held no more."""
+        keys = [(digest(namespace, text),) for text in texts]
+        for table in ("verdicts", "rewrites"):
+            self._db.executemany(f"DELETE FROM {table} WHERE chunk = ?", keys)
+        self._held = None
+
+    def forget_preference(self, namespace: str, preference: Preference) -> None:
+        """Drop what was answered under a preference."""
+        key = (digest(namespace, preference.text),)
+        self._db.execute("DELETE FROM verdicts WHERE preference = ?", key)
+        self._db.execute("DELETE FROM rewrites WHERE instr(preferences, ?)", key)
+        self._held = None
+
+    def _next(self) -> int:
+        newest = (self._scalar(f"SELECT max(written) FROM {table}") for table in ("verdicts", "rewrites"))
+        return 1 + max(int(written or 0) for written in newest)
+
+    def _bound(self, added: int) -> None:
+        """Drop the oldest, a tenth at once, when there are too many."""
+        if self._held is None:
+            self._held = self.verdicts_held()
+        else:
+            self._held += added
+        if self._held <= self.verdicts_kept:
+            return
+        excess = self._held - self.verdicts_kept + int(_FREED * self.verdicts_kept)
+        oldest = self._read(
+            "SELECT written FROM verdicts UNION ALL SELECT written FROM rewrites ORDER BY written LIMIT 1 OFFSET ?",
+            (excess,),
+        )
+        for table in ("verdicts", "rewrites"):
+            self._db.execute(f"DELETE FROM {table} WHERE written < ?", (oldest[0][0] if oldest else 2**62,))
+        self._held = None
+
+    def verdicts_held(self) -> int:
+        """How many verdicts and rewritten texts are kept, in the whole file."""
+        return int(sum(self._scalar(f"SELECT count(*) FROM {table}") for table in ("verdicts", "rewrites")))
+
+
+def _under(candidate: Candidate, places: Sequence[int]) -> Candidate:
+    return replace(
+        candidate,
+        preferences=tuple(candidate.preferences[place] for place in places),
+        similarities=tuple(candidate.similarities[place] for place in places),
+        preference_embeddings=candidate.preference_embeddings[list(places)],
+    )
+
+
+def _verdict(pairs: Sequence[tuple[Preference, Sequence[Any] | None]]) -> Verdict:
+    alignments, doubts, rationale = [], [], ""
+    for preference, row in pairs:
+        if row is None:
+            continue
+        kept, stance, instruction, why, confidence = row
+        if not kept:
+            doubts.append(confidence)
+            continue
+        rationale = rationale or str(why or "")
+        alignments.append(
+            Alignment(
+                preference_id=preference.id,
+                instruction=str(instruction or ""),
+                stance=Stance(stance),
+                confidence=confidence,
+                rationale=str(why or ""),
+            )
+        )
+    if not alignments:
+        known = [confidence for confidence in doubts if confidence is not None]
+        return Verdict(decision=Decision.DISCARD, confidence=min(known, default=None))
+    sure = [alignment.confidence for alignment in alignments if alignment.confidence is not None]
+    return Verdict(
+        decision=Decision.KEEP,
+        rationale=rationale,
+        alignments=tuple(alignments),
+        confidence=max(sure, default=None),
+    )
