@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from epic_core import __version__
 from epic_core.errors import EpicError, InvalidInputError
@@ -17,9 +17,12 @@ from epic_core.errors import EpicError, InvalidInputError
 if TYPE_CHECKING:
     from epic_core.encoders import Encoder
     from epic_core.memory import EpicMemory
+    from epic_core.verification import Verifier
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ENCODERS = "static (default), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
+_MODELS = "ollama/MODEL, or openai/MODEL with --llm-url"
+_KEY = "EPIC_LLM_KEY"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     threshold.add_argument("--keep-rate", type=float, help="share of the first items that shall pass it, in (0, 1]")
     build.add_argument("--second-tier", type=float, metavar="TAU", help="keep items down to this cosine as text only")
     build.add_argument("--quiet", action="store_true", help="no progress bar")
+    _verifying(build)
     build.add_argument("sources", nargs="+", metavar="SOURCE", help=".txt, .md, .jsonl, or folders of them")
     _common(build, path=False)
     build.set_defaults(run=_build)
@@ -90,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
 
     retry = commands.add_parser("retry", help="verify the undecided items again")
     _common(retry)
+    _verifying(retry)
     retry.set_defaults(run=lambda options: _show(options, lambda memory: memory.retry()))
 
     reencode = commands.add_parser("reencode", help="embed a memory anew with the encoder given")
@@ -102,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _preferences_parser(parser: argparse.ArgumentParser) -> None:
     _common(parser)
+    _verifying(parser)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     actions.add_parser("list").set_defaults(run=_list_preferences)
     add = actions.add_parser("add")
@@ -130,6 +136,41 @@ def _common(parser: argparse.ArgumentParser, *, path: bool = True) -> None:
     parser.add_argument("--namespace", default="default", help="whose memory, in a file of several users")
 
 
+def _verifying(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "verification by a language model", f"A key for the server, if it wants one, is read from {_KEY}."
+    )
+    group.add_argument("--llm", metavar="MODEL", help=f"{_MODELS}; without it, similarity decides")
+    group.add_argument("--llm-url", metavar="URL", help="the server: http://localhost:8000/v1 for openai/MODEL")
+    group.add_argument("--way", choices=("single", "paper", "batch"), default="single", help="how the model is asked")
+    group.add_argument("--refine", choices=("rewrite",), help="have kept items rewritten for their preferences")
+    group.add_argument("--concurrency", type=int, default=1, metavar="N", help="calls at the same time (default 1)")
+    group.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds for an answer (default 120)")
+
+
+def _verifier(options: argparse.Namespace) -> Verifier | None:
+    """The verifier that was asked for, once its server has answered."""
+    if options.llm is None:
+        return None
+    from epic_core.lm import OllamaLM, OpenAICompatibleLM
+    from epic_core.verification import LMVerifier
+
+    kind, _, model = options.llm.partition("/")
+    limits: dict[str, Any] = {"timeout": options.timeout, "concurrency": options.concurrency}
+    lm: OllamaLM | OpenAICompatibleLM
+    if kind == "ollama" and model:
+        lm = OllamaLM(model, host=options.llm_url, **limits)
+    elif kind == "openai" and model:
+        if options.llm_url is None:
+            raise InvalidInputError("openai/MODEL needs the server's address: --llm-url http://localhost:8000/v1")
+        lm = OpenAICompatibleLM(options.llm_url, model, api_key=os.environ.get(_KEY), **limits)
+    else:
+        raise InvalidInputError(f"There is no model {options.llm!r}. Use {_MODELS}.")
+    # Before anything is written: a server that is not there is no reason to queue a whole corpus.
+    lm.check()
+    return LMVerifier(lm, way=options.way, refine=options.refine)
+
+
 def _encoder(name: str) -> Encoder | None:
     from epic_core.encoders import OllamaEncoder, SentenceTransformerEncoder
 
@@ -147,7 +188,11 @@ def _open(options: argparse.Namespace) -> EpicMemory:
     from epic_core.memory import EpicMemory
 
     return EpicMemory.open(
-        options.memory, encoder=_encoder(options.encoder), namespace=options.namespace, must_exist=True
+        options.memory,
+        encoder=_encoder(options.encoder),
+        verifier=_verifier(options) if "llm" in options else None,
+        namespace=options.namespace,
+        must_exist=True,
     )
 
 
@@ -179,6 +224,7 @@ def _build(options: argparse.Namespace) -> None:
         preferences,
         sync=options.sync,
         encoder=_encoder(options.encoder),
+        verifier=_verifier(options),
         namespace=options.namespace,
         tau=options.tau,
         keep_rate=options.keep_rate,
@@ -214,8 +260,9 @@ def _ask(options: argparse.Namespace) -> None:
             _print(f"{number}. {hit.score:.3f}  {hit.item.id}" + ("" if hit.tier == "memory" else f"  ({hit.tier})"))
             for entry in hit.entries:
                 _print(f"   [{entry.stance}] {entry.preference}")
-                _print(f"   {entry.instruction}")
-            _print(f"   {hit.item.text}\n")
+                if entry.instruction:
+                    _print(f"   {entry.instruction}")
+            _print(f"   {hit.text}\n")
         for preference, similarity, weight in hits.steered_by:
             _print(f"steered by ({weight:.2f}, cosine {similarity:.2f}): {preference}")
 
@@ -241,7 +288,9 @@ def _list_preferences(options: argparse.Namespace) -> None:
 
 def _remove_preference(options: argparse.Namespace) -> None:
     with _open(options) as memory:
-        memory.remove_preference(options.text)
+        report = memory.remove_preference(options.text)
+        for warning in report.warnings:
+            _print(f"warning: {warning}")
         _print(f"removed; {len(memory)} items are left")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from epic_core.encoders.base import Encoder
+from epic_core.errors import EpicError
 from epic_core.portions import Portion, verdicts_on
 from epic_core.rewrites import Rewrite, rewriting_of, rewritings_of
 from epic_core.state import State
@@ -143,7 +145,13 @@ def outcome_of(
             _indexed(alignment, rewritten.get(place)) for place, (_, v) in enumerate(keep) for alignment in v.alignments
         )
     )
-    vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
+    try:
+        vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
+    except GeneratorExit:
+        # The encoder failed or was interrupted. What the model said is kept all the same, if anything can be.
+        with suppress(EpicError):
+            remember(state, outcome)
+        raise
     vector_of = dict(zip(texts, vectors, strict=True))
     for place, (candidate, verdict) in enumerate(keep):
         similarity = {p.id: s for p, s in zip(candidate.preferences, candidate.similarities, strict=True)}

@@ -144,7 +144,7 @@ class LMServer:
         """Begin to listen, on the port of the last time if there was one."""
         self._http = _HTTPServer(("127.0.0.1", self._port), self)
         self._port = self._http.server_address[1]
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.002,), daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from lm_servers import LMServer
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -16,12 +19,23 @@ PAGES = [
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
+def judge(request: dict[str, Any]) -> str:
+    """What a model answers on these pages: each chunk is about the first preference it is shown."""
+    stated = [{"preference": 1, "stance": "neutral", "instruction": "Use what it says when it is asked for."}]
+    return json.dumps({"decision": "Keep", "rationale": "It is about it.", "preferences": stated, "text": "A text."})
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-        exec(compile(block, str(page), "exec"), names)
+    names: dict[str, Any] = {}
+    with LMServer(judge, models=["qwen3:4b"]) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            exec(compile(block, str(page), "exec"), names)
+    if "LMVerifier(" in page.read_text(encoding="utf-8"):
+        assert server.calls
+        assert not names["report"].undecided
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

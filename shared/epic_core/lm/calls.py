@@ -92,8 +92,8 @@ class Patience:
             return None
         if attempt >= (min(1, self.retries) if error.timed_out else self.retries):
             return None
-        waits = self.backoff * 2.0**attempt if error.retry_after is None else max(self.backoff, error.retry_after)
-        return min(waits, _LONGEST_PAUSE)
+        doubled = self.backoff * 2.0 ** min(attempt, 60)
+        return min(doubled if error.retry_after is None else max(self.backoff, error.retry_after), _LONGEST_PAUSE)
 
 
 def patiently(request: Complete, patience: Patience, usage: Usage) -> Calling[Completion]:
@@ -102,8 +102,10 @@ def patiently(request: Complete, patience: Patience, usage: Usage) -> Calling[Co
     Raises:
         LMError: if there was none.
     """
-    if patience.down is not None:
-        raise patience.down
+    down = patience.down
+    if down is not None:
+        # One error for many items: its traceback would grow with each, and hold on to all they held.
+        raise down.with_traceback(None)
     attempt = 0
     while True:
         started = time.perf_counter()
@@ -139,7 +141,7 @@ def drive(calling: Calling[R], lm: LanguageModel) -> R:
             answer = None
             continue
         try:
-            answer = lm.complete(request.messages, schema=request.schema, max_tokens=request.max_tokens)
+            answer = _checked(lm.complete(request.messages, schema=request.schema, max_tokens=request.max_tokens))
         except Exception as error:
             answer = _failure(error)
 
@@ -158,9 +160,16 @@ async def adrive(calling: Calling[R], lm: LanguageModel) -> R:
             answer = None
             continue
         try:
-            answer = await lm.acomplete(request.messages, schema=request.schema, max_tokens=request.max_tokens)
+            said = await lm.acomplete(request.messages, schema=request.schema, max_tokens=request.max_tokens)
+            answer = _checked(said)
         except Exception as error:
             answer = _failure(error)
+
+
+def _checked(answer: object) -> Completion:
+    if not isinstance(answer, Completion):
+        raise LMSetupError(f"The language model returned an object of type {type(answer).__name__}, not a Completion.")
+    return answer
 
 
 def _failure(error: Exception) -> LMError:

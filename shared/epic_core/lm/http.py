@@ -1,12 +1,15 @@
-"""What the models over HTTP share: limits that are checked, and one TLS context for all clients."""
+"""What the models over HTTP share: limits that are checked, messages that can be sent, and how clients are made."""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from functools import cache
 from numbers import Real
+from typing import Any
 
 from epic_core.errors import InvalidInputError
+from epic_core.lm.base import Message
 
 
 @cache
@@ -15,6 +18,19 @@ def tls_context() -> ssl.SSLContext:
     import httpx
 
     return httpx.create_ssl_context()
+
+
+def client_settings(*, timeout: float, concurrency: int) -> dict[str, Any]:
+    """How clients are made. httpx itself would let no more than 100 calls through at once."""
+    import httpx
+
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=concurrency)
+    return {"timeout": timeout, "limits": limits, "verify": tls_context()}
+
+
+def sendable(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Messages as both protocols have them; lone surrogates, which models write at times, are no UTF-8."""
+    return [{"role": each.role, "content": each.content.encode("utf-8", "replace").decode()} for each in messages]
 
 
 def checked_limits(*, timeout: float, context: int | None) -> None:

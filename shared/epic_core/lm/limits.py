@@ -22,7 +22,8 @@ class Gate:
             raise InvalidInputError(f"concurrency must be a whole number of at least 1, not {concurrency!r}.")
         self.concurrency = concurrency
         self._threads = threading.BoundedSemaphore(concurrency)
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        # A semaphore belongs to one loop, and would keep that loop alive.
+        self._loops = LoopClients(lambda: asyncio.Semaphore(concurrency))
 
     @contextmanager
     def enter(self) -> Iterator[None]:
@@ -33,9 +34,7 @@ class Gate:
     @asynccontextmanager
     async def aenter(self) -> AsyncIterator[None]:
         """Wait in this event loop for a place."""
-        # A semaphore belongs to one loop.
-        gate = self._loops.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.concurrency))
-        async with gate:
+        async with self._loops.client() as gate, gate:
             yield
 
 
@@ -47,10 +46,10 @@ class LoopClients(Generic[C]):
 
     Args:
         make: Makes a client.
-        close: Closes one.
+        close: Closes one, if that takes anything.
     """
 
-    def __init__(self, make: Callable[[], C], close: Callable[[C], Awaitable[None]]) -> None:
+    def __init__(self, make: Callable[[], C], close: Callable[[C], Awaitable[None]] | None = None) -> None:
         self._make = make
         self._close = close
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[C, int]] = WeakKeyDictionary()
@@ -72,5 +71,5 @@ class LoopClients(Generic[C]):
                     self._open[loop] = client, users - 1
                 else:
                     del self._open[loop]
-            if users == 1:
+            if users == 1 and self._close is not None:
                 await self._close(client)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -10,7 +9,7 @@ from typing import Any
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_core.lm.base import Completion, Message, Schema, Token
-from epic_core.lm.http import checked_limits, tls_context
+from epic_core.lm.http import checked_limits, client_settings, sendable
 from epic_core.lm.limits import Gate, LoopClients
 
 
@@ -56,6 +55,7 @@ class OllamaLM:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         try:
+            import httpx
             import ollama
         except ImportError as error:  # a base dependency, but environments are edited by hand
             raise MissingExtraError("ollama", "all") from error
@@ -72,14 +72,15 @@ class OllamaLM:
         self._options = {"temperature": 0, "seed": 0, "num_ctx": context, **(options or {})}
         self._gate = Gate(concurrency)
         self._ollama: Any = ollama
+        made = client_settings(timeout=timeout, concurrency=concurrency)
         try:
-            self._client: Any = ollama.Client(host=host, timeout=timeout, verify=tls_context())
-        except ValueError as error:
+            self._client: Any = ollama.Client(host=host, **made)
+        except (ValueError, AttributeError, httpx.InvalidURL) as error:
             raise InvalidInputError(f"{host!r} is no address of a server: {error}.") from None
         self.host = str(self._client._client.base_url).rstrip("/")
         weakref.finalize(self, self._client.close)
         self._clients: LoopClients[Any] = LoopClients(
-            lambda: ollama.AsyncClient(host=host, timeout=timeout, verify=tls_context()),
+            lambda: ollama.AsyncClient(host=host, **made),
             lambda client: client.close(),
         )
 
@@ -129,15 +130,11 @@ class OllamaLM:
             request = self._request(messages, schema, max_tokens)
             try:
                 return await self._received(client, request)
-            except asyncio.CancelledError:
-                raise
             except Exception as error:
                 if not self._learns(error, request):
                     raise self._explained(error) from error
             try:
                 return await self._received(client, request)
-            except asyncio.CancelledError:
-                raise
             except Exception as error:
                 raise self._explained(error) from error
 
@@ -149,7 +146,7 @@ class OllamaLM:
         limit = {} if max_tokens is None else {"num_predict": max_tokens}
         return {
             "model": self._model,
-            "messages": [{"role": message.role, "content": message.content} for message in messages],
+            "messages": sendable(messages),
             "format": schema,
             "think": self._think,
             "options": {**self._options, **limit},
@@ -161,7 +158,7 @@ class OllamaLM:
         """Whether the server refused a setting that can be left out, from now on too."""
         if not isinstance(error, self._ollama.ResponseError) or error.status_code not in (400, -1):
             return False
-        if self._think is not None and "think" in str(error.error).lower():
+        if request["think"] is not None and "think" in str(error.error).lower():
             self._think = request["think"] = None
             return True
         return False
@@ -175,8 +172,6 @@ class OllamaLM:
     def _explained(self, error: Exception) -> LMError:
         import httpx
 
-        if isinstance(error, LMError):
-            return error
         if isinstance(error, (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout)):
             return LMUnavailableError(
                 f"No Ollama server answers at {self.host}. Start it: ollama serve (https://ollama.com/download has it),"
@@ -190,7 +185,7 @@ class OllamaLM:
             )
         if not isinstance(error, self._ollama.ResponseError):
             return LMUnavailableError(
-                f"The Ollama server failed on the model {self._model!r}: {str(error) or type(error).__name__}"
+                f"The Ollama server failed on the model {self._model!r}: {str(error)[:300] or type(error).__name__}"
             )
         said, status = str(error.error)[:300], error.status_code
         if status == 404:
@@ -214,7 +209,7 @@ def _completion(parts: Iterable[Any]) -> Completion:
             given = True
             tokens += [Token(token.token, token.logprob) for token in part.logprobs]
     if last is None or not last.done:
-        raise LMUnavailableError("The Ollama server broke off in the middle of an answer.")
+        raise EOFError("it broke off in the middle of an answer")
     return Completion(
         text="".join(text),
         tokens=tuple(tokens) if given and tokens else None,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import re
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm.base import Completion, Message, Schema, Token
-from epic_core.lm.http import checked_limits, tls_context
+from epic_core.lm.http import checked_limits, client_settings, sendable
 from epic_core.lm.limits import Gate, LoopClients
+
+_KEY = re.compile(r"[!-~]+")
 
 # What servers refuse, by the words in their refusals; left out from then on.
 _OPTIONAL = {"response_format": ("response_format", "json_schema", "grammar", "guided"), "logprobs": ("logprobs",)}
@@ -60,10 +62,14 @@ class OpenAICompatibleLM:
     ) -> None:
         import httpx
 
-        if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
+        if not _is_address(base_url):
             raise InvalidInputError(f"base_url must be an address such as http://localhost:8000/v1, not {base_url!r}.")
         if not isinstance(model, str) or not model.strip():
             raise InvalidInputError(f"OpenAICompatibleLM needs the name of a model, not {model!r}.")
+        if api_key is not None and not (isinstance(api_key, str) and _KEY.fullmatch(api_key)):
+            raise InvalidInputError(
+                "api_key must be printable ASCII without spaces or line ends. (It is not shown here.)"
+            )
         checked_limits(timeout=timeout, context=context)
         self.name = f"openai:{model}"
         self.concurrency = concurrency
@@ -74,12 +80,15 @@ class OpenAICompatibleLM:
         self._logprobs = logprobs
         self._extra = dict(extra or {})
         self._refused: set[str] = set()
+        self._older_form = False
         self._gate = Gate(concurrency)
+        self._key = api_key
         headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
-        self._client = httpx.Client(timeout=timeout, headers=headers, verify=tls_context())
+        made = client_settings(timeout=timeout, concurrency=concurrency) | {"headers": headers}
+        self._client = httpx.Client(**made)
         weakref.finalize(self, self._client.close)
         self._clients = LoopClients(
-            lambda: httpx.AsyncClient(timeout=timeout, headers=headers, verify=tls_context()),
+            lambda: httpx.AsyncClient(**made),
             lambda client: client.aclose(),
         )
 
@@ -98,6 +107,8 @@ class OpenAICompatibleLM:
             listed = [str(model["id"]) for model in answer.json()["data"]]
         except (ValueError, KeyError, TypeError):
             return  # a list in another form
+        except LMError:
+            raise
         except Exception as error:
             raise self._explained(error) from error
         if listed and self._model not in listed:
@@ -123,15 +134,17 @@ class OpenAICompatibleLM:
                             answer.read()
                             if self._learns(answer.status_code, answer.text, request):
                                 continue
-                        if self._stream and answer.status_code < 400:
-                            parts = _Parts()
+                        if self._stream and answer.status_code < 300:
+                            parts = _Parts(self._without_key)
                             for line in answer.iter_lines():
                                 if parts.take(line):
                                     break
                             return parts.completion()
                         answer.read()
                         self._accept(answer.status_code, answer.headers, answer.text)
-                        return _whole(answer.text)
+                        return _whole(answer.text, self._without_key)
+                except LMError:
+                    raise
                 except Exception as error:
                     raise self._explained(error) from error
 
@@ -149,16 +162,16 @@ class OpenAICompatibleLM:
                             await answer.aread()
                             if self._learns(answer.status_code, answer.text, request):
                                 continue
-                        if self._stream and answer.status_code < 400:
-                            parts = _Parts()
+                        if self._stream and answer.status_code < 300:
+                            parts = _Parts(self._without_key)
                             async for line in answer.aiter_lines():
                                 if parts.take(line):
                                     break
                             return parts.completion()
                         await answer.aread()
                         self._accept(answer.status_code, answer.headers, answer.text)
-                        return _whole(answer.text)
-                except asyncio.CancelledError:
+                        return _whole(answer.text, self._without_key)
+                except LMError:
                     raise
                 except Exception as error:
                     raise self._explained(error) from error
@@ -166,15 +179,19 @@ class OpenAICompatibleLM:
     def _request(self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None) -> dict[str, Any]:
         request: dict[str, Any] = {
             "model": self._model,
-            "messages": [{"role": message.role, "content": message.content} for message in messages],
+            "messages": sendable(messages),
             "temperature": 0,
             "seed": 0,
         }
         if max_tokens is not None:
             request["max_tokens"] = max_tokens
         if schema is not None:
-            form = {"name": "answer", "schema": schema, "strict": True}
-            request["response_format"] = {"type": "json_schema", "json_schema": form}
+            form = {"name": "answer", "schema": dict(schema), "strict": True}
+            request["response_format"] = (
+                {"type": "json_object", "schema": dict(schema)}
+                if self._older_form
+                else {"type": "json_schema", "json_schema": form}
+            )
         if self._logprobs:
             request["logprobs"] = True
         if self._stream:
@@ -182,21 +199,33 @@ class OpenAICompatibleLM:
         return {name: value for name, value in (request | self._extra).items() if name not in self._refused}
 
     def _learns(self, status: int, said: str, request: Mapping[str, Any]) -> bool:
-        """Whether the server refused a setting that can be left out."""
-        if status not in (400, 422, 501):
-            return False
+        """Whether the server refused a setting that can be left out, or the form of one."""
         said = said.lower()
+        # Some servers call a form they do not know their own error.
+        if status not in (400, 422, 501) and not (status == 500 and "response_format" in said):
+            return False
         named = {
             name for name, words in _OPTIONAL.items() if name in request and any(word in said for word in words)
         } - self._extra.keys()
+        if "response_format" in named and request["response_format"]["type"] == "json_schema":
+            self._older_form = True
+            named.discard("response_format")
+            self._refused |= named
+            return True
         self._refused |= named
         return bool(named)
 
     def _accept(self, status: int, headers: Mapping[str, str], said: str) -> None:
         """Raise what a status means."""
-        if status < 400:
+        if status < 300:
             return
-        said = f"({status}): {said[:300]}"
+        if status < 400:
+            place = self._without_key(headers.get("location", ""))[:300]
+            raise LMSetupError(
+                f"The server at {self.base_url} sends its callers elsewhere ({status}): {place}"
+                " Give its new address as base_url."
+            )
+        said = f"({status}): {self._without_key(said)[:300]}"
         if status in (401, 403):
             raise LMSetupError(f"The server at {self.base_url} refuses this key or user {said} Give another api_key.")
         if status == 404:
@@ -209,15 +238,17 @@ class OpenAICompatibleLM:
             raise LMUnavailableError(
                 f"The server at {self.base_url} failed {said}",
                 timed_out=status == 408,
-                retry_after=float(wait) if wait.isdigit() else None,
+                retry_after=float(wait) if wait.isdecimal() else None,
             )
         raise LMError(f"The server at {self.base_url} refused the request {said}")
+
+    def _without_key(self, said: str) -> str:
+        """What a server said, without the key it may have repeated."""
+        return said if self._key is None else said.replace(self._key, "***")
 
     def _explained(self, error: Exception) -> LMError:
         import httpx
 
-        if isinstance(error, LMError):
-            return error
         if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
             return LMUnavailableError(
                 f"No server answers at {self.base_url}. Start it (vllm serve MODEL, or llama-server -m FILE),"
@@ -229,14 +260,26 @@ class OpenAICompatibleLM:
                 " model.",
                 timed_out=True,
             )
-        return LMUnavailableError(
-            f"The server at {self.base_url} gave no usable answer: {str(error)[:300] or type(error).__name__}"
-        )
+        said = self._without_key(str(error))[:300] or type(error).__name__
+        return LMUnavailableError(f"The server at {self.base_url} gave no usable answer: {said}")
 
 
-def _whole(text: str) -> Completion:
+def _is_address(base_url: Any) -> bool:
+    import httpx
+
+    if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
+        return False
+    try:
+        return bool(httpx.URL(base_url).host)
+    except httpx.InvalidURL:
+        return False
+
+
+def _whole(text: str, without_key: Callable[[str], str]) -> Completion:
     """The completion in the body of an answer."""
     body = json.loads(text)
+    if "error" in body and not body.get("choices"):
+        raise LMUnavailableError(f"The server failed: {without_key(str(body['error']))[:300]}")
     choice = body["choices"][0]
     return _completion(choice["message"].get("content"), choice.get("logprobs"), body, choice.get("finish_reason"))
 
@@ -244,7 +287,8 @@ def _whole(text: str) -> Completion:
 class _Parts:
     """The parts of an answer that a server sends as events."""
 
-    def __init__(self) -> None:
+    def __init__(self, without_key: Callable[[str], str]) -> None:
+        self._without_key = without_key
         self._text: list[str] = []
         self._tokens: list[Any] = []
         self._usage: Mapping[str, Any] = {}
@@ -261,7 +305,7 @@ class _Parts:
             return True
         event = json.loads(data)
         if "error" in event:
-            raise LMUnavailableError(f"The server broke off: {str(event['error'])[:300]}")
+            raise LMUnavailableError(f"The server broke off: {self._without_key(str(event['error']))[:300]}")
         self._usage = event.get("usage") or self._usage
         for choice in event.get("choices", ())[:1]:
             self._text.append((choice.get("delta") or {}).get("content") or "")

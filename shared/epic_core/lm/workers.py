@@ -41,9 +41,9 @@ def completed(function: Callable[[T], R], inputs: Sequence[T], workers: int) -> 
             except BaseException as error:
                 ready.put((False, error))
 
-    for _ in range(min(workers, len(inputs))):
-        threading.Thread(target=work, daemon=True, name="epic-lm").start()
     try:
+        for _ in range(min(workers, len(inputs))):
+            threading.Thread(target=work, daemon=True, name="epic-lm").start()
         for _ in inputs:
             succeeded, result = ready.get()
             if not succeeded:
@@ -61,9 +61,12 @@ async def acompleted(function: Callable[[T], Awaitable[R]], inputs: Sequence[T],
     async def work() -> None:
         for value in waiting:
             try:
-                await ready.put((True, await function(value)))
-            except Exception as error:
-                await ready.put((False, error))
+                ready.put_nowait((True, await function(value)))
+            except BaseException as error:
+                # Also where a call was cancelled by somebody else: who waits for it has to know.
+                ready.put_nowait((False, error))
+                if not isinstance(error, Exception):
+                    raise
 
     tasks = [asyncio.create_task(work()) for _ in range(min(max(workers, 1), len(inputs)))]
     try:

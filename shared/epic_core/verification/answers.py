@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from epic_core.types import Decision
 from epic_core.verification.forms import (
     INSTRUCTION_LINE,
     STANCE_LINE,
+    Piece,
     answer_of,
     json_answers,
+    json_pieces,
     json_records,
-    json_values,
     line_answers,
     mappings,
     said_in,
@@ -32,11 +34,20 @@ from epic_core.verification.values import (
     Record,
     Relevant,
     UnreadableAnswer,
-    line_of,
+    instruction_of,
+    paired,
     stance_of,
     value_of,
     whole_number,
 )
+
+# A bare sentence is taken for an instruction: one line, of some words, that has an end and speaks to the assistant.
+_SENTENCE = re.compile(r"[^\n]*\S[ \t]+\S[^\n]*[.!。！][\"'”’*)]{0,3}$|[^\x00-\x7f][^\n]*[。！]$")
+_NO_INSTRUCTION = re.compile(r"\W*(?:I|I['’]\w+|sorry|unfortunately|as an ai|(?:keep|discard)(?=\s*[.:,;]))\b", re.I)
+
+_TEXT_TAGS = ("rewritten_chunk", "rewrite", "rewritten", "text", "chunk")
+_BROKEN_TEXT = re.compile(rf"""["'](?:{"|".join(TEXT_KEYS)})["']\s{{0,9}}:|<(?:{"|".join(_TEXT_TAGS)})\b""", re.I)
+_FENCE_LINE = re.compile(r"^[ \t]*```[ \t]*\w*[ \t]*$", re.M)
 
 
 def read_decision(text: str, preferences: Sequence[str], *, instructions: bool) -> Answer:
@@ -51,11 +62,14 @@ def read_decision(text: str, preferences: Sequence[str], *, instructions: bool) 
         UnreadableAnswer: if there is no decision, there are several that differ, or a Keep lacks what it needs.
     """
     said = said_in(text)
-    answers = [*json_answers(said, preferences), *xml_answers(said, preferences)]
-    answers = answers or list(line_answers(said, preferences))
-    if not answers:
+    pieces = json_pieces(said)
+    answers = [*json_answers(pieces, said, preferences), *xml_answers(said, preferences)]
+    # Lines beside them may not say otherwise.
+    lines = line_answers(_beside(pieces, said), preferences, alone=not answers)
+    agreeing = [*lines, *answers]
+    if not agreeing:
         raise UnreadableAnswer("it states no decision, Keep or Discard" if said.strip() else "it is empty")
-    return _checked(_agreed(answers), said, instructions=instructions)
+    return _checked(_agreed(agreeing), said, instructions=instructions)
 
 
 def read_batch(
@@ -72,24 +86,24 @@ def read_batch(
         instructions: As for `read_decision`.
     """
     said = said_in(text)
-    found = list(json_records(said))
+    try:
+        found = list(json_records(json_pieces(said), said))
+    except UnreadableAnswer:
+        return {}
     numbers = [whole_number(value_of(record, CHUNK_KEYS)) for record, _, _ in found]
-    if any(number is None for number in numbers):
-        # Answers without numbers are in order, if there are as many as chunks.
+    if not all(numbers):
+        # Answers that are not numbered from 1 are in order, if there are as many as chunks.
         numbers = list(range(1, len(found) + 1)) if len(found) == len(asked) else []
-    answers: dict[int, list[tuple[Record, Answer, bool]]] = {}
-    for number, (record, span, whole) in zip(numbers, found, strict=False):
-        answer = answer_of(record, preferences, span)
-        if answer is not None and number is not None and 1 <= number <= len(asked):
-            answers.setdefault(number - 1, []).append((record, answer, whole))
+    stated: dict[int, list[tuple[Record, tuple[int, int] | None, bool]]] = {}
+    for number, one in zip(numbers, found, strict=False):
+        if number is not None and 1 <= number <= len(asked):
+            stated.setdefault(number - 1, []).append(one)
     readable: dict[int, Answer] = {}
-    for place, candidates in answers.items():
-        allowed = set(asked[place])
+    for place, several in stated.items():
         try:
-            answer = _agreed([(answer, whole) for _, answer, whole in candidates])[0]
-            relevant = tuple(one for one in answer.relevant if one.index in allowed)
-            checked = Answer(decision=answer.decision, rationale=answer.rationale, relevant=relevant, span=answer.span)
-            readable[place] = _checked((checked, candidates[-1][2]), said, instructions=instructions)
+            answer, whole = _agreed([(answer_of(record, preferences, span), whole) for record, span, whole in several])
+            relevant = tuple(one for one in answer.relevant if one.index in asked[place])
+            readable[place] = _checked((replace(answer, relevant=relevant), whole), said, instructions=instructions)
         except UnreadableAnswer:
             continue
     return readable
@@ -102,24 +116,28 @@ def read_instruction(text: str) -> Relevant:
         UnreadableAnswer: if there is none.
     """
     said = said_in(text)
-    for value, whole in json_values(said):
-        for record in mappings(value):
-            instruction = line_of(value_of(record, INSTRUCTION_KEYS))
-            if instruction and whole:
+    for piece in json_pieces(said):
+        for record in mappings(piece.value):
+            instruction = instruction_of(value_of(record, INSTRUCTION_KEYS))
+            if instruction and piece.whole:
                 return Relevant(index=0, stance=stance_of(value_of(record, ("stance",))), instruction=instruction)
-    tagged = line_of(tag("instruction", said))
+    tagged = instruction_of(tag("instruction", said))
     if tagged:
         return Relevant(index=0, stance=stance_of(tag("stance", said)), instruction=tagged)
+    if re.search(r"[{}<>]", said):
+        # JSON or XML that is broken, or holds something else.
+        raise UnreadableAnswer("it gives no instruction")
     labelled = INSTRUCTION_LINE.search(said)
-    if labelled and line_of(labelled.group(1)):
+    if labelled and instruction_of(labelled.group(1)):
         stance = STANCE_LINE.search(said)
         return Relevant(
-            index=0, stance=stance_of(stance.group(1) if stance else ""), instruction=line_of(labelled.group(1))
+            index=0,
+            stance=stance_of(stance.group(1) if stance else ""),
+            instruction=instruction_of(labelled.group(1)),
         )
-    plain = line_of(said)
-    # A bare sentence is an instruction; a piece of JSON or XML is a broken answer.
-    if plain and not re.search(r"[{}<>]", plain) and len(plain.split()) > 2:
-        return Relevant(index=0, instruction=plain)
+    plain = said.strip()
+    if _SENTENCE.match(plain) and not _NO_INSTRUCTION.match(plain):
+        return Relevant(index=0, instruction=instruction_of(plain))
     raise UnreadableAnswer("it gives no instruction")
 
 
@@ -130,43 +148,50 @@ def read_rewrite(text: str) -> str:
         UnreadableAnswer: if there is none.
     """
     said = said_in(text)
-    for value, whole in json_values(said):
-        for record in mappings(value):
+    for piece in json_pieces(said):
+        for record in mappings(piece.value):
             written = value_of(record, TEXT_KEYS)
-            if whole and isinstance(written, str) and written.strip():
-                return written.strip()
-    for name in ("rewritten_chunk", "rewrite", "rewritten", "text", "chunk"):
+            if piece.whole and isinstance(written, str) and re.search(r"\w", written):
+                return paired(written).strip()
+    for name in _TEXT_TAGS:
         tagged = tag(name, said)
         if tagged:
             return tagged
-    plain = said.strip().strip("`").strip()
-    if plain and not plain.startswith(("{", "[", "<")):
+    plain = _FENCE_LINE.sub("", said).strip()
+    # A bare text is the rewritten one; a piece of JSON or XML is a broken answer.
+    if re.search(r"\w", plain) and not plain.startswith(("{", "[", "<")) and not _BROKEN_TEXT.search(plain):
         return plain
     raise UnreadableAnswer("it gives no text")
 
 
+def _beside(pieces: Sequence[Piece], said: str) -> str:
+    """What was said beside the JSON that states something."""
+    for piece in pieces:
+        if piece.records:
+            said = said[: piece.begin] + " " * (piece.end - piece.begin) + said[piece.end :]
+    return said
+
+
 def _agreed(answers: Sequence[tuple[Answer, bool]]) -> tuple[Answer, bool]:
-    """The last of several answers that decide the same."""
+    """The last of several answers that decide the same, of those that are whole if there are any."""
     if len({answer.decision for answer, _ in answers}) > 1:
         raise UnreadableAnswer("it states several decisions that differ")
-    return answers[-1]
+    return next((one for one in reversed(answers) if one[1]), answers[-1])
 
 
 def _checked(found: tuple[Answer, bool], said: str, *, instructions: bool) -> Answer:
     answer, whole = found
     if answer.decision is not Decision.KEEP:
-        return Answer(decision=answer.decision, rationale=answer.rationale, span=answer.span)
+        return replace(answer, relevant=())
     if "keep" not in said.casefold():
         raise UnreadableAnswer("it keeps without saying Keep")
     relevant = answer.relevant if whole else answer.relevant[:-1]
     if not relevant:
         raise UnreadableAnswer(
-            "it keeps the chunk, but is cut off before it says what for"
-            if not whole
-            else "it keeps the chunk, but for none of the preferences that were listed"
+            "it keeps the chunk, but for none of the preferences that were listed"
+            if whole
+            else "it keeps the chunk, but is cut off before it says what for"
         )
-    if instructions:
-        without = [one for one in relevant if not one.instruction]
-        if without:
-            raise UnreadableAnswer("it keeps the chunk, but gives no instruction")
-    return Answer(decision=answer.decision, rationale=answer.rationale, relevant=relevant, span=answer.span)
+    if instructions and not all(one.instruction for one in relevant):
+        raise UnreadableAnswer("it keeps the chunk, but gives no instruction")
+    return replace(answer, relevant=relevant)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from epic_core.types import Decision
 from epic_core.verification.values import (
-    DISCARD_WORDS,
     INSTRUCTION_KEYS,
-    KEEP_WORDS,
     NUMBER_KEYS,
     PREFERENCES_KEYS,
     RATIONALE_KEYS,
@@ -19,38 +19,55 @@ from epic_core.verification.values import (
     Record,
     Relevant,
     UnreadableAnswer,
-    decision_in,
     decision_of,
+    instruction_of,
     line_of,
+    names_decision,
     places_of,
     stance_of,
+    stated_in,
     value_of,
 )
 
 _LONGEST_ANSWER = 20_000
+# Repairing takes time that grows with the square of the length.
+_LONGEST_REPAIR = 8_000
 _DEEPEST = 4
 
 _THINKING = re.compile(
-    r"<(think|thinking|thought|reasoning|analysis)>.*?</\1>|\[think\].*?\[/think\]|◁think▷.*?◁/think▷", re.I | re.S
+    r"<(/?)(?:[a-z]{1,12}:)?(think|thinking|thoughts?|reasoning|analysis|reflection|scratchpad)\s{0,3}>"
+    r"|\[(/?)(think)\]|◁(/?)(think)▷|<\|(start|end|begin_of|end_of)_(thinking|thought)\|>"
+    r"|<\|(channel)\|>\s{0,3}(\w+)[^<|]{0,80}(?:<\|constrain\|>[^<|]{0,80})?<\|message\|>|<\|(end)()\|>",
+    re.I,
 )
-_THINKING_ENDS = re.compile(r"</(?:think|thinking|thought|reasoning|analysis)>|\[/think\]|◁/think▷", re.I)
-_THINKING_BEGINS = re.compile(r"<(?:think|thinking|thought|reasoning|analysis)>|\[think\]|◁think▷", re.I)
-_FINAL_CHANNEL = re.compile(r"<\|channel\|>final(?:<\|[^|]*\|>[^<]*)*?<\|message\|>", re.I)
-_TEMPLATE_TOKEN = re.compile(r"<\|[^|<>]{1,30}\|>|</s>")
+_TEMPLATE_TOKEN = re.compile(
+    r"<[|｜][^|｜<>]{1,30}[|｜]>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|</?(?:answer|output|response)>", re.I
+)
+_OPENING = re.compile(r"[{\[]")
+_FENCE = re.compile(r"^[ \t]*```", re.M)
 
 _KEY = r"(?:decision|verdict|judge?ment|action|label|answer|result)"
-_STATED = re.compile(rf"""["']{_KEY}["']\s*:\s*["']\W{{0,3}}((keep|discard)[^,}}\n]{{0,80}})""", re.I)
-_STATED_SOMEHOW = re.compile(
-    rf"""\b{_KEY}["']?\s*[:=]\s*["']?[^\w\n{{}}\[\]]{{0,3}}((keep|discard)[^,}}\n]{{0,80}})""", re.I
+_STATED = re.compile(rf"""["']{_KEY}["']\s*:\s*["']\W{{0,3}}(keep|discard)""", re.I)
+_STATED_SOMEHOW = re.compile(rf"""(?<![a-z]){_KEY}["'”’]?\s{{0,9}}[:=]([^,{{}}\[\]\n]{{0,80}})""", re.I)
+_STRING_OR_BRACKET = re.compile(
+    r""""[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|'[^'\\]*(?:\\.[^'\\]*)*(?:'|\\?\Z)|[{}\[\]]""", re.S
 )
-_LABEL = r"^[^\w\n]{{0,20}}_{{0,4}}{}\s*(?:\([^)\n]*\))?[\s*_]{{0,20}}[:=–-][ \t*_]{{0,20}}(.*)$"
-_DECISION_LINE = re.compile(_LABEL.format(r"(?:final\s+)?(?:decision|verdict)"), re.I | re.M)
-_RATIONALE_LINE = re.compile(_LABEL.format(r"(?:rationale|reason(?:ing)?|explanation)"), re.I | re.M)
-_PREFERENCES_LINE = re.compile(_LABEL.format(r"(?:relevant\s+|matched\s+)?preferences?(?:\s+numbers?)?"), re.I | re.M)
-INSTRUCTION_LINE = re.compile(_LABEL.format(r"instructions?"), re.I | re.M)
-STANCE_LINE = re.compile(_LABEL.format(r"stance"), re.I | re.M)
-_PREFERENCE_LINE = re.compile(r"^[^\w\n]{0,20}preference\s*#?(\d+)\s*(?:\(([^)\n]*)\))?\s*[:=–-]\s*(.+)$", re.I | re.M)
-_FIRST_WORD = re.compile(r"^\W*(keep|discard)\b", re.I)
+
+_BEGINS = r"^[^\w\n]{0,20}(?:\d{1,2}[.)][^\w\n]{0,9})?_{0,4}"
+_LABEL = _BEGINS + r"%s\s*(?:\([^)\n]*\))?[\s*_]{0,20}[:=–-][ \t*_]{0,20}(.*)$"
+_DECISION_LINE = re.compile(
+    _BEGINS + r"(?:(?:my|the|final)\s{1,3}){0,2}(?:(answer)|decision|verdict|judge?ment)\s{0,3}(?:\([^)\n]*\))?"
+    r"(?:[ \t*_]{0,20}[:=–-][ \t*_]{0,20}\n{0,2}|[ \t*_]{0,20}\n{1,2})(.*)$",
+    re.I | re.M,
+)
+_RATIONALE_LINE = re.compile(_LABEL % r"(?:rationale|reason(?:ing)?|explanation)", re.I | re.M)
+_PREFERENCES_LINE = re.compile(_LABEL % r"(?:relevant\s+|matched\s+)?preferences?(?:\s+numbers?)?", re.I | re.M)
+INSTRUCTION_LINE = re.compile(_LABEL % r"instructions?", re.I | re.M)
+STANCE_LINE = re.compile(_LABEL % r"stance", re.I | re.M)
+_PREFERENCE_LINE = re.compile(_BEGINS + r"preference\s*#?(\d+)\s*(?:\(([^)\n]*)\))?\s*[:=–-]\s*(.+)$", re.I | re.M)
+_FIRST_WORD = re.compile(
+    r"^\W*(keep|discard)\b(?=(?:\s+it|\s+(?:the|this)\s+(?:chunk|document))?[*_\"'`]*\s*(?:$|[.,:;!(\n–—-]))", re.I
+)
 
 
 # the answer without what is not part of it
@@ -58,17 +75,30 @@ _FIRST_WORD = re.compile(r"^\W*(keep|discard)\b", re.I)
 
 def said_in(text: str) -> str:
     """What was said aloud, everything else blanked out so that positions stay."""
-    text = text[:_LONGEST_ANSWER]
-    for final in list(_FINAL_CHANNEL.finditer(text))[-1:]:
-        text = " " * final.end() + text[final.end() :]
-    text = _THINKING.sub(_blank, text)
-    ends = list(_THINKING_ENDS.finditer(text))
-    if ends:
-        text = " " * ends[-1].end() + text[ends[-1].end() :]
-    begun = _THINKING_BEGINS.search(text)
-    if begun:
-        text = text[: begun.start()]
-    return _TEMPLATE_TOKEN.sub(_blank, text)
+    said: list[tuple[int, int]] = []
+    thinking, since = "", 0
+    for mark in _THINKING.finditer(text):
+        marker, name = (group.casefold() for group in mark.groups() if group is not None)
+        kind = "channel" if marker == "channel" or not name else name[:5]
+        final = marker == "channel" and name == "final"
+        ends = final or marker.startswith(("/", "end"))
+        if final or (ends and not thinking and name):
+            # All before it was thinking, whether or not something said so.
+            said.clear()
+            thinking, since = "", mark.end()
+        elif ends and thinking == kind:
+            thinking, since = "", mark.end()
+        elif not ends and not thinking:
+            said.append((since, mark.start()))
+            thinking = kind
+    if not thinking:
+        said.append((since, len(text)))
+    made, place = "", 0
+    for begin, end in said:
+        made += " " * (begin - place) + text[begin:end]
+        place = end
+    begins = len(made) - len(made.lstrip())
+    return _TEMPLATE_TOKEN.sub(_blank, made[: begins + _LONGEST_ANSWER])
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -78,27 +108,58 @@ def _blank(match: re.Match[str]) -> str:
 # JSON
 
 
-def json_values(said: str) -> Iterator[tuple[Any, bool]]:
-    """Top-level objects and lists, and whether each is whole."""
-    for value, whole, _, _ in _json_pieces(said):
-        yield value, whole
+class Piece(NamedTuple):
+    """An object or a list in an answer.
+
+    Attributes:
+        value: What it holds.
+        whole: Whether it has an end.
+        strict: Whether it is JSON as it should be, rather than repaired.
+        begin, end: Where it stands.
+    """
+
+    value: Any
+    whole: bool
+    strict: bool
+    begin: int
+    end: int
+
+    @property
+    def records(self) -> list[Record]:
+        """The objects in it that state a decision, or do not settle on one."""
+        return [record for record in mappings(self.value) if stated_in(record)]
 
 
-def _json_pieces(said: str) -> Iterator[tuple[Any, bool, bool, tuple[int, int]]]:
-    """Top-level objects and lists: value, whether it is whole, whether it is strict JSON, begin and end."""
+def json_pieces(said: str) -> list[Piece]:
+    """Objects and lists, in their order.
+
+    Raises:
+        UnreadableAnswer: if they are nested too deeply to be read.
+    """
     decoder = json.JSONDecoder(strict=False, object_pairs_hook=_object)
-    place, broken = 0, None
-    while (opening := re.compile(r"[{\[]").search(said, place)) is not None:
+    pieces: list[Piece] = []
+    broken: list[int] = []
+    place = 0
+    while (opening := _OPENING.search(said, place)) is not None:
         try:
-            value, end = decoder.raw_decode(said, opening.start())
-        except (ValueError, RecursionError):
-            broken = opening.start() if broken is None else broken
+            value, place = decoder.raw_decode(said, opening.start())
+        except RecursionError:
+            raise UnreadableAnswer("it is nested too deeply") from None
+        except ValueError:
+            broken.append(opening.start())
             place = opening.end()
             continue
-        yield value, True, True, (opening.start(), end)
-        place = end
-    if broken is not None:
-        yield from _repaired(said, broken)
+        pieces.append(Piece(value, True, True, opening.start(), place))
+    # What is broken is repaired, as far as it does not hold what is not.
+    sure = [(piece.begin, piece.end) for piece in pieces if piece.records]
+    fences = [fence.span() for fence in _FENCE.finditer(said)]
+    begin = 0
+    for end, following in [*sorted(sure + fences), (len(said), len(said))]:
+        first = next((place for place in broken if begin <= place < end), None)
+        repaired = None if first is None else _repaired(said, first, end)
+        pieces += [repaired] if repaired else []
+        begin = max(begin, following)
+    return sorted(pieces, key=lambda piece: piece.begin)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -110,41 +171,79 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _repaired(said: str, begin: int) -> Iterator[tuple[Any, bool, bool, tuple[int, int]]]:
+def _repaired(said: str, begin: int, end: int) -> Piece | None:
     import json_repair
 
-    piece = re.split(r"\n\s*```", said[begin:], maxsplit=1)[0]
+    text = said[begin:end]
+    if len(text) > _LONGEST_REPAIR:
+        return None
     try:
-        value = json_repair.loads(piece)
-    except (ValueError, RecursionError):
-        return
-    if isinstance(value, (dict, list)) and value:
-        yield value, _closed(piece), False, (begin, begin + len(piece))
+        value = json_repair.loads(text)
+    except Exception:  # whatever it trips over, the answer cannot be read
+        return None
+    return Piece(value, _closed(text), False, begin, end) if value and isinstance(value, (dict, list)) else None
 
 
-def _closed(piece: str) -> bool:
-    """Whether what was opened was closed, so that the last string in it is whole."""
-    return piece.rstrip().rstrip("`.,; \n").endswith(("}", "]"))
+def _closed(text: str) -> bool:
+    """Whether what was opened was closed, but for brackets at the very end."""
+    depth = place = last = 0
+    while (part := (_STRING_OR_BRACKET if depth > 0 else _OPENING).search(text, place)) is not None:
+        place = part.end()
+        if part.group() in "{[":
+            depth += 1
+        elif part.group() in "}]":
+            depth, last = depth - 1, place
+    return depth == 0 or not text[last:].strip("`.,; \t\n")
 
 
-def json_records(said: str) -> Iterator[tuple[Record, tuple[int, int] | None, bool]]:
-    """Objects that state a decision, with the decision's place, and whether they are whole."""
-    for value, whole, strict, (begin, end) in _json_pieces(said):
-        records = [record for record in mappings(value) if decision_in(record) is not None]
-        stated = list((_STATED if strict else _STATED_SOMEHOW).finditer(said, begin, end))
-        if not strict and any(decision_of(match.group(1)) is None for match in stated):
-            raise UnreadableAnswer("it does not settle on one decision")
-        spans = [match.span(2) for match in stated]
-        certain = len(spans) == len(records)
+def json_records(pieces: Sequence[Piece], said: str) -> Iterator[tuple[Record, tuple[int, int] | None, bool]]:
+    """Objects that state a decision, with the decision's place, and whether what they list is whole.
+
+    Raises:
+        UnreadableAnswer: if what was repaired states something else than what it was made of.
+    """
+    for piece in pieces:
+        records = piece.records
+        spans = _spans(piece, records, said)
         for place, record in enumerate(records):
-            yield record, spans[place] if certain else None, whole
+            cut = not piece.whole and place == len(records) - 1 and _lists_last(record)
+            yield record, spans[place] if len(spans) == len(records) else None, not cut
+
+
+def _spans(piece: Piece, records: Sequence[Record], said: str) -> list[tuple[int, int]]:
+    """Where the decisions stand that a piece states."""
+    if piece.strict or not records:
+        return [match.span(1) for match in _STATED.finditer(said, piece.begin, piece.end)]
+    stated: list[Decision | None] = []
+    spans = []
+    for match in _STATED_SOMEHOW.finditer(said, piece.begin, piece.end):
+        if names_decision(match.group(1)):
+            stated.append(decision_of(match.group(1)))
+            spans.append(word_in(match, 1))
+    made = [decision for record in records for decision in stated_in(record)]
+    same = len(set(made)) == 1 and set(stated) == set(made)
+    if None in stated or not (same or Counter(stated) == Counter(made)):
+        raise UnreadableAnswer("it does not settle on one decision")
+    return spans
+
+
+def word_in(match: re.Match[str], group: int) -> tuple[int, int]:
+    """Where the decision word stands in a group of a match."""
+    word = re.compile("keep|discard", re.I).search(match.string, *match.span(group))
+    return word.span() if word else match.span(group)
+
+
+def _lists_last(record: Record) -> bool:
+    """Whether an object ends with its preferences, so that a cut goes through them."""
+    last = value_of({list(record)[-1]: True}, (*PREFERENCES_KEYS, *INSTRUCTION_KEYS, "stance"))
+    return last is not None
 
 
 def mappings(value: Any, depth: int = 0) -> Iterator[Record]:
     """An object and the objects inside it, but not those inside one that states a decision."""
     if isinstance(value, Mapping):
         yield value
-        if depth < _DEEPEST and decision_in(value) is None:
+        if depth < _DEEPEST and not stated_in(value):
             for inner in value.values():
                 yield from mappings(inner, depth + 1)
     elif isinstance(value, list) and depth < _DEEPEST:
@@ -152,23 +251,26 @@ def mappings(value: Any, depth: int = 0) -> Iterator[Record]:
             yield from mappings(inner, depth + 1)
 
 
-def json_answers(said: str, preferences: Sequence[str]) -> Iterator[tuple[Answer, bool]]:
-    """What JSON in an answer states, and whether it is whole."""
-    for record, span, whole in json_records(said):
-        answer = answer_of(record, preferences, span)
-        if answer is not None:
-            yield answer, whole
+def json_answers(pieces: Sequence[Piece], said: str, preferences: Sequence[str]) -> Iterator[tuple[Answer, bool]]:
+    """What JSON in an answer states, and whether what it lists is whole."""
+    for record, span, whole in json_records(pieces, said):
+        yield answer_of(record, preferences, span), whole
 
 
-def answer_of(record: Record, preferences: Sequence[str], span: tuple[int, int] | None) -> Answer | None:
-    """What one object states, if it states a decision."""
-    decision = decision_in(record)
+def answer_of(record: Record, preferences: Sequence[str], span: tuple[int, int] | None) -> Answer:
+    """What one object states.
+
+    Raises:
+        UnreadableAnswer: if it does not settle on one decision.
+    """
+    stated = stated_in(record)
+    decision = stated.pop() if len(stated) == 1 else None
     if decision is None:
-        return None
+        raise UnreadableAnswer("it does not settle on one decision")
     shared = Relevant(
         index=0,
         stance=stance_of(value_of(record, ("stance",))),
-        instruction=line_of(value_of(record, INSTRUCTION_KEYS)),
+        instruction=instruction_of(value_of(record, INSTRUCTION_KEYS)),
     )
     given = value_of(record, PREFERENCES_KEYS)
     return Answer(
@@ -191,7 +293,7 @@ def _relevant(given: Any, preferences: Sequence[str], shared: Relevant) -> Itera
         if isinstance(one, Mapping):
             places = places_of(value_of(one, NUMBER_KEYS), preferences)
             stance = value_of(one, ("stance",))
-            instruction = line_of(value_of(one, INSTRUCTION_KEYS))
+            instruction = instruction_of(value_of(one, INSTRUCTION_KEYS))
         else:
             places, stance, instruction = places_of(one, preferences), None, ""
         for place in places:
@@ -224,38 +326,32 @@ def _each(given: Any) -> Iterator[Any]:
 
 def xml_answers(said: str, preferences: Sequence[str]) -> Iterator[tuple[Answer, bool]]:
     """What XML in an answer states: the paper's form, and what models make of it."""
-    for match in re.finditer(r"<decision\b[^>]*>\s*(.*?)\s*(?:</\s*decision\s*>|<|\n|$)", said, re.I | re.S):
+    stated = list(re.finditer(r"<decision\b[^<>]{0,200}>([^<]*)", said, re.I))
+    for match, following in zip(stated, [*stated[1:], None], strict=False):
         decision = decision_of(match.group(1))
         if decision is None:
             raise UnreadableAnswer(f"its decision is {line_of(match.group(1))[:40]!r}, neither Keep nor Discard")
-        rest = said[match.end() :]
-        following = re.search(r"<decision\b", rest, re.I)
-        block = rest[: following.start()] if following else rest
-        before = said[: match.start()]
+        # What belongs to a decision can stand before it, if there is no other.
+        block = said if len(stated) == 1 else said[match.end() : following.start() if following else len(said)]
         shared = Relevant(
-            index=0, stance=stance_of(tag("stance", block)), instruction=line_of(tag("instruction", block))
+            index=0, stance=stance_of(tag("stance", block)), instruction=instruction_of(tag("instruction", block))
         )
-        word = re.search(r"keep|discard", match.group(1), re.I)
-        start = match.start(1)
-        yield (
-            Answer(
-                decision=decision,
-                rationale=line_of(tag("reason", block) or tag("rationale", block) or tag("reason", before)),
-                relevant=tuple(_xml_relevant(block, preferences, shared)),
-                span=(start + word.start(), start + word.end()) if word else None,
-            ),
-            True,
+        answer = Answer(
+            decision=decision,
+            rationale=line_of(tag("reason", block) or tag("rationale", block)),
+            relevant=tuple(_xml_relevant(block, preferences, shared)),
+            span=word_in(match, 1),
         )
+        yield answer, True
 
 
 def _xml_relevant(block: str, preferences: Sequence[str], shared: Relevant) -> Iterator[Relevant]:
     listed = tag("relevant_preferences", block) or tag("preferences", block) or tag("relevant_preference", block)
-    inside = re.findall(r"<preference\b([^>]*)>(.*?)</\s*preference\s*>", listed or block, re.I | re.S)
     given: list[Any] = []
-    for attributes, content in inside:
-        number = re.search(r"""(?:number|id|index|n)\s*=\s*["']?(\d+)""", attributes, re.I)
-        stance = re.search(r"""stance\s*=\s*["']?(\w+)""", attributes, re.I)
-        plain = line_of(re.sub(r"<(\w+)\b[^>]*>.*?</\1>", " ", content, flags=re.S))
+    for attributes, content in _elements("preference", listed or block):
+        number = re.search(r"""\b(?:number|id|index|n)\s{0,3}=\s{0,3}["']?(\d+)""", attributes, re.I)
+        stance = re.search(r"""\bstance\s{0,3}=\s{0,3}["']?(\w+)""", attributes, re.I)
+        plain = line_of(content.split("<")[0])
         given.append(
             {
                 "preference": number.group(1) if number else (tag("number", content) or tag("text", content) or plain),
@@ -264,48 +360,52 @@ def _xml_relevant(block: str, preferences: Sequence[str], shared: Relevant) -> I
             }
         )
     if not given and listed:
-        given = [line for line in re.sub(r"<[^>]*>", "\n", listed).splitlines() if line.strip()]
+        given = [line for line in re.sub(r"<[^<>]*>", "\n", listed).splitlines() if line.strip()]
     yield from _relevant(given, preferences, shared)
+
+
+def _elements(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """Attributes and content of the elements of a name, as far as they are closed."""
+    opening, closing = (re.compile(rf"<{slash}{name}\b([^<>]*)>", re.I) for slash in ("", r"/\s{0,3}"))
+    begun = opening.search(text)
+    while begun is not None and (ended := closing.search(text, begun.end())) is not None:
+        yield begun.group(1), html.unescape(text[begun.end() : ended.start()]).strip()
+        begun = opening.search(text, ended.end())
 
 
 def tag(name: str, text: str) -> str:
     """What stands in the first pair of these tags; empty if there is none."""
-    match = re.search(rf"<{name}\b[^>]*>(.*?)</\s*{name}\s*>", text, re.I | re.S)
-    return match.group(1).strip() if match else ""
+    return next((content for _, content in _elements(name, text)), "")
 
 
 # plain lines
 
 
-def line_answers(said: str, preferences: Sequence[str]) -> Iterator[tuple[Answer, bool]]:
-    """What labelled lines state, or an answer that begins with its decision."""
-    stated = list(_DECISION_LINE.finditer(said))
-    for match in stated:
-        decision = decision_of(match.group(1))
-        if decision is None:
-            raise UnreadableAnswer(f"its decision is {line_of(match.group(1))[:40]!r}, neither Keep nor Discard")
-        word = re.search(r"keep|discard", match.group(1), re.I)
-        start = match.start(1)
-        yield _labelled(said, decision, (start + word.start(), start + word.end()) if word else None, preferences)
-    if stated:
-        return
+def line_answers(said: str, preferences: Sequence[str], *, alone: bool) -> Iterator[tuple[Answer, bool]]:
+    """What labelled lines state; or, if they stand alone, an answer that begins with its decision."""
+    stated = False
+    for match in _DECISION_LINE.finditer(said):
+        decision = decision_of(match.group(2))
+        if decision is not None:
+            stated = True
+            yield _labelled(said, decision, word_in(match, 2), preferences)
+        elif names_decision(match.group(2)) or (alone and not match.group(1) and match.group(2).strip()):
+            raise UnreadableAnswer(f"its decision is {line_of(match.group(2))[:40]!r}, neither Keep nor Discard")
     first = _FIRST_WORD.match(said)
-    if first:
-        words = set(re.findall(r"[a-z]+", said.casefold()))
-        decision = Decision.KEEP if first.group(1).casefold() == "keep" else Decision.DISCARD
-        if words & (DISCARD_WORDS if decision is Decision.KEEP else KEEP_WORDS):
-            raise UnreadableAnswer("it names both decisions")
+    if alone and not stated and first:
+        begin = first.start(1)
+        decision = decision_of(said[begin:])
+        if decision is None:
+            raise UnreadableAnswer("it does not settle on one decision")
         yield _labelled(said, decision, first.span(1), preferences)
 
 
-def _labelled(
-    said: str, decision: Decision, span: tuple[int, int] | None, preferences: Sequence[str]
-) -> tuple[Answer, bool]:
+def _labelled(said: str, decision: Decision, span: tuple[int, int], preferences: Sequence[str]) -> tuple[Answer, bool]:
     def line(pattern: re.Pattern[str]) -> str:
         match = pattern.search(said)
         return line_of(match.group(1)) if match else ""
 
-    shared = Relevant(index=0, stance=stance_of(line(STANCE_LINE)), instruction=line(INSTRUCTION_LINE))
+    shared = Relevant(index=0, stance=stance_of(line(STANCE_LINE)), instruction=instruction_of(line(INSTRUCTION_LINE)))
     given: list[Any] = [
         {"preference": number, "stance": stance or None, "instruction": instruction}
         for number, stance, instruction in _PREFERENCE_LINE.findall(said)

@@ -29,6 +29,10 @@ _MOST_TOKENS = 1024
 _TOKENS_A_PREFERENCE = 160
 _TOKENS_A_DECISION = 120
 
+# Bytes a prompt has around what is filled in: of a chunk in a batch, and of each number named in its heading.
+_HEADING = 64
+_NUMBER = 4
+
 
 class LMVerifier:
     """Lets a language model decide what is kept, and write how to use it.
@@ -75,13 +79,19 @@ class LMVerifier:
     ) -> None:
         if not callable(getattr(lm, "complete", None)) or isinstance(lm, type):
             raise InvalidInputError(f'LMVerifier needs a language model, such as OllamaLM("qwen3:4b"), not {lm!r}.')
+        if not isinstance(getattr(lm, "name", None), str) or not lm.name:
+            raise InvalidInputError("A language model must have a name, under which its verdicts are cached.")
         if way not in get_args(Way):
             raise InvalidInputError(f"way must be one of {', '.join(get_args(Way))}; not {way!r}.")
         if refine not in (None, "rewrite"):
             raise InvalidInputError(f"refine must be None or 'rewrite', not {refine!r}.")
         for name, value, least in (("batch_size", batch_size, 1), ("max_tokens", max_tokens, 16)):
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+            if (value is not None or name == "batch_size") and (
+                not isinstance(value, int) or isinstance(value, bool) or value < least
+            ):
                 raise InvalidInputError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        if not isinstance(prompts, (Prompts, str, Path, type(None))):
+            raise InvalidInputError(f"prompts must be Prompts(...) or the name of a folder, not {prompts!r}.")
         self.lm = lm
         self.way: Way = way
         self.refine = refine
@@ -137,20 +147,22 @@ class LMVerifier:
         """Positions of the candidates that are asked about together."""
         if self.way != "batch" or self.batch_size == 1:
             return [[position] for position in range(len(candidates))]
+        prompt = self.prompts.batch if self.refine is None else self.prompts.batch_decide
         groups: list[list[int]] = []
         held: set[str] = set()
         size = 0
         for position, candidate in enumerate(candidates):
-            added = {preference.id for preference in candidate.preferences}
-            bytes_ = size_of(candidate.item.text) + sum(size_of(p.text) for p in candidate.preferences)
-            room = groups and len(groups[-1]) < self.batch_size and len(held | added) <= _MOST_PREFERENCES
-            if room and self._asker.fits(size + bytes_, self._answer_tokens(len(groups[-1]) + 1)):
+            lines = {preference.id: _line_size(preference) for preference in candidate.preferences}
+            chunk = size_of(asked.section(candidate.item.text)) + _HEADING + _NUMBER * len(lines)
+            more = chunk + sum(line for key, line in lines.items() if key not in held)
+            room = groups and len(groups[-1]) < self.batch_size and len(held | lines.keys()) <= _MOST_PREFERENCES
+            if room and self._asker.fits(size + more, self._answer_tokens(len(groups[-1]) + 1)):
                 groups[-1].append(position)
-                held |= added
-                size += bytes_
+                held |= lines.keys()
+                size += more
             else:
                 groups.append([position])
-                held, size = added, bytes_ + self.prompts.batch.size
+                held, size = set(lines), prompt.size + chunk + sum(lines.values())
         return groups
 
     def _judged(self, candidates: Sequence[Candidate], group: Sequence[int]) -> Calling[list[tuple[int, Verdict]]]:
@@ -171,7 +183,7 @@ class LMVerifier:
         return replace(combined(verdicts), usage=usage)
 
     def _decided(self, candidate: Candidate, preferences: Sequence[Preference], usage: Usage) -> Calling[Verdict]:
-        instructing = self.way != "paper" and self.refine is None
+        instructing = self._instructing
         prompt = self.prompts.single if instructing else self.prompts.decide
         texts = [preference.text for preference in preferences]
         values = {"preferences": asked.numbered(texts), "chunk": asked.section(candidate.item.text)}
@@ -237,23 +249,25 @@ class LMVerifier:
                 failed = Verdict(decision=Decision.UNDECIDED, rationale=str(error))
                 return _sharing([(position, failed) for position in group], usage)
         verdicts: list[tuple[int, Verdict]] = []
+        sent = usage.calls > 0
         for number, position in enumerate(group):
             if number in answers:
                 verdicts.append((position, _verdict(answers[number], completion, preferences)))
             else:
-                usage.retries += 1
+                calls = usage.calls
                 verdict = yield from self._one(candidates[position], usage)
+                usage.retries += sent and usage.calls > calls
                 verdicts.append((position, replace(verdict, usage=None)))
         return _sharing(verdicts, usage)
 
     def _parts(self, candidate: Candidate) -> list[list[Preference]]:
         """The preferences, in lists that fit into a prompt with the chunk."""
-        prompt = self.prompts.decide if self.way == "paper" else self.prompts.single
+        prompt = self.prompts.single if self._instructing else self.prompts.decide
         fixed = prompt.size + size_of(asked.section(candidate.item.text))
         parts: list[list[Preference]] = []
         size = 0
         for preference in candidate.preferences:
-            more = size_of(preference.text) + 8
+            more = _line_size(preference)
             room = parts and len(parts[-1]) < _MOST_PREFERENCES
             if room and self._asker.fits(fixed + size + more, self._answer_tokens(1, len(parts[-1]) + 1)):
                 parts[-1].append(preference)
@@ -262,6 +276,11 @@ class LMVerifier:
                 parts.append([preference])
                 size = more
         return parts
+
+    @property
+    def _instructing(self) -> bool:
+        """Whether one answer both decides and instructs."""
+        return self.way != "paper" and self.refine is None
 
     def _answer_tokens(self, chunks: int, preferences: int = 3) -> int:
         if self._max_tokens is not None:
@@ -285,6 +304,11 @@ def _sharing(verdicts: Sequence[tuple[int, Verdict]], usage: Usage) -> list[tupl
     """Verdicts of one call: the first carries what all of them took."""
     (position, verdict), *others = verdicts
     return [(position, replace(verdict, usage=usage)), *others]
+
+
+def _line_size(preference: Preference) -> int:
+    """Bytes of a preference as a prompt shows it, with its number."""
+    return size_of(asked.one_line(preference.text)) + 8
 
 
 def _named(places: Sequence[int]) -> str:

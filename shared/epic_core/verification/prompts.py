@@ -23,6 +23,9 @@ _VERSION = "1"
 _PLACEHOLDER = re.compile(r"\{(preferences?|chunks?|reason|rationale)\}")
 _LOOKALIKES = str.maketrans({"<": "‹", ">": "›", "{": "❴", "}": "❵", "`": "ˋ", "[": "⁅", "]": "⁆"})
 _MARK = "| "
+# They make one sign of several, or keep letters apart, in scripts beyond ASCII; elsewhere they only hide.
+_JOINERS = "\u200c\u200d"
+_STRAY_JOINERS = re.compile(rf"[{_JOINERS}]{{2,}}|(?<![^\x00-\x7f])[{_JOINERS}]|[{_JOINERS}](?![^\x00-\x7f])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,20 +252,26 @@ def one_line(text: str) -> str:
 
 def _plain(text: str) -> str:
     """The text without invisible characters, and with look-alikes for the characters of markup."""
-    if not text.isascii():
-        # Full-width and other forms of the same characters; what reads as itself already stays as it is.
-        text = "".join(_folded(character) for character in text)
-        text = "".join(c for c in text if c.isspace() or unicodedata.category(c) not in ("Cf", "Cc", "Co", "Cs", "Cn"))
-    else:
+    if text.isascii():
         text = re.sub(r"[\x00-\x08\x0e-\x1b\x7f]", "", text)
+    else:
+        # Full-width and other forms of the characters of markup; all else stays as it is.
+        text = "".join(_folded(character) for character in text if _visible(character))
+        text = _STRAY_JOINERS.sub("", text)
     return text.translate(_LOOKALIKES)
 
 
 def _folded(character: str) -> str:
-    if character.isalpha():
-        return character
     plain = unicodedata.normalize("NFKC", character)
-    return plain if len(plain) == 1 and plain in "<>{}[]`|\"':/#" else character
+    return plain if len(plain) == 1 and ord(plain) in _LOOKALIKES else character
+
+
+def _visible(character: str) -> bool:
+    category = unicodedata.category(character)
+    if category == "Cn":
+        # Pictures and ideographs that are newer than this Python.
+        return 0x1F000 <= ord(character) < 0x3FFFE and ord(character) & 0xFFFE != 0xFFFE
+    return category not in ("Cf", "Cc", "Co", "Cs") or character.isspace() or character in _JOINERS
 
 
 _STANCE_VALUE: dict[str, object] = {"type": "string", "enum": [str(stance) for stance in Stance]}

@@ -17,7 +17,9 @@ Record: TypeAlias = Mapping[str, Any]
 _LONGEST_LINE = 600
 _LONGEST_NUMBERS = 300
 
-DECISION_KEYS = ("decision", "verdict", "judgement", "judgment", "action", "label", "answer", "result", "keep")
+_DECISION_KEYS = ("decision", "verdict", "judgement", "judgment")
+# These may hold a decision, or something else.
+_POSSIBLE_DECISION_KEYS = ("action", "label", "answer", "result")
 RATIONALE_KEYS = ("rationale", "reason", "reasoning", "explanation", "why")
 PREFERENCES_KEYS = (
     "preferences",
@@ -29,13 +31,31 @@ PREFERENCES_KEYS = (
     "preference",
     "matches",
 )
-NUMBER_KEYS = ("preference", "number", "preferencenumber", "p", "id", "index", "text", "no", "relevantpreference")
+NUMBER_KEYS = (
+    "preference",
+    "number",
+    "preferencenumber",
+    "preferenceid",
+    "p",
+    "id",
+    "index",
+    "text",
+    "no",
+    "relevantpreference",
+)
 INSTRUCTION_KEYS = ("instruction", "instructions", "guidance", "usage", "howtouse")
 CHUNK_KEYS = ("chunk", "chunknumber", "number", "index", "id", "item", "document")
 TEXT_KEYS = ("text", "rewrite", "rewritten", "rewrittenchunk", "chunk", "content", "answer")
 
 KEEP_WORDS, DISCARD_WORDS = {"keep", "keeps", "keeping"}, {"discard", "discards", "discarded", "discarding"}
-_DOUBT = {"not", "no", "don", "dont", "never", "or", "nor", "neither", "cannot", "maybe", "unless", "if", "isn", "t"}
+_DOUBT = frozenset(
+    re.findall(
+        r"\w+",
+        "not no non don dont never or nor neither either cannot maybe perhaps possibly unless if whether isn t vs "
+        "versus would could should might unsure uncertain unclear depends wrong incorrect false",
+    )
+)
+_SENTENCE_ENDS = re.compile(r"[.!]\s|\n")
 _ONE_NUMBER = r"(?:(?:preferences?|prefs?|numbers?|no|nr|p)[\s.#:]{0,5}|#)?\d+"
 _NUMBERS = re.compile(rf"^\W{{0,20}}{_ONE_NUMBER}(?:(?: ?[,;/&] ?(?:and )?| and | ){_ONE_NUMBER})*\W{{0,20}}$", re.I)
 _LEADING_NUMBER = re.compile(r"^\W*(?:preference\s*|p)?#?(\d{1,5})\s*[.):\]-]+\s*(.+)$", re.I | re.S)
@@ -71,27 +91,41 @@ class Answer:
     span: tuple[int, int] | None = None
 
 
-def decision_in(record: Record) -> Decision | None:
-    """The decision an object states, if it states one and no other."""
-    found: set[Decision] = set()
-    for key in DECISION_KEYS:
-        value = value_of(record, (key,))
-        if key == "keep" and isinstance(value, bool):
-            found.add(Decision.KEEP if value else Decision.DISCARD)
-        elif isinstance(value, str) and (decision := decision_of(value)) is not None:
-            found.add(decision)
-    return found.pop() if len(found) == 1 else None
+def stated_in(record: Record) -> set[Decision | None]:
+    """The decisions an object states; None among them is one that it does not settle on."""
+    stated: set[Decision | None] = set()
+    for key, value in record.items():
+        name = _letters(key) if isinstance(key, str) else ""
+        if name == "keep" and isinstance(value, bool):
+            stated.add(Decision.KEEP if value else Decision.DISCARD)
+        elif name == "discard" and value is True:
+            stated.add(Decision.DISCARD)
+        elif isinstance(value, str) and (
+            name in _DECISION_KEYS or (name in _POSSIBLE_DECISION_KEYS and names_decision(value))
+        ):
+            stated.add(decision_of(value))
+    return stated
 
 
 def decision_of(value: str) -> Decision | None:
-    """Keep or Discard, if a text says one of them and nothing that casts doubt on it."""
-    words = re.findall(r"[a-z]+", value.casefold())
+    """Keep or Discard, if a text begins with one of them and says nothing that casts doubt on it."""
+    words = _words(value)
     if not words or words[0] not in KEEP_WORDS | DISCARD_WORDS:
         return None
     keeps, discards = bool(KEEP_WORDS & set(words)), bool(DISCARD_WORDS & set(words))
-    if keeps == discards or _DOUBT & set(words):
+    said = _SENTENCE_ENDS.split(value.strip(), maxsplit=1)[0]
+    if keeps == discards or "?" in said or _DOUBT & set(_words(said)):
         return None
     return Decision.KEEP if keeps else Decision.DISCARD
+
+
+def names_decision(value: str) -> bool:
+    """Whether a text names a decision, be it to doubt it."""
+    return bool((KEEP_WORDS | DISCARD_WORDS) & set(_words(value)))
+
+
+def _words(value: str) -> list[str]:
+    return re.findall(r"[a-z]+", value.casefold())
 
 
 def places_of(value: Any, preferences: Sequence[str]) -> list[int]:
@@ -110,13 +144,16 @@ def places_of(value: Any, preferences: Sequence[str]) -> list[int]:
         place = _quoted_place(text, preferences)
         if place is not None:
             return [place]
-    if leading and 1 <= int(leading.group(1)) <= len(preferences):
+    # "1. quiet rooms" is the first; "1-3" is not.
+    if leading and _letters(leading.group(2)).strip("0123456789") and 1 <= int(leading.group(1)) <= len(preferences):
         return [int(leading.group(1)) - 1]
     return list(range(len(preferences))) if value.strip().casefold() in ("all", "all of them") else []
 
 
 def _quoted_place(text: str, preferences: Sequence[str]) -> int | None:
     wanted = _letters(text)
+    if not wanted:
+        return None
     letters = [_letters(preference) for preference in preferences]
     exact = [place for place, one in enumerate(letters) if one == wanted]
     if exact:
@@ -179,7 +216,19 @@ def line_of(value: Any) -> str:
         value = value[0]
     if not isinstance(value, str):
         return ""
-    text = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", value).split()).strip("`*").strip()
+    text = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", paired(value)).split()).strip("`*").strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1].strip()
     return text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 4].rsplit(" ", 1)[0] + " ..."
+
+
+def paired(text: str) -> str:
+    """The text, with the halves of characters put together that escapes leave apart."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def instruction_of(value: Any) -> str:
+    """An instruction on one line; empty for what is none, such as a dash, "N/A" or "..."."""
+    line = line_of(value)
+    says_something = re.search(r"[^\W\d_]", line) and (" " in line or not line.isascii())
+    return line if says_something else ""

@@ -1,0 +1,1211 @@
+"""Language models over HTTP, in each way they can be asked, and what calls them with patience."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import pytest
+
+from epic_core.errors import (
+    EpicError,
+    InvalidInputError,
+    LMError,
+    LMSetupError,
+    LMUnavailableError,
+    MissingExtraError,
+)
+from epic_core.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
+from epic_core.lm.base import Schema
+from epic_core.lm.calls import Complete, Patience, adrive, drive, patiently
+from epic_core.lm.workers import acompleted, completed
+from epic_core.types import Usage
+from lm_servers import LMServer, Reply, in_turn
+
+Model: TypeAlias = OllamaLM | OpenAICompatibleLM
+Make: TypeAlias = Callable[..., Model]
+Ask: TypeAlias = Callable[..., Awaitable[Completion]]
+
+HELLO = [Message("system", "Be brief."), Message("user", "Is it so?")]
+SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+KEY = "sk-very-secret-0123456789"
+
+
+def of_ollama(server: LMServer, model: str = "tiny", **settings: Any) -> Model:
+    return OllamaLM(model, host=server.url, **settings)
+
+
+def of_openai(server: LMServer, model: str = "tiny", **settings: Any) -> Model:
+    return OpenAICompatibleLM(server.base_url, model, **settings)
+
+
+MODELS: dict[str, Callable[..., Model]] = {"ollama": of_ollama, "openai": of_openai}
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "OLLAMA_HOST", "OLLAMA_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+        monkeypatch.delenv(variable.lower(), raising=False)
+
+
+@pytest.fixture
+def server() -> Iterator[LMServer]:
+    with LMServer(lambda request: "Yes, it is.") as server:
+        yield server
+
+
+@pytest.fixture(params=MODELS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "stream"])
+def stream(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def make(server: LMServer, kind: str, stream: bool) -> Make:
+    """A model of each kind, which streams or does not."""
+    return lambda *args, **settings: MODELS[kind](server, *args, **{"stream": stream, **settings})
+
+
+@pytest.fixture
+def openai(server: LMServer, stream: bool) -> Make:
+    return lambda *args, **settings: of_openai(server, *args, **{"stream": stream, **settings})
+
+
+@pytest.fixture
+def ollama(server: LMServer, stream: bool) -> Make:
+    return lambda *args, **settings: of_ollama(server, *args, **{"stream": stream, **settings})
+
+
+@pytest.fixture(params=["sync", "async"])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    """Asks a model, with or without blocking the event loop."""
+
+    async def ask(lm: LanguageModel, messages: Sequence[Message] = HELLO, **settings: Any) -> Completion:
+        if request.param == "sync":
+            return lm.complete(messages, **settings)
+        return await lm.acomplete(messages, **settings)
+
+    return ask
+
+
+async def failing(asked: Awaitable[Completion]) -> LMError:
+    """The error that asking ends with; it has to be no more than that."""
+    with pytest.raises(LMError) as caught:
+        await asked
+    assert caught.value.__cause__ is not caught.value
+    return caught.value
+
+
+def until(met: Callable[[], bool], seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.005)
+
+
+# what comes back
+
+
+async def test_an_answer_is_the_same_in_each_way(server: LMServer, make: Make, ask: Ask) -> None:
+    server.answer = lambda request: Reply(
+        text="Zürich 🙂 素食", tokens=[("Zürich", -0.5), (" 🙂", 0.0), (" 素食", -2.25)], prompt_tokens=17
+    )
+    assert await ask(make()) == Completion(
+        text="Zürich 🙂 素食",
+        tokens=(Token("Zürich", -0.5), Token(" 🙂", 0.0), Token(" 素食", -2.25)),
+        prompt_tokens=17,
+        completion_tokens=3,
+        cut=False,
+    )
+
+
+async def test_an_answer_that_grew_too_long_is_cut(server: LMServer, make: Make, ask: Ask) -> None:
+    server.answer = lambda request: Reply(text="Yes, it", cut=True)
+    answer = await ask(make(), max_tokens=3)
+    assert (answer.text, answer.cut) == ("Yes, it", True)
+
+
+async def test_an_empty_answer_is_an_answer(server: LMServer, make: Make, ask: Ask) -> None:
+    server.answer = lambda request: ""
+    assert await ask(make()) == Completion(text="", prompt_tokens=5)
+
+
+async def test_there_are_no_tokens_where_a_server_gives_none(server: LMServer, make: Make, ask: Ask) -> None:
+    server.answer = lambda request: Reply(text="Yes", tokens=(), completion_tokens=1)
+    assert await ask(make()) == Completion(text="Yes", prompt_tokens=5, completion_tokens=1)
+
+
+async def test_there_are_no_tokens_if_nobody_asks_for_them(server: LMServer, make: Make, ask: Ask) -> None:
+    assert (await ask(make(logprobs=False))).tokens is None
+    assert "logprobs" not in server.asked[0]
+
+
+async def test_thinking_is_no_part_of_the_answer(server: LMServer, make: Make, ask: Ask) -> None:
+    server.answer = lambda request: Reply(text="Yes", thinking="It could be, so")
+    assert (await ask(make())).text == "Yes"
+
+
+def test_a_model_says_what_it_is(server: LMServer, kind: str) -> None:
+    lm = MODELS[kind](server, concurrency=3, context=4096)
+    assert isinstance(lm, LanguageModel)
+    assert (lm.name, lm.concurrency, lm.context) == (f"{kind}:tiny", 3, 4096)
+
+
+# what is sent
+
+
+async def test_what_ollama_is_sent(server: LMServer, ollama: Make, ask: Ask, stream: bool) -> None:
+    lm = ollama(context=4096, keep_alive="3m", options={"num_thread": 4})
+    await ask(lm, schema=SCHEMA, max_tokens=50)
+    request = server.requests[0]
+    assert request.path == "/api/chat"
+    assert request.body.pop("tools", []) == []
+    assert request.body == {
+        "model": "tiny",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Is it so?"}],
+        "stream": stream,
+        "format": SCHEMA,
+        "think": False,
+        "logprobs": True,
+        "keep_alive": "3m",
+        "options": {"temperature": 0, "seed": 0, "num_ctx": 4096, "num_predict": 50, "num_thread": 4},
+    }
+
+
+async def test_what_openai_is_sent(server: LMServer, openai: Make, ask: Ask, stream: bool) -> None:
+    await ask(openai(extra={"top_k": 1}), schema=SCHEMA, max_tokens=50)
+    request = server.requests[0]
+    assert request.path == "/v1/chat/completions"
+    form = {"name": "answer", "schema": SCHEMA, "strict": True}
+    streaming = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+    assert request.body == {
+        "model": "tiny",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Is it so?"}],
+        "temperature": 0,
+        "seed": 0,
+        "max_tokens": 50,
+        "response_format": {"type": "json_schema", "json_schema": form},
+        "logprobs": True,
+        "top_k": 1,
+        **streaming,
+    }
+
+
+async def test_what_is_not_asked_for_is_not_sent(server: LMServer, make: Make, ask: Ask) -> None:
+    await ask(make())
+    sent = server.asked[0]
+    assert not {"format", "response_format", "max_tokens"} & sent.keys()
+    assert "num_predict" not in sent.get("options", {})
+
+
+async def test_ollama_is_left_to_think_as_it_likes(server: LMServer, ollama: Make, ask: Ask) -> None:
+    await ask(ollama(think=None, keep_alive=None))
+    await ask(ollama(think=True))
+    assert not {"think", "keep_alive"} & server.asked[0].keys()
+    assert server.asked[1]["think"] is True
+
+
+async def test_extra_fields_have_the_last_word(server: LMServer, openai: Make, ask: Ask) -> None:
+    await ask(openai(extra={"temperature": 0.7, "seed": 5}))
+    assert (server.asked[0]["temperature"], server.asked[0]["seed"]) == (0.7, 5)
+
+
+async def test_a_schema_may_be_any_mapping(server: LMServer, make: Make, ask: Ask) -> None:
+    await ask(make(), schema=MappingProxyType(SCHEMA))
+    sent = server.asked[0]
+    assert (sent["format"] if "format" in sent else sent["response_format"]["json_schema"]["schema"]) == SCHEMA
+
+
+async def test_a_lone_surrogate_is_no_reason_to_fail(server: LMServer, make: Make, ask: Ask) -> None:
+    await ask(make(), [Message("assistant", "half a smile: \ud83d")])
+    assert server.asked[0]["messages"][0]["content"] == "half a smile: ?"
+
+
+def test_nothing_is_sent_before_the_first_call(server: LMServer, kind: str) -> None:
+    lm = MODELS[kind](server)
+    assert server.connections == 0 and server.requests == []
+    lm.complete(HELLO)
+    assert server.calls == 1
+
+
+def test_ollama_is_found_where_the_environment_says(server: LMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", server.url)
+    lm = OllamaLM("tiny")
+    assert lm.host == server.url
+    assert lm.complete(HELLO).text == asyncio.run(lm.acomplete(HELLO)).text == "Yes, it is."
+
+
+# the key
+
+
+async def test_a_key_is_sent_only_if_there_is_one(
+    server: LMServer, openai: Make, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    await ask(openai(api_key="sk-other"))
+    await ask(openai())
+    assert server.requests[0].headers["Authorization"] == "Bearer sk-other"
+    assert "Authorization" not in server.requests[1].headers
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(Reply(status=status, text=f"Incorrect key {KEY}.") for status in (400, 401, 403, 404, 408, 429, 500)),
+        # The key lies across the place where what a server says is cut.
+        Reply(status=500, text="x" * 260 + KEY),
+        Reply(fails=f"Incorrect key {KEY}.", text="Yes, it is."),
+        Reply(status=307, headers={"Location": f"http://127.0.0.1/{KEY}"}),
+    ],
+    ids=lambda reply: str(reply.status),
+)
+async def test_a_key_is_never_shown(server: LMServer, openai: Make, ask: Ask, reply: Reply) -> None:
+    lm = openai(api_key=KEY)
+    server.answer = lambda request: reply
+    error = await failing(ask(lm))
+    shown = f"{error} {error!r} {error.__cause__!r} {lm} {lm!r} {lm.name}"
+    assert KEY[:12] not in shown
+
+
+@pytest.mark.parametrize("key", ["", f"{KEY}\n", f"{KEY} ", f"{KEY}é", 5])
+def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: Any) -> None:
+    with pytest.raises(InvalidInputError, match="api_key") as caught:
+        OpenAICompatibleLM("http://localhost:8000/v1", "tiny", api_key=key)
+    assert KEY not in str(caught.value)
+
+
+async def test_a_refused_key_is_for_the_user_to_change(server: LMServer, openai: Make, ask: Ask) -> None:
+    server.api_key = KEY
+    for lm in (openai(), openai(api_key="sk-wrong")):
+        error = await failing(ask(lm))
+        assert isinstance(error, LMSetupError) and "api_key" in str(error) and "sk-wrong" not in str(error)
+    assert (await ask(openai(api_key=KEY))).text == "Yes, it is."
+
+
+# no answer
+
+
+async def test_a_server_that_is_not_there(server: LMServer, make: Make, ask: Ask) -> None:
+    lm = make()
+    server.stop()
+    error = await failing(ask(lm))
+    assert isinstance(error, LMUnavailableError) and not error.timed_out
+    start = "ollama serve" if isinstance(lm, OllamaLM) else "vllm serve"
+    assert start in str(error) and server.url in str(error)
+
+
+async def test_a_server_that_dies_and_comes_back(server: LMServer, make: Make, ask: Ask) -> None:
+    lm = make()
+    await ask(lm)
+    server.stop()
+    assert isinstance(await failing(ask(lm)), LMUnavailableError)
+    server.start()
+    assert (await ask(lm)).text == "Yes, it is."
+
+
+async def test_a_server_that_dies_under_an_open_connection(server: LMServer, make: Make) -> None:
+    lm = make()
+    async with lm.session():
+        await lm.acomplete(HELLO)
+        server.stop()
+        server.start()
+        assert (await lm.acomplete(HELLO)).text == "Yes, it is."
+
+
+async def test_a_model_the_server_does_not_have(make: Make, ask: Ask) -> None:
+    lm = make("huge")
+    error = await failing(ask(lm))
+    assert isinstance(error, LMSetupError)
+    assert ("ollama pull huge" if isinstance(lm, OllamaLM) else "does not know the model 'huge'") in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (400, LMError),
+        (413, LMError),
+        (401, LMSetupError),
+        (403, LMSetupError),
+        (404, LMSetupError),
+        (408, LMUnavailableError),
+        (429, LMUnavailableError),
+        (500, LMUnavailableError),
+        (503, LMUnavailableError),
+    ],
+)
+async def test_what_a_status_means(
+    server: LMServer, make: Make, ask: Ask, status: int, expected: type[LMError]
+) -> None:
+    server.answer = lambda request: Reply(status=status, text="said the server")
+    lm = make()
+    error = await failing(ask(lm))
+    assert type(error) is expected
+    if status != 404:
+        assert "said the server" in str(error) and str(status) in str(error)
+    assert server.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("0", 0.0), ("soon", None), ("-1", None), ("²", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)],
+)
+async def test_how_long_a_server_asks_to_wait(
+    server: LMServer, openai: Make, ask: Ask, header: str, seconds: float | None
+) -> None:
+    server.answer = lambda request: Reply(status=429, text="too many", headers={"Retry-After": header})
+    error = await failing(ask(openai()))
+    assert isinstance(error, LMUnavailableError) and error.retry_after == seconds
+
+
+async def test_a_server_that_takes_too_long(server: LMServer, make: Make, ask: Ask) -> None:
+    server.answer = lambda request: Reply(text="Yes", delay=3.0)
+    error = await failing(ask(make(timeout=0.2)))
+    assert isinstance(error, LMUnavailableError) and error.timed_out and "timeout=" in str(error)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(text="Yes, it is so.", break_off=True),
+        Reply(text="Yes, it is so.", unfinished=True),
+        Reply(text="Yes, it is so.", fails="out of memory"),
+        Reply(not_json=True),
+    ],
+    ids=["broken off", "unfinished", "failed", "not JSON"],
+)
+async def test_what_is_no_whole_answer_is_none(server: LMServer, make: Make, ask: Ask, reply: Reply) -> None:
+    lm = make()
+    server.answer = in_turn(reply, "Yes")
+    error = await failing(ask(lm))
+    assert type(error) is LMUnavailableError and not error.timed_out
+    if reply.fails:
+        assert reply.fails in str(error)
+    assert (await ask(lm)).text == "Yes"
+
+
+async def test_a_server_that_moved(server: LMServer, openai: Make, ask: Ask) -> None:
+    server.answer = lambda request: Reply(status=308, headers={"Location": "https://elsewhere/v1"})
+    error = await failing(ask(openai()))
+    assert isinstance(error, LMSetupError) and "https://elsewhere/v1" in str(error)
+
+
+# settings that are left out
+
+
+def refusing(*names: str, status: int = 400) -> Callable[[dict[str, Any]], Reply]:
+    """Refuses requests with one of these settings, naming the first."""
+
+    def answer(request: dict[str, Any]) -> Reply:
+        found = [name for name in names if name in request]
+        return Reply(status=status, text=f"'{found[0]}' is not supported") if found else Reply(text="Yes")
+
+    return answer
+
+
+async def test_a_model_that_cannot_think_is_asked_without(server: LMServer, ollama: Make, ask: Ask) -> None:
+    lm = ollama()
+    server.answer = refusing("think")
+    assert (await ask(lm)).text == (await ask(lm)).text == "Yes"
+    assert ["think" in request for request in server.asked] == [True, False, False]
+
+
+@pytest.mark.parametrize("status", [400, 422, 501])
+async def test_settings_a_server_refuses_are_left_out(server: LMServer, openai: Make, ask: Ask, status: int) -> None:
+    lm = openai()
+    server.answer = refusing("logprobs", "seed", "temperature", status=status)
+    for _ in range(2):
+        assert await ask(lm, schema=SCHEMA) == Completion(text="Yes", prompt_tokens=5, completion_tokens=1)
+    left = {"logprobs", "seed", "temperature"}
+    assert [len(left & request.keys()) for request in server.asked] == [3, 2, 1, 0, 0]
+
+
+@pytest.mark.parametrize("status", [400, 422, 500])
+async def test_a_schema_is_sent_in_the_older_form_where_the_newer_is_refused(
+    server: LMServer, openai: Make, ask: Ask, status: int
+) -> None:
+    def answer(request: dict[str, Any]) -> Reply:
+        known = request["response_format"]["type"] in ("text", "json_object")
+        return Reply(text="Yes") if known else Reply(status=status, text="response_format.type: input should be 'text'")
+
+    server.answer = answer
+    lm = openai()
+    assert (await ask(lm, schema=SCHEMA)).text == (await ask(lm, schema=SCHEMA)).text == "Yes"
+    newer = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
+    older = {"type": "json_object", "schema": SCHEMA}
+    assert [request["response_format"] for request in server.asked] == [newer, older, older]
+
+
+@pytest.mark.parametrize("status", [400, 422])
+async def test_a_schema_is_left_out_where_both_forms_are_refused(
+    server: LMServer, openai: Make, ask: Ask, status: int
+) -> None:
+    server.answer = refusing("response_format", status=status)
+    lm = openai()
+    assert (await ask(lm, schema=SCHEMA)).text == (await ask(lm, schema=SCHEMA)).text == "Yes"
+    assert ["response_format" in request for request in server.asked] == [True, True, False, False]
+
+
+async def test_usage_in_a_stream_may_be_refused(server: LMServer, ask: Ask) -> None:
+    server.answer = refusing("stream_options")
+    lm = of_openai(server, stream=True)
+    assert await ask(lm) == Completion(text="Yes", tokens=(Token("Yes", -0.1),))
+    assert ["stream_options" in request for request in server.asked] == [True, False]
+
+
+async def test_a_setting_of_the_users_own_is_not_left_out(server: LMServer, openai: Make, ask: Ask) -> None:
+    server.answer = refusing("seed")
+    error = await failing(ask(openai(extra={"seed": 7})))
+    assert type(error) is LMError and server.calls == 1
+
+
+async def test_a_refusal_that_goes_on_ends(server: LMServer, make: Make, ask: Ask) -> None:
+    server.answer = lambda request: Reply(status=400, text="think, logprobs and seed are not supported")
+    assert type(await failing(ask(make()))) is LMError
+    assert server.calls == 2
+
+
+async def test_calls_at_the_same_time_all_learn_what_is_refused(server: LMServer, make: Make) -> None:
+    together = threading.Barrier(4)
+
+    def answer(request: dict[str, Any]) -> Reply:
+        if not {"think", "seed"} & request.keys():
+            return Reply(text="Yes")
+        together.wait(5)
+        return Reply(status=400, text="'think' and 'seed' are not supported")
+
+    server.answer = answer
+    lm = make(concurrency=4)
+    assert [answer.text for answer in await asyncio.gather(*(lm.acomplete(HELLO) for _ in range(4)))] == ["Yes"] * 4
+    assert server.calls == 8
+
+
+# several calls at once
+
+
+def meeting(size: int) -> Callable[[dict[str, Any]], str]:
+    """Answers only once so many requests are there."""
+    barrier = threading.Barrier(size)
+
+    def answer(request: dict[str, Any]) -> str:
+        barrier.wait(5)
+        return "Yes"
+
+    return answer
+
+
+def test_no_more_threads_call_than_the_model_takes(server: LMServer, make: Make) -> None:
+    lm = make(concurrency=3)
+    server.answer = meeting(3)
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda _: lm.complete(HELLO).text, range(12)))
+    assert (answers, server.most_at_once) == (["Yes"] * 12, 3)
+
+
+async def test_no_more_tasks_call_than_the_model_takes(server: LMServer, make: Make) -> None:
+    lm = make(concurrency=3)
+    server.answer = meeting(3)
+    answers = await asyncio.gather(*(lm.acomplete(HELLO) for _ in range(12)))
+    assert ([answer.text for answer in answers], server.most_at_once) == (["Yes"] * 12, 3)
+
+
+def test_two_callers_in_threads_share_what_the_model_takes(server: LMServer, make: Make) -> None:
+    lm = make(concurrency=3)
+    server.answer = meeting(3)
+
+    def caller(_: int) -> int:
+        return len(list(completed(lambda _: lm.complete(HELLO), range(6), lm.concurrency)))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(caller, range(2))) == [6, 6]
+    assert server.most_at_once == 3
+
+
+async def test_two_callers_in_tasks_share_what_the_model_takes(server: LMServer, make: Make) -> None:
+    lm = make(concurrency=3)
+    server.answer = meeting(3)
+
+    async def caller() -> int:
+        return len([answer async for answer in acompleted(lambda _: lm.acomplete(HELLO), range(6), lm.concurrency)])
+
+    assert await asyncio.gather(caller(), caller()) == [6, 6]
+    assert server.most_at_once == 3
+
+
+def test_one_call_at_a_time_is_the_default(server: LMServer, make: Make) -> None:
+    lm = make()
+    server.answer = lambda request: Reply(text="Yes", delay=0.01)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: lm.complete(HELLO), range(4)))
+    assert server.most_at_once == 1
+
+
+async def test_more_calls_at_once_than_http_clients_let_through_by_default(server: LMServer, kind: str) -> None:
+    lm = MODELS[kind](server, concurrency=110)
+    server.answer = meeting(110)
+    await asyncio.gather(*(lm.acomplete(HELLO) for _ in range(110)))
+    with ThreadPoolExecutor(110) as pool:
+        list(pool.map(lambda _: lm.complete(HELLO), range(110)))
+    assert server.most_at_once == 110
+
+
+# event loops
+
+
+async def test_cancelling_is_prompt_and_leaves_the_model_usable(server: LMServer, make: Make) -> None:
+    lm = make()
+    server.answer = in_turn(Reply(text="too late", delay=30.0), "Yes")
+    task = asyncio.create_task(lm.acomplete(HELLO))
+    waiting = asyncio.create_task(lm.acomplete(HELLO))
+    await asyncio.to_thread(until, lambda: server.calls == 1)
+    started = time.monotonic()
+    for cancelled in (waiting, task):
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+    # The model takes one call at a time: the place has to be free again.
+    assert (await asyncio.wait_for(lm.acomplete(HELLO), 5)).text == "Yes"
+    assert lm.complete(HELLO).text == "Yes"
+    assert time.monotonic() - started < 5
+
+
+async def test_cancelling_in_the_middle_of_an_answer(server: LMServer, make: Make) -> None:
+    lm = make()
+    server.answer = lambda request: Reply(text="Yes, it is so. " * 500)
+    for milliseconds in range(1, 20, 3):
+        task = asyncio.create_task(lm.acomplete(HELLO))
+        await asyncio.sleep(milliseconds / 1000)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    server.answer = lambda request: "Yes"
+    assert (await asyncio.wait_for(lm.acomplete(HELLO), 5)).text == "Yes"
+
+
+def test_one_model_in_several_event_loops_one_after_the_other(server: LMServer, make: Make) -> None:
+    lm = make()
+    loops = []
+
+    async def several() -> list[str]:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        return [answer.text for answer in await asyncio.gather(*(lm.acomplete(HELLO) for _ in range(3)))]
+
+    for _ in range(3):
+        assert asyncio.run(several()) == ["Yes, it is."] * 3
+        assert lm.complete(HELLO).text == "Yes, it is."
+    gc.collect()
+    # Whoever calls asyncio.run once a question must not collect loops.
+    assert [loop() for loop in loops] == [None] * 3
+
+
+def test_one_model_in_several_event_loops_at_once(server: LMServer, make: Make) -> None:
+    lm = make(concurrency=2)
+
+    async def several() -> int:
+        return len(await asyncio.gather(*(lm.acomplete(HELLO) for _ in range(4))))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: asyncio.run(several()), range(4))) == [4] * 4
+
+
+async def test_a_session_keeps_connections_open(server: LMServer, kind: str) -> None:
+    lm = MODELS[kind](server)
+    async with lm.session():
+        for _ in range(4):
+            await lm.acomplete(HELLO)
+    assert server.connections == 1
+    for _ in range(4):
+        lm.complete(HELLO)
+    assert server.connections == 2
+
+
+async def test_calls_leave_no_task_behind(server: LMServer, make: Make) -> None:
+    lm = make()
+    await lm.acomplete(HELLO)
+    server.answer = lambda request: Reply(status=500)
+    await failing(lm.acomplete(HELLO))
+    await asyncio.sleep(0.01)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+LEAVING_NOTHING_OPEN = """
+import asyncio, gc, sys
+from epic_core.errors import LMError
+from epic_core.lm import Message, OllamaLM, OpenAICompatibleLM
+from epic_core.lm.workers import acompleted
+
+url = sys.argv[1]
+hello = [Message("user", "Is it so?")]
+
+async def use(lm, broken):
+    await lm.acomplete(hello)
+    async with lm.session():
+        await asyncio.gather(*(lm.acomplete(hello) for _ in range(3)))
+    async for _ in acompleted(lambda _: lm.acomplete(hello), range(3), 2):
+        pass
+    task = asyncio.create_task(lm.acomplete(hello))
+    await asyncio.sleep(0.003)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    try:
+        await broken.acomplete(hello)
+        sys.exit("no error")
+    except LMError:
+        pass
+
+for stream in (False, True):
+    for model in (
+        lambda name: OllamaLM(name, host=url, stream=stream, concurrency=2),
+        lambda name: OpenAICompatibleLM(f"{url}/v1", name, stream=stream, concurrency=2),
+    ):
+        for _ in range(2):
+            asyncio.run(use(model("tiny"), model("broken")))
+            model("tiny").complete(hello)
+            gc.collect()
+print("done")
+"""
+
+
+def test_nothing_is_left_open(server: LMServer) -> None:
+    server.models = ("tiny", "broken")
+    server.answer = lambda request: Reply(text="Yes, it is.", break_off=request["model"] == "broken")
+    done = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", LEAVING_NOTHING_OPEN, server.url],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # What is found in a destructor is printed, and does not change the status.
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+
+
+# check()
+
+
+def test_checking_finds_the_model(server: LMServer, kind: str) -> None:
+    MODELS[kind](server).check()
+    assert [request.path for request in server.requests] == [{"ollama": "/api/tags", "openai": "/v1/models"}[kind]]
+    assert server.calls == 0
+
+
+def test_checking_finds_that_there_is_no_such_model(server: LMServer, kind: str) -> None:
+    lm = MODELS[kind](server, "huge")
+    with pytest.raises(LMSetupError, match={"ollama": "ollama pull huge", "openai": "It has: tiny"}[kind]):
+        lm.check()
+
+
+def test_checking_finds_that_there_is_no_server(server: LMServer, kind: str) -> None:
+    lm = MODELS[kind](server)
+    server.stop()
+    with pytest.raises(LMUnavailableError, match={"ollama": "ollama serve", "openai": "vllm serve"}[kind]):
+        lm.check()
+
+
+def test_checking_finds_that_the_key_is_refused(server: LMServer) -> None:
+    server.api_key = KEY
+    with pytest.raises(LMSetupError, match="api_key"):
+        of_openai(server).check()
+    of_openai(server, api_key=KEY).check()
+
+
+def test_checking_accepts_a_server_without_a_list(server: LMServer) -> None:
+    OpenAICompatibleLM(f"{server.url}/v2", "tiny").check()
+
+
+# arguments
+
+LIMITS: list[dict[str, Any]] = [
+    *({"timeout": value} for value in (0, -1, float("nan"), float("inf"), "5", None, True)),
+    *({"concurrency": value} for value in (0, -1, 1.5, "2", None, True)),
+    *({"context": value} for value in (0, 255, 4096.0, "8k", True)),
+]
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+def test_limits_that_cannot_be_are_refused(server: LMServer, kind: str, limit: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=next(iter(limit))):
+        MODELS[kind](server, **limit)
+
+
+@pytest.mark.parametrize("model", ["", "  ", None, 5, b"tiny"])
+def test_names_that_cannot_be_are_refused(server: LMServer, kind: str, model: Any) -> None:
+    with pytest.raises(InvalidInputError, match="name of a model"):
+        MODELS[kind](server, model)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "localhost:8000", "ftp://here/v1", "http://", "http://here:port/v1", "http://[::1", None, 5]
+)
+def test_addresses_that_cannot_be_are_refused_by_openai(address: Any) -> None:
+    with pytest.raises(InvalidInputError, match="base_url"):
+        OpenAICompatibleLM(address, "tiny")
+
+
+@pytest.mark.parametrize("host", ["http://here:port", "http://[::1", 5])
+def test_addresses_that_cannot_be_are_refused_by_ollama(host: Any) -> None:
+    with pytest.raises(InvalidInputError, match="no address"):
+        OllamaLM("tiny", host=host)
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ollama", None)
+    with pytest.raises(MissingExtraError, match="ollama is not installed"):
+        OllamaLM("tiny")
+
+
+# patience
+
+DOWN = LMUnavailableError("no server")
+REQUEST = Complete(messages=HELLO, schema=SCHEMA, max_tokens=50)
+
+
+def played(patience: Patience, *answers: object) -> tuple[list[float], Completion | LMError]:
+    """The pauses made, and how it ends, if the attempts are answered so; the last answer is for all others."""
+    calling, left, pauses = patiently(REQUEST, patience, Usage()), list(answers), []
+    try:
+        step = next(calling)
+        while True:
+            if isinstance(step, Complete):
+                step = calling.send(left.pop(0) if len(left) > 1 else left[0])
+            else:
+                pauses.append(step.seconds)
+                step = calling.send(None)
+    except StopIteration as stop:
+        answer: Completion = stop.value
+        return pauses, answer
+    except LMError as error:
+        return pauses, error
+
+
+def test_pauses_double() -> None:
+    assert played(Patience(retries=4, backoff=0.25), DOWN) == ([0.25, 0.5, 1.0, 2.0], DOWN)
+
+
+def test_pauses_are_bounded_however_often_it_is_tried() -> None:
+    pauses, _ = played(Patience(retries=2000, backoff=1.0), DOWN)
+    assert len(pauses) == 2000 and max(pauses) == 30.0
+
+
+def test_it_is_tried_no_more_than_allowed() -> None:
+    assert played(Patience(retries=0), DOWN) == ([], DOWN)
+    assert len(played(Patience(retries=5), DOWN)[0]) == 5
+
+
+def test_an_answer_ends_the_trying() -> None:
+    answer = Completion(text="Yes")
+    assert played(Patience(backoff=0.1), DOWN, DOWN, answer) == ([0.1, 0.2], answer)
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(3.0, 3.0), (0.0, 0.5), (1000.0, 30.0), (float("inf"), 30.0)])
+def test_a_server_is_given_the_time_it_asks_for_within_bounds(asked: float, waited: float) -> None:
+    error = LMUnavailableError("too many", retry_after=asked)
+    assert played(Patience(retries=2, backoff=0.5), error)[0] == [waited, waited]
+
+
+@pytest.mark.parametrize(("retries", "pauses"), [(0, 0), (1, 1), (3, 1)])
+def test_a_timeout_is_tried_once_more_only(retries: int, pauses: int) -> None:
+    error = LMUnavailableError("too slow", timed_out=True)
+    assert len(played(Patience(retries=retries), error)[0]) == pauses
+
+
+@pytest.mark.parametrize("error", [LMError("refused"), LMSetupError("not pulled")])
+def test_what_trying_cannot_help_is_not_tried_again(error: LMError) -> None:
+    assert played(Patience(), error) == ([], error)
+
+
+def test_a_refused_request_says_nothing_about_the_next_one() -> None:
+    patience = Patience()
+    for _ in range(5):
+        played(patience, LMError("too long"))
+    assert patience.down is None
+
+
+def test_what_the_user_has_to_change_stops_everything_at_once() -> None:
+    patience, error = Patience(), LMSetupError("not pulled")
+    played(patience, error)
+    assert patience.down is error
+
+
+def test_an_answer_in_between_counts() -> None:
+    patience = Patience(retries=0)
+    for _ in range(3):
+        played(patience, DOWN)
+        assert patience.down is None
+        played(patience, Completion(text="Yes"))
+
+
+def test_who_waits_while_the_server_goes_down_gives_up() -> None:
+    patience = Patience(retries=5)
+    calling = patiently(REQUEST, patience, Usage())
+    next(calling)
+    calling.send(DOWN)
+    patience.gave_up(DOWN)
+    patience.gave_up(DOWN)
+    assert isinstance(calling.send(None), Complete)
+    with pytest.raises(LMUnavailableError):
+        calling.send(DOWN)
+
+
+def test_the_error_of_a_server_that_is_down_does_not_grow() -> None:
+    patience = Patience(retries=0)
+    played(patience, LMSetupError("not pulled"))
+    lengths = []
+    for _ in range(5):
+        _, error = played(patience, DOWN)
+        assert isinstance(error, LMSetupError)
+        trace, length = error.__traceback__, 0
+        while trace is not None:
+            trace, length = trace.tb_next, length + 1
+        lengths.append(length)
+    assert len(set(lengths)) == 1
+
+
+@pytest.mark.parametrize(
+    "settings", [{"retries": value} for value in (-1, 1.5, "3", True)] + [{"backoff": v} for v in (-1, 31, "1", None)]
+)
+def test_patience_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=next(iter(settings))):
+        Patience(**settings)
+
+
+# patience with a server
+
+
+class OfOthers:
+    """A model from elsewhere, which raises or returns what it likes."""
+
+    name = "other"
+    concurrency = 1
+    context: int | None = None
+
+    def __init__(self, *said: object) -> None:
+        self.said = list(said)
+        self.calls = 0
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        assert (messages, schema, max_tokens) == (HELLO, SCHEMA, 50)
+        self.calls += 1
+        said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        if isinstance(said, BaseException):
+            raise said
+        return said  # type: ignore[return-value]
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        await asyncio.sleep(0)
+        return self.complete(messages, schema=schema, max_tokens=max_tokens)
+
+
+Drive: TypeAlias = Callable[[LanguageModel, Patience, Usage], Awaitable[Completion]]
+
+
+@pytest.fixture(params=["drive", "adrive"])
+def one(request: pytest.FixtureRequest) -> Drive:
+    """Asks for one item."""
+
+    async def one(lm: LanguageModel, patience: Patience, usage: Usage) -> Completion:
+        calling = patiently(REQUEST, patience, usage)
+        return drive(calling, lm) if request.param == "drive" else await adrive(calling, lm)
+
+    return one
+
+
+async def test_a_failing_server_is_tried_again_and_counted(server: LMServer, make: Make, one: Drive) -> None:
+    server.answer = in_turn(Reply(status=500), Reply(status=503), Reply(text="Yes", prompt_tokens=9))
+    usage = Usage()
+    assert (await one(make(), Patience(retries=3, backoff=0.001), usage)).text == "Yes"
+    assert (usage.calls, usage.retries, usage.prompt_tokens, usage.completion_tokens) == (3, 2, 9, 1)
+    assert server.calls == 3 and usage.seconds > 0.0
+    schema = server.asked[0]["format"] if "format" in server.asked[0] else server.asked[0]["response_format"]
+    assert schema
+
+
+async def test_a_server_that_is_down_is_left_alone(server: LMServer, kind: str, one: Drive) -> None:
+    lm, patience, usage = MODELS[kind](server), Patience(retries=2, backoff=0.0), Usage()
+    server.answer = lambda request: Reply(status=500)
+    called = []
+    for _ in range(4):
+        with pytest.raises(LMUnavailableError):
+            await one(lm, patience, usage)
+        called.append(server.calls)
+    assert called == [3, 6, 6, 6]
+    assert (usage.calls, usage.retries) == (6, 4)
+    # The next round finds out with a single call.
+    patience.begin()
+    for _ in range(2):
+        with pytest.raises(LMUnavailableError):
+            await one(lm, patience, usage)
+        assert server.calls == 7
+    # It is back, and gets all attempts again.
+    patience.begin()
+    server.answer = in_turn("Yes", Reply(status=500), Reply(status=500), "Yes")
+    for _ in range(2):
+        assert (await one(lm, patience, usage)).text == "Yes"
+    assert server.calls == 11
+
+
+async def test_a_model_that_is_not_pulled_is_asked_once(server: LMServer, kind: str, one: Drive) -> None:
+    lm, patience = MODELS[kind](server, "huge"), Patience(backoff=0.0)
+    for _ in range(3):
+        with pytest.raises(LMSetupError, match="huge"):
+            await one(lm, patience, Usage())
+    assert server.calls == 1
+
+
+async def test_retry_after_is_waited_for(server: LMServer, one: Drive) -> None:
+    server.answer = in_turn(Reply(status=429, headers={"Retry-After": "1"}), "Yes")
+    started = time.monotonic()
+    await one(of_openai(server), Patience(backoff=0.0), Usage())
+    assert time.monotonic() - started > 0.9
+
+
+async def test_a_timeout_is_tried_once_more(server: LMServer, kind: str, one: Drive) -> None:
+    server.answer = lambda request: Reply(text="Yes", delay=3.0)
+    with pytest.raises(LMUnavailableError):
+        await one(MODELS[kind](server, timeout=0.1), Patience(retries=3, backoff=0.0), Usage())
+    assert server.calls == 2
+
+
+async def test_whatever_a_model_from_elsewhere_raises_may_pass(one: Drive) -> None:
+    lm = OfOthers(RuntimeError("hiccup"), OSError(), StopIteration(), Completion(text="Yes"))
+    assert (await one(lm, Patience(backoff=0.0), Usage())).text == "Yes"
+    assert lm.calls == 4
+    with pytest.raises(LMUnavailableError, match="RuntimeError: hiccup"):
+        await one(OfOthers(RuntimeError("hiccup")), Patience(retries=0), Usage())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+def test_what_is_no_failure_goes_through(error: type[BaseException]) -> None:
+    lm = OfOthers(error())
+    with pytest.raises(error):
+        drive(patiently(REQUEST, Patience(), Usage()), lm)
+    assert lm.calls == 1
+
+
+@pytest.mark.parametrize("said", ["Yes", None, {"text": "Yes"}])
+async def test_what_is_no_completion_is_named(one: Drive, said: object) -> None:
+    lm = OfOthers(said)
+    with pytest.raises(LMSetupError, match=f"{type(said).__name__}, not a Completion"):
+        await one(lm, Patience(), Usage())
+    assert lm.calls == 1
+
+
+async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, make: Make) -> None:
+    server.answer = lambda request: Reply(status=500)
+    task = asyncio.create_task(adrive(patiently(REQUEST, Patience(backoff=20.0), Usage()), make()))
+    await asyncio.to_thread(until, lambda: server.calls == 1)
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+
+
+def test_the_errors_are_the_packages_own() -> None:
+    assert issubclass(LMError, EpicError)
+    assert issubclass(LMUnavailableError, LMError) and issubclass(LMSetupError, LMError)
+
+
+# workers
+
+
+class Crowd:
+    """Counts how many are inside at once."""
+
+    def __init__(self) -> None:
+        self.inside = self.most = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self.inside -= 1
+
+
+def own_threads() -> int:
+    return sum(thread.name == "epic-lm" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3, 50])
+@pytest.mark.parametrize("size", [0, 1, 2, 20])
+async def test_workers_give_all_results(workers: int, size: int) -> None:
+    crowd = Crowd()
+
+    def double(value: int) -> int:
+        with crowd:
+            time.sleep(0.0005)
+            return 2 * value
+
+    async def adouble(value: int) -> int:
+        with crowd:
+            await asyncio.sleep(0.0005)
+            return 2 * value
+
+    expected = [2 * value for value in range(size)]
+    assert sorted(completed(double, range(size), workers)) == expected
+    assert sorted([result async for result in acompleted(adouble, range(size), workers)]) == expected
+    assert crowd.most <= max(workers, 1)
+
+
+async def test_as_many_work_at_once_as_there_are_workers() -> None:
+    together, met, here = threading.Barrier(3), asyncio.Event(), []
+
+    def meet(value: int) -> int:
+        together.wait(5)
+        return value
+
+    async def ameet(value: int) -> int:
+        here.append(value)
+        if len(here) == 3:
+            met.set()
+        await asyncio.wait_for(met.wait(), 5)
+        return value
+
+    assert sorted(completed(meet, range(6), 3)) == list(range(6))
+    assert sorted([value async for value in acompleted(ameet, range(3), 3)]) == [0, 1, 2]
+
+
+async def test_a_result_comes_as_soon_as_it_is_there() -> None:
+    release, arelease = threading.Event(), asyncio.Event()
+
+    def slow_first(value: int) -> int:
+        assert value > 0 or release.wait(5)
+        return value
+
+    async def aslow_first(value: int) -> int:
+        if value == 0:
+            await asyncio.wait_for(arelease.wait(), 5)
+        return value
+
+    order = []
+    for result in completed(slow_first, range(4), 2):
+        order.append(result)
+        if len(order) == 3:
+            release.set()
+    assert order == [1, 2, 3, 0]
+    order.clear()
+    async for result in acompleted(aslow_first, range(4), 2):
+        order.append(result)
+        if len(order) == 3:
+            arelease.set()
+    assert order == [1, 2, 3, 0]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+async def test_what_the_function_raises_comes_through_and_ends_the_work(workers: int) -> None:
+    done: list[int] = []
+
+    def fail(value: int) -> int:
+        done.append(value)
+        time.sleep(0.001)
+        if value == 2:
+            raise ZeroDivisionError("here")
+        return value
+
+    async def afail(value: int) -> int:
+        await asyncio.sleep(0)
+        return fail(value)
+
+    with pytest.raises(ZeroDivisionError, match="here"):
+        list(completed(fail, range(1000), workers))
+    until(lambda: own_threads() == 0)
+    assert len(done) < 500
+    done.clear()
+    with pytest.raises(ZeroDivisionError, match="here"):
+        _ = [value async for value in acompleted(afail, range(1000), workers)]
+    assert len(done) < 500
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_an_interruption_in_a_thread_comes_through(error: type[BaseException]) -> None:
+    def interrupt(value: int) -> int:
+        raise error
+
+    with pytest.raises(error):
+        list(completed(interrupt, range(4), 2))
+
+
+def test_closing_early_stops_the_threads() -> None:
+    started, release = [], threading.Event()
+
+    def work(value: int) -> int:
+        started.append(value)
+        assert value == 0 or release.wait(5)
+        return value
+
+    results = completed(work, range(100), 2)
+    assert next(results) == 0
+    results.close()  # type: ignore[attr-defined]
+    release.set()
+    until(lambda: own_threads() == 0)
+    assert len(started) <= 3
+
+
+async def test_closing_early_ends_the_tasks() -> None:
+    started, cancelled = [], []
+
+    async def work(value: int) -> int:
+        started.append(value)
+        try:
+            await asyncio.sleep(0 if value == 0 else 60)
+        except asyncio.CancelledError:
+            cancelled.append(value)
+            raise
+        return value
+
+    async with aclosing(acompleted(work, range(100), 3)) as results:  # type: ignore[type-var]
+        assert [await results.__anext__()] == [0]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert len(started) <= 4 and set(cancelled) == set(started) - {0}
+
+
+async def test_cancelling_who_waits_ends_the_tasks() -> None:
+    crowd = Crowd()
+
+    async def work(value: int) -> int:
+        with crowd:
+            await asyncio.sleep(60)
+        return value
+
+    async def wait() -> list[int]:
+        return [value async for value in acompleted(work, range(10), 3)]
+
+    task = asyncio.create_task(wait())
+    while crowd.inside < 3:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+    assert crowd.inside == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_call_that_somebody_else_cancelled_is_not_waited_for() -> None:
+    async def work(value: int) -> int:
+        raise asyncio.CancelledError
+
+    async def wait() -> list[int]:
+        return [value async for value in acompleted(work, range(4), 2)]
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(wait(), 5)
