@@ -460,6 +460,19 @@ async def test_a_schema_is_left_out_where_both_forms_are_refused(
     assert ["response_format" in request for request in server.asked] == [True, True, False, False]
 
 
+async def test_a_limit_is_sent_under_its_newer_name_where_the_older_is_refused(
+    server: LMServer, openai: Make, ask: Ask
+) -> None:
+    def answer(request: dict[str, Any]) -> Reply:
+        refusal = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+        return Reply(text="Yes") if "max_tokens" not in request else Reply(status=400, text=refusal)
+
+    server.answer = answer
+    lm = openai()
+    assert (await ask(lm, max_tokens=9)).text == (await ask(lm, max_tokens=9)).text == "Yes"
+    assert [request.get("max_completion_tokens") for request in server.asked] == [None, 9, 9]
+
+
 async def test_usage_in_a_stream_may_be_refused(server: LMServer, ask: Ask) -> None:
     server.answer = refusing("stream_options")
     lm = of_openai(server, stream=True)
@@ -542,7 +555,7 @@ async def test_two_callers_in_tasks_share_what_the_model_takes(server: LMServer,
     async def caller() -> int:
         return len([answer async for answer in acompleted(lambda _: lm.acomplete(HELLO), range(6), lm.concurrency)])
 
-    assert await asyncio.gather(caller(), caller()) == [6, 6]
+    assert list(await asyncio.gather(caller(), caller())) == [6, 6]
     assert server.most_at_once == 3
 
 

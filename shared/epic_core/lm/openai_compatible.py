@@ -80,7 +80,7 @@ class OpenAICompatibleLM:
         self._logprobs = logprobs
         self._extra = dict(extra or {})
         self._refused: set[str] = set()
-        self._older_form = False
+        self._older_form = self._newer_limit = False
         self._gate = Gate(concurrency)
         self._key = api_key
         headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
@@ -184,7 +184,8 @@ class OpenAICompatibleLM:
             "seed": 0,
         }
         if max_tokens is not None:
-            request["max_tokens"] = max_tokens
+            # OpenAI's own newer models know the limit by another name.
+            request["max_completion_tokens" if self._newer_limit else "max_tokens"] = max_tokens
         if schema is not None:
             form = {"name": "answer", "schema": dict(schema), "strict": True}
             request["response_format"] = (
@@ -204,6 +205,9 @@ class OpenAICompatibleLM:
         # Some servers call a form they do not know their own error.
         if status not in (400, 422, 501) and not (status == 500 and "response_format" in said):
             return False
+        if "max_tokens" in request and "max_completion_tokens" in said:
+            self._newer_limit = True
+            return True
         named = {
             name for name, words in _OPTIONAL.items() if name in request and any(word in said for word in words)
         } - self._extra.keys()

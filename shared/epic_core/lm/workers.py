@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -53,7 +53,9 @@ def completed(function: Callable[[T], R], inputs: Sequence[T], workers: int) -> 
         stopped.set()
 
 
-async def acompleted(function: Callable[[T], Awaitable[R]], inputs: Sequence[T], workers: int) -> AsyncIterator[R]:
+async def acompleted(
+    function: Callable[[T], Awaitable[R]], inputs: Sequence[T], workers: int
+) -> AsyncGenerator[R, None]:
     """As `completed`, in tasks of the running event loop, all of which have ended when this ends."""
     waiting = iter(inputs)
     ready: asyncio.Queue[tuple[bool, Any]] = asyncio.Queue()

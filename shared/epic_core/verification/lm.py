@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -135,11 +136,13 @@ class LMVerifier:
         self._asker.patience.begin()
         groups = self._groups(candidates)
         async with self._asker.session():
-            async for verdicts in acompleted(
+            judged = acompleted(
                 lambda group: adrive(self._judged(candidates, group), self.lm), groups, self._asker.concurrency
-            ):
-                for position, verdict in verdicts:
-                    yield position, verdict
+            )
+            async with aclosing(judged):
+                async for verdicts in judged:
+                    for position, verdict in verdicts:
+                        yield position, verdict
 
     # what is asked
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 
 from epic_core.errors import LMError
 from epic_core.lm.calls import Calling, adrive, drive
@@ -42,12 +43,14 @@ class LMRewriter:
     async def astream(self, rewritings: Sequence[Rewriting]) -> AsyncIterator[tuple[int, Rewritten]]:
         """As `stream`, without blocking the event loop."""
         async with self._asker.session():
-            async for result in acompleted(
+            rewritten = acompleted(
                 lambda place: adrive(self._rewritten(place, rewritings[place]), self._asker.lm),
                 range(len(rewritings)),
                 self._asker.concurrency,
-            ):
-                yield result
+            )
+            async with aclosing(rewritten):
+                async for result in rewritten:
+                    yield result
 
     def _rewritten(self, place: int, rewriting: Rewriting) -> Calling[tuple[int, Rewritten]]:
         usage = Usage()
