@@ -13,6 +13,7 @@ from epic_core.decide import decide
 from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
 from epic_core.fallback import SecondTier
+from epic_core.progress import Progress
 from epic_core.rewrites import held_for
 from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps
@@ -28,7 +29,9 @@ _NEARLY_EVERYTHING = 0.5
 _ENOUGH_TO_JUDGE = 50
 
 
-def add_batch(state: State, batch: Sequence[Item], report: BuildReport, clock: Clock) -> Steps[None]:
+def add_batch(
+    state: State, batch: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
+) -> Steps[None]:
     """Take one batch through the three stages and write it."""
     items, stale = _chunked(state, batch)
     with state.lock:
@@ -51,7 +54,8 @@ def add_batch(state: State, batch: Sequence[Item], report: BuildReport, clock: C
     report.passed += len(candidates)
     report.second_tier += len(second)
     write(state, Outcome(encoder=encoder, second=second, discarded=discarded, stale=stale), report, clock)
-    yield from decide(state, encoder, candidates, report, clock)
+    progress.begin(len(batch), len(items), done=len(items) - len(candidates))
+    yield from decide(state, encoder, candidates, report, clock, progress)
     yield from _catch_up(state, encoder, fresh, embeddings, preferences, report, clock)
 
 
@@ -76,10 +80,10 @@ def _catch_up(
         known.update(preference.id for preference in added)
         candidates, _, _ = _coarse(state, items, embeddings, added, vectors)
         # Counted already: an item is kept or not once.
-        yield from decide(state, encoder, candidates, BuildReport(usage=report.usage), clock)
+        yield from decide(state, encoder, candidates, BuildReport(usage=report.usage), clock, Progress())
 
 
-def retry(state: State, report: BuildReport, clock: Clock) -> Steps[None]:
+def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -> Steps[None]:
     """Verify the undecided items again: under the preferences they wait for, and those that came since."""
     with state.lock:
         encoder, space = state.encoder, state.space()
@@ -105,7 +109,8 @@ def retry(state: State, report: BuildReport, clock: Clock) -> Steps[None]:
     report.passed += len(queue)
     report.discarded += len(orphans)
     write(state, Outcome(encoder=encoder, discarded=orphans, retried=True), report, clock)
-    yield from decide(state, encoder, candidates, report, clock, retried=True)
+    progress.expect(len(candidates))
+    yield from decide(state, encoder, candidates, report, clock, progress, retried=True)
 
 
 def candidate_of(

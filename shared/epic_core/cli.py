@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from epic_core import __version__
 from epic_core.errors import EpicError, InvalidInputError
@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     retry = commands.add_parser("retry", help="verify the undecided items again")
     _common(retry)
     _verifying(retry)
-    retry.set_defaults(run=lambda options: _show(options, lambda memory: memory.retry()))
+    retry.set_defaults(run=lambda options: _show(options, lambda memory: memory.retry(progress=True)))
 
     reencode = commands.add_parser("reencode", help="embed a memory anew with the encoder given")
     _common(reencode)
@@ -112,16 +112,16 @@ def _preferences_parser(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("list").set_defaults(run=_list_preferences)
     add = actions.add_parser("add")
     add.add_argument("text")
-    add.set_defaults(run=lambda options: _show(options, lambda memory: memory.add_preference(options.text)))
+    add.set_defaults(
+        run=lambda options: _show(options, lambda memory: memory.add_preference(options.text, progress=True))
+    )
     remove = actions.add_parser("remove")
     remove.add_argument("text", help="its text or id")
     remove.set_defaults(run=_remove_preference)
     replace = actions.add_parser("replace")
     replace.add_argument("old", help="its text or id")
     replace.add_argument("new")
-    replace.set_defaults(
-        run=lambda options: _show(options, lambda memory: memory.replace_preference(options.old, options.new))
-    )
+    replace.set_defaults(run=_replace_preference)
 
 
 def _print(text: object) -> None:
@@ -142,33 +142,37 @@ def _verifying(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--llm", metavar="MODEL", help=f"{_MODELS}; without it, similarity decides")
     group.add_argument("--llm-url", metavar="URL", help="the server: http://localhost:8000/v1 for openai/MODEL")
-    group.add_argument("--way", choices=("single", "paper", "batch"), default="single", help="how the model is asked")
+    group.add_argument("--way", choices=("single", "paper", "batch"), help="how the model is asked (default single)")
     group.add_argument("--refine", choices=("rewrite",), help="have kept items rewritten for their preferences")
-    group.add_argument("--concurrency", type=int, default=1, metavar="N", help="calls at the same time (default 1)")
-    group.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds for an answer (default 120)")
+    group.add_argument("--concurrency", type=int, metavar="N", help="calls at the same time (default 1)")
+    group.add_argument("--timeout", type=float, metavar="S", help="seconds for an answer (default 120)")
 
 
 def _verifier(options: argparse.Namespace) -> Verifier | None:
     """The verifier that was asked for, once its server has answered."""
     if options.llm is None:
+        settings = ("llm_url", "way", "refine", "concurrency", "timeout")
+        given = [name for name in settings if vars(options)[name] is not None]
+        if given:
+            raise InvalidInputError(f"--{given[0].replace('_', '-')} says how a model is asked; --llm says which.")
         return None
     from epic_core.lm import OllamaLM, OpenAICompatibleLM
     from epic_core.verification import LMVerifier
 
     kind, _, model = options.llm.partition("/")
-    limits: dict[str, Any] = {"timeout": options.timeout, "concurrency": options.concurrency}
+    limits = {name: vars(options)[name] for name in ("timeout", "concurrency") if vars(options)[name] is not None}
     lm: OllamaLM | OpenAICompatibleLM
     if kind == "ollama" and model:
         lm = OllamaLM(model, host=options.llm_url, **limits)
     elif kind == "openai" and model:
         if options.llm_url is None:
             raise InvalidInputError("openai/MODEL needs the server's address: --llm-url http://localhost:8000/v1")
-        lm = OpenAICompatibleLM(options.llm_url, model, api_key=os.environ.get(_KEY), **limits)
+        lm = OpenAICompatibleLM(options.llm_url, model, api_key=os.environ.get(_KEY) or None, **limits)
     else:
         raise InvalidInputError(f"There is no model {options.llm!r}. Use {_MODELS}.")
     # Before anything is written: a server that is not there is no reason to queue a whole corpus.
     lm.check()
-    return LMVerifier(lm, way=options.way, refine=options.refine)
+    return LMVerifier(lm, way=options.way or "single", refine=options.refine)
 
 
 def _encoder(name: str) -> Encoder | None:
@@ -281,9 +285,18 @@ def _reencode(options: argparse.Namespace) -> None:
 
 
 def _list_preferences(options: argparse.Namespace) -> None:
+    options.llm = None  # nothing is verified
     with _open(options) as memory:
         for preference in memory.preferences:
             _print(f"{preference.id}  {preference}")
+
+
+def _add_preference(options: argparse.Namespace) -> None:
+    _show(options, lambda memory: memory.add_preference(options.text, progress=True))
+
+
+def _replace_preference(options: argparse.Namespace) -> None:
+    _show(options, lambda memory: memory.replace_preference(options.old, options.new, progress=True))
 
 
 def _remove_preference(options: argparse.Namespace) -> None:

@@ -96,6 +96,8 @@ class Database:
                 isolation_level=None,
                 check_same_thread=False,
             )
+            # The file may have gone since it was looked at, and be an empty one now.
+            new = new or (not must_exist and self.path is not None and self.path.stat().st_size == 0)
             self._made = self._prepare(new) and not existed
             weakref.finalize(self, self._connection.close)
         except sqlite3.Error as error:

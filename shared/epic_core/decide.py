@@ -9,7 +9,8 @@ from typing import TypeAlias
 from epic_core.encoders.base import Encoder
 from epic_core.errors import EpicError
 from epic_core.portions import Portion, verdicts_on
-from epic_core.rewrites import Rewrite, rewriting_of, rewritings_of
+from epic_core.progress import Progress
+from epic_core.rewrites import Rewrite, renew_rewrites, rewriting_of, rewritings_of
 from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps, Take
 from epic_core.store import NewEntry
@@ -31,6 +32,7 @@ def decide(
     candidates: Sequence[Candidate],
     report: BuildReport,
     clock: Clock,
+    progress: Progress,
     *,
     retried: bool = False,
 ) -> Steps[None]:
@@ -39,7 +41,10 @@ def decide(
     def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
         outcome = yield from outcome_of(state, encoder, verifier, decided, new, report)
         outcome.retried = retried
-        write(state, outcome, report, clock)
+        renew = write(state, outcome, report, clock)
+        progress.advance(len(decided))
+        if renew:
+            yield from renew_rewrites(state, encoder, report)
 
     if state.fine:
         yield from verdicts_on_all(state, candidates, report, commit)
@@ -48,6 +53,7 @@ def decide(
         block = candidates[start : start + _KNOWN_AT_ONCE]
         kept = [(candidate.item, unverified(candidate)) for candidate in block]
         write(state, Outcome(encoder=encoder, kept=kept, retried=retried), report, clock)
+        progress.advance(len(block))
 
 
 def verdicts_on_all(
@@ -136,7 +142,6 @@ def outcome_of(
         rewritten, failed = yield from rewritings_of(state, rewriter, rewritings, report)
         for place, (reason, answer) in failed.items():
             _undecided(outcome, keep[place][0], reason, answer, report)
-        # What was interrupted is neither kept nor undecided: its verdict is known when the item comes again.
         keep = [one for place, one in enumerate(keep) if place in rewritten]
         rewritten = dict(enumerate(rewritten.values()))
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from epic_core.chunking import ConversationChunker
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
 from epic_core.store import dumped_metadata
 from epic_core.threads import in_thread
 from epic_core.types import Item, Preference
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 Items: TypeAlias = str | Item | Iterable[str | Item]
 
@@ -96,11 +93,3 @@ def unique_preferences(preferences: Iterable[str | Preference]) -> list[Preferen
             raise DuplicatePreferenceError(f"The preference {preference.text!r} is given twice. Leave one out.")
         unique[preference.id] = preference
     return list(unique.values())
-
-
-def progress_bar(items: Any, shown: bool) -> tqdm[Any]:
-    """A bar over items; without a total where their number is not known."""
-    from tqdm import tqdm
-
-    total = len(items) if hasattr(items, "__len__") and not isinstance(items, (str, Item)) else None
-    return tqdm(total=total, disable=not shown, unit=" items")

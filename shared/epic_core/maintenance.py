@@ -8,7 +8,8 @@ from epic_core.build import candidate_of
 from epic_core.coarse import coarse_filter
 from epic_core.decide import Decided, decide, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.encoders.base import Encoder
-from epic_core.errors import DuplicatePreferenceError, UnknownItemError
+from epic_core.errors import DuplicatePreferenceError, RetryQueueFullError, UnknownItemError
+from epic_core.progress import Progress
 from epic_core.reports import Explanation, Stats
 from epic_core.rewrites import put_rewrite, renew_rewrites
 from epic_core.space import Space
@@ -19,23 +20,27 @@ from epic_core.verification.base import Verifier
 from epic_core.writing import Outcome
 
 
-def add_preference(state: State, preference: Preference, report: BuildReport, clock: Clock) -> Steps[None]:
+def add_preference(
+    state: State, preference: Preference, report: BuildReport, clock: Clock, progress: Progress
+) -> Steps[None]:
     """Add a preference, and match the held items with it."""
-    yield from _introduce(state, preference, None, report, clock)
+    yield from _introduce(state, preference, None, report, clock, progress)
 
 
 def replace_preference(
-    state: State, old: str | Preference, preference: Preference, report: BuildReport, clock: Clock
+    state: State, old: str | Preference, preference: Preference, report: BuildReport, clock: Clock, progress: Progress
 ) -> Steps[None]:
     """Put a preference in another's place, and match the held items with it."""
     with state.lock:
         space = state.space()
         replacing = space.preferences[space.find(old)]
     if replacing.id != preference.id:
-        yield from _introduce(state, preference, replacing, report, clock)
+        yield from _introduce(state, preference, replacing, report, clock, progress)
 
 
-def remove_preference(state: State, preference: str | Preference, report: BuildReport) -> Steps[None]:
+def remove_preference(
+    state: State, preference: str | Preference, report: BuildReport, clock: Clock, progress: Progress
+) -> Steps[None]:
     """Remove a preference, its entries, and the items nothing else holds."""
     encoder = state.encoder
     with state.changing(encoder) as space:
@@ -45,7 +50,12 @@ def remove_preference(state: State, preference: str | Preference, report: BuildR
 
 
 def _introduce(
-    state: State, preference: Preference, replacing: Preference | None, report: BuildReport, clock: Clock
+    state: State,
+    preference: Preference,
+    replacing: Preference | None,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
 ) -> Steps[None]:
     with state.lock:
         if preference.id in {held.id for held in state.space().preferences}:
@@ -67,7 +77,9 @@ def _introduce(
         outcome.kept += part.kept
         outcome.undecided += part.undecided
         outcome.rewrites |= part.rewrites
+        progress.advance(len(decided))
 
+    progress.expect(len(candidates))
     if state.fine:
         yield from verdicts_on_all(state, candidates, report, collect)
     else:
@@ -84,7 +96,7 @@ def _introduce(
         late = [item for item in state.store.items(state.namespace) if seen.get(item.id) != item]
     embeddings = yield Encode(encoder, [item.text for item in late], "embedding")
     late_candidates = _matching(state, late, embeddings, preference, vectors)
-    yield from decide(state, encoder, late_candidates, BuildReport(usage=report.usage), clock, retried=True)
+    yield from decide(state, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
     yield from renew_rewrites(state, encoder, report)
 
 
@@ -112,6 +124,12 @@ def _write(
         raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")
     if replacing is not None:
         space.find(replacing)
+    if outcome.undecided and store.pending_count(namespace) + len(outcome.undecided) > state.retry_queue:
+        raise RetryQueueFullError(
+            f"{len(outcome.undecided)} held items are undecided under {preference.text!r}, and the retry queue takes"
+            f" {state.retry_queue}. Nothing was changed. The last reason was: {outcome.undecided[-1][1][:300]} Mend it,"
+            " and do it again: what was decided is remembered."
+        )
     # The new entries first: an item that only the old preference held may be held by the new one.
     store.add_preference(namespace, preference, vector)
     for item, entries in outcome.kept:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,8 @@ from epic_core.encoders import Encoder, default_encoder
 from epic_core.errors import InvalidInputError
 from epic_core.fallback import checked_fallback
 from epic_core.filters import Filter
-from epic_core.intake import Items, abatches, batches, conversation_items, progress_bar, unique_preferences
+from epic_core.intake import Items, abatches, batches, conversation_items, unique_preferences
+from epic_core.progress import Progress
 from epic_core.reports import Explanation, Stats
 from epic_core.state import State
 from epic_core.steering import Mode, checked_mode
@@ -28,6 +30,9 @@ from epic_core.types import BuildReport, Hits, Item, Preference, checked_text
 from epic_core.verification import EmbeddedVerifier, Verifier
 
 StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
+
+Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Steps[None]]
+"""Work that says in a report what it did."""
 
 R = TypeVar("R")
 
@@ -75,7 +80,7 @@ class EpicMemory:
         coarse, fine: Switch a stage off, for ablations.
         verdict_cache: How many verdicts of a language model are kept, so that the same text under the same
             preference is not asked about again; 0 keeps none.
-        retry_queue: How many undecided items wait at most; when there are more, `add` stops with an error.
+        retry_queue: How many undecided items wait at most; what would add more to them stops with an error.
 
     Raises:
         InvalidInputError: for arguments that cannot be.
@@ -190,6 +195,18 @@ class EpicMemory:
     async def _arun(self, steps: Steps[R], clock: Clock | None = None) -> R:
         return await arun(steps, clock or Clock())
 
+    def _reported(self, steps: Reporting, progress: bool = False) -> BuildReport:
+        report, clock = self._new_report()
+        with Progress(shown=progress) as bar:
+            self._run(steps(report, clock, bar), clock)
+        return self._finished(report, clock)
+
+    async def _areported(self, steps: Reporting, progress: bool = False) -> BuildReport:
+        report, clock = self._new_report()
+        with Progress(shown=progress) as bar:
+            await self._arun(steps(report, clock, bar), clock)
+        return self._finished(report, clock)
+
     # building
 
     def add(self, items: Items, *, progress: bool = False) -> BuildReport:
@@ -206,19 +223,17 @@ class EpicMemory:
             EncoderError: if the encoder fails; the batches before are kept.
         """
         report, clock = self._new_report()
-        with progress_bar(items, progress) as bar:
+        with Progress(items, shown=progress) as bar:
             for batch in batches(items):
-                self._run(build.add_batch(self._state, batch, report, clock), clock)
-                bar.update(len(batch))
+                self._run(build.add_batch(self._state, batch, report, clock, bar), clock)
         return self._finished(report, clock)
 
     async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool = False) -> BuildReport:
         """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
         report, clock = self._new_report()
-        with progress_bar(items, progress) as bar:
+        with Progress(items, shown=progress) as bar:
             async for batch in abatches(items):
-                await self._arun(build.add_batch(self._state, batch, report, clock), clock)
-                bar.update(len(batch))
+                await self._arun(build.add_batch(self._state, batch, report, clock, bar), clock)
         return self._finished(report, clock)
 
     def add_conversation(
@@ -237,20 +252,16 @@ class EpicMemory:
         """As `add_conversation`, without blocking the event loop."""
         return await self.aadd(conversation_items(messages, chunker))
 
-    def retry(self) -> BuildReport:
+    def retry(self, *, progress: bool = False) -> BuildReport:
         """Verify the undecided items again, and rewrite what could not be rewritten."""
-        report, clock = self._new_report()
-        self._run(self._retrying(report, clock), clock)
-        return self._finished(report, clock)
+        return self._reported(self._retrying, progress)
 
-    async def aretry(self) -> BuildReport:
+    async def aretry(self, *, progress: bool = False) -> BuildReport:
         """As `retry`, without blocking the event loop."""
-        report, clock = self._new_report()
-        await self._arun(self._retrying(report, clock), clock)
-        return self._finished(report, clock)
+        return await self._areported(self._retrying, progress)
 
-    def _retrying(self, report: BuildReport, clock: Clock) -> Steps[None]:
-        yield from build.retry(self._state, report, clock)
+    def _retrying(self, report: BuildReport, clock: Clock, progress: Progress) -> Steps[None]:
+        yield from build.retry(self._state, report, clock, progress)
         yield from rewrites.renew_rewrites(self._state, self._state.encoder, report)
 
     def _new_report(self) -> tuple[BuildReport, Clock]:
@@ -380,21 +391,19 @@ class EpicMemory:
         with self._state.lock:
             return list(self._state.space().preferences)
 
-    def add_preference(self, preference: str | Preference) -> BuildReport:
+    def add_preference(self, preference: str | Preference, *, progress: bool = False) -> BuildReport:
         """Add a preference; items already held are matched with it too.
 
         Raises:
             DuplicatePreferenceError: if it is held already.
         """
-        report, clock = self._new_report()
-        self._run(maintenance.add_preference(self._state, Preference.of(preference), report, clock), clock)
-        return self._finished(report, clock)
+        steps = partial(maintenance.add_preference, self._state, Preference.of(preference))
+        return self._reported(steps, progress)
 
-    async def aadd_preference(self, preference: str | Preference) -> BuildReport:
+    async def aadd_preference(self, preference: str | Preference, *, progress: bool = False) -> BuildReport:
         """As `add_preference`, without blocking the event loop."""
-        report, clock = self._new_report()
-        await self._arun(maintenance.add_preference(self._state, Preference.of(preference), report, clock), clock)
-        return self._finished(report, clock)
+        steps = partial(maintenance.add_preference, self._state, Preference.of(preference))
+        return await self._areported(steps, progress)
 
     def remove_preference(self, preference: str | Preference) -> BuildReport:
         """Remove a preference (by text, id or object), its entries, and the items nothing else holds.
@@ -404,32 +413,30 @@ class EpicMemory:
         Raises:
             UnknownPreferenceError: if it is not held.
         """
-        report, clock = self._new_report()
-        self._run(maintenance.remove_preference(self._state, preference, report), clock)
-        return self._finished(report, clock)
+        return self._reported(partial(maintenance.remove_preference, self._state, preference))
 
     async def aremove_preference(self, preference: str | Preference) -> BuildReport:
         """As `remove_preference`, without blocking the event loop."""
-        report, clock = self._new_report()
-        await self._arun(maintenance.remove_preference(self._state, preference, report), clock)
-        return self._finished(report, clock)
+        return await self._areported(partial(maintenance.remove_preference, self._state, preference))
 
-    def replace_preference(self, old: str | Preference, new: str | Preference) -> BuildReport:
+    def replace_preference(
+        self, old: str | Preference, new: str | Preference, *, progress: bool = False
+    ) -> BuildReport:
         """Put a preference in another's place; the held items are matched with it, the old one's included.
 
         Raises:
             UnknownPreferenceError: if the old one is not held.
             DuplicatePreferenceError: if the new one is held already.
         """
-        report, clock = self._new_report()
-        self._run(maintenance.replace_preference(self._state, old, Preference.of(new), report, clock), clock)
-        return self._finished(report, clock)
+        steps = partial(maintenance.replace_preference, self._state, old, Preference.of(new))
+        return self._reported(steps, progress)
 
-    async def areplace_preference(self, old: str | Preference, new: str | Preference) -> BuildReport:
+    async def areplace_preference(
+        self, old: str | Preference, new: str | Preference, *, progress: bool = False
+    ) -> BuildReport:
         """As `replace_preference`, without blocking the event loop."""
-        report, clock = self._new_report()
-        await self._arun(maintenance.replace_preference(self._state, old, Preference.of(new), report, clock), clock)
-        return self._finished(report, clock)
+        steps = partial(maintenance.replace_preference, self._state, old, Preference.of(new))
+        return await self._areported(steps, progress)
 
     # the rest
 

@@ -9,6 +9,7 @@ from epic_core import maintenance
 from epic_core.encoders.base import embed
 from epic_core.errors import InvalidInputError, PreferencesMismatchError, StoreError
 from epic_core.fallback import SecondTier
+from epic_core.progress import Progress
 from epic_core.state import State, described
 from epic_core.steps import Clock, run
 from epic_core.types import BuildReport, Preference
@@ -105,9 +106,9 @@ def _reconcile(state: State, given: list[Preference], *, sync: bool) -> None:
             "Leave preferences out to use the file's, or open it with sync=True (`epic build --sync`) to change them."
         )
     for preference in added:
-        run(maintenance.add_preference(state, preference, BuildReport(), Clock()), Clock())
+        run(maintenance.add_preference(state, preference, BuildReport(), Clock(), Progress()), Clock())
     for preference in missing:
-        run(maintenance.remove_preference(state, preference, BuildReport()), Clock())
+        run(maintenance.remove_preference(state, preference, BuildReport(), Clock(), Progress()), Clock())
     if not sync or [preference.id for preference in state.space().preferences] == list(wanted):
         return
     with state.lock, state.store.transaction():

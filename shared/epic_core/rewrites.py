@@ -46,7 +46,10 @@ def held_for(state: State, item: Item) -> set[str | None]:
 def rewritings_of(
     state: State, rewriter: Rewriter, rewritings: Sequence[Rewriting], report: BuildReport
 ) -> Steps[tuple[dict[int, Rewrite], dict[int, tuple[str, str]]]]:
-    """Rewritten texts by position, and why others failed, with what was answered; interrupted ones are in neither."""
+    """Rewritten texts by position, and why others failed, with what was answered.
+
+    Texts are remembered as they come: after an interruption they are not asked for again.
+    """
     done: dict[int, Rewrite] = {}
     failed: dict[int, tuple[str, str]] = {}
     asked: list[int] = []
@@ -62,6 +65,7 @@ def rewritings_of(
     waiting = set(asked)
     while waiting:
         portion: Portion[Rewritten] = yield Take(portions)
+        made: list[int] = []
         for position, rewritten in portion.answers:
             place = asked[position]
             waiting.discard(place)
@@ -69,10 +73,13 @@ def rewritings_of(
             if rewritten.text.strip():
                 preferences = rewritings[place].preferences
                 done[place] = Rewrite(text=writable(rewritten.text), preferences=preferences, version=rewriter.name)
+                made.append(place)
             else:
                 failed[place] = (f"It could not be rewritten. {rewritten.failure}", rewritten.answer)
-        if portion.stopped:
-            break
+        if made:
+            with state.lock, state.store.transaction():
+                for place in made:
+                    remember_rewrite(state.store, state.namespace, rewritings[place].item, done[place])
         if portion.last:
             failed |= dict.fromkeys(waiting, (f"It could not be rewritten. {portion.failure}", ""))
             waiting.clear()
@@ -115,5 +122,10 @@ def _renewing(state: State, item: Item, row: int, known: Mapping[str, Preference
 def put_rewrite(store: Store, namespace: str, item: Item, row: int, rewrite: Rewrite, vector: FloatArray) -> None:
     """Write a rewritten text; all entries of the item are found by it. Call it inside a transaction."""
     store.set_rewrite(row, rewrite.text, [preference.id for preference in rewrite.preferences], vector)
+    remember_rewrite(store, namespace, item, rewrite)
+
+
+def remember_rewrite(store: Store, namespace: str, item: Item, rewrite: Rewrite) -> None:
+    """Keep a rewritten text in the cache. Call it inside a transaction."""
     texts = [preference.text for preference in rewrite.preferences]
     store.remember_rewrite(namespace, rewrite.version, item.text, texts, rewrite.text)

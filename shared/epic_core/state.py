@@ -62,6 +62,7 @@ class State:
             self.check_encoder()
             self._seen_change = change
             self.spaces.clear()
+            self.store.recount_verdicts()
         name = self.namespace if namespace is None else namespace
         if name not in self.spaces:
             if len(self.spaces) >= _SPACES_LOADED:

@@ -143,7 +143,7 @@ class VerdictTables(Database):
         keys = [(digest(namespace, text),) for text in texts]
         for table in ("verdicts", "rewrites"):
             self._db.executemany(f"DELETE FROM {table} WHERE chunk = ?", keys)
-        self._held = None
+        self._held = None if keys else self._held
 
     def forget_preference(self, namespace: str, preference: Preference) -> None:
         """Drop what was answered under a preference."""
@@ -158,7 +158,8 @@ class VerdictTables(Database):
 
     def _bound(self, added: int) -> None:
         """Drop the oldest, a tenth at once, when there are too many."""
-        if self._held is None:
+        if self._held is None or self._held + added > self.verdicts_kept:
+            # Counted, not added up: some that were written were there already.
             self._held = self.verdicts_held()
         else:
             self._held += added
@@ -171,6 +172,10 @@ class VerdictTables(Database):
         )
         for table in ("verdicts", "rewrites"):
             self._db.execute(f"DELETE FROM {table} WHERE written < ?", (oldest[0][0] if oldest else 2**62,))
+        self._held = None
+
+    def recount_verdicts(self) -> None:
+        """Forget how many were counted: somebody else has written."""
         self._held = None
 
     def verdicts_held(self) -> int:

@@ -38,8 +38,11 @@ class Outcome:
     retried: bool = False
 
 
-def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> None:
+def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> bool:
     """Commit an outcome and take it into the index.
+
+    Returns:
+        Whether a text was rewritten for a preference that has gone in the meantime.
 
     Raises:
         RetryQueueFullError: if not all undecided items found room; everything else is written.
@@ -48,13 +51,16 @@ def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> 
     with state.lock:
         with state.changing(outcome.encoder) as space:
             writing = _Writing(state, space)
+            turned_away = writing.turn_away(outcome)
             writing.clear_the_way(outcome)
-            turned_away = writing.queue(outcome)
+            for item, reason, preference_ids in outcome.undecided:
+                state.store.put_pending(state.namespace, item, reason, preference_ids)
             for item, embedding in outcome.second:
                 writing.second(item, embedding)
             for item, entries in outcome.kept:
                 writing.keep(item, entries, outcome.rewrites.get(item.id))
             state.store.remember(state.namespace, outcome.version, outcome.verdicts)
+            outrun = writing.forget_gone(outcome)
         if writing.removed:
             state.store.give_back()
         else:
@@ -68,9 +74,10 @@ def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> 
     if turned_away:
         raise RetryQueueFullError(
             f"The retry queue is full: {state.retry_queue} items wait in it, and {len(turned_away)} more are undecided"
-            f" (first {turned_away[0]!r}). These and the items after them were not taken in. The last reason was:"
-            f" {outcome.undecided[-1][1][:300]} Mend it, call memory.retry(), then add the same items again."
+            f" (first {turned_away[0][0].id!r}). These and the items after them were not taken in. The last reason was:"
+            f" {turned_away[-1][1][:300]} Mend it, call memory.retry(), then add the same items again."
         )
+    return outrun
 
 
 class _Writing:
@@ -90,10 +97,24 @@ class _Writing:
         self.removed = False
         self.kept = self.entries = 0
 
-    def clear_the_way(self, outcome: Outcome) -> None:
-        """Remove earlier versions: they are gone as soon as the new one is decided, whatever the decision."""
+    def turn_away(self, outcome: Outcome) -> list[tuple[Item, str, list[str]]]:
+        """Take out the undecided items the retry queue has no room for: what is held of them stays as it is."""
         if outcome.retried:
             self._drop_outdated(outcome)
+        coming = len(outcome.undecided)
+        if not coming or self._store.pending_count(self._namespace) + coming <= self._room:
+            return []
+        waiting = {item.id for item, _, _ in self._store.pending(self._namespace)}
+        decided = {item.id for item in [*(i for i, _ in outcome.kept + outcome.second), *outcome.discarded]}
+        # What waits already keeps its place, what was decided leaves it.
+        room = max(0, self._room - len(waiting - decided))
+        turned_away = [triple for triple in outcome.undecided if triple[0].id not in waiting][room:]
+        gone = {item.id for item, _, _ in turned_away}
+        outcome.undecided = [triple for triple in outcome.undecided if triple[0].id not in gone]
+        return turned_away
+
+    def clear_the_way(self, outcome: Outcome) -> None:
+        """Remove earlier versions: they are gone as soon as the new one is decided, whatever the decision."""
         items = [
             *(item for item, _ in outcome.kept),
             *(item for item, _ in outcome.second),
@@ -127,21 +148,6 @@ class _Writing:
         outcome.undecided = [triple for triple in outcome.undecided if triple[0].id in current]
         outcome.discarded = [item for item in outcome.discarded if item.id in current]
 
-    def queue(self, outcome: Outcome) -> list[str]:
-        """Put undecided items into the retry queue; the ids of those it has no room for."""
-        turned_away: list[str] = []
-        if not outcome.undecided:
-            return turned_away
-        waiting = self._store.pending_count(self._namespace)
-        known = self._store.texts(self._namespace, [item.id for item, _, _ in outcome.undecided])
-        for item, reason, preference_ids in outcome.undecided:
-            if waiting >= self._room and item.id not in known:
-                turned_away.append(item.id)
-                continue
-            waiting += item.id not in known
-            self._store.put_pending(self._namespace, item, reason, preference_ids)
-        return turned_away
-
     def second(self, item: Item, embedding: FloatArray) -> None:
         """Write an item of the second tier."""
         if item.id not in self._held:
@@ -174,3 +180,11 @@ class _Writing:
             self.entries += 1
         if rewrite is not None:
             put_rewrite(self._store, self._namespace, item, row, rewrite, alive[0].vector)
+
+    def forget_gone(self, outcome: Outcome) -> bool:
+        """Forget what was answered under preferences that have gone; whether a text was rewritten for one of them."""
+        asked = [preference for candidate, _ in outcome.verdicts for preference in candidate.preferences]
+        rewritten = [preference for rewrite in outcome.rewrites.values() for preference in rewrite.preferences]
+        for preference in {p.id: p for p in asked + rewritten if p.id not in self._preference_rows}.values():
+            self._store.forget_preference(self._namespace, preference)
+        return any(preference.id not in self._preference_rows for preference in rewritten)

@@ -595,7 +595,8 @@ def test_ctrl_c_keeps_the_committed_batches_and_the_next_run_completes(epic: Epi
     assert code == 130
     assert "Traceback" not in err
     assert "run it again" in err
-    assert {number for number in relevant if int(number) < committed} <= kept < relevant
+    # What the bar counts is done; the first batch is done when it shows more than one.
+    assert {number for number in relevant if int(number) < committed // 512 * 512} <= kept < relevant
     assert list(tmp_path.glob("me.epic?*")) == []
 
     assert epic("build", "--out", "me.epic", "--quiet", "long.jsonl").code == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lm_servers import LMServer
 
 ROOT = Path(__file__).parents[2]

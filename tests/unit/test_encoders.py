@@ -204,6 +204,8 @@ class OllamaServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), OllamaHandler)
         self.requests: list[tuple[str, Any]] = []
         self.failing = False
+        self.embeddings: list[list[float]] | None = None
+        self.elsewhere = ""
 
     @property
     def url(self) -> str:
@@ -232,12 +234,19 @@ class OllamaHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.requests.append((self.path, body))
-        if self.server.failing:
+        if self.server.elsewhere:
+            self.send_response(307)
+            self.send_header("Location", self.server.elsewhere + self.path)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif self.server.failing:
             self.answer({"error": "out of memory"}, 500)
         elif self.path != "/api/embed" or body["model"] != "tiny":
             self.answer({"error": f'model "{body["model"]}" not found, try pulling it first'}, 404)
         else:
-            vectors = [(7 * HashEncoder(16).vector(text)).tolist() for text in body["input"]]
+            vectors = self.server.embeddings
+            if vectors is None:
+                vectors = [(7 * HashEncoder(16).vector(text)).tolist() for text in body["input"]]
             self.answer({"model": "tiny", "embeddings": vectors})
 
 
@@ -289,6 +298,37 @@ async def test_a_memory_runs_on_ollama(server: OllamaServer, tmp_path: Path) -> 
         await memory.aadd(["the red wine"])
     with EpicMemory.open(path, encoder=OllamaEncoder("tiny", host=server.url)) as memory:
         assert len(memory.search("wine")) == len(await memory.asearch("wine")) == 2
+
+
+@pytest.mark.parametrize("embeddings", [[[]], [[], []], [[1.0, 0.0], [1.0]]])
+async def test_an_ollama_answer_without_embeddings_is_a_clear_error(
+    server: OllamaServer, embeddings: list[list[float]]
+) -> None:
+    server.embeddings = embeddings
+    encoder = OllamaEncoder("tiny", host=server.url)
+    with pytest.raises(EncoderError):
+        encoder.encode(["a", "b"])
+    with pytest.raises(EncoderError):
+        await encoder.aencode(["a", "b"])
+    with pytest.raises(EncoderError):
+        _ = encoder.dimension
+
+
+async def test_texts_do_not_follow_a_server_to_another_one(server: OllamaServer) -> None:
+    with OllamaServer() as other:
+        server.elsewhere = other.url
+        encoder = OllamaEncoder("tiny", host=server.url)
+        with pytest.raises(EncoderError):
+            encoder.encode(["a secret"])
+        with pytest.raises(EncoderError):
+            await encoder.aencode(["a secret"])
+        assert other.requests == []
+
+
+async def test_texts_for_this_machine_take_no_detour(server: OllamaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://192.0.2.1:9")
+    encoder = OllamaEncoder("tiny", host=server.url)
+    assert np.array_equal(encoder.encode(["a"]), await encoder.aencode(["a"]))
 
 
 async def test_a_model_that_is_not_pulled_says_how_to_pull_it(server: OllamaServer) -> None:

@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +19,8 @@ from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, Query
 from epic_core.chunking import ConversationChunker, WordChunker
 from epic_core.cli import main
 from epic_core.coarse import checked_tau, tau_for_keep_rate
-from epic_core.encoders import OllamaEncoder, default_encoder
-from epic_core.errors import EncoderError, InvalidInputError, StoreError, UnknownItemError, UnknownPreferenceError
+from epic_core.encoders import default_encoder
+from epic_core.errors import InvalidInputError, StoreError, UnknownItemError, UnknownPreferenceError
 from epic_core.sources import Sources
 from epic_core.store import Store
 from epic_core.types import Candidate
@@ -157,52 +157,6 @@ def test_a_file_without_write_permission_can_be_searched(tmp_path: Path) -> None
 
 
 # encoders and steering
-
-
-@dataclass
-class Answer:
-    embeddings: Sequence[Sequence[float]]
-
-
-class FakeClient:
-    """Answers with the embeddings it is told to."""
-
-    embeddings: Sequence[Sequence[float]] = ()
-
-    def __init__(self, **options: Any) -> None:
-        pass
-
-    def embed(self, **options: Any) -> Answer:
-        return Answer(self.embeddings)
-
-
-class FakeAsyncClient(FakeClient):
-    async def __aenter__(self) -> FakeAsyncClient:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        pass
-
-    async def embed(self, **options: Any) -> Answer:  # type: ignore[override]
-        return Answer(self.embeddings)
-
-
-@pytest.mark.parametrize("embeddings", [[[]], [[], []], [[1.0, 0.0], [1.0]]])
-async def test_an_ollama_answer_without_embeddings_is_a_clear_error(
-    monkeypatch: pytest.MonkeyPatch, embeddings: list[list[float]]
-) -> None:
-    import ollama
-
-    monkeypatch.setattr(FakeClient, "embeddings", embeddings)
-    monkeypatch.setattr(ollama, "Client", FakeClient)
-    monkeypatch.setattr(ollama, "AsyncClient", FakeAsyncClient)
-    encoder = OllamaEncoder("tiny")
-    with pytest.raises(EncoderError):
-        encoder.encode(["a", "b"])
-    with pytest.raises(EncoderError):
-        await encoder.aencode(["a", "b"])
-    with pytest.raises(EncoderError):
-        _ = encoder.dimension
 
 
 def test_a_long_run_of_spaces_does_not_hide_the_text_after_it() -> None:

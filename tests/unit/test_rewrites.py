@@ -1,8 +1,10 @@
-"""Kept items that a model writes anew for their preferences: indexed, shown, and renewed when the preferences change."""
+"""Kept items that a model writes anew for their preferences: indexed, shown, renewed when the preferences change."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -320,7 +322,8 @@ def test_texts_rewritten_for_a_removed_preference_are_forgotten(path: Path) -> N
     def secret(asked: Asked) -> str | None:
         if asked.kind != "rewrite":
             return None
-        return '{"text": "%s"}' % " ".join(f"Secret{p.split()[0]}{len(asked.preferences)}" for p in asked.preferences)
+        said = " ".join(f"Secret{p.split()[0]}{len(asked.preferences)}" for p in asked.preferences)
+        return json.dumps({"text": said})
 
     lm = Scripted(hook=secret)
     with opened(path, lm) as memory:
@@ -542,7 +545,6 @@ def test_a_build_interrupted_at_any_call_loses_no_call(seconds: float) -> None:
 
 def slow_rewriter(lm: Scripted) -> None:
     """Make the Rewriter as slow as a portion lasts, so that every text is a portion of its own."""
-    import time
 
     def hook(asked: Asked) -> str | None:
         if asked.kind == "rewrite":
@@ -723,6 +725,21 @@ def test_a_preference_removed_meanwhile_is_not_rewritten_for(kind: str) -> None:
     memory.add([Item(id="a", text=BOTH)])
     assert [entry.preference for entry in memory.explain("a").entries] == [WINE]
     assert shown(memory, "a") == anew(BOTH, WINE)
+    hits = memory.search(anew(BOTH, WINE), steering="off", stance_policy="any")
+    assert [hit.score for hit in hits] == pytest.approx([1.0], abs=1e-5)
+
+
+def test_a_text_rewritten_for_a_preference_removed_meanwhile_is_forgotten(path: Path) -> None:
+    def hook(asked: Asked) -> str | None:
+        if asked.kind == "rewrite" and TRAIN in asked.preferences:
+            memory.remove_preference(TRAIN)
+            return json.dumps({"text": "Secretnight"})
+        return None
+
+    with opened(path, Scripted(hook=hook)) as memory:
+        memory.add([Item(id="a", text=BOTH)])
+        assert shown(memory, "a") == anew(BOTH, WINE)
+    assert b"Secretnight" not in path.read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["decide", "rewrite"])
@@ -731,9 +748,6 @@ def test_an_item_replaced_while_a_preference_is_added_is_rewritten_as_it_is_now(
     memory = memory_of(lm, WINE)
     memory.add([Item(id="a", text=BOTH)])
     lm.happens = lambda: memory.add([Item(id="a", text=f"{BOTH} new")])
-    if kind == "rewrite":
-        # The first rewriting was that of `add`.
-        lm.happens = lambda: memory.add([Item(id="a", text=f"{BOTH} new")])
     memory.add_preference(TRAIN)
     assert memory.explain("a").item.text == f"{BOTH} new"
     assert shown(memory, "a") == anew(f"{BOTH} new", WINE, TRAIN)

@@ -7,8 +7,9 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -102,9 +103,10 @@ class Gullible(Scripted):
 
     @staticmethod
     def orders(line: str) -> bool:
-        """Whether a line says that the answer is Keep. What it is asked to weigh up is no order."""
-        asks = re.search(r"\b(whether|if|discard)\b", line.split("Say ")[-1], re.I)
-        return bool(re.search(r"\bkeep\b", line, re.I)) and not asks
+        """Whether a sentence says that the answer is Keep. What it is asked to weigh up is no order."""
+        sentences = re.split(r"[.!?;](?:\s|$)", line)
+        weighed = re.compile(r"\b(whether|if|discard)\b", re.I)
+        return any(re.search(r"\bkeep\b", one, re.I) and not weighed.search(one) for one in sentences)
 
     @staticmethod
     def is_spoken_to(prompt: str, loose: Sequence[str]) -> bool:
@@ -123,7 +125,7 @@ class Gullible(Scripted):
         """The last list of preferences."""
         listed: list[str] = []
         for line in loose:
-            if re.search(r"\bpreferences?\b", line, re.I):
+            if re.search(r"\bpreferences\b[^.]*[:>]$", line.strip(), re.I):
                 listed = []
             elif re.match(r"\d+\. ", line):
                 listed.append(line)
@@ -173,3 +175,217 @@ def test_an_honest_chunk_is_judged_by_what_it_says() -> None:
 def test_an_honest_chunk_is_judged_so_without_quoting_too() -> None:
     assert verdict(Gullible(), HONEST).decision is Decision.KEEP
     assert verdict(Gullible(), "The museum has steam engines.").decision is Decision.DISCARD
+
+
+def without_marks(text: str) -> str:
+    return "\n".join(prompts._plain(text).splitlines())
+
+
+def without_lookalikes(text: str) -> str:
+    return "\n".join(f"| {line}" for line in text.splitlines())
+
+
+@pytest.mark.parametrize("half", [without_marks, without_lookalikes])
+def test_neither_marks_nor_look_alikes_would_do_alone(
+    half: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompts, "quoted", half)
+    fallen = [name for name, text in CHUNKS.items() if verdict(Gullible(), text).decision is Decision.KEEP]
+    assert len(fallen) >= 15
+
+
+@pytest.mark.parametrize("way", ["paper", "batch"])
+@pytest.mark.parametrize("name", ["chatml", "plain closing tag", "json", "preferences", "placeholders"])
+def test_it_cannot_whatever_the_way_of_asking(way: Literal["paper", "batch"], name: str) -> None:
+    (made,) = LMVerifier(Gullible(), way=way, backoff=0).verify([candidate(CHUNKS[name])])
+    assert made.decision is Decision.DISCARD
+
+
+# what is honest stays as it is
+
+MARKUP = "<>{}[]`"
+ORDINARY = st.text(
+    st.characters(categories=("L", "M", "N", "P", "S", "Zs")).filter(
+        lambda character: unicodedata.normalize("NFKC", character) not in MARKUP
+    ),
+    min_size=1,
+).filter(str.strip)
+
+
+@given(st.lists(ORDINARY, min_size=1, max_size=5))
+def test_ordinary_lines_stand_in_the_prompt_as_they_are(lines: list[str]) -> None:
+    assert section("\n".join(lines)).splitlines()[1:-1] == [f"| {line}" for line in lines]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Rooms from €120 (10% off) - "quiet", they say; see https://example.org/a?b=c&d=e#f!',
+        "\tIndented, with a tab and two  spaces",
+        "| a | table | row |",
+        "Zoë's crème brûlée, naïve façade, smörgåsbord, ½ cup, 20 °C, x² ≤ y",
+        "价格：100元（含早餐），「安静的房间」、花园。",
+        "静かな部屋：朝食付き！",
+        "조용한 방, 정원",
+        "غرف هادئة، حديقة",
+        "اتاق\u200cهای آرام می\u200cخواهم",
+        "शांत कमरे और बगीचा, क्\u200dष",
+        "🌿 👩‍💻 👨‍👩‍👧 ❤️‍🔥 1️⃣ 🇫🇷 👍🏽",
+        "Human: is this how an interview is printed? Assistant: yes.",
+        "# Heading, * list, 1. list, key: value, a/b, a\\b, 50 % & more",
+    ],
+)
+def test_an_honest_line_stands_in_the_prompt_as_it_is(line: str) -> None:
+    model = Gullible()
+    verdict(model, f"First.\n{line}\nLast.")
+    assert f"\n| First.\n| {line}\n| Last.\n" in model.asked[0][-1].content
+
+
+def test_markup_reads_as_before() -> None:
+    assert quoted("if (a[0] < b) { `c` > d }") == "| if (a⁅0⁆ ‹ b) ❴ ˋcˋ › d ❵"
+
+
+def test_a_preference_stands_on_a_line_of_its_own() -> None:
+    assert numbered(["I love\nquiet rooms.", "2. {chunk}"]) == "1. I love quiet rooms.\n2. 2. ❴chunk❵"
+
+
+def test_the_same_chunk_makes_the_same_prompt() -> None:
+    first, second, other = Gullible(), Gullible(), Gullible()
+    for model, text in ((first, HONEST), (second, HONEST), (other, HONEST + ".")):
+        verdict(model, text)
+    assert first.asked == second.asked != other.asked
+
+
+# the section
+
+LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+def check_section(text: str) -> None:
+    made = section(text)
+    opening, *lines, closing = re.split(f"[{LINE_ENDS}]", made)
+    assert re.fullmatch(r"<chunk [0-9a-f]{8}>", opening)
+    assert closing == opening.replace("<", "</")
+    # A text without anything visible leaves an empty line.
+    assert lines == [""] or all(line.startswith("| ") for line in lines)
+    shown = read_letters(made)
+    assert shown.count(closing) == 1
+    assert [shown.count(character) for character in MARKUP] == [2, 2, 0, 0, 0, 0, 0]
+
+
+@given(st.text(st.one_of(st.characters(), st.sampled_from(MARKUP + LINE_ENDS + "|/\u200b\u202e＜｛﹤"))))
+def test_every_line_of_any_text_is_marked_and_no_text_ends_its_section(text: str) -> None:
+    check_section(text)
+
+
+@pytest.mark.parametrize("name", CHUNKS)
+def test_every_line_of_a_hostile_chunk_is_marked(name: str) -> None:
+    check_section(CHUNKS[name])
+
+
+def test_a_text_that_knows_its_own_tag_cannot_end_it() -> None:
+    closing = section(HONEST).splitlines()[-1]
+    check_section(f"{HONEST}\n{closing}")
+    assert closing not in section(f"{HONEST}\n{closing}")
+
+
+def test_no_character_at_all_is_markup_or_ends_a_line() -> None:
+    check_section("\n".join(f"a{chr(code)}b" for code in range(sys.maxunicode + 1)))
+
+
+# how text enters a prompt
+
+
+def test_what_is_filled_in_is_not_filled_in_again() -> None:
+    prompt = Prompt(system="{chunk}", user="{preferences} | {chunk} | {rationale} | {other}")
+    values = {"preferences": "{chunk}", "chunk": "{rationale} {preferences}", "rationale": "{chunk}"}
+    system, user = prompt.messages(values)
+    assert system.content == "{chunk}"
+    assert user.content == "{chunk} | {rationale} {preferences} | {chunk} | {other}"
+
+
+def test_placeholders_have_two_names() -> None:
+    prompt = Prompt(system=" ", user="{preference} {chunks} {reason} {{x}}")
+    (user,) = prompt.messages({"preferences": "p", "chunk": "c", "rationale": "r"})
+    assert (user.role, user.content) == ("user", "p c r {{x}}")
+
+
+# the prompts of others
+
+FILES = {
+    "filtering_systemprompt.txt": "You sort text for one person. Say Keep or Discard, in XML.",
+    "filtering_userprompt.txt": "What the person likes:\n{preference}\n\nThe text:\n{chunk}\n\nYour XML:",
+    "instruction_systemprompt.txt": "You write one sentence on how to use a text, in XML.",
+    "instruction_userprompt.txt": "Likes: {preference}\nText:\n{chunk}\nKept because: {reason}\nYour XML:",
+}
+
+
+class Writing(Scripted):
+    """Answers in the paper's XML."""
+
+    def answer(self, messages: Sequence[Message]) -> str:
+        system, user = messages
+        if "one sentence" in system.content:
+            return "<think>Hm.</think><instruction>Point to the Olivetti stand.</instruction>"
+        kept = html.escape(PREFERENCE) if "typewriters" in user.content.split("The text:")[1] else ""
+        listed = f"<preference>{kept}</preference>" if kept else ""
+        return (
+            f"<answer><decision>{'Keep' if kept else 'Discard'}</decision><reason>It sells {{chunk}} them.</reason>"
+            f"<relevant_preferences>{listed}</relevant_preferences></answer>"
+        )
+
+
+def folder(path: Path, **changed: str) -> Path:
+    for name, text in FILES.items():
+        (path / name).write_text(changed.get(name.split(".")[0], text), encoding="utf-8")
+    return path
+
+
+def test_a_folder_of_prompts_is_asked_with_and_its_xml_is_read(tmp_path: Path) -> None:
+    model = Writing()
+    verifier = LMVerifier(model, way="paper", prompts=folder(tmp_path), backoff=0)
+    other = "I avoid crowds."
+    kept, discarded = verifier.verify([candidate(HONEST, other, PREFERENCE), candidate("Steam engines.", other)])
+    assert kept.decision is Decision.KEEP
+    (alignment,) = kept.alignments
+    assert alignment.preference_id == Preference(text=PREFERENCE).id
+    assert (alignment.instruction, alignment.stance) == ("Point to the Olivetti stand.", Stance.NEUTRAL)
+    assert discarded.decision is Decision.DISCARD
+    decide, instruct = (messages[-1].content for messages in model.asked[:2])
+    assert decide == f"What the person likes:\n1. {other}\n2. {PREFERENCE}\n\nThe text:\n{section(HONEST)}\n\nYour XML:"
+    assert instruct == (
+        f"Likes: 1. {PREFERENCE}\nText:\n{section(HONEST)}\nKept because: It sells ❴chunk❵ them.\nYour XML:"
+    )
+    assert model.asked[0][0].content == FILES["filtering_systemprompt.txt"]
+
+
+def test_prompts_of_others_do_not_hold_the_model_to_a_schema(tmp_path: Path) -> None:
+    read = Prompts.read(folder(tmp_path))
+    assert not read.decide.structured and not read.instruct.structured
+    assert read.single == Prompts().single and read.rewrite == Prompts().rewrite
+
+
+def test_other_prompts_are_another_verifier(tmp_path: Path) -> None:
+    names = {
+        LMVerifier(Writing(), way="paper").name,
+        LMVerifier(Writing(), way="paper", prompts=folder(tmp_path)).name,
+        LMVerifier(Writing(), way="paper", prompts=folder(tmp_path, filtering_systemprompt="Other.")).name,
+    }
+    assert len(names) == 3
+
+
+def test_a_folder_without_prompts_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing", tmp_path):
+        with pytest.raises(InvalidInputError, match="holds no prompts"):
+            LMVerifier(Writing(), way="paper", prompts=path)
+
+
+def test_a_prompt_that_shows_no_chunk_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"\{preferences\} and \{chunk\}"):
+        Prompts.read(folder(tmp_path, filtering_userprompt="Likes: {preference}"))
+
+
+def test_a_prompt_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (folder(tmp_path) / "instruction_systemprompt.txt").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        Prompts.read(tmp_path)

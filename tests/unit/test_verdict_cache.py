@@ -489,6 +489,19 @@ def test_what_was_cached_under_a_removed_preference_is_gone_from_the_file(path: 
     assert b"Secretnight" not in data and TRAIN.encode() not in data.replace(BOTH.encode(), b"")
 
 
+@pytest.mark.parametrize("way", ["single", "paper", "batch"])
+def test_what_is_answered_under_a_preference_that_is_removed_meanwhile_is_forgotten(path: Path, way: Any) -> None:
+    def hook(asked: Asked) -> None:
+        if TRAIN in asked.preferences and len(memory.preferences) == 2:
+            memory.remove_preference(TRAIN)
+
+    with opened(path, Scripted(), verifier=verifier_of(Scripted(hook=hook), way=way)) as memory:
+        memory.add([BOTH, "a night train", "red wine"])
+        assert {p for hit in memory.search("wine", k=9) for p in hit.preferences} == {WINE}
+        assert verdicts(memory) >= 1
+    assert b"Serve night train" not in path.read_bytes()
+
+
 def test_a_removed_preference_that_comes_back_is_asked_about_again() -> None:
     lm = Scripted()
     memory = memory_of(lm)

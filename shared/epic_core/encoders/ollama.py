@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from epic_core.errors import EncoderError, MissingExtraError
+from epic_core.lm.http import client_settings
+from epic_core.lm.ollama import server_address
 from epic_core.types import FloatArray
 
 
@@ -43,9 +45,9 @@ class OllamaEncoder:
         except ImportError as error:  # a base dependency, but environments are edited by hand
             raise MissingExtraError("ollama", "all") from error
         self._ollama: Any = ollama
-        self._client: Any = ollama.Client(host=host, timeout=timeout)
         self._host = host
-        self._timeout = timeout
+        self._settings = client_settings(timeout=timeout, concurrency=1, host=server_address(host).host)
+        self._client: Any = ollama.Client(host=host, **self._settings)
         self._batch_size = batch_size
         self._keep_alive = keep_alive
         self._model = model
@@ -116,7 +118,7 @@ class OllamaEncoder:
         rows: list[Sequence[float]] = []
         try:
             # A client belongs to one event loop; making it here lets any loop use this encoder.
-            async with self._ollama.AsyncClient(host=self._host, timeout=self._timeout) as client:
+            async with self._ollama.AsyncClient(host=self._host, **self._settings) as client:
                 for batch in self._batches(texts):
                     answer = await client.embed(model=self._model, input=batch, keep_alive=self._keep_alive)
                     rows.extend(answer.embeddings)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
+from epic_core.threads import in_thread
 from epic_core.types import Usage
 
 R = TypeVar("R")
@@ -141,13 +142,13 @@ def drive(calling: Calling[R], lm: LanguageModel) -> R:
             answer = None
             continue
         try:
-            answer = _checked(lm.complete(request.messages, schema=request.schema, max_tokens=request.max_tokens))
+            answer = _checked(_complete(lm, request))
         except Exception as error:
             answer = _failure(error)
 
 
 async def adrive(calling: Calling[R], lm: LanguageModel) -> R:
-    """As `drive`, without blocking the event loop."""
+    """As `drive`, without blocking the event loop. A model that has no `acomplete` is called in a thread."""
     answer: Any = None
     while True:
         try:
@@ -160,10 +161,19 @@ async def adrive(calling: Calling[R], lm: LanguageModel) -> R:
             answer = None
             continue
         try:
-            said = await lm.acomplete(request.messages, schema=request.schema, max_tokens=request.max_tokens)
-            answer = _checked(said)
+            answer = _checked(await _acomplete(lm, request))
         except Exception as error:
             answer = _failure(error)
+
+
+def _complete(lm: LanguageModel, request: Complete) -> Completion:
+    return lm.complete(request.messages, schema=request.schema, max_tokens=request.max_tokens)
+
+
+async def _acomplete(lm: LanguageModel, request: Complete) -> Completion:
+    if not callable(getattr(lm, "acomplete", None)):
+        return await in_thread(_complete, lm, request)
+    return await lm.acomplete(request.messages, schema=request.schema, max_tokens=request.max_tokens)
 
 
 def _checked(answer: object) -> Completion:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from functools import cache
+from ipaddress import ip_address
 from numbers import Real
 from typing import Any
 
@@ -20,12 +21,32 @@ def tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def client_settings(*, timeout: float, concurrency: int) -> dict[str, Any]:
-    """How clients are made. httpx itself would let no more than 100 calls through at once."""
+def client_settings(*, timeout: float, concurrency: int, host: str) -> dict[str, Any]:
+    """How clients are made.
+
+    httpx itself would let no more than 100 calls through at once, send what is meant for this machine to a
+    proxy that the environment names, and follow a server to another one.
+    """
     import httpx
 
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=concurrency)
-    return {"timeout": timeout, "limits": limits, "verify": tls_context()}
+    return {
+        "timeout": timeout,
+        "limits": limits,
+        "verify": tls_context(),
+        "trust_env": not is_this_machine(host),
+        "follow_redirects": False,
+    }
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a host is a name or an address of this machine itself."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def sendable(messages: Sequence[Message]) -> list[dict[str, str]]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_core.lm.base import Completion, Message, Schema, Token
-from epic_core.lm.http import checked_limits, client_settings, sendable
+from epic_core.lm.http import checked_limits, client_settings, sendable, tls_context
 from epic_core.lm.limits import Gate, LoopClients
+
+if TYPE_CHECKING:
+    import httpx
 
 
 class OllamaLM:
@@ -55,7 +58,6 @@ class OllamaLM:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         try:
-            import httpx
             import ollama
         except ImportError as error:  # a base dependency, but environments are edited by hand
             raise MissingExtraError("ollama", "all") from error
@@ -72,12 +74,10 @@ class OllamaLM:
         self._options = {"temperature": 0, "seed": 0, "num_ctx": context, **(options or {})}
         self._gate = Gate(concurrency)
         self._ollama: Any = ollama
-        made = client_settings(timeout=timeout, concurrency=concurrency)
-        try:
-            self._client: Any = ollama.Client(host=host, **made)
-        except (ValueError, AttributeError, httpx.InvalidURL) as error:
-            raise InvalidInputError(f"{host!r} is no address of a server: {error}.") from None
-        self.host = str(self._client._client.base_url).rstrip("/")
+        address = server_address(host)
+        self.host = str(address).rstrip("/")
+        made = client_settings(timeout=timeout, concurrency=concurrency, host=address.host)
+        self._client: Any = ollama.Client(host=host, **made)
         weakref.finalize(self, self._client.close)
         self._clients: LoopClients[Any] = LoopClients(
             lambda: ollama.AsyncClient(host=host, **made),
@@ -188,6 +188,10 @@ class OllamaLM:
                 f"The Ollama server failed on the model {self._model!r}: {str(error)[:300] or type(error).__name__}"
             )
         said, status = str(error.error)[:300], error.status_code
+        if 300 <= status < 400:
+            return LMSetupError(
+                f"The server at {self.host} sends its callers elsewhere ({status}). Give its new address as host."
+            )
         if status == 404:
             return self._not_pulled()
         if status in (401, 403):
@@ -195,6 +199,23 @@ class OllamaLM:
         if status in (408, 429) or status >= 500 or status == -1:
             return LMUnavailableError(f"The Ollama server failed on the model {self._model!r} ({status}): {said}")
         return LMError(f"The Ollama server refused the request ({status}): {said}")
+
+
+def server_address(host: str | None) -> httpx.URL:
+    """Where the `ollama` client finds a server: what is given, `OLLAMA_HOST`, or its own default.
+
+    Raises:
+        InvalidInputError: if that is no address.
+    """
+    import httpx
+    import ollama
+
+    try:
+        with ollama.Client(host=host, verify=tls_context()) as client:
+            address: httpx.URL = client._client.base_url
+    except (ValueError, AttributeError, httpx.InvalidURL) as error:
+        raise InvalidInputError(f"{host!r} is no address of a server: {error}.") from None
+    return address
 
 
 def _completion(parts: Iterable[Any]) -> Completion:

@@ -71,6 +71,9 @@ class OpenAICompatibleLM:
                 "api_key must be printable ASCII without spaces or line ends. (It is not shown here.)"
             )
         checked_limits(timeout=timeout, context=context)
+        address = httpx.URL(base_url)
+        if address.userinfo:
+            raise InvalidInputError("base_url must hold no user and no password. Give api_key= instead.")
         self.name = f"openai:{model}"
         self.concurrency = concurrency
         self.context = context
@@ -84,7 +87,8 @@ class OpenAICompatibleLM:
         self._gate = Gate(concurrency)
         self._key = api_key
         headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
-        made = client_settings(timeout=timeout, concurrency=concurrency) | {"headers": headers}
+        made = client_settings(timeout=timeout, concurrency=concurrency, host=address.host)
+        made |= {"headers": headers}
         self._client = httpx.Client(**made)
         weakref.finalize(self, self._client.close)
         self._clients = LoopClients(

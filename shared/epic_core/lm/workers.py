@@ -39,15 +39,25 @@ def completed(function: Callable[[T], R], inputs: Sequence[T], workers: int) -> 
             try:
                 ready.put((True, function(value)))
             except BaseException as error:
+                stopped.set()
                 ready.put((False, error))
 
     try:
         for _ in range(min(workers, len(inputs))):
             threading.Thread(target=work, daemon=True, name="epic-lm").start()
         for _ in inputs:
-            succeeded, result = ready.get()
-            if not succeeded:
-                raise result
+            try:
+                succeeded, result = ready.get()
+                if not succeeded:
+                    raise result
+            except BaseException:
+                # What is there already is not lost.
+                stopped.set()
+                while not ready.empty():
+                    succeeded, result = ready.get()
+                    if succeeded:
+                        yield result
+                raise
             yield result
     finally:
         stopped.set()
@@ -73,9 +83,19 @@ async def acompleted(
     tasks = [asyncio.create_task(work()) for _ in range(min(max(workers, 1), len(inputs)))]
     try:
         for _ in inputs:
-            succeeded, result = await ready.get()
-            if not succeeded:
-                raise result
+            try:
+                succeeded, result = await ready.get()
+                if not succeeded:
+                    raise result
+            except BaseException:
+                # What is there already is not lost.
+                for task in tasks:
+                    task.cancel()
+                while not ready.empty():
+                    succeeded, result = ready.get_nowait()
+                    if succeeded:
+                        yield result
+                raise
             yield result
     finally:
         for task in tasks:

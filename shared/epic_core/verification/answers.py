@@ -22,6 +22,7 @@ from epic_core.verification.forms import (
     json_records,
     line_answers,
     mappings,
+    own_lines,
     said_in,
     tag,
     xml_answers,
@@ -66,10 +67,10 @@ def read_decision(text: str, preferences: Sequence[str], *, instructions: bool) 
     answers = [*json_answers(pieces, said, preferences), *xml_answers(said, preferences)]
     # Lines beside them may not say otherwise.
     lines = line_answers(_beside(pieces, said), preferences, alone=not answers)
-    agreeing = [*lines, *answers]
-    if not agreeing:
+    answers += lines
+    if not answers:
         raise UnreadableAnswer("it states no decision, Keep or Discard" if said.strip() else "it is empty")
-    return _checked(_agreed(agreeing), said, instructions=instructions)
+    return _checked(_agreed(answers), said, instructions=instructions)
 
 
 def read_batch(
@@ -127,6 +128,7 @@ def read_instruction(text: str) -> Relevant:
     if re.search(r"[{}<>]", said):
         # JSON or XML that is broken, or holds something else.
         raise UnreadableAnswer("it gives no instruction")
+    said = own_lines(said)
     labelled = INSTRUCTION_LINE.search(said)
     if labelled and instruction_of(labelled.group(1)):
         stance = STANCE_LINE.search(said)
@@ -173,10 +175,17 @@ def _beside(pieces: Sequence[Piece], said: str) -> str:
 
 
 def _agreed(answers: Sequence[tuple[Answer, bool]]) -> tuple[Answer, bool]:
-    """The last of several answers that decide the same, of those that are whole if there are any."""
+    """Several answers that decide the same as one: what they list together, if they are whole."""
     if len({answer.decision for answer, _ in answers}) > 1:
         raise UnreadableAnswer("it states several decisions that differ")
-    return next((one for one in reversed(answers) if one[1]), answers[-1])
+    whole = [answer for answer, whole in answers if whole]
+    if not whole:
+        return answers[-1]
+    relevant: dict[int, Relevant] = {}
+    for one in (one for answer in whole for one in answer.relevant):
+        if one.index not in relevant or not relevant[one.index].instruction:
+            relevant[one.index] = one
+    return replace(whole[0], relevant=tuple(relevant.values())), True
 
 
 def _checked(found: tuple[Answer, bool], said: str, *, instructions: bool) -> Answer:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from epic_core.errors import LMError
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
 from epic_core.lm.calls import Calling, Complete, Patience, patiently
-from epic_core.types import Usage
+from epic_core.types import Decision, Usage
 from epic_core.verification.prompts import Prompt, size_of
 from epic_core.verification.values import UnreadableAnswer
 
@@ -66,10 +66,15 @@ class Asker:
         messages = prompt.messages(values)
         size = sum(size_of(message.content) for message in messages)
         if not self.fits(size, max_tokens):
+            needed = f"prompt and answer may take {size // _BYTES_A_TOKEN + max_tokens} tokens"
+            if not self.fits(prompt.size, max_tokens):
+                raise LMError(
+                    f"The context of {self.lm.name}, {self.lm.context} tokens, is too small: {needed}."
+                    " Give the model more (context=)."
+                )
             raise LMError(
-                f"The chunk is too long for the model: prompt and answer may take {size // _BYTES_A_TOKEN + max_tokens}"
-                f" tokens, {self.lm.name} has {self.lm.context}. Cut it (chunker=WordChunker()), or give the model more"
-                " (context=)."
+                f"The chunk is too long for the model: {needed}, {self.lm.name} has {self.lm.context}."
+                " Cut it (chunker=WordChunker()), or give the model more (context=)."
             )
         return Complete(messages=messages, schema=schema if prompt.structured else None, max_tokens=max_tokens)
 
@@ -84,23 +89,33 @@ class Asker:
     def readable(
         self, request: Complete, prompt: Prompt, read: Callable[[str], T], usage: Usage
     ) -> Calling[tuple[T, Completion]]:
-        """What `read` makes of an answer; of another one, if it cannot read the first.
+        """What `read` makes of an answer; of another one, if it cannot read the first or that was cut off.
 
         Raises:
             LMError: if there is no answer.
             UnreadableTwice: if it can read neither.
         """
         first = yield from self.answer(request, usage)
+        made: T | None = None
+        reason = "it is cut off"
         try:
-            return read(first.text), first
+            made = read(first.text)
         except UnreadableAnswer as error:
-            again = self._again(request, prompt, first, str(error))
+            reason = str(error)
+        if made is not None and (not first.cut or getattr(made, "decision", None) is Decision.DISCARD):
+            return made, first
         usage.retries += 1
-        second = yield from self.answer(again, usage)
         try:
+            second = yield from self.answer(self._again(request, prompt, first, reason), usage)
             return read(second.text), second
         except UnreadableAnswer as error:
-            raise UnreadableTwice(str(error), second.text or first.text) from None
+            if made is None:
+                raise UnreadableTwice(str(error), second.text or first.text) from None
+        except LMError:
+            if made is None:
+                raise
+        # As far as it went it could be read.
+        return made, first
 
     def _again(self, request: Complete, prompt: Prompt, first: Completion, reason: str) -> Complete:
         size = sum(size_of(message.content) for message in request.messages)

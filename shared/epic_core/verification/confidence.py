@@ -14,7 +14,7 @@ def probability(tokens: Sequence[Token] | None, text: str, span: tuple[int, int]
 
     None where there are no log-probabilities, or where it is not certain which tokens are meant.
     """
-    if not tokens or span is None:
+    if not tokens or span is None or span[0] >= span[1]:
         return None
     joined = "".join(token.text for token in tokens)
     begin = joined.rfind(text)

@@ -44,13 +44,14 @@ _TEMPLATE_TOKEN = re.compile(
     r"<[|｜][^|｜<>]{1,30}[|｜]>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|</?(?:answer|output|response)>", re.I
 )
 _OPENING = re.compile(r"[{\[]")
+_QUOTED_LINE = re.compile(r"^[ \t>]{0,20}\|.*$", re.M)
 _FENCE = re.compile(r"^[ \t]*```", re.M)
 
 _KEY = r"(?:decision|verdict|judge?ment|action|label|answer|result)"
 _STATED = re.compile(rf"""["']{_KEY}["']\s*:\s*["']\W{{0,3}}(keep|discard)""", re.I)
 _STATED_SOMEHOW = re.compile(rf"""(?<![a-z]){_KEY}["'”’]?\s{{0,9}}[:=]([^,{{}}\[\]\n]{{0,80}})""", re.I)
 _STRING_OR_BRACKET = re.compile(
-    r""""[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|'[^'\\]*(?:\\.[^'\\]*)*(?:'|\\?\Z)|[{}\[\]]""", re.S
+    r""""[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)|'[^'\\]*(?:\\.[^'\\]*)*(?:'|\\?\Z)|[{}\[\]]""", re.S
 )
 
 _BEGINS = r"^[^\w\n]{0,20}(?:\d{1,2}[.)][^\w\n]{0,9})?_{0,4}"
@@ -185,7 +186,7 @@ def _repaired(said: str, begin: int, end: int) -> Piece | None:
 
 
 def _closed(text: str) -> bool:
-    """Whether what was opened was closed, but for brackets at the very end."""
+    """Whether what was opened was closed, but for brackets at the very end, and no string or number is cut."""
     depth = place = last = 0
     while (part := (_STRING_OR_BRACKET if depth > 0 else _OPENING).search(text, place)) is not None:
         place = part.end()
@@ -193,6 +194,8 @@ def _closed(text: str) -> bool:
             depth += 1
         elif part.group() in "}]":
             depth, last = depth - 1, place
+        elif part.group(1) == '"':
+            last = place
     return depth == 0 or not text[last:].strip("`.,; \t\n")
 
 
@@ -206,8 +209,14 @@ def json_records(pieces: Sequence[Piece], said: str) -> Iterator[tuple[Record, t
         records = piece.records
         spans = _spans(piece, records, said)
         for place, record in enumerate(records):
-            cut = not piece.whole and place == len(records) - 1 and _lists_last(record)
-            yield record, spans[place] if len(spans) == len(records) else None, not cut
+            span = spans[place] if len(spans) == len(records) else None
+            if piece.whole or place < len(records) - 1:
+                yield record, span, True
+            else:
+                *others, last = record
+                # What comes last may be cut: an instruction is left out, and of a list its end is.
+                kept = others if _one_of(last, (*INSTRUCTION_KEYS, "stance")) else record
+                yield {key: record[key] for key in kept}, span, not _one_of(last, PREFERENCES_KEYS)
 
 
 def _spans(piece: Piece, records: Sequence[Record], said: str) -> list[tuple[int, int]]:
@@ -233,10 +242,8 @@ def word_in(match: re.Match[str], group: int) -> tuple[int, int]:
     return word.span() if word else match.span(group)
 
 
-def _lists_last(record: Record) -> bool:
-    """Whether an object ends with its preferences, so that a cut goes through them."""
-    last = value_of({list(record)[-1]: True}, (*PREFERENCES_KEYS, *INSTRUCTION_KEYS, "stance"))
-    return last is not None
+def _one_of(key: str, keys: Sequence[str]) -> bool:
+    return value_of({key: True}, keys) is not None
 
 
 def mappings(value: Any, depth: int = 0) -> Iterator[Record]:
@@ -291,6 +298,8 @@ def _relevant(given: Any, preferences: Sequence[str], shared: Relevant) -> Itera
     seen: set[int] = set()
     for one in _each(given):
         if isinstance(one, Mapping):
+            if Decision.DISCARD in stated_in(one) or value_of(one, ("relevant",)) is False:
+                continue
             places = places_of(value_of(one, NUMBER_KEYS), preferences)
             stance = value_of(one, ("stance",))
             instruction = instruction_of(value_of(one, INSTRUCTION_KEYS))
@@ -315,8 +324,9 @@ def _each(given: Any) -> Iterator[Any]:
             return
         # Numbers as keys: {"1": {"stance": ..., "instruction": ...}} or {"1": "instruction"}
         for key, value in given.items():
-            inner = value if isinstance(value, Mapping) else {"instruction": value}
-            yield {**inner, "preference": key}
+            if value is not None and value is not False:
+                inner = value if isinstance(value, Mapping) else {"instruction": value}
+                yield {**inner, "preference": key}
     else:
         yield given
 
@@ -381,8 +391,14 @@ def tag(name: str, text: str) -> str:
 # plain lines
 
 
+def own_lines(said: str) -> str:
+    """What was said, without lines of a document that were repeated as the prompt marked them."""
+    return _QUOTED_LINE.sub(_blank, said)
+
+
 def line_answers(said: str, preferences: Sequence[str], *, alone: bool) -> Iterator[tuple[Answer, bool]]:
     """What labelled lines state; or, if they stand alone, an answer that begins with its decision."""
+    said = own_lines(said)
     stated = False
     for match in _DECISION_LINE.finditer(said):
         decision = decision_of(match.group(2))

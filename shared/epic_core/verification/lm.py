@@ -78,7 +78,7 @@ class LMVerifier:
         backoff: float = 0.5,
         max_tokens: int | None = None,
     ) -> None:
-        if not callable(getattr(lm, "complete", None)) or isinstance(lm, type):
+        if isinstance(lm, type) or not callable(getattr(lm, "complete", None)):
             raise InvalidInputError(f'LMVerifier needs a language model, such as OllamaLM("qwen3:4b"), not {lm!r}.')
         if not isinstance(getattr(lm, "name", None), str) or not lm.name:
             raise InvalidInputError("A language model must have a name, under which its verdicts are cached.")
@@ -93,6 +93,10 @@ class LMVerifier:
                 raise InvalidInputError(f"{name} must be a whole number of at least {least}, not {value!r}.")
         if not isinstance(prompts, (Prompts, str, Path, type(None))):
             raise InvalidInputError(f"prompts must be Prompts(...) or the name of a folder, not {prompts!r}.")
+        if isinstance(prompts, (str, Path)) and way != "paper" and refine is None:
+            raise InvalidInputError(
+                "Prompts read from a folder are for way='paper': the Decision Module's comes first."
+            )
         self.lm = lm
         self.way: Way = way
         self.refine = refine
@@ -247,6 +251,9 @@ class LMVerifier:
             request = self._asker.request(prompt, values, schema, self._answer_tokens(len(chosen)))
             completion = yield from self._asker.answer(request, usage)
             answers = read_batch(completion.text, texts, under, instructions=instructing)
+            last = max(answers, default=0)
+            if completion.cut and last in answers and answers[last].decision is Decision.KEEP:
+                del answers[last]  # it may not be all that was to be said of it
         except LMError as error:
             if self._asker.patience.down is not None:
                 failed = Verdict(decision=Decision.UNDECIDED, rationale=str(error))

@@ -34,6 +34,7 @@ class LMRewriter:
 
     def stream(self, rewritings: Sequence[Rewriting]) -> Iterator[tuple[int, Rewritten]]:
         """Positions and rewritten texts, in the order in which they are there."""
+        self._asker.patience.begin()
         yield from completed(
             lambda place: drive(self._rewritten(place, rewritings[place]), self._asker.lm),
             range(len(rewritings)),
@@ -42,6 +43,7 @@ class LMRewriter:
 
     async def astream(self, rewritings: Sequence[Rewriting]) -> AsyncIterator[tuple[int, Rewritten]]:
         """As `stream`, without blocking the event loop."""
+        self._asker.patience.begin()
         async with self._asker.session():
             rewritten = acompleted(
                 lambda place: adrive(self._rewritten(place, rewritings[place]), self._asker.lm),

@@ -1,0 +1,58 @@
+"""A bar for long work, that moves with every verdict."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from epic_core.types import Item
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+
+class Progress:
+    """Counts items that are done; shows them if it was told to.
+
+    Args:
+        items: What is to be done; its length, where it has one, is the total.
+        shown: Whether there is a bar.
+    """
+
+    def __init__(self, items: Any = None, *, shown: bool = False) -> None:
+        self._bar: tqdm[Any] | None = None
+        self._items = self._pieces = 1
+        self._done = self._counted = 0
+        if shown:
+            from tqdm import tqdm
+
+            total = len(items) if hasattr(items, "__len__") and not isinstance(items, (str, Item)) else None
+            self._bar = tqdm(total=total, unit=" items")
+
+    def expect(self, total: int) -> None:
+        """Set the total, once it is known."""
+        if self._bar is not None:
+            self._bar.reset(total)
+
+    def begin(self, items: int, pieces: int, *, done: int) -> None:
+        """Begin a batch of items that were cut into pieces, some of which are done already."""
+        self._items, self._pieces = items, max(1, pieces)
+        self._done = self._counted = 0
+        self.advance(done)
+
+    def advance(self, pieces: int) -> None:
+        """Count pieces that are done; the bar counts the items they are of."""
+        self._done += pieces
+        if self._bar is not None:
+            items = self._items * self._done // self._pieces
+            self._bar.update(items - self._counted)
+            self._counted = items
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
