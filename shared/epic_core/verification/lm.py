@@ -94,9 +94,7 @@ class LMVerifier:
         if not isinstance(prompts, (Prompts, str, Path, type(None))):
             raise InvalidInputError(f"prompts must be Prompts(...) or the name of a folder, not {prompts!r}.")
         if isinstance(prompts, (str, Path)) and way != "paper" and refine is None:
-            raise InvalidInputError(
-                "Prompts read from a folder are for way='paper': the Decision Module's comes first."
-            )
+            raise InvalidInputError(f"The prompts in {prompts} are for way='paper', which asks to decide first.")
         self.lm = lm
         self.way: Way = way
         self.refine = refine
