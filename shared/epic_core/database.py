@@ -96,9 +96,7 @@ class Database:
                 isolation_level=None,
                 check_same_thread=False,
             )
-            # The file may have gone since it was looked at, and be an empty one now.
-            new = new or (not must_exist and self.path is not None and self.path.stat().st_size == 0)
-            self._made = self._prepare(new) and not existed
+            self._made = self._prepare(new or (not must_exist and self._is_being_made())) and not existed
             weakref.finalize(self, self._connection.close)
         except sqlite3.Error as error:
             self.close()
@@ -122,6 +120,14 @@ class Database:
                 raise StoreError(f"No permission to read {path}. Change its permissions.")
         elif not os.access(folder, os.W_OK):
             raise StoreError(f"No permission to write in {folder}. Choose another place, or change its permissions.")
+
+    def _is_being_made(self) -> bool:
+        """Whether the file holds nothing yet: another process has just begun, or has given up and removed it."""
+        pages = self._scalar("PRAGMA page_count")
+        # What is shorter than a page is no database, and not ours to write into.
+        return bool(pages == 1 or (self.path is not None and self.path.stat().st_size == 0)) and not self._scalar(
+            "SELECT count(*) FROM sqlite_master"
+        )
 
     def _prepare(self, new: bool) -> bool:
         """Set the connection up, and the schema of a new file; whether this made the schema."""

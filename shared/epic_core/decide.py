@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -73,13 +73,21 @@ def verdicts_on_all(
     """
     verifier = state.verifier
     caching = bool(getattr(verifier, "cached", False)) and state.store.verdicts_kept > 0
-    first = {(c.item.text, tuple(p.id for p in c.preferences)): c for c in reversed(candidates)} if caching else {}
-    chosen = [c for c in candidates if not caching or first[c.item.text, tuple(p.id for p in c.preferences)] is c]
+    alike: dict[Hashable, list[Candidate]] = {}
+    for candidate in candidates:
+        alike.setdefault(_asked_as(candidate) if caching else id(candidate), []).append(candidate)
+    chosen = [same[0] for same in alike.values()]
+
+    def for_all(decided: Decided) -> Decided:
+        if not caching:
+            return decided
+        return [(same, verdict) for candidate, verdict in decided for same in alike[_asked_as(candidate)]]
+
     with state.lock:
         recalled = state.store.recall(state.namespace, verifier.name, chosen if caching else [])
     report.cached += recalled.pairs
     for start in range(0, len(recalled.known), _KNOWN_AT_ONCE):
-        yield from commit(verifier, recalled.known[start : start + _KNOWN_AT_ONCE], [])
+        yield from commit(verifier, for_all(recalled.known[start : start + _KNOWN_AT_ONCE]), [])
     asked = recalled.asked if caching else chosen
     portions = verdicts_on(asked, verifier)
     waiting = set(range(len(asked)))
@@ -95,11 +103,13 @@ def verdicts_on_all(
             failed = Verdict(decision=Decision.UNDECIDED, rationale=portion.failure or "no verdict")
             new += [(asked[position], failed) for position in sorted(waiting)]
             waiting.clear()
-        yield from commit(verifier, [recalled.completed(*one) for one in new], new if caching else [])
-    if len(chosen) < len(candidates):
-        done = {id(candidate) for candidate in chosen}
-        again = [candidate for candidate in candidates if id(candidate) not in done]
-        yield from verdicts_on_all(state, again, report, commit)
+        whole = [recalled.completed(*one) for one in new]
+        yield from commit(verifier, for_all(whole), new if caching else [])
+
+
+def _asked_as(candidate: Candidate) -> Hashable:
+    """What makes two candidates the same question."""
+    return candidate.item.text, tuple(preference.id for preference in candidate.preferences)
 
 
 def outcome_of(

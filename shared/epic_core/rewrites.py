@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from epic_core.encoders.base import Encoder
 from epic_core.portions import Portion, rewritten_by
@@ -50,17 +50,9 @@ def rewritings_of(
 
     Texts are remembered as they come: after an interruption they are not asked for again.
     """
-    done: dict[int, Rewrite] = {}
+    first = _first_alike(rewritings)
+    done, asked = _recalled(state, rewriter, {place: rewritings[place] for place in set(first)})
     failed: dict[int, tuple[str, str]] = {}
-    asked: list[int] = []
-    for place, rewriting in enumerate(rewritings):
-        texts = [preference.text for preference in rewriting.preferences]
-        with state.lock:
-            known = state.store.recall_rewrite(state.namespace, rewriter.name, rewriting.item.text, texts)
-        if known is None:
-            asked.append(place)
-        else:
-            done[place] = Rewrite(text=known, preferences=rewriting.preferences, version=rewriter.name)
     portions = rewritten_by(rewriter, [rewritings[place] for place in asked])
     waiting = set(asked)
     while waiting:
@@ -83,7 +75,38 @@ def rewritings_of(
         if portion.last:
             failed |= dict.fromkeys(waiting, (f"It could not be rewritten. {portion.failure}", ""))
             waiting.clear()
+    for place, same in enumerate(first):
+        if same in failed:
+            failed[place] = failed[same]
+        elif same in done:
+            done[place] = replace(done[same], preferences=rewritings[place].preferences)
     return dict(sorted(done.items())), failed
+
+
+def _recalled(
+    state: State, rewriter: Rewriter, rewritings: Mapping[int, Rewriting]
+) -> tuple[dict[int, Rewrite], list[int]]:
+    """What is known of rewritings, and which have to be asked for."""
+    done: dict[int, Rewrite] = {}
+    asked: list[int] = []
+    for place, rewriting in sorted(rewritings.items()):
+        texts = [preference.text for preference in rewriting.preferences]
+        with state.lock:
+            known = state.store.recall_rewrite(state.namespace, rewriter.name, rewriting.item.text, texts)
+        if known is None:
+            asked.append(place)
+        else:
+            done[place] = Rewrite(text=known, preferences=rewriting.preferences, version=rewriter.name)
+    return done, asked
+
+
+def _first_alike(rewritings: Sequence[Rewriting]) -> list[int]:
+    """For each rewriting the first of the same text for the same preferences."""
+    first: dict[tuple[str, ...], int] = {}
+    return [
+        first.setdefault((each.item.text, *(preference.text for preference in each.preferences)), place)
+        for place, each in enumerate(rewritings)
+    ]
 
 
 def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Steps[None]:
