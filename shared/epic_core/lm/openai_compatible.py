@@ -18,7 +18,7 @@ _KEY = re.compile(r"[!-~]+")
 
 # What servers refuse, by the words in their refusals; left out from then on.
 _OPTIONAL = {"response_format": ("response_format", "json_schema", "grammar", "guided"), "logprobs": ("logprobs",)}
-_OPTIONAL |= {name: (name,) for name in ("seed", "temperature", "stream_options")}
+_OPTIONAL |= {name: (name,) for name in ("top_logprobs", "seed", "temperature", "stream_options")}
 
 
 class OpenAICompatibleLM:
@@ -197,8 +197,9 @@ class OpenAICompatibleLM:
                 if self._older_form
                 else {"type": "json_schema", "json_schema": form}
             )
-        if self._logprobs:
-            request["logprobs"] = True
+        if self._logprobs and "logprobs" not in self._refused:
+            # Some servers give none unless they are asked for alternatives too.
+            request |= {"logprobs": True, "top_logprobs": 1}
         if self._stream:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
         return {name: value for name, value in (request | self._extra).items() if name not in self._refused}
@@ -215,6 +216,8 @@ class OpenAICompatibleLM:
         named = {
             name for name, words in _OPTIONAL.items() if name in request and any(word in said for word in words)
         } - self._extra.keys()
+        if "top_logprobs" in named:
+            named.discard("logprobs")  # it may take the one without the other
         if "response_format" in named and request["response_format"]["type"] == "json_schema":
             self._older_form = True
             named.discard("response_format")

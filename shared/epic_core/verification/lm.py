@@ -20,7 +20,7 @@ from epic_core.verification.base import combined
 from epic_core.verification.confidence import probability
 from epic_core.verification.prompts import Prompts, size_of
 from epic_core.verification.rewriting import LMRewriter
-from epic_core.verification.values import Answer
+from epic_core.verification.values import Answer, UnreadableAnswer
 
 Way: TypeAlias = Literal["paper", "single", "batch"]
 Refine: TypeAlias = Literal["rewrite"]
@@ -105,7 +105,11 @@ class LMVerifier:
         self._max_tokens = max_tokens
         self._asker = Asker(lm, Patience(retries=retries, backoff=backoff))
         own = self.prompts
-        used = {"paper": [own.decide, own.instruct], "single": [own.single], "batch": [own.batch, own.single]}[way]
+        used = {
+            "paper": [own.decide, own.instruct],
+            "single": [own.single, own.instruct],
+            "batch": [own.batch, own.single, own.instruct],
+        }[way]
         if refine:
             used = [own.batch_decide, own.decide] if way == "batch" else [own.decide]
         self.name = f"lm/{lm.name}/{refine or way}/{asked.version(used)}"
@@ -196,21 +200,24 @@ class LMVerifier:
         answer, completion = yield from self._asker.readable(
             self._asker.request(prompt, values, schema, self._answer_tokens(1, len(texts))),
             prompt,
-            lambda text: read_decision(text, texts, instructions=instructing),
+            lambda text: _decision_read(text, texts, instructing),
             usage,
         )
         verdict = _verdict(answer, completion, preferences)
-        if self.way == "paper" and self.refine is None and verdict.decision is Decision.KEEP:
+        if self.refine is None and verdict.decision is Decision.KEEP:
             return (yield from self._instructed(candidate, verdict, preferences, usage))
         return verdict
 
     def _instructed(
         self, candidate: Candidate, verdict: Verdict, preferences: Sequence[Preference], usage: Usage
     ) -> Calling[Verdict]:
-        """i_x(p) = IG(x, p, rationale), one call for each relevant preference."""
+        """i_x(p) = IG(x, p, rationale), one call for each relevant preference that has no instruction yet."""
         texts = {preference.id: preference.text for preference in preferences}
         alignments = []
         for alignment in verdict.alignments:
+            if alignment.instruction and self._instructing:
+                alignments.append(alignment)
+                continue
             values = {
                 "preferences": asked.numbered([texts[alignment.preference_id]]),
                 "chunk": asked.section(candidate.item.text),
@@ -294,6 +301,16 @@ class LMVerifier:
         if self._max_tokens is not None:
             return self._max_tokens
         return min(_TOKENS_A_DECISION + _TOKENS_A_PREFERENCE * preferences, _MOST_TOKENS) * chunks
+
+
+def _decision_read(text: str, preferences: Sequence[str], instructing: bool) -> Answer:
+    """The decision in an answer; small models leave out instructions, which can be asked for by themselves."""
+    try:
+        return read_decision(text, preferences, instructions=instructing)
+    except UnreadableAnswer:
+        if not instructing:
+            raise
+        return read_decision(text, preferences, instructions=False)
 
 
 def _verdict(answer: Answer, completion: Completion, preferences: Sequence[Preference]) -> Verdict:
