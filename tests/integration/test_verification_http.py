@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,37 +19,42 @@ import pytest
 
 from epic_core import EpicMemory, Item
 from epic_core.errors import LMSetupError
-from epic_core.lm import OllamaLM, OpenAICompatibleLM
-from epic_core.types import BuildReport, Stance
+from epic_core.types import Stance
 from epic_core.verification import LMVerifier
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply, in_turn
-from test_lm_verifier import (
+from scripted import (
     DISCARDED,
     EXPECTED,
     ITEMS,
     KEPT,
     LONG,
     PASSED,
+    PROTOCOLS,
     SHORT,
     SIMPLE,
     TEXTS,
+    TRUTH,
     WAYS,
+    Add,
+    Model,
     Script,
+    adding,
+    anew,
     first_properties,
-    held,
+    forget_environment,
     in_each_form,
     instruction_for,
-    memory_of,
+    memory_with,
+    model_of,
     nothing_lost,
+    pairs_of,
     read_prompt,
     script,
     user_text,
 )
 
-Model: TypeAlias = OllamaLM | OpenAICompatibleLM
 Make: TypeAlias = Callable[..., Model]
-Add: TypeAlias = Callable[..., Awaitable[BuildReport]]
 Json: TypeAlias = dict[str, Any]
 
 
@@ -81,9 +86,7 @@ class Answers:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "OLLAMA_HOST", "OLLAMA_API_KEY"):
-        monkeypatch.delenv(variable, raising=False)
-        monkeypatch.delenv(variable.lower(), raising=False)
+    forget_environment(monkeypatch)
 
 
 @pytest.fixture
@@ -97,7 +100,7 @@ def server(answers: Answers) -> Iterator[LMServer]:
         yield server
 
 
-@pytest.fixture(params=["ollama", "openai"])
+@pytest.fixture(params=PROTOCOLS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -107,35 +110,23 @@ def stream(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def model(server: LMServer, kind: str, name: str = "tiny", **settings: Any) -> Model:
-    """A model of the server."""
-    settings = {"timeout": 10.0, **settings}
-    if kind == "ollama":
-        return OllamaLM(name, host=server.url, **settings)
-    return OpenAICompatibleLM(server.base_url, name, **settings)
-
-
 @pytest.fixture
 def make(server: LMServer, kind: str, stream: bool) -> Make:
     """Models of both kinds, which stream or do not."""
-    return lambda **settings: model(server, kind, **{"stream": stream, **settings})
+    return lambda **settings: model_of(server, kind, **{"stream": stream, "timeout": 10.0, **settings})
 
 
 @pytest.fixture
 def whole(server: LMServer, kind: str) -> Make:
     """Models of both kinds, which do not stream."""
-    return lambda **settings: model(server, kind, **settings)
+    return lambda **settings: model_of(server, kind, **{"timeout": 10.0, **settings})
 
 
-@pytest.fixture(params=["sync", "async"])
+# The server may have to be stopped and started meanwhile, so nothing else may block the event loop either.
+@pytest.fixture(params=["thread", "async"], ids=["sync", "async"])
 def add(request: pytest.FixtureRequest) -> Add:
-    """Adds `ITEMS`, or others, with or without blocking the event loop."""
-
-    async def add(memory: EpicMemory, items: Sequence[Any] = ITEMS) -> BuildReport:
-        # In a thread of its own, as the server may have to be stopped and started meanwhile.
-        return await asyncio.to_thread(memory.add, items) if request.param == "sync" else await memory.aadd(items)
-
-    return add
+    """Adds `ITEMS`, or others, by one path or the other."""
+    return adding(request.param)
 
 
 def patient(lm: Model, **options: Any) -> LMVerifier:
@@ -152,7 +143,7 @@ def mended(memory: EpicMemory, answers: Answers, waiting: set[str]) -> None:
     nothing_lost(memory, again, waiting=0)
     asked = {chunk for one in answers.said.asked[before:] for chunk in one.chunks}
     assert asked == {TEXTS[name] for name in waiting}
-    assert held(memory) == EXPECTED
+    assert pairs_of(memory) == EXPECTED
 
 
 # what is sent, and what comes back
@@ -163,10 +154,10 @@ def mended(memory: EpicMemory, answers: Answers, waiting: set[str]) -> None:
 async def test_all_ways_give_the_same_memory(
     server: LMServer, make: Make, way: Any, concurrency: int, add: Add
 ) -> None:
-    memory = memory_of(LMVerifier(make(concurrency=concurrency), way=way))
+    memory = memory_with(LMVerifier(make(concurrency=concurrency), way=way))
     report = await add(memory)
 
-    assert held(memory) == EXPECTED
+    assert pairs_of(memory) == EXPECTED
     assert (report.kept, report.discarded) == (len(KEPT), len(DISCARDED))
     nothing_lost(memory, report, waiting=0)
     assert server.calls == report.usage.calls == {"single": 6, "paper": 13, "batch": 1}[way]
@@ -193,10 +184,10 @@ async def test_confidence_is_the_probability_of_the_decision(
         return Reply(text=text, tokens=[(part, logprobs.get(part, -3.0)) for part in re.split(cuts, text) if part])
 
     answers.alter = sure
-    memory = memory_of(LMVerifier(make(), way=way))
+    memory = memory_with(LMVerifier(make(), way=way))
     await add(memory)
 
-    assert held(memory) == EXPECTED
+    assert pairs_of(memory) == EXPECTED
     for name in KEPT:
         for entry in memory.explain(name).entries:
             assert entry.confidence == pytest.approx(math.exp(total))
@@ -207,10 +198,10 @@ async def test_confidence_is_unknown_where_a_server_gives_no_probabilities(
     make: Make, answers: Answers, add: Add
 ) -> None:
     answers.alter = lambda request, number: Reply(text=answers.said(request["messages"]), tokens=())
-    memory = memory_of(LMVerifier(make()))
+    memory = memory_with(LMVerifier(make()))
     await add(memory)
 
-    assert held(memory) == EXPECTED
+    assert pairs_of(memory) == EXPECTED
     assert {entry.confidence for name in KEPT for entry in memory.explain(name).entries} == {None}
     assert "confidence   unknown" in str(memory.explain("stew"))
 
@@ -223,7 +214,7 @@ def schema_of(body: Json) -> Json:
 
 
 async def test_the_schema_is_sent_with_the_decision_first(server: LMServer, make: Make, add: Add) -> None:
-    memory = memory_of(LMVerifier(make()))
+    memory = memory_with(LMVerifier(make()))
     await add(memory)
 
     assert len(server.asked) == len(PASSED)
@@ -237,7 +228,7 @@ async def test_the_schema_is_sent_with_the_decision_first(server: LMServer, make
 
 
 async def test_the_schema_of_a_batch_holds_as_many_answers_as_chunks(server: LMServer, whole: Make, add: Add) -> None:
-    await add(memory_of(LMVerifier(whole(), way="batch")))
+    await add(memory_with(LMVerifier(whole(), way="batch")))
 
     (body,) = server.asked
     answer = schema_of(body)["properties"]["answers"]
@@ -246,19 +237,20 @@ async def test_the_schema_of_a_batch_holds_as_many_answers_as_chunks(server: LMS
 
 
 async def test_kept_items_can_be_rewritten(server: LMServer, make: Make, add: Add) -> None:
-    memory = memory_of(LMVerifier(make(), refine="rewrite"))
+    memory = memory_with(LMVerifier(make(), refine="rewrite"))
     report = await add(memory)
 
     assert report.failures == {}
     assert server.calls == len(PASSED) + len(KEPT)
     for name in KEPT:
-        assert all(entry.rewrite.startswith(f"{TEXTS[name]} Anew for") for entry in memory.explain(name).entries)
+        wanted = [preference for known, preference in TRUTH if known == name]
+        assert {entry.rewrite for entry in memory.explain(name).entries} == {anew(TEXTS[name], *wanted)}
 
 
 @pytest.mark.parametrize("form", ["fenced", "after thinking", "XML", "labelled lines", "with words around it"])
 async def test_a_server_that_ignores_the_schema(make: Make, answers: Answers, form: str, add: Add) -> None:
     answers.alter = lambda request, number: in_each_form(json.loads(answers.said(request["messages"])))[form]
-    memory = memory_of(LMVerifier(make()))
+    memory = memory_with(LMVerifier(make()))
     report = await add(memory, SIMPLE)
 
     assert report.failures == {}
@@ -269,10 +261,10 @@ async def test_thinking_that_a_server_gives_apart(make: Make, answers: Answers, 
     answers.alter = lambda request, number: Reply(
         text=answers.said(request["messages"]), thinking='{"decision": "Discard", "preferences": []}'
     )
-    memory = memory_of(LMVerifier(make()))
+    memory = memory_with(LMVerifier(make()))
     await add(memory)
 
-    assert held(memory) == EXPECTED
+    assert pairs_of(memory) == EXPECTED
 
 
 # answers that are no answers
@@ -286,7 +278,7 @@ async def test_garbage_is_asked_about_once_more_and_then_waits(
     server: LMServer, make: Make, answers: Answers, garbage: str, add: Add
 ) -> None:
     answers.alter = lambda request, number: garbage
-    memory = memory_of(patient(make()))
+    memory = memory_with(patient(make()))
     report = await add(memory)
 
     nothing_lost(memory, report, waiting=len(PASSED))
@@ -305,12 +297,12 @@ async def test_an_answer_that_was_cut_is_asked_for_with_more_room(
         return Reply(text='{"decision": "Keep", "rationale": "The pl', cut=True) if number % 2 else None
 
     answers.alter = cut
-    memory = memory_of(patient(make()))
+    memory = memory_with(patient(make()))
     await add(memory, [Item(text=TEXTS["palms"], id="palms"), Item(text=TEXTS["fair"], id="fair")])
 
     rooms = [body["options"]["num_predict"] if "options" in body else body["max_tokens"] for body in server.asked]
     assert rooms == [rooms[0], 2 * rooms[0], rooms[2], 2 * rooms[2]]
-    assert held(memory) == {pair: said for pair, said in EXPECTED.items() if pair[0] in ("palms", "fair")}
+    assert pairs_of(memory) == {pair: said for pair, said in EXPECTED.items() if pair[0] in ("palms", "fair")}
 
 
 BROKEN = {
@@ -329,10 +321,10 @@ async def test_what_goes_wrong_once_is_tried_again(
     server: LMServer, make: Make, answers: Answers, broken: str, add: Add
 ) -> None:
     answers.alter = lambda request, number: BROKEN[broken] if number == 3 else None
-    memory = memory_of(patient(make()))
+    memory = memory_with(patient(make()))
     report = await add(memory)
 
-    assert held(memory) == EXPECTED
+    assert pairs_of(memory) == EXPECTED
     assert (report.usage.calls, report.usage.retries) == (len(PASSED) + 1, 1)
     nothing_lost(memory, report, waiting=0)
 
@@ -342,7 +334,7 @@ async def test_what_goes_wrong_always_is_given_up(
     server: LMServer, whole: Make, answers: Answers, broken: str, add: Add
 ) -> None:
     answers.alter = lambda request, number: BROKEN[broken]
-    memory = memory_of(patient(whole(), retries=2))
+    memory = memory_with(patient(whole(), retries=2))
     report = await add(memory)
 
     # Two items, three attempts each; the others are not asked about.
@@ -356,10 +348,10 @@ async def test_what_goes_wrong_always_is_given_up(
 
 async def test_a_batch_that_fails_once_is_not_lost(server: LMServer, whole: Make, answers: Answers, add: Add) -> None:
     answers.alter = lambda request, number: BROKEN["a status of 500"] if number <= 2 else None
-    memory = memory_of(patient(whole(), way="batch", retries=3))
+    memory = memory_with(patient(whole(), way="batch", retries=3))
     report = await add(memory)
 
-    assert held(memory) == EXPECTED
+    assert pairs_of(memory) == EXPECTED
     assert report.usage.calls == 3
 
 
@@ -369,12 +361,12 @@ async def test_a_server_that_says_when_to_come_back(
 ) -> None:
     busy = Reply(status=429, headers={"Retry-After": wait}, text="too many requests")
     answers.alter = lambda request, number: busy if number == 1 else None
-    memory = memory_of(patient(whole()))
+    memory = memory_with(patient(whole()))
     began = time.perf_counter()
     report = await asyncio.to_thread(memory.add, ITEMS)
     seconds = time.perf_counter() - began
 
-    assert held(memory) == EXPECTED
+    assert pairs_of(memory) == EXPECTED
     assert report.usage.retries == 1
     if kind == "openai" and wait == "1":
         assert 1.0 <= seconds < 8.0
@@ -385,7 +377,7 @@ async def test_a_server_that_says_when_to_come_back(
 
 async def test_no_server(server: LMServer, make: Make, answers: Answers, add: Add) -> None:
     server.stop()
-    memory = memory_of(patient(make(), retries=2))
+    memory = memory_with(patient(make(), retries=2))
     began = time.perf_counter()
     report = await add(memory)
 
@@ -403,7 +395,7 @@ async def test_no_server(server: LMServer, make: Make, answers: Answers, add: Ad
 
 
 async def test_a_model_that_was_not_pulled(server: LMServer, make: Make, answers: Answers, add: Add) -> None:
-    memory = memory_of(patient(make(name="huge:70b")))
+    memory = memory_with(patient(make(name="huge:70b")))
     report = await add(memory)
 
     assert server.calls == report.usage.calls == 1
@@ -416,7 +408,7 @@ async def test_a_model_that_was_not_pulled(server: LMServer, make: Make, answers
 
 async def test_a_refused_key(whole: Make, server: LMServer, answers: Answers, kind: str, add: Add) -> None:
     server.api_key = "sk-right"
-    memory = memory_of(patient(whole()))
+    memory = memory_with(patient(whole()))
     report = await add(memory)
 
     assert server.calls == 1
@@ -460,11 +452,11 @@ async def test_a_server_that_dies_and_is_back_soon(
     server: LMServer, whole: Make, answers: Answers, concurrency: int, add: Add
 ) -> None:
     accident = answers.alter = Accident(server, 3, 0.1)
-    memory = memory_of(patient(whole(concurrency=concurrency), retries=6, backoff=0.03))
+    memory = memory_with(patient(whole(concurrency=concurrency), retries=6, backoff=0.03))
     report = await add(memory)
     accident.over()
 
-    assert held(memory) == EXPECTED
+    assert pairs_of(memory) == EXPECTED
     assert report.usage.retries >= 1
     nothing_lost(memory, report, waiting=0)
 
@@ -474,14 +466,14 @@ async def test_a_server_that_dies_and_is_back_too_late(
     server: LMServer, make: Make, answers: Answers, concurrency: int, add: Add
 ) -> None:
     accident = answers.alter = Accident(server, 4, None)
-    memory = memory_of(patient(make(concurrency=concurrency), retries=1))
+    memory = memory_with(patient(make(concurrency=concurrency), retries=1))
     report = await add(memory)
     accident.over()
 
     decided = report.kept + report.discarded
     assert decided == 3 if concurrency == 1 else decided < len(PASSED)
     nothing_lost(memory, report, waiting=len(PASSED) - decided)
-    kept_so_far = held(memory)
+    kept_so_far = pairs_of(memory)
     assert kept_so_far.items() <= EXPECTED.items()
 
     server.start()
@@ -493,7 +485,7 @@ async def test_a_server_that_hangs_is_not_waited_for_by_every_item(
 ) -> None:
     answers.alter = lambda request, number: Reply(delay=60.0)
     items = [Item(text=f"A vegan dish, number {number}.", id=str(number)) for number in range(60)]
-    memory = memory_of(patient(whole(timeout=0.08)))
+    memory = memory_with(patient(whole(timeout=0.08)))
     began = time.perf_counter()
     report = await add(memory, items)
 
@@ -516,7 +508,7 @@ async def test_hanging_calls_at_the_same_time_are_bounded_too(
 ) -> None:
     answers.alter = lambda request, number: Reply(delay=60.0)
     items = [Item(text=f"A vegan dish, number {number}.", id=str(number)) for number in range(60)]
-    memory = memory_of(patient(whole(timeout=0.08, concurrency=8)))
+    memory = memory_with(patient(whole(timeout=0.08, concurrency=8)))
     began = time.perf_counter()
     report = await add(memory, items)
 
@@ -531,7 +523,7 @@ async def test_one_item_that_hangs_does_not_stop_the_others(
     answers.alter = lambda request, number: (
         Reply(delay=60.0) if TEXTS["stew"] in user_text(request["messages"]) else None
     )
-    memory = memory_of(patient(whole(timeout=0.2)))
+    memory = memory_with(patient(whole(timeout=0.2)))
     report = await add(memory)
 
     assert list(report.failures) == ["stew"]
@@ -547,10 +539,10 @@ async def test_a_chunk_that_does_not_fit_is_not_sent(
     server: LMServer, whole: Make, kind: str, way: Any, add: Add
 ) -> None:
     verifier = LMVerifier(whole(context=512), way=way, prompts=SHORT, max_tokens=64)
-    memory = memory_of(verifier)
+    memory = memory_with(verifier)
     report = await add(memory, [LONG, *ITEMS])
 
-    assert held(memory) == EXPECTED
+    assert pairs_of(memory) == EXPECTED
     nothing_lost(memory, report, waiting=1)
     assert re.search(r"\d+ tokens, .* has 512", report.failures["long"])
     assert not [body for body in server.asked if "vegan diet of beans" in user_text(body["messages"])]
@@ -564,10 +556,10 @@ async def test_a_thousand_preferences_are_each_shown_once(server: LMServer, whol
     wanted = {preferences[1]: Stance.SUPPORTS, preferences[500]: Stance.CONFLICTS, preferences[998]: Stance.MIXED}
     said = Script({(text, preference): stance for preference, stance in wanted.items()})
     server.answer = lambda request: said(request["messages"])
-    memory = memory_of(LMVerifier(whole(context=4096)), preferences=preferences, coarse=False)
+    memory = memory_with(LMVerifier(whole(context=4096)), preferences=preferences, coarse=False)
     await add(memory, [Item(text=text, id="stew")])
 
-    assert {preference: one[:2] for (_, preference), one in held(memory).items()} == {
+    assert {preference: one[:2] for (_, preference), one in pairs_of(memory).items()} == {
         preference: (stance, instruction_for(text, preference)) for preference, stance in wanted.items()
     }
     assert sorted(p for asked in said.asked for p in asked.preferences) == sorted(preferences)
@@ -578,7 +570,7 @@ async def test_a_thousand_preferences_are_each_shown_once(server: LMServer, whol
 
 
 def own_memory(verifier: LMVerifier) -> EpicMemory:
-    return memory_of(verifier, encoder=HashEncoder())
+    return memory_with(verifier, encoder=HashEncoder())
 
 
 def test_memories_in_threads_share_a_model_that_takes_one_call_at_a_time(
@@ -592,7 +584,7 @@ def test_memories_in_threads_share_a_model_that_takes_one_call_at_a_time(
     assert server.most_at_once == 1
     assert server.calls == 8 * len(PASSED)
     for memory, report in zip(memories, reports, strict=True):
-        assert held(memory) == EXPECTED
+        assert pairs_of(memory) == EXPECTED
         assert report.usage.calls == len(PASSED)
         nothing_lost(memory, report, waiting=0)
 
@@ -603,7 +595,7 @@ async def test_memories_in_tasks_share_a_model_that_takes_one_call_at_a_time(ser
     await asyncio.gather(*(memory.aadd(ITEMS) for memory in memories))
 
     assert server.most_at_once == 1
-    assert all(held(memory) == EXPECTED for memory in memories)
+    assert all(pairs_of(memory) == EXPECTED for memory in memories)
 
 
 def test_threads_that_share_a_failing_server_lose_nothing(server: LMServer, whole: Make, answers: Answers) -> None:
@@ -617,7 +609,7 @@ def test_threads_that_share_a_failing_server_lose_nothing(server: LMServer, whol
     for memory, report in zip(memories, reports, strict=True):
         nothing_lost(memory, report, waiting=len(report.failures))
         memory.retry()
-        assert held(memory) == EXPECTED
+        assert pairs_of(memory) == EXPECTED
 
 
 @pytest.mark.parametrize(("kind", "mode"), [("ollama", "sync"), ("openai", "async")])
@@ -626,7 +618,7 @@ def test_calls_at_the_same_time_take_less_time(server: LMServer, answers: Answer
     items = [Item(text=f"A vegan dish, number {number}.") for number in range(32)]
 
     def seconds(concurrency: int) -> float:
-        memory = memory_of(LMVerifier(model(server, kind, concurrency=concurrency)))
+        memory = memory_with(LMVerifier(model_of(server, kind, concurrency=concurrency, timeout=10.0)))
         began = time.perf_counter()
         report = memory.add(items) if mode == "sync" else asyncio.run(memory.aadd(items))
         assert report.discarded == len(items)
@@ -683,7 +675,7 @@ async def test_connections_go_to_the_server_alone(
 async def test_nothing_is_sent_before_it_has_to_be(
     server: LMServer, make: Make, connections: list[Any], add: Add
 ) -> None:
-    memory = memory_of(LMVerifier(make()))
+    memory = memory_with(LMVerifier(make()))
     memory.search("Where to eat?")
     memory.stats()
     await add(memory, [TEXTS["ships"], "The quick brown fox."])
@@ -697,7 +689,7 @@ async def test_nothing_is_sent_before_it_has_to_be(
 async def test_a_server_that_sends_callers_elsewhere_is_not_followed(server: LMServer, make: Make, add: Add) -> None:
     with LMServer(lambda request: '{"decision": "Discard"}') as elsewhere:
         server.answer = lambda request: Reply(status=307, headers={"Location": f"{elsewhere.url}/api/chat"})
-        memory = memory_of(patient(make(), retries=0))
+        memory = memory_with(patient(make(), retries=0))
         report = await add(memory)
 
         assert elsewhere.connections == 0

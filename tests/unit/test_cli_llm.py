@@ -21,7 +21,7 @@ from epic_core.cli import main
 from epic_core.errors import UnknownItemError
 from epic_core.types import MemoryEntry, Stance
 from lm_servers import LMServer, Reply
-from test_lm_verifier import Script, instruction_for, user_text
+from scripted import Script, anew, forget_environment, instruction_for, user_text
 
 CASINOS, VEGAN = PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
 TEXTS = {
@@ -49,9 +49,7 @@ class Result:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "OLLAMA_HOST", "OLLAMA_API_KEY"):
-        monkeypatch.delenv(variable, raising=False)
-        monkeypatch.delenv(variable.lower(), raising=False)
+    forget_environment(monkeypatch)
     monkeypatch.delenv("EPIC_LLM_KEY", raising=False)
 
 
@@ -177,7 +175,7 @@ def test_the_way_can_be_chosen(epic: Epic, said: Script, llm: list[str], way: st
 def test_kept_items_can_be_rewritten(epic: Epic, said: Script, llm: list[str], way: str) -> None:
     assert epic(*BUILD, *llm, "--refine", "rewrite", "--way", way).code == 0
     assert said.kinds["rewrite"] == 2
-    rewritten = f"{TEXTS['vegan']} Anew for {VEGAN}."
+    rewritten = anew(TEXTS["vegan"], VEGAN)
     assert entries()["vegan", VEGAN].rewrite == rewritten
 
     asked = epic("ask", "me.epic", "What may I eat on a vegan diet?", "-k", "1")
@@ -346,7 +344,7 @@ def test_an_added_preference_is_verified_by_the_model(
     assert re.search(r"language model +[1-9]\d* calls", result.out)
     assert server.calls > before
     assert {chunk for asked in said.asked[before:] for chunk in asked.chunks} <= set(TEXTS.values())
-    assert all(asked.preferences == [TRAINS] for asked in said.asked[before:])
+    assert all(asked.preferences == (TRAINS,) for asked in said.asked[before:])
     entry = entries()["casino", TRAINS]
     assert (entry.stance, entry.instruction) == (Stance.SUPPORTS, instruction_for(TEXTS["casino"], TRAINS))
     assert ("casino", CASINOS) in entries()

@@ -16,17 +16,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from epic_core.errors import (
-    InvalidInputError,
-    LMError,
-    LMSetupError,
-    LMUnavailableError,
-    MissingExtraError,
-)
+from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_core.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
 from epic_core.lm.workers import acompleted, completed
 from lm_servers import LMServer, Reply, in_turn
-from scripted import KINDS, Model, forget_environment, model_of, until
+from scripted import PROTOCOLS, Model, forget_environment, model_of, until
 
 Make: TypeAlias = Callable[..., Model]
 Ask: TypeAlias = Callable[..., Awaitable[Completion]]
@@ -47,7 +41,7 @@ def server() -> Iterator[LMServer]:
         yield server
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=PROTOCOLS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -176,6 +170,7 @@ async def test_what_openai_is_sent(server: LMServer, openai: Make, ask: Ask, str
         "max_tokens": 50,
         "response_format": {"type": "json_schema", "json_schema": form},
         "logprobs": True,
+        "top_logprobs": 1,
         "top_k": 1,
         **streaming,
     }
@@ -433,6 +428,14 @@ async def test_a_schema_is_left_out_where_both_forms_are_refused(
     lm = openai()
     assert (await ask(lm, schema=SCHEMA)).text == (await ask(lm, schema=SCHEMA)).text == "Yes"
     assert ["response_format" in request for request in server.asked] == [True, True, False, False]
+
+
+async def test_probabilities_are_asked_for_without_alternatives_where_these_are_refused(
+    server: LMServer, openai: Make, ask: Ask
+) -> None:
+    server.answer = refusing("top_logprobs")
+    assert (await ask(openai())).tokens == (Token("Yes", -0.1),)
+    assert ["top_logprobs" in request for request in server.asked] == [True, False]
 
 
 async def test_a_limit_is_sent_under_its_newer_name_where_the_older_is_refused(

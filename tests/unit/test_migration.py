@@ -19,7 +19,7 @@ import pytest
 from epic_core import EpicMemory, Item, Preference, SecondTier, Stance
 from epic_core.errors import EncoderMismatchError, StoreError
 from helpers import HashEncoder, KeepAll
-from test_verdict_cache import TRAIN, WINE, Scripted, verifier_of
+from scripted import TRAIN, WINE, Scripted, verifier_of
 
 # As the first version made it.
 FIRST_SCHEMA = """
@@ -319,13 +319,13 @@ def test_several_threads_open_it_at_once(tmp_path: Path) -> None:
 
 OPENING = """
 import sys
-from pathlib import Path
-from test_migration import opened
+from epic_core import EpicMemory
+from helpers import HashEncoder, KeepAll
 
 sys.stdout.write("ready\\n")
 sys.stdout.flush()
 sys.stdin.readline()
-with opened(Path(sys.argv[1])) as memory:
+with EpicMemory.open(sys.argv[1], encoder=HashEncoder(), verifier=KeepAll()) as memory:
     memory.add([f"red wine {sys.argv[2]}"])
     print(memory.search("wine", k=1)[0].tier)
 """

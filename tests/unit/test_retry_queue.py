@@ -13,7 +13,7 @@ from epic_core import BuildReport, EpicMemory, Item
 from epic_core.errors import LMError, LMSetupError, LMUnavailableError, RetryQueueFullError
 from epic_core.types import Usage
 from helpers import HashEncoder, UndecidedAll
-from test_verdict_cache import BOTH, TRAIN, WINE, Asked, Scripted, contents, documents, held, memory_of, opened
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, contents, documents, held, memory_of, opened
 
 BROKEN = "Perhaps, perhaps not."
 

@@ -11,28 +11,39 @@ from typing import Any
 
 import pytest
 
+import scripted
 from epic_core import EpicMemory, Filter, Item
 from epic_core.errors import EncoderError, LMError, LMSetupError, LMUnavailableError, VerifierError
 from epic_core.types import Candidate, Verdict
 from epic_core.verification import LMVerifier
 from epic_core.verification.base import Rewriter, Rewriting, Rewritten
 from helpers import HashEncoder, KeepAll, keep
-from test_verdict_cache import BOTH, SEA, TRAIN, WINE, Asked, Scripted, contents, documents, held, rows, verifier_of
-from test_verdict_cache import memory_of as plain_memory_of
-from test_verdict_cache import opened as plainly_opened
+from scripted import (
+    BOTH,
+    SEA,
+    TRAIN,
+    WINE,
+    Asked,
+    Hanging,
+    Scripted,
+    anew,
+    built,
+    cancelled,
+    contents,
+    documents,
+    held,
+    rationale_for,
+    rows,
+    verifier_of,
+)
 
 
 def memory_of(lm: Scripted, *preferences: str, **options: Any) -> EpicMemory:
-    return plain_memory_of(lm, *preferences, refine="rewrite", **options)
+    return scripted.memory_of(lm, *preferences, refine="rewrite", **options)
 
 
 def opened(path: Path, lm: Scripted, *preferences: str, **options: Any) -> EpicMemory:
-    return plainly_opened(path, lm, *preferences, refine="rewrite", **options)
-
-
-def anew(text: str, *preferences: str) -> str:
-    """What the scripted model makes of a text."""
-    return f"anew for {' and '.join(preferences)}: {text}"
+    return scripted.opened(path, lm, *preferences, refine="rewrite", **options)
 
 
 def kinds(lm: Scripted) -> list[str]:
@@ -72,7 +83,7 @@ def test_a_kept_item_is_written_anew_and_has_no_instructions() -> None:
     assert hit.text == anew(BOTH, WINE, TRAIN)
     assert hit.instructions == [] and set(hit.preferences) == {WINE, TRAIN}
     assert hit.item == Item(id="a", text=BOTH, metadata={"n": 1})
-    assert [(e.instruction, e.rewrite, e.rationale) for e in hit.entries] == [("", hit.text, "It says so.")] * 2
+    assert [(e.instruction, e.rewrite, e.rationale) for e in hit.entries] == [("", hit.text, rationale_for(BOTH))] * 2
 
 
 def test_one_call_writes_an_item_for_all_of_its_preferences() -> None:
@@ -86,16 +97,11 @@ def test_one_call_writes_an_item_for_all_of_its_preferences() -> None:
 
 
 def test_the_rewriter_is_told_why_the_item_was_kept_and_the_original_is_quoted() -> None:
-    prompts: list[str] = []
-
-    class Listening(Scripted):
-        def complete(self, messages: Any, **options: Any) -> Any:
-            prompts.append(messages[-1].content)
-            return super().complete(messages, **options)
-
-    memory_of(Listening()).add(["red wine"])
+    lm = Scripted()
+    memory_of(lm).add(["red wine"])
+    prompts = [sent.messages[-1].content for sent in lm.sent]
     assert len(prompts) == 2
-    assert "Why it was kept: It says so." in prompts[1] and "| red wine" in prompts[1]
+    assert f"Why it was kept: {rationale_for('red wine')}" in prompts[1] and "| red wine" in prompts[1]
 
 
 def test_the_rewritten_text_is_what_is_embedded_and_found() -> None:
@@ -164,7 +170,7 @@ def test_each_raw_hit_shows_the_rewritten_text_and_filters_see_the_items_metadat
 
 
 def test_items_that_are_not_rewritten_show_their_own_text() -> None:
-    memory = plain_memory_of(Scripted())
+    memory = scripted.memory_of(Scripted())
     memory.add([BOTH])
     assert memory.search("wine")[0].text == BOTH and f"Content:\n{BOTH}" in memory.context("wine")
 
@@ -358,7 +364,7 @@ def test_another_rewriter_writes_only_what_it_is_asked_for() -> None:
 
 def test_items_with_instructions_are_rewritten_once_a_preference_is_added_by_rewriting() -> None:
     lm = Scripted()
-    memory = plain_memory_of(lm, WINE)
+    memory = scripted.memory_of(lm, WINE)
     memory.add([Item(id="a", text=BOTH), Item(id="b", text="red wine")])
     memory.verifier = verifier_of(lm, refine="rewrite")
     memory.add_preference(TRAIN)
@@ -520,17 +526,10 @@ def test_what_utf_8_cannot_hold_is_replaced() -> None:
 # interrupted
 
 
-def built(items: Sequence[Item]) -> tuple[Any, int]:
-    lm = Scripted()
-    memory = memory_of(lm)
-    memory.add(items)
-    return contents(memory, items), lm.calls
-
-
 @pytest.mark.parametrize("seconds", [0.0, 0.06])
 def test_a_build_interrupted_at_any_call_loses_no_call(seconds: float) -> None:
     items = documents(2 if seconds else 3)
-    expected, calls = built(items)
+    expected, calls = built(items, refine="rewrite")
     for stop in range(1, calls + 1) if not seconds else (2, calls // 2, calls):
         lm = Scripted(seconds=seconds)
         lm.interrupt_at = {stop}
@@ -609,25 +608,11 @@ def test_an_interrupted_retry_of_rewriting_loses_no_call(stop: int) -> None:
 @pytest.mark.parametrize("stop", [1, 6, 11])
 async def test_a_cancelled_build_loses_no_call_but_the_one_under_way(stop: int) -> None:
     items = [Item(id=f"{n}", text=f"red wine {n}") for n in range(6)]
-    expected, calls = built(items)
-    hangs = asyncio.Event()
-
-    class Hanging(Scripted):
-        async def acomplete(self, messages: Any, **options: Any) -> Any:
-            try:
-                return await super().acomplete(messages, **options)
-            except KeyboardInterrupt:
-                hangs.set()
-                await asyncio.sleep(3600)
-
+    expected, calls = built(items, refine="rewrite")
     lm = Hanging(seconds=0.01)
     lm.interrupt_at = {stop}
     memory = memory_of(lm)
-    task = asyncio.ensure_future(memory.aadd(items))
-    await hangs.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(memory.aadd(items), lm)
     await memory.aadd(items)
     assert contents(memory, items) == expected
     assert lm.calls <= calls + 2

@@ -11,61 +11,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core.errors import InvalidInputError
-from epic_core.lm.base import Completion, Message, Schema
-from epic_core.types import Candidate, Decision, Item, Preference, Stance, Verdict
+from epic_core.lm import Message
+from epic_core.types import Decision, Preference, Stance, Verdict
 from epic_core.verification import prompts
 from epic_core.verification.lm import LMVerifier
 from epic_core.verification.prompts import Prompt, Prompts, numbered, quoted, section
 from hostile_chunks import CHUNKS
+from scripted import Own, candidate
 
 PREFERENCE = "I collect mechanical typewriters from Olympia and Olivetti."
 HONEST = "The flea market has mechanical typewriters, most of them by Olivetti.\nIt opens at 9:00; bring cash [really]."
 
 
-def candidate(text: str, *preferences: str) -> Candidate:
-    listed = tuple(Preference(text=preference) for preference in preferences or (PREFERENCE,))
-    vectors = np.ones((len(listed), 2), dtype=np.float32)
-    return Candidate(
-        item=Item(text=text),
-        embedding=vectors[0],
-        preferences=listed,
-        similarities=(0.5,) * len(listed),
-        preference_embeddings=vectors,
-    )
-
-
-class Scripted:
-    """A model that answers what `answer` makes of the messages; remembers them."""
-
-    name = "scripted"
-    concurrency = 1
-    context = None
-
-    def __init__(self) -> None:
-        self.asked: list[Sequence[Message]] = []
-
-    def answer(self, messages: Sequence[Message]) -> str:
-        raise NotImplementedError
-
-    def complete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        self.asked.append(messages)
-        return Completion(text=self.answer(messages))
-
-    async def acomplete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        return self.complete(messages, schema=schema, max_tokens=max_tokens)
-
-
-class Gullible(Scripted):
+class Gullible(Own):
     """Believes all that it reads, unless it is quoted.
 
     It reads letters as a model does: blind to invisible characters and to how wide a character is. What is marked
@@ -74,7 +37,10 @@ class Gullible(Scripted):
     wherever it stands, as a tokenizer does not know about lines.
     """
 
-    def answer(self, messages: Sequence[Message]) -> str:
+    def __init__(self) -> None:
+        super().__init__(self.believe)
+
+    def believe(self, messages: Sequence[Message]) -> str:
         prompt = read_letters(messages[-1].content)
         loose, material = self.parts(prompt)
         believed = (
@@ -142,8 +108,8 @@ def read_letters(text: str) -> str:
     return unicodedata.normalize("NFKC", "\n".join(shown.splitlines()))
 
 
-def verdict(model: Scripted, text: str) -> Verdict:
-    (made,) = LMVerifier(model, backoff=0).verify([candidate(text)])
+def verdict(model: Own, text: str) -> Verdict:
+    (made,) = LMVerifier(model, backoff=0).verify([candidate(text, PREFERENCE)])
     return made
 
 
@@ -197,7 +163,7 @@ def test_neither_marks_nor_look_alikes_would_do_alone(
 @pytest.mark.parametrize("way", ["paper", "batch"])
 @pytest.mark.parametrize("name", ["chatml", "plain closing tag", "json", "preferences", "placeholders"])
 def test_it_cannot_whatever_the_way_of_asking(way: Literal["paper", "batch"], name: str) -> None:
-    (made,) = LMVerifier(Gullible(), way=way, backoff=0).verify([candidate(CHUNKS[name])])
+    (made,) = LMVerifier(Gullible(), way=way, backoff=0).verify([candidate(CHUNKS[name], PREFERENCE)])
     assert made.decision is Decision.DISCARD
 
 
@@ -238,7 +204,7 @@ def test_ordinary_lines_stand_in_the_prompt_as_they_are(lines: list[str]) -> Non
 def test_an_honest_line_stands_in_the_prompt_as_it_is(line: str) -> None:
     model = Gullible()
     verdict(model, f"First.\n{line}\nLast.")
-    assert f"\n| First.\n| {line}\n| Last.\n" in model.asked[0][-1].content
+    assert f"\n| First.\n| {line}\n| Last.\n" in model.sent[0].messages[-1].content
 
 
 def test_markup_reads_as_before() -> None:
@@ -253,7 +219,7 @@ def test_the_same_chunk_makes_the_same_prompt() -> None:
     first, second, other = Gullible(), Gullible(), Gullible()
     for model, text in ((first, HONEST), (second, HONEST), (other, HONEST + ".")):
         verdict(model, text)
-    assert first.asked == second.asked != other.asked
+    assert first.sent == second.sent != other.sent
 
 
 # the section
@@ -320,19 +286,17 @@ FILES = {
 }
 
 
-class Writing(Scripted):
+def writing(messages: Sequence[Message]) -> str:
     """Answers in the paper's XML."""
-
-    def answer(self, messages: Sequence[Message]) -> str:
-        system, user = messages
-        if "one sentence" in system.content:
-            return "<think>Hm.</think><instruction>Point to the Olivetti stand.</instruction>"
-        kept = html.escape(PREFERENCE) if "typewriters" in user.content.split("The text:")[1] else ""
-        listed = f"<preference>{kept}</preference>" if kept else ""
-        return (
-            f"<answer><decision>{'Keep' if kept else 'Discard'}</decision><reason>It sells {{chunk}} them.</reason>"
-            f"<relevant_preferences>{listed}</relevant_preferences></answer>"
-        )
+    system, user = messages
+    if "one sentence" in system.content:
+        return "<think>Hm.</think><instruction>Point to the Olivetti stand.</instruction>"
+    kept = html.escape(PREFERENCE) if "typewriters" in user.content.split("The text:")[1] else ""
+    listed = f"<preference>{kept}</preference>" if kept else ""
+    return (
+        f"<answer><decision>{'Keep' if kept else 'Discard'}</decision><reason>It sells {{chunk}} them.</reason>"
+        f"<relevant_preferences>{listed}</relevant_preferences></answer>"
+    )
 
 
 def folder(path: Path, **changed: str) -> Path:
@@ -342,7 +306,7 @@ def folder(path: Path, **changed: str) -> Path:
 
 
 def test_a_folder_of_prompts_is_asked_with_and_its_xml_is_read(tmp_path: Path) -> None:
-    model = Writing()
+    model = Own(writing)
     verifier = LMVerifier(model, way="paper", prompts=folder(tmp_path), backoff=0)
     other = "I avoid crowds."
     kept, discarded = verifier.verify([candidate(HONEST, other, PREFERENCE), candidate("Steam engines.", other)])
@@ -351,12 +315,12 @@ def test_a_folder_of_prompts_is_asked_with_and_its_xml_is_read(tmp_path: Path) -
     assert alignment.preference_id == Preference(text=PREFERENCE).id
     assert (alignment.instruction, alignment.stance) == ("Point to the Olivetti stand.", Stance.NEUTRAL)
     assert discarded.decision is Decision.DISCARD
-    decide, instruct = (messages[-1].content for messages in model.asked[:2])
+    decide, instruct = (sent.messages[-1].content for sent in model.sent[:2])
     assert decide == f"What the person likes:\n1. {other}\n2. {PREFERENCE}\n\nThe text:\n{section(HONEST)}\n\nYour XML:"
     assert instruct == (
         f"Likes: 1. {PREFERENCE}\nText:\n{section(HONEST)}\nKept because: It sells ❴chunk❵ them.\nYour XML:"
     )
-    assert model.asked[0][0].content == FILES["filtering_systemprompt.txt"]
+    assert model.sent[0].messages[0].content == FILES["filtering_systemprompt.txt"]
 
 
 def test_prompts_of_others_do_not_hold_the_model_to_a_schema(tmp_path: Path) -> None:
@@ -367,9 +331,9 @@ def test_prompts_of_others_do_not_hold_the_model_to_a_schema(tmp_path: Path) -> 
 
 def test_other_prompts_are_another_verifier(tmp_path: Path) -> None:
     names = {
-        LMVerifier(Writing(), way="paper").name,
-        LMVerifier(Writing(), way="paper", prompts=folder(tmp_path)).name,
-        LMVerifier(Writing(), way="paper", prompts=folder(tmp_path, filtering_systemprompt="Other.")).name,
+        LMVerifier(Own(writing), way="paper").name,
+        LMVerifier(Own(writing), way="paper", prompts=folder(tmp_path)).name,
+        LMVerifier(Own(writing), way="paper", prompts=folder(tmp_path, filtering_systemprompt="Other.")).name,
     }
     assert len(names) == 3
 
@@ -377,7 +341,7 @@ def test_other_prompts_are_another_verifier(tmp_path: Path) -> None:
 def test_a_folder_without_prompts_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path):
         with pytest.raises(InvalidInputError, match="holds no prompts"):
-            LMVerifier(Writing(), way="paper", prompts=path)
+            LMVerifier(Own(writing), way="paper", prompts=path)
 
 
 def test_a_prompt_that_shows_no_chunk_is_refused(tmp_path: Path) -> None:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import signal
-import sqlite3
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,166 +18,28 @@ from hypothesis import strategies as st
 
 from epic_core import BuildReport, EpicMemory, Item, Stance
 from epic_core.chunking import WordChunker
-from epic_core.errors import EncoderError, LMError, UnknownItemError
+from epic_core.errors import EncoderError, LMError
 from epic_core.lm import Completion, Message
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Prompts
 from helpers import HashEncoder, KeepAll
-
-WINE, TRAIN, SEA = "red wine", "night train", "blue sea"
-BOTH = "red wine in the night train"
-
-
-class Asked(NamedTuple):
-    """What a prompt asks: its kind, its chunks, the preferences it lists, and in a batch each chunk's, by number."""
-
-    kind: str
-    chunks: tuple[str, ...]
-    preferences: tuple[str, ...]
-    under: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def chunk(self) -> str:
-        return self.chunks[0]
-
-
-class Scripted:
-    """A model that reads its prompt: keeps a chunk under every preference, but under "red wine" if it says "nowine".
-
-    Args:
-        hook: Is told what is asked before it is answered; may raise, or give the answer itself.
-    """
-
-    context: int | None = None
-
-    def __init__(
-        self,
-        hook: Callable[[Asked], str | None] | None = None,
-        *,
-        name: str = "scripted",
-        concurrency: int = 1,
-        seconds: float = 0.0,
-    ) -> None:
-        self.hook = hook
-        self.name = name
-        self.concurrency = concurrency
-        self.seconds = seconds
-        self.asked: list[Asked] = []
-        self.interrupt_at: set[int] = set()
-        self._lock = threading.Lock()
-
-    @property
-    def calls(self) -> int:
-        return len(self.asked)
-
-    def complete(self, messages: Sequence[Message], **_: Any) -> Completion:
-        asked = self._read(messages)
-        if self.seconds:
-            time.sleep(self.seconds)
-        return self._answered(asked)
-
-    async def acomplete(self, messages: Sequence[Message], **_: Any) -> Completion:
-        asked = self._read(messages)
-        await asyncio.sleep(self.seconds)
-        return self._answered(asked)
-
-    def _read(self, messages: Sequence[Message]) -> Asked:
-        prompt = next(message.content for message in messages if message.role == "user")
-        chunks = re.findall(r"<chunk \w+>\n(.*?)\n</chunk \w+>", prompt, re.S)
-        kinds = {"Write the instruction": "instruct", "Rewrite the chunk": "rewrite", "Chunk 1, to be": "batch"}
-        asked = Asked(
-            kind=next((kind for words, kind in kinds.items() if words in prompt), "decide"),
-            chunks=tuple(re.sub(r"^\| ", "", chunk, flags=re.M) for chunk in chunks),
-            preferences=tuple(re.findall(r"^\d+\. (.*)$", prompt, re.M)),
-            under=tuple(
-                tuple(map(int, numbers.split(", ")))
-                for numbers in re.findall(r"^Chunk \d+, to be judged under preferences? ([\d, ]+):$", prompt, re.M)
-            ),
-        )
-        with self._lock:
-            self.asked.append(asked)
-            interrupted = len(self.asked) in self.interrupt_at
-        if interrupted:
-            raise KeyboardInterrupt
-        return asked
-
-    def _answered(self, asked: Asked) -> Completion:
-        text = None if self.hook is None else self.hook(asked)
-        if text is None:
-            text = json.dumps(self._answer(asked))
-        return Completion(text=text, prompt_tokens=7, completion_tokens=3)
-
-    def _answer(self, asked: Asked) -> dict[str, Any]:
-        if asked.kind == "instruct":
-            return {"instruction": f"Serve {asked.preferences[0]} with {asked.chunk}"}
-        if asked.kind == "rewrite":
-            return {"text": f"anew for {' and '.join(asked.preferences)}: {asked.chunk}"}
-        listed = dict(enumerate(asked.preferences, start=1))
-        if asked.kind == "batch":
-            judged = [
-                self._judged(chunk, {number: listed[number] for number in under})
-                for chunk, under in zip(asked.chunks, asked.under, strict=True)
-            ]
-            return {"answers": [{"chunk": number, **one} for number, one in enumerate(judged, start=1)]}
-        return self._judged(asked.chunk, listed)
-
-    def _judged(self, chunk: str, preferences: dict[int, str]) -> dict[str, Any]:
-        relevant = [
-            {"preference": number, "stance": "supports", "instruction": f"Serve {preference} with {chunk}"}
-            for number, preference in preferences.items()
-            if f"no{preference.split()[-1]}" not in chunk
-        ]
-        return {"decision": "Keep" if relevant else "Discard", "rationale": "It says so.", "preferences": relevant}
-
-
-def verifier_of(lm: Scripted, **options: Any) -> LMVerifier:
-    return LMVerifier(lm, **{"retries": 0, "backoff": 0.0, **options})
-
-
-def memory_of(lm: Scripted, *preferences: str, way: Any = "single", refine: Any = None, **options: Any) -> EpicMemory:
-    verifier = verifier_of(lm, way=way, refine=refine)
-    return EpicMemory(preferences or (WINE, TRAIN), **{"encoder": HashEncoder(), "verifier": verifier, **options})
-
-
-def opened(path: Path, lm: Scripted, *preferences: str, refine: Any = None, **options: Any) -> EpicMemory:
-    """A memory in a file, made with two preferences where there is none."""
-    wanted = None if path.exists() and not preferences else preferences or (WINE, TRAIN)
-    return EpicMemory.open(
-        path, wanted, **{"encoder": HashEncoder(), "verifier": verifier_of(lm, refine=refine), **options}
-    )
-
-
-def documents(count: int = 4) -> list[Item]:
-    """Items kept under one preference, under two, discarded, kept under one of two, and far from both."""
-    texts = [
-        text
-        for n in range(count)
-        for text in (f"red wine {n}", f"red wine nowine {n}", f"{BOTH} {n}", f"{BOTH} nowine {n}", f"blue sky {n}")
-    ]
-    return [Item(id=f"item {n}", text=text, metadata={"n": n}) for n, text in enumerate(texts)]
-
-
-def held(memory: EpicMemory, items: Iterable[Item]) -> dict[str, Any]:
-    """What is held of some items, with their entries."""
-    found = {}
-    for item in items:
-        try:
-            explanation = memory.explain(item.id)
-        except UnknownItemError:
-            continue
-        entries = sorted(explanation.entries, key=lambda entry: entry.preference)
-        found[item.id] = (explanation.item, entries, explanation.note)
-    return found
-
-
-def contents(memory: EpicMemory, items: Iterable[Item]) -> tuple[Any, ...]:
-    """All of a memory that does not depend on when it was written."""
-    hits = {(hit.item.id, round(hit.score, 5)) for hit in memory.search("wine in the train", k=1000)}
-    return held(memory, items), hits, memory.stats().counts, [p.text for p in memory.preferences]
-
-
-def rows(path: Path, table: str = "verdicts") -> int:
-    with closing(sqlite3.connect(path)) as db:
-        return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+from scripted import (
+    BOTH,
+    SEA,
+    TRAIN,
+    WINE,
+    Asked,
+    Hanging,
+    Scripted,
+    built,
+    cancelled,
+    contents,
+    documents,
+    held,
+    memory_of,
+    opened,
+    rows,
+    verifier_of,
+)
 
 
 def verdicts(memory: EpicMemory) -> int:
@@ -585,13 +442,6 @@ def test_an_interrupted_preference_change_changes_nothing_but_is_not_asked_again
             assert held(memory, items) == held(fresh, items)
 
 
-def built(items: Sequence[Item], **options: Any) -> tuple[tuple[Any, ...], int]:
-    lm = Scripted()
-    memory = memory_of(lm, **options)
-    memory.add(items)
-    return contents(memory, items), lm.calls
-
-
 @given(stops=st.sets(st.integers(1, 20), max_size=6))
 @settings(deadline=None, max_examples=40)
 def test_an_interrupted_build_taken_up_again_holds_what_an_uninterrupted_one_holds(stops: set[int]) -> None:
@@ -691,22 +541,6 @@ async def test_a_build_whose_model_is_cancelled_is_taken_up_again(concurrency: i
     assert interrupted == len(stops) if concurrency == 1 else 1 <= interrupted <= len(stops)
 
 
-class Hanging(Scripted):
-    """At some calls says so, and waits until it is cancelled."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.hangs = asyncio.Event()
-
-    async def acomplete(self, messages: Sequence[Message], **options: Any) -> Completion:
-        try:
-            return await super().acomplete(messages, **options)
-        except KeyboardInterrupt:
-            self.hangs.set()
-            await asyncio.sleep(3600)
-            raise
-
-
 @pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize("stop", [1, 2, 9, 16])
 async def test_a_cancelled_build_keeps_what_was_decided_before(concurrency: int, stop: int) -> None:
@@ -715,11 +549,7 @@ async def test_a_cancelled_build_keeps_what_was_decided_before(concurrency: int,
     lm = Hanging(concurrency=concurrency)
     lm.interrupt_at = {stop}
     memory = memory_of(lm)
-    task = asyncio.ensure_future(memory.aadd(items))
-    await lm.hangs.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(memory.aadd(items), lm)
     await memory.aadd(items)
     assert contents(memory, items) == expected
     assert calls + 1 <= lm.calls <= calls + concurrency
@@ -788,7 +618,7 @@ def test_a_keyboard_interrupt_of_an_event_loop_keeps_what_was_decided_before() -
 
 KILLED = """
 import sys
-from test_verdict_cache import Scripted, documents, opened
+from scripted import Scripted, documents, opened
 from pathlib import Path
 
 def say(asked):

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from epic_core.errors import EncoderError, MissingExtraError
-from epic_core.lm.http import client_settings
-from epic_core.lm.ollama import server_address
 from epic_core.types import FloatArray
 
 
@@ -45,6 +43,9 @@ class OllamaEncoder:
         except ImportError as error:  # a base dependency, but environments are edited by hand
             raise MissingExtraError("ollama", "all") from error
         self._ollama: Any = ollama
+        from epic_core.lm.http import client_settings
+        from epic_core.lm.ollama import server_address
+
         self._host = host
         self._settings = client_settings(timeout=timeout, concurrency=1, host=server_address(host).host)
         self._client: Any = ollama.Client(host=host, **self._settings)

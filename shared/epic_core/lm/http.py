@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Sequence
 from functools import cache
 from ipaddress import ip_address
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epic_core.errors import InvalidInputError
 from epic_core.lm.base import Message
+
+if TYPE_CHECKING:
+    import ssl
 
 
 @cache

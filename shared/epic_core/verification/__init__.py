@@ -1,8 +1,31 @@
 """Stage 2, preference-aligned fine verification: by a language model, or without one."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from epic_core.verification.base import Rewriter, Verifier
 from epic_core.verification.embedded import EmbeddedVerifier
-from epic_core.verification.lm import LMVerifier
-from epic_core.verification.prompts import Prompt, Prompts
+
+if TYPE_CHECKING:
+    from epic_core.verification.lm import LMVerifier
+    from epic_core.verification.prompts import Prompt, Prompts
 
 __all__ = ["EmbeddedVerifier", "LMVerifier", "Prompt", "Prompts", "Rewriter", "Verifier"]
+
+# Imported when first used: a memory without a language model needs none of it.
+_MODULES = {"LMVerifier": "lm", "Prompt": "prompts", "Prompts": "prompts"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
