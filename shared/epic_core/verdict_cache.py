@@ -67,6 +67,7 @@ class VerdictTables(Database):
 
     verdicts_kept: int = 0
     _held: int | None = None
+    _newest: int | None = None
 
     def recall(self, namespace: str, version: str, candidates: Sequence[Candidate]) -> Recalled:
         """What is known of candidates under a verifier's name."""
@@ -102,7 +103,7 @@ class VerdictTables(Database):
         """Keep what was decided, pair by pair. Call it inside a transaction."""
         if not self.verdicts_kept:
             return
-        short, order = digest(version, size=8), self._next()
+        short = digest(version, size=8)
         rows: list[tuple[Any, ...]] = []
         for candidate, verdict in verdicts:
             if verdict.decision is Decision.UNDECIDED:
@@ -116,7 +117,7 @@ class VerdictTables(Database):
                     sure = verdict.confidence if alignment.confidence is None else alignment.confidence
                     why = alignment.rationale or verdict.rationale
                     said = (1, str(alignment.stance), alignment.instruction, why, sure)
-                rows.append((chunk, digest(namespace, preference.text), short, order + len(rows), *said))
+                rows.append((chunk, digest(namespace, preference.text), short, self._next(), *said))
         self._db.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self._bound(len(rows))
 
@@ -153,8 +154,12 @@ class VerdictTables(Database):
         self._held = None
 
     def _next(self) -> int:
-        newest = (self._scalar(f"SELECT max(written) FROM {table}") for table in ("verdicts", "rewrites"))
-        return 1 + max(int(written or 0) for written in newest)
+        """A number larger than all given before."""
+        if self._newest is None:
+            newest = (self._scalar(f"SELECT max(written) FROM {table}") for table in ("verdicts", "rewrites"))
+            self._newest = max(int(written or 0) for written in newest)
+        self._newest += 1
+        return self._newest
 
     def _bound(self, added: int) -> None:
         """Drop the oldest, a tenth at once, when there are too many."""
@@ -176,7 +181,7 @@ class VerdictTables(Database):
 
     def recount_verdicts(self) -> None:
         """Forget how many were counted: somebody else has written."""
-        self._held = None
+        self._held = self._newest = None
 
     def verdicts_held(self) -> int:
         """How many verdicts and rewritten texts are kept, in the whole file."""
