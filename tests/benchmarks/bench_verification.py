@@ -2,6 +2,7 @@
 
 The model is scripted: it answers from `verification_labels.jsonl`, as fast as Python or after a pause. So this
 measures everything around a model, and how often it is called; it says nothing about the quality of any model.
+With --url and --model a real one, behind OpenAI's protocol, is asked about some of the labelled chunks instead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from common import parse, parser, personas, read_jsonl
 from epic_core import EpicMemory
-from epic_core.lm import Completion
+from epic_core.lm import Completion, OpenAICompatibleLM
 from epic_core.sources import Sources
 from epic_core.types import stable_id
 from epic_core.verification import LMVerifier
@@ -170,9 +171,16 @@ def check(memory: EpicMemory, labels: Labels) -> None:
 
 
 def main() -> None:
-    options = parse(parser(__doc__))
+    made = parser(__doc__)
+    made.add_argument("--url", help="a server with OpenAI's protocol, such as http://localhost:8000/v1")
+    made.add_argument("--model", help="the model's name on it")
+    made.add_argument("--limit", type=int, default=40, help="how many chunks it is asked about")
+    options = parse(made)
     labels = Labels(read_jsonl(options.data / "verification_labels.jsonl"))
     print(f"{len(labels.pairs)} chunks, {len(labels.said)} pairs, {len(labels.preferences)} preferences\n")
+    if options.url:
+        real(labels, OpenAICompatibleLM(options.url, options.model, context=4096, timeout=600.0), options.limit)
+        return
     ways(labels)
     interrupted(labels)
     overhead(labels)
@@ -192,6 +200,32 @@ def ways(labels: Labels) -> None:
         )
         print(f"  {usage.prompt_tokens} + {usage.completion_tokens} tokens, at {BYTES_A_TOKEN} bytes a token")
         check(memory, labels)
+
+
+def real(labels: Labels, lm: OpenAICompatibleLM, limit: int) -> None:
+    """The three ways of asking a real model, and how often its decisions are those of the labels."""
+    chunks = list(labels.pairs)[:limit]
+    for way in WAYS:
+        verifier = LMVerifier(lm, way=way)
+        memory = EpicMemory(labels.preferences, encoder=LabelledPairs(labels), verifier=verifier)
+        report = memory.add(chunks)
+        kept = {chunk for chunk in chunks if _is_held(memory, chunk)}
+        decided = [chunk for chunk in chunks if stable_id("item", chunk) not in report.failures]
+        wanted = {chunk for chunk in chunks if any(labels.answer(chunk, one) for one in labels.pairs[chunk])}
+        same = sum((chunk in kept) == (chunk in wanted) for chunk in decided)
+        usage = report.usage
+        print(
+            f"{way}: {report.passed} items, {usage.calls} calls ({usage.retries} again), {usage.prompt_tokens} +"
+            f" {usage.completion_tokens} tokens, {usage.seconds:.0f} s; {report.undecided} undecided;"
+            f" {same} of {len(decided)} decided as labelled, {report.kept} kept ({len(wanted)} by the labels)"
+        )
+
+
+def _is_held(memory: EpicMemory, chunk: str) -> bool:
+    try:
+        return bool(memory.explain(stable_id("item", chunk)).entries)
+    except LookupError:
+        return False
 
 
 def interrupted(labels: Labels) -> None:
