@@ -18,12 +18,10 @@ from epic_core.rewrites import held_for
 from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
+from epic_core.verification import EmbeddedVerifier
 from epic_core.writing import Outcome, write
 
 PARTS = ("embedding", "coarse filter", "verification", "embedding instructions", "index")
-_KNOWN_AT_ONCE = 256
-_FAILURES_SHOWN = 100
-_ANSWER_KEPT = 500
 _SMALL_SAMPLE = 100
 _NEARLY_EVERYTHING = 0.5
 _ENOUGH_TO_JUDGE = 50
@@ -129,8 +127,19 @@ def candidate_of(
     )
 
 
-def warn(report: BuildReport) -> None:
+def warn(report: BuildReport, state: State) -> None:
     """Say what looks wrong in a finished report."""
+    if state.verified_by and type(state.verifier) is EmbeddedVerifier and (report.kept or report.discarded):
+        report.warnings.append(
+            f"Similarity decided this time; before, it was a language model ({state.verified_by}). To have it decide"
+            " again, give the same verifier (`--llm` on the command line)."
+        )
+    if state.store.verdicts_dropped:
+        report.warnings.append(
+            f"{state.store.verdicts_dropped} verdicts were dropped from the cache, which keeps"
+            f" {state.store.verdicts_kept}: they will be asked for again. Raise verdict_cache to keep them."
+        )
+        state.store.verdicts_dropped = 0
     if report.new >= _ENOUGH_TO_JUDGE and not report.kept and not report.undecided:
         where = (
             "the coarse filter let nothing through: lower tau, or set keep_rate"

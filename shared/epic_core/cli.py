@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from epic_core import __version__
 from epic_core.errors import EpicError, InvalidInputError
@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     retry = commands.add_parser("retry", help="verify the undecided items again")
     _common(retry)
     _verifying(retry)
-    retry.set_defaults(run=lambda options: _show(options, lambda memory: memory.retry(progress=True)))
+    retry.set_defaults(run=_retry)
 
     reencode = commands.add_parser("reencode", help="embed a memory anew with the encoder given")
     _common(reencode)
@@ -112,9 +112,7 @@ def _preferences_parser(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("list").set_defaults(run=_list_preferences)
     add = actions.add_parser("add")
     add.add_argument("text")
-    add.set_defaults(
-        run=lambda options: _show(options, lambda memory: memory.add_preference(options.text, progress=True))
-    )
+    add.set_defaults(run=_add_preference)
     remove = actions.add_parser("remove")
     remove.add_argument("text", help="its text or id")
     remove.set_defaults(run=_remove_preference)
@@ -122,6 +120,8 @@ def _preferences_parser(parser: argparse.ArgumentParser) -> None:
     replace.add_argument("old", help="its text or id")
     replace.add_argument("new")
     replace.set_defaults(run=_replace_preference)
+    for action in (add, remove, replace):
+        _verifying(action, again=True)
 
 
 def _print(text: object) -> None:
@@ -136,16 +136,21 @@ def _common(parser: argparse.ArgumentParser, *, path: bool = True) -> None:
     parser.add_argument("--namespace", default="default", help="whose memory, in a file of several users")
 
 
-def _verifying(parser: argparse.ArgumentParser) -> None:
+def _verifying(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """The options of a language model; `again` for a parser below one that has them."""
     group = parser.add_argument_group(
         "verification by a language model", f"A key for the server, if it wants one, is read from {_KEY}."
     )
-    group.add_argument("--llm", metavar="MODEL", help=f"{_MODELS}; without it, similarity decides")
-    group.add_argument("--llm-url", metavar="URL", help="the server: http://localhost:8000/v1 for openai/MODEL")
-    group.add_argument("--way", choices=("single", "paper", "batch"), help="how the model is asked (default single)")
-    group.add_argument("--refine", choices=("rewrite",), help="have kept items rewritten for their preferences")
-    group.add_argument("--concurrency", type=int, metavar="N", help="calls at the same time (default 1)")
-    group.add_argument("--timeout", type=float, metavar="S", help="seconds for an answer (default 120)")
+
+    def option(name: str, **settings: Any) -> None:
+        group.add_argument(name, default=argparse.SUPPRESS if again else None, **settings)
+
+    option("--llm", metavar="MODEL", help=f"{_MODELS}; without it, similarity decides")
+    option("--llm-url", metavar="URL", help="the server: http://localhost:8000/v1 for openai/MODEL")
+    option("--way", choices=("single", "paper", "batch"), help="how the model is asked (default single)")
+    option("--refine", choices=("rewrite",), help="have kept items rewritten for their preferences")
+    option("--concurrency", type=int, metavar="N", help="calls at the same time (default 1)")
+    option("--timeout", type=float, metavar="S", help="seconds for an answer (default 120)")
 
 
 def _verifier(options: argparse.Namespace) -> Verifier | None:
@@ -282,6 +287,16 @@ def _reencode(options: argparse.Namespace) -> None:
         reencode=True,
     ) as memory:
         _print(memory.stats())
+
+
+def _retry(options: argparse.Namespace) -> None:
+    with _open(options) as memory:
+        made_by = memory.stats().verified_by
+        if options.llm is None and made_by is not None:
+            raise InvalidInputError(
+                f"These items wait for a language model ({made_by}). Say which decides: epic retry FILE --llm MODEL"
+            )
+        _print(memory.retry(progress=True))
 
 
 def _list_preferences(options: argparse.Namespace) -> None:

@@ -155,6 +155,11 @@ class Database:
             raise StoreError(f"{self.path} is not a memory of epic-memory. Give another file name.")
         version = self._scalar("PRAGMA user_version")
         if 0 < version < SCHEMA_VERSION:
+            if not self.writable:
+                raise StoreError(
+                    f"{self.path} was made by an older epic-memory (schema version {version}), and has to be written"
+                    " once to be brought up to date. Change its permissions, or copy it."
+                )
             with self.transaction():
                 self._migrate(self._scalar("PRAGMA user_version"))
         elif version != SCHEMA_VERSION:
@@ -205,10 +210,15 @@ class Database:
         """Close, and remove the file if this made it and nobody has written into it since."""
         with self._lock:
             if self._made and self.path is not None and self._connection is not None:
-                tables = ("meta", "preferences", "items", "entries", "pending", "verdicts")
+                tables = ("meta", "preferences", "items", "entries", "pending", "verdicts", "rewrites")
                 if not any(self._scalar(f"SELECT EXISTS (SELECT 1 FROM {table})") for table in tables):
                     self.path.unlink(missing_ok=True)
             self.close()
+
+    @property
+    def writable(self) -> bool:
+        """Whether the file may be written."""
+        return self.path is None or os.access(self.path, os.W_OK)
 
     @property
     def closed(self) -> bool:

@@ -21,6 +21,7 @@ from epic_core.writing import Outcome, write
 _KNOWN_AT_ONCE = 256
 _FAILURES_SHOWN = 100
 _ANSWER_KEPT = 500
+_ANSWER_REPORTED = 4000
 
 Decided: TypeAlias = Sequence[tuple[Candidate, Verdict]]
 """Candidates with their verdicts."""
@@ -83,6 +84,10 @@ def verdicts_on_all(
             return decided
         return [(same, verdict) for candidate, verdict in decided for same in alike[_asked_as(candidate)]]
 
+    if getattr(verifier, "cached", False) and candidates and state.verified_by != verifier.name:
+        with state.lock, state.store.transaction():
+            state.store.set_meta(**{f"verifier/{state.namespace}": verifier.name})
+        state.verified_by = verifier.name
     with state.lock:
         recalled = state.store.recall(state.namespace, verifier.name, chosen if caching else [])
     report.cached += recalled.pairs
@@ -229,4 +234,4 @@ def _undecided(outcome: Outcome, candidate: Candidate, reason: str, answer: str,
     if len(report.failures) < _FAILURES_SHOWN:
         report.failures[candidate.item.id] = reason
         if answer:
-            report.answers[candidate.item.id] = answer
+            report.answers[candidate.item.id] = answer[:_ANSWER_REPORTED]

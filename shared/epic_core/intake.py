@@ -77,6 +77,16 @@ def conversation_items(messages: Iterable[Mapping[str, Any]], chunker: Conversat
     return [Item(text=window, metadata={"kind": "conversation", "window": n}) for n, window in enumerate(windows)]
 
 
+def checked_part(name: str, part: object, method: str) -> None:
+    """Refuse what cannot be a part of a memory.
+
+    Raises:
+        InvalidInputError: if it has not the method that is called.
+    """
+    if isinstance(part, (type, str)) or not callable(getattr(part, method, None)):
+        raise InvalidInputError(f"{name} must be an object with a method {method}(...), not {part!r}.")
+
+
 def unique_preferences(preferences: Iterable[str | Preference]) -> list[Preference]:
     """The preferences as objects.
 

@@ -184,14 +184,15 @@ def explain(state: State, item_id: str) -> Explanation:
     """Why an item is held."""
     store, namespace = state.store, state.namespace
     row = store.item_row(namespace, item_id)
+    waits = next(((item, reason) for item, reason, _ in store.pending(namespace) if item.id == item_id), None)
+    waiting = "" if waits is None else f"Undecided, in the retry queue: {waits[1]}"
     if row is None:
-        for item, reason, _ in store.pending(namespace):
-            if item.id == item_id:
-                return Explanation(item=item, entries=(), note=f"Undecided, in the retry queue: {reason}")
+        if waits is not None:
+            return Explanation(item=waits[0], entries=(), note=waiting)
         raise UnknownItemError(f"No item with the id {item_id!r} is held. It was never added, or it was not kept.")
     item = store.items_at([row])[row]
     entries = tuple(store.entries_of(row))
-    note = "" if entries else "In the second tier: near a preference, but below tau. Not verified."
+    note = waiting if entries else waiting or "In the second tier: near a preference, but below tau. Not verified."
     return Explanation(item=item, entries=entries, note=note)
 
 
@@ -203,4 +204,5 @@ def stats(state: State) -> Stats:
         encoder=state.encoder.name,
         verifier=state.verifier.name,
         tau=state.tau,
+        verified_by=state.verified_by,
     )

@@ -19,7 +19,7 @@ from epic_core.encoders import Encoder, default_encoder
 from epic_core.errors import InvalidInputError
 from epic_core.fallback import checked_fallback
 from epic_core.filters import Filter
-from epic_core.intake import Items, abatches, batches, conversation_items, unique_preferences
+from epic_core.intake import Items, abatches, batches, checked_part, conversation_items, unique_preferences
 from epic_core.progress import Progress
 from epic_core.reports import Explanation, Stats
 from epic_core.state import State
@@ -101,7 +101,7 @@ class EpicMemory:
         namespace: str = "default",
         coarse: bool = True,
         fine: bool = True,
-        verdict_cache: int = 10_000,
+        verdict_cache: int = 50_000,
         retry_queue: int = 10_000,
         _store: Callable[[], Store] | None = None,
     ) -> None:
@@ -121,8 +121,8 @@ class EpicMemory:
             ("verifier", verifier, "verify"),
             ("chunker", chunker, "chunks"),
         ):
-            if part is not None and (isinstance(part, (type, str)) or not callable(getattr(part, method, None))):
-                raise InvalidInputError(f"{name} must be an object with a method {method}(...), not {part!r}.")
+            if part is not None:
+                checked_part(name, part, method)
         self._state = State(
             encoder=encoder,
             verifier=EmbeddedVerifier(encoder) if verifier is None else verifier,
@@ -272,7 +272,7 @@ class EpicMemory:
     def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:
         report.timings = dict(clock.parts)
         report.tau = self._state.tau if self._state.coarse else None
-        build.warn(report)
+        build.warn(report, self._state)
         return report
 
     # retrieving
@@ -452,6 +452,7 @@ class EpicMemory:
 
     @verifier.setter
     def verifier(self, verifier: Verifier) -> None:
+        checked_part("verifier", verifier, "verify")
         self._state.verifier = verifier
 
     @property

@@ -50,6 +50,10 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
         state.own_tau = asked
         meta = state.store.meta()
     state.check_encoder()
+    made_by = meta.get(f"verifier/{state.namespace}")
+    state.verified_by = made_by if isinstance(made_by, str) else None
+    if state.store.verdicts_kept == 0 and state.store.writable:
+        state.store.forget_verdicts()
     tau, second_tier = (meta.get(f"{name}/{state.namespace}") for name in ("tau", "second_tier"))
     for name, value in (("tau", tau), ("second tier", second_tier)):
         if value is not None and (not isinstance(value, (int, float)) or not -1.0 <= value <= 1.0):

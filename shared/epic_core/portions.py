@@ -148,6 +148,8 @@ class Portions(Generic[R]):
 
     def _full(self, portion: Portion[R], began: float) -> bool:
         many = len(portion.answers)
+        if not self._open:
+            return False  # how it ends is still to come: well, or with an interruption
         return many >= self._size or (many > 0 and time.perf_counter() - began >= _MOMENT)
 
     def _take(self, portion: Portion[R], position: int, answer: object) -> None:

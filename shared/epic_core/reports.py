@@ -21,6 +21,7 @@ class Stats:
             structure), and "total", their sum.
         encoder, verifier: Names.
         tau: The coarse filter's threshold.
+        verified_by: The verifier of the language model that decided last, if one did.
     """
 
     counts: dict[str, int]
@@ -28,6 +29,7 @@ class Stats:
     encoder: str
     verifier: str
     tau: float
+    verified_by: str | None = None
 
     def _lines(self) -> Iterator[str]:
         for name, count in self.counts.items():

@@ -112,11 +112,13 @@ def _first_alike(rewritings: Sequence[Rewriting]) -> list[int]:
 def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Steps[None]:
     """Rewrite the items whose preferences are not those they were rewritten for. What fails keeps its text."""
     rewriter = rewriter_of(state.verifier)
-    if rewriter is None:
-        return
     with state.lock:
         rows = state.store.stale_rewrites(state.namespace)
         items = state.store.items_at(rows)
+    if rewriter is None:
+        yield from _take_back(state, encoder, items, report)
+        return
+    with state.lock:
         known = {preference.id: preference for preference in state.space().preferences}
         rewritings = [_renewing(state, items[row], row, known) for row in rows]
     done, failed = yield from rewritings_of(state, rewriter, rewritings, report)
@@ -134,6 +136,21 @@ def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Steps
             f"{len(failed)} items still have the text that was rewritten for other preferences: memory.retry() tries"
             f" again. {next(iter(failed.values()))[0]}"
         )
+
+
+def _take_back(state: State, encoder: Encoder, items: Mapping[int, Item], report: BuildReport) -> Steps[None]:
+    """Let items show their own text again: it was rewritten for other preferences, and nobody is there to renew it."""
+    if not items:
+        return
+    vectors: FloatArray = yield Encode(encoder, [item.text for item in items.values()], "embedding instructions")
+    with state.changing(encoder):
+        for (row, item), vector in zip(items.items(), vectors, strict=True):
+            if state.store.item_row(state.namespace, item.id) == row:
+                state.store.take_back_rewrite(row, vector)
+    report.warnings.append(
+        f"{len(items)} items were rewritten for other preferences than they have now. Without a verifier that rewrites,"
+        " they show their own text."
+    )
 
 
 def _renewing(state: State, item: Item, row: int, known: Mapping[str, Preference]) -> Rewriting:

@@ -27,6 +27,8 @@ class State:
 
     Attributes:
         own_tau: The threshold set or resolved; None for the encoder's own.
+        retry_queue: How many undecided items wait at most.
+        verified_by: The name of the language model's verifier that decided last, if one did.
         lock: Held while RAM and file are read or written, never while a model is waited for.
         spaces: The namespaces that are loaded.
     """
@@ -43,6 +45,7 @@ class State:
     own_tau: float | None
     retry_queue: int
     store: Store
+    verified_by: str | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
     spaces: dict[str, Space] = field(default_factory=dict)
     _seen_change: int = 0

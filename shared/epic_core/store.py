@@ -125,8 +125,17 @@ class Store(VerdictTables):
         text = self._scalar("SELECT text FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
         self._db.execute("DELETE FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
         self.forget_preference(namespace, Preference(id=preference_id, text=text))
+        self._stop_waiting_for(namespace, preference_id)
         self.drop_orphans(namespace)
         return int(position)
+
+    def _stop_waiting_for(self, namespace: str, preference_id: str) -> None:
+        """Take a preference out of the retry queue, with what a model said of it."""
+        sql = "SELECT row, preferences FROM pending WHERE namespace = ? AND instr(preferences, ?)"
+        for row, waiting in self._read(sql, (namespace, json.dumps(preference_id))):
+            left = json.dumps([other for other in json.loads(waiting) if other != preference_id])
+            reason = "it is to be verified under the preferences that are held now"
+            self._db.execute("UPDATE pending SET preferences = ?, reason = ? WHERE row = ?", (left, reason, row))
 
     def move_preference(self, namespace: str, preference_id: str, position: int) -> None:
         """Give a preference a place in the user's order."""
@@ -255,6 +264,11 @@ class Store(VerdictTables):
             (rewrite, _rewritten_for(preferences), item_row),
         )
         self._db.execute("UPDATE entries SET instruction = '', vector = ? WHERE item = ?", (_blob(vector), item_row))
+
+    def take_back_rewrite(self, item_row: int, vector: FloatArray) -> None:
+        """Let an item show its own text again; entries without an instruction are found by it."""
+        self._db.execute("UPDATE items SET rewrite = NULL, rewritten_for = NULL WHERE row = ?", (item_row,))
+        self._db.execute("UPDATE entries SET vector = ? WHERE item = ? AND instruction = ''", (_blob(vector), item_row))
 
     def stale_rewrites(self, namespace: str) -> list[int]:
         """Rows of the items that were rewritten for other preferences than those they have entries under."""

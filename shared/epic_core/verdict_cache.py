@@ -20,8 +20,12 @@ _FREED = 0.1
 
 
 def digest(*parts: str, size: int = 16) -> bytes:
-    """A short hash of strings."""
-    return blake2b("\x1f".join(parts).encode("utf-8", "replace"), digest_size=size).digest()
+    """A short hash of strings, each with its length: no two lists of strings are alike."""
+    made = blake2b(digest_size=size)
+    for part in parts:
+        encoded = part.encode("utf-8", "replace")
+        made.update(len(encoded).to_bytes(8, "little") + encoded)
+    return made.digest()
 
 
 def preferences_key(namespace: str, texts: Iterable[str]) -> bytes:
@@ -63,9 +67,11 @@ class VerdictTables(Database):
 
     Attributes:
         verdicts_kept: How many verdicts and rewritten texts are kept at most; 0 keeps none.
+        verdicts_dropped: How many had to go because there were more.
     """
 
     verdicts_kept: int = 0
+    verdicts_dropped: int = 0
     _held: int | None = None
     _newest: int | None = None
 
@@ -176,8 +182,18 @@ class VerdictTables(Database):
             (excess,),
         )
         for table in ("verdicts", "rewrites"):
-            self._db.execute(f"DELETE FROM {table} WHERE written < ?", (oldest[0][0] if oldest else 2**62,))
+            gone = self._db.execute(f"DELETE FROM {table} WHERE written < ?", (oldest[0][0] if oldest else 2**62,))
+            self.verdicts_dropped += gone.rowcount
         self._held = None
+
+    def forget_verdicts(self) -> None:
+        """Drop everything that was answered."""
+        if self.verdicts_held():
+            with self.transaction():
+                for table in ("verdicts", "rewrites"):
+                    self._db.execute(f"DELETE FROM {table}")
+            self.give_back()
+        self.recount_verdicts()
 
     def recount_verdicts(self) -> None:
         """Forget how many were counted: somebody else has written."""

@@ -116,11 +116,11 @@ def test_of_many_failures_the_first_hundred_are_told() -> None:
     assert waiting(memory) == 130 and BROKEN in memory.explain("wine 129").note
 
 
-def test_a_long_answer_is_told_whole_and_waits_shortened() -> None:
-    long = "perhaps " * 1000
+def test_a_long_answer_is_told_at_length_and_waits_shortened() -> None:
+    long = "perhaps " * 10_000
     memory = memory_of(Scripted(hook=lambda asked: long))
     report = memory.add(wines(1))
-    assert report.answers["wine 1"].strip() == long.strip()
+    assert report.answers["wine 1"] == long[:4000]
     assert "perhaps perhaps" in memory.explain("wine 1").note and len(memory.explain("wine 1").note) < 1000
 
 
