@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -353,6 +354,62 @@ def test_no_answer_takes_long_to_read(name: str) -> None:
     begun = time.perf_counter()
     check_sound(HOSTILE[name][:20000])
     assert time.perf_counter() - begun < 10
+
+
+LONG_PREFERENCES = tuple(f"I like number {number}, {'really ' * 800}" for number in range(32))
+LISTED = {
+    "as listed": [f"rreallyrea{number}" for number in range(1100)],
+    "again and again": ["x"] * 4000,
+    "parts": ["reallyreallyx"] * 1200,
+    "numbered": [f"{number}. reallyx" for number in range(1000)],
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_many_listed_texts_are_read_fast(name: str) -> None:
+    text = json.dumps({"decision": "Keep", "preferences": LISTED[name]})[:20000]
+    several = '{"decision": "Keep", "preferences": "reallyreallyx"}' * 390
+    for answer in (text, text[: text.rindex(",")] + "]}", several):
+        begun = time.perf_counter()
+        decided(answer, LONG_PREFERENCES, instructions=False)
+        assert time.perf_counter() - begun < 0.5
+
+
+@pytest.mark.parametrize("end", ["", ": ", "Discard, ", "if Discard, ", "the final answer is ", "so then ", "( * "])
+def test_words_beside_an_answer_are_read_fast(end: str) -> None:
+    begun = time.perf_counter()
+    decided((KEEP_ONE + (end or "\n") * 20000)[:20000], PREFERENCES, instructions=True)
+    decided(((end or "\n") * 20000)[:19000] + KEEP_ONE, PREFERENCES, instructions=True)
+    assert time.perf_counter() - begun < 0.5
+
+
+# when repairing fails
+
+
+@pytest.mark.parametrize("error", [ValueError, RecursionError, MemoryError, KeyError, ImportError])
+def test_whatever_repairing_raises_the_answer_is_unreadable(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(text: str) -> None:
+        raise error
+
+    monkeypatch.setattr("json_repair.loads", fails)
+    check_unrepaired()
+
+
+def test_without_json_repair_a_sloppy_answer_is_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "json_repair", None)
+    check_unrepaired()
+
+
+def check_unrepaired() -> None:
+    sloppy = KEEP_ONE.replace('"', "'")
+    assert decided(KEEP_ONE, PREFERENCES, instructions=True) != UNREADABLE
+    assert decided(sloppy, PREFERENCES, instructions=True) == UNREADABLE
+    assert read_batch(f"[{sloppy}", PREFERENCES, BATCH_ASKED, instructions=True) == {}
+    for read in (read_instruction, read_rewrite):
+        with pytest.raises(UnreadableAnswer):
+            read("{'instruction': 'Offer the rooms.', 'text': 'Rooms.'")
 
 
 # how sure it is

@@ -109,7 +109,7 @@ async def test_garbage_is_asked_about_once_more_and_then_waits(way: Any, garbage
     assert set(report.failures) == set(PASSED)
     assert all("could not be understood" in reason for reason in report.failures.values())
     shown = UNREADABLE[garbage].replace("\ud800", "?").replace("\x00", "")
-    assert report.answers == (dict.fromkeys(PASSED, shown) if shown else {})
+    assert report.answers == (dict.fromkeys(PASSED, shown[:4000]) if shown else {})
 
     lm.answer = script()
     again = memory.retry()

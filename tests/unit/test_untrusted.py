@@ -104,7 +104,8 @@ class Gullible(Own):
 
 
 def read_letters(text: str) -> str:
-    shown = "".join(c for c in text if c == "\n" or unicodedata.category(c) not in ("Cf", "Cc"))
+    hidden = [c for c in text if unicodedata.category(c) in ("Cf", "Cc") and c != "\n"]
+    shown = text.translate(dict.fromkeys(map(ord, [*hidden, *FILLERS])))
     return unicodedata.normalize("NFKC", "\n".join(shown.splitlines()))
 
 
@@ -170,9 +171,12 @@ def test_it_cannot_whatever_the_way_of_asking(way: Literal["paper", "batch"], na
 # what is honest stays as it is
 
 MARKUP = "<>{}[]`"
+# Letters, marks and a symbol that show nothing.
+SELECTORS = [*range(0xE0100, 0xE01F0), *range(0x180B, 0x180E), *range(0xFE00, 0xFE0E)]
+FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180f\u2800\u3164\uffa0" + "".join(map(chr, SELECTORS))
 ORDINARY = st.text(
     st.characters(categories=("L", "M", "N", "P", "S", "Zs")).filter(
-        lambda character: unicodedata.normalize("NFKC", character) not in MARKUP
+        lambda character: unicodedata.normalize("NFKC", character) not in MARKUP and character not in FILLERS
     ),
     min_size=1,
 ).filter(str.strip)
@@ -207,6 +211,16 @@ def test_an_honest_line_stands_in_the_prompt_as_it_is(line: str) -> None:
     assert f"\n| First.\n| {line}\n| Last.\n" in model.sent[0].messages[-1].content
 
 
+@pytest.mark.parametrize("code", [f"{ord(one):x}" for one in FILLERS])
+def test_a_filler_hides_no_letters(code: str) -> None:
+    # An empty pattern of Braille is a space.
+    assert quoted(f"Ke{chr(int(code, 16))}ep") == f"| Ke{' ' * (code == '2800')}ep"
+
+
+def test_old_hangul_stays_legible() -> None:
+    assert quoted("\u1112\u119e\u11ab\u3164글") == "| \u1112\u119e\u11ab글"
+
+
 def test_markup_reads_as_before() -> None:
     assert quoted("if (a[0] < b) { `c` > d }") == "| if (a⁅0⁆ ‹ b) ❴ ˋcˋ › d ❵"
 
@@ -230,7 +244,7 @@ LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 def check_section(text: str) -> None:
     made = section(text)
     opening, *lines, closing = re.split(f"[{LINE_ENDS}]", made)
-    assert re.fullmatch(r"<chunk [0-9a-f]{8}>", opening)
+    assert re.fullmatch(r"<chunk [0-9a-f]{16}>", opening)
     assert closing == opening.replace("<", "</")
     # A text without anything visible leaves an empty line.
     assert lines == [""] or all(line.startswith("| ") for line in lines)

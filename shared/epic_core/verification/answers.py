@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from epic_core.types import Decision
+from epic_core.verification.contradictions import beside, says_otherwise
 from epic_core.verification.forms import (
     INSTRUCTION_LINE,
     STANCE_LINE,
-    Piece,
     answer_of,
     json_answers,
     json_pieces,
@@ -66,11 +66,16 @@ def read_decision(text: str, preferences: Sequence[str], *, instructions: bool) 
     pieces = json_pieces(said)
     answers = [*json_answers(pieces, said, preferences), *xml_answers(said, preferences)]
     # Lines beside them may not say otherwise.
-    lines = line_answers(_beside(pieces, said), preferences, alone=not answers)
+    lines = line_answers(beside(pieces, said), preferences, alone=not answers)
     answers += lines
     if not answers:
         raise UnreadableAnswer("it states no decision, Keep or Discard" if said.strip() else "it is empty")
-    return _checked(_agreed(answers), said, instructions=instructions)
+    found = _agreed(answers)
+    stated = [piece.begin for piece in pieces if piece.records]
+    stated += [answer.span[0] for answer, _ in answers if answer.span]
+    if says_otherwise(pieces, said, min(stated, default=0), found[0].decision):
+        raise UnreadableAnswer("it states one decision and then says the other")
+    return _checked(found, said, instructions=instructions)
 
 
 def read_batch(
@@ -164,14 +169,6 @@ def read_rewrite(text: str) -> str:
     if re.search(r"\w", plain) and not plain.startswith(("{", "[", "<")) and not _BROKEN_TEXT.search(plain):
         return plain
     raise UnreadableAnswer("it gives no text")
-
-
-def _beside(pieces: Sequence[Piece], said: str) -> str:
-    """What was said beside the JSON that states something."""
-    for piece in pieces:
-        if piece.records:
-            said = said[: piece.begin] + " " * (piece.end - piece.begin) + said[piece.end :]
-    return said
 
 
 def _agreed(answers: Sequence[tuple[Answer, bool]]) -> tuple[Answer, bool]:

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from epic_core.types import Decision
@@ -21,9 +22,11 @@ from epic_core.verification.values import (
     UnreadableAnswer,
     decision_of,
     instruction_of,
+    is_no,
     line_of,
     names_decision,
     places_of,
+    relevance_of,
     stance_of,
     stated_in,
     value_of,
@@ -33,6 +36,9 @@ _LONGEST_ANSWER = 20_000
 # Repairing takes time that grows with the square of the length.
 _LONGEST_REPAIR = 8_000
 _DEEPEST = 4
+# Of a list of preferences as many entries are looked at: so many, and so many times the number of preferences.
+_FEWEST_LISTED = 16
+_LISTED_TIMES = 4
 
 _THINKING = re.compile(
     r"<(/?)(?:[a-z]{1,12}:)?(think|thinking|thoughts?|reasoning|analysis|reflection|scratchpad)\s{0,3}>"
@@ -43,14 +49,14 @@ _THINKING = re.compile(
 _TEMPLATE_TOKEN = re.compile(
     r"<[|｜][^|｜<>]{1,30}[|｜]>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|</?(?:answer|output|response)>", re.I
 )
-_OPENING = re.compile(r"[{\[]")
+OPENING = re.compile(r"[{\[]")
 _QUOTED_LINE = re.compile(r"^[ \t>]{0,20}\|.*$", re.M)
 _FENCE = re.compile(r"^[ \t]*```", re.M)
 
 _KEY = r"(?:decision|verdict|judge?ment|action|label|answer|result)"
 _STATED = re.compile(rf"""["']{_KEY}["']\s*:\s*["']\W{{0,3}}(keep|discard)""", re.I)
 _STATED_SOMEHOW = re.compile(rf"""(?<![a-z]){_KEY}["'”’]?\s{{0,9}}[:=]([^,{{}}\[\]\n]{{0,80}})""", re.I)
-_STRING_OR_BRACKET = re.compile(
+STRING_OR_BRACKET = re.compile(
     r""""[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)|'[^'\\]*(?:\\.[^'\\]*)*(?:'|\\?\Z)|[{}\[\]]""", re.S
 )
 
@@ -141,7 +147,7 @@ def json_pieces(said: str) -> list[Piece]:
     pieces: list[Piece] = []
     broken: list[int] = []
     place = 0
-    while (opening := _OPENING.search(said, place)) is not None:
+    while (opening := OPENING.search(said, place)) is not None:
         try:
             value, place = decoder.raw_decode(said, opening.start())
         except RecursionError:
@@ -173,12 +179,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _repaired(said: str, begin: int, end: int) -> Piece | None:
-    import json_repair
-
     text = said[begin:end]
     if len(text) > _LONGEST_REPAIR:
         return None
     try:
+        import json_repair
+
         value = json_repair.loads(text)
     except Exception:  # whatever it trips over, the answer cannot be read
         return None
@@ -188,7 +194,7 @@ def _repaired(said: str, begin: int, end: int) -> Piece | None:
 def _closed(text: str) -> bool:
     """Whether what was opened was closed, but for brackets at the very end, and no string or number is cut."""
     depth = place = last = 0
-    while (part := (_STRING_OR_BRACKET if depth > 0 else _OPENING).search(text, place)) is not None:
+    while (part := (STRING_OR_BRACKET if depth > 0 else OPENING).search(text, place)) is not None:
         place = part.end()
         if part.group() in "{[":
             depth += 1
@@ -272,7 +278,7 @@ def answer_of(record: Record, preferences: Sequence[str], span: tuple[int, int] 
     """
     stated = stated_in(record)
     decision = stated.pop() if len(stated) == 1 else None
-    if decision is None:
+    if decision is None or relevance_of(record) is (decision is Decision.DISCARD):
         raise UnreadableAnswer("it does not settle on one decision")
     shared = Relevant(
         index=0,
@@ -296,15 +302,18 @@ def _relevant(given: Any, preferences: Sequence[str], shared: Relevant) -> Itera
             yield shared
         return
     seen: set[int] = set()
-    for one in _each(given):
+    # No more than it takes to list each of them several times.
+    for one in islice(_each(given), _FEWEST_LISTED + _LISTED_TIMES * len(preferences)):
         if isinstance(one, Mapping):
-            if Decision.DISCARD in stated_in(one) or value_of(one, ("relevant",)) is False:
+            if Decision.DISCARD in stated_in(one) or relevance_of(one) is False:
                 continue
             places = places_of(value_of(one, NUMBER_KEYS), preferences)
             stance = value_of(one, ("stance",))
             instruction = instruction_of(value_of(one, INSTRUCTION_KEYS))
         else:
             places, stance, instruction = places_of(one, preferences), None, ""
+        if " " in instruction and is_no(instruction):
+            continue
         for place in places:
             if place not in seen:
                 seen.add(place)
@@ -324,7 +333,7 @@ def _each(given: Any) -> Iterator[Any]:
             return
         # Numbers as keys: {"1": {"stance": ..., "instruction": ...}} or {"1": "instruction"}
         for key, value in given.items():
-            if value is not None and value is not False:
+            if value is not None and not is_no(value):
                 inner = value if isinstance(value, Mapping) else {"instruction": value}
                 yield {**inner, "preference": key}
     else:
@@ -361,11 +370,13 @@ def _xml_relevant(block: str, preferences: Sequence[str], shared: Relevant) -> I
     for attributes, content in _elements("preference", listed or block):
         number = re.search(r"""\b(?:number|id|index|n)\s{0,3}=\s{0,3}["']?(\d+)""", attributes, re.I)
         stance = re.search(r"""\bstance\s{0,3}=\s{0,3}["']?(\w+)""", attributes, re.I)
+        relevant = re.search(r"""\brelevant\s{0,3}=\s{0,3}["']?(\w+)""", attributes, re.I)
         plain = line_of(content.split("<")[0])
         given.append(
             {
                 "preference": number.group(1) if number else (tag("number", content) or tag("text", content) or plain),
                 "stance": stance.group(1) if stance else (tag("stance", content) or None),
+                "relevant": relevant.group(1) if relevant else (tag("relevant", content) or None),
                 "instruction": tag("instruction", content) or (plain if number else ""),
             }
         )

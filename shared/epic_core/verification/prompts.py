@@ -19,10 +19,14 @@ from epic_core.lm.base import Message, Schema
 from epic_core.types import Stance
 
 # Raised when quoting or parsing changes what a verdict may be.
-_VERSION = "1"
+_VERSION = "2"
 _PLACEHOLDER = re.compile(r"\{(preferences?|chunks?|reason|rationale)\}")
-_LOOKALIKES = str.maketrans({"<": "‹", ">": "›", "{": "❴", "}": "❵", "`": "ˋ", "[": "⁅", "]": "⁆"})
+_LOOKALIKES = str.maketrans({"\u2800": " ", "<": "‹", ">": "›", "{": "❴", "}": "❵", "`": "ˋ", "[": "⁅", "]": "⁆"})
 _MARK = "| "
+# Fillers and selectors of variants: letters and marks that show nothing. U+FE0E and U+FE0F are part of emoji.
+_FILLERS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
+)
 # They make one sign of several, or keep letters apart, in scripts beyond ASCII; elsewhere they only hide.
 _JOINERS = "\u200c\u200d"
 _STRAY_JOINERS = re.compile(rf"[{_JOINERS}]{{2,}}|(?<![^\x00-\x7f])[{_JOINERS}]|[{_JOINERS}](?![^\x00-\x7f])")
@@ -236,7 +240,7 @@ def quoted(text: str) -> str:
 
 def section(text: str, name: str = "chunk") -> str:
     """A quoted text between tags that nothing inside it can close."""
-    mark = blake2b(text.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    mark = blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
     return f"<{name} {mark}>\n{quoted(text)}\n</{name} {mark}>"
 
 
@@ -257,6 +261,7 @@ def _plain(text: str) -> str:
     else:
         # Full-width and other forms of the characters of markup; all else stays as it is.
         text = "".join(_folded(character) for character in text if _visible(character))
+        text = _FILLERS.sub("", text)
         text = _STRAY_JOINERS.sub("", text)
     return text.translate(_LOOKALIKES)
 

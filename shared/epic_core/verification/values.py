@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from epic_core.errors import EpicError
@@ -16,6 +17,8 @@ Record: TypeAlias = Mapping[str, Any]
 
 _LONGEST_LINE = 600
 _LONGEST_NUMBERS = 300
+# Letters that a part of a preference needs to stand for it.
+_SHORTEST_PART = 12
 
 _DECISION_KEYS = ("decision", "verdict", "judgement", "judgment")
 # These may hold a decision, or something else.
@@ -44,6 +47,7 @@ NUMBER_KEYS = (
     "relevantpreference",
 )
 INSTRUCTION_KEYS = ("instruction", "instructions", "guidance", "usage", "howtouse")
+_RELEVANCE_KEYS = ("relevant", "isrelevant", "relevance", "applies", "applicable", "match", "matches")
 CHUNK_KEYS = ("chunk", "chunknumber", "number", "index", "id", "item", "document")
 TEXT_KEYS = ("text", "rewrite", "rewritten", "rewrittenchunk", "chunk", "content", "answer")
 
@@ -58,6 +62,13 @@ _DOUBT = frozenset(
 _SENTENCE_ENDS = re.compile(r"[.!]\s|\n")
 _ONE_NUMBER = r"(?:(?:preferences?|prefs?|numbers?|no|nr|p)[\s.#:]{0,5}|#)?\d+"
 _NUMBERS = re.compile(rf"^\W{{0,20}}{_ONE_NUMBER}(?:(?: ?[,;/&] ?(?:and )?| and | ){_ONE_NUMBER})*\W{{0,20}}$", re.I)
+_NO = re.compile(r"\W{0,9}(?:no|none|not|false|never|irrelevant|unrelated|n/a)\b", re.I)
+_NO_ALONE = re.compile(
+    r"\W{0,9}(?:no|none|false|never|n/a|(?:it(?:['’]s|\s+is)\s+)?(?:not\s+(?:at\s+all\s+)?|ir|un)"
+    r"(?:relevant|related|applicable)(?:\s+at\s+all)?)\W{0,9}",
+    re.I,
+)
+_YES = re.compile(r"\W{0,9}(?:yes|true|relevant)\b", re.I)
 _LEADING_NUMBER = re.compile(r"^\W*(?:preference\s*|p)?#?(\d{1,5})\s*[.):\]-]+\s*(.+)$", re.I | re.S)
 
 
@@ -154,14 +165,24 @@ def _quoted_place(text: str, preferences: Sequence[str]) -> int | None:
     wanted = _letters(text)
     if not wanted:
         return None
-    letters = [_letters(preference) for preference in preferences]
-    exact = [place for place, one in enumerate(letters) if one == wanted]
-    if exact:
-        return exact[0]
-    if len(wanted) < 12:
+    letters = _letters_of(tuple(preferences))
+    if wanted in letters:
+        return letters.index(wanted)
+    if len(wanted) < _SHORTEST_PART:
         return None
-    parts = [place for place, one in enumerate(letters) if wanted in one or (len(one) >= 12 and one in wanted)]
-    return parts[0] if len(parts) == 1 else None
+    part = None
+    for place, one in enumerate(letters):
+        if wanted in one or (len(one) >= _SHORTEST_PART and one in wanted):
+            if part is not None:
+                return None
+            part = place
+    return part
+
+
+@lru_cache(maxsize=4)
+def _letters_of(preferences: tuple[str, ...]) -> tuple[str, ...]:
+    """The letters of preferences; an answer may quote them many times."""
+    return tuple(_letters(preference) for preference in preferences)
 
 
 def _letters(text: str) -> str:
@@ -225,6 +246,21 @@ def line_of(value: Any) -> str:
 def paired(text: str) -> str:
     """The text, with the halves of characters put together that escapes leave apart."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def relevance_of(record: Record) -> bool | None:
+    """Whether an object says that what it speaks of is relevant; None if it does not say."""
+    values = [value for key, value in record.items() if isinstance(key, str) and _letters(key) in _RELEVANCE_KEYS]
+    if any(is_no(value) or (isinstance(value, str) and _NO.match(value)) for value in values):
+        return False
+    return True if any(value is True or (isinstance(value, str) and _YES.match(value)) for value in values) else None
+
+
+def is_no(value: Any) -> bool:
+    """Whether a value stands for no, or says that something is not relevant and nothing else."""
+    if isinstance(value, str):
+        return _NO_ALONE.fullmatch(value) is not None
+    return isinstance(value, (bool, int, float)) and value == 0
 
 
 def instruction_of(value: Any) -> str:

@@ -1,0 +1,90 @@
+"""What an answer says beside the decision it states: a decision that is taken back in words is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from epic_core.types import Decision
+from epic_core.verification.forms import OPENING, STRING_OR_BRACKET, Piece, own_lines
+
+# Another decision in words, beside the one that is stated: a sentence of its own, or what a final word says.
+_ENDS = r"""[ \t*_"'`)\]]{0,9}(?:$|[.!;,:(–—]|[ \t]-)"""
+_WORD = r"(?:%s)\b(?:\s{1,3}(?:it|this|that|(?:the|this)\s{1,3}(?:chunk|document|one)))?"
+_ADVERBS = r"(?:(?:so|then|thus|hence|therefore|actually|(?:or\s)?rather|instead|final(?:ly)?|now|but)\s{1,3}){0,2}"
+_FINAL_WORDS = (
+    r"\b(?:decision|verdict|answer|judge?ment|conclusion|final|correction|corrected)\b[^\n.:=!?]{0,20}"
+    r"(?:[:=–—]|\s-|\b(?:is|(?:should|must)\s{1,3}be)\b)"
+    r"|\b(?:meant|chang(?:e|ed|ing)\b[^\n.:=!?]{0,20}\sto)\b"
+    r"|\b(?:it|this|that|chunk|document)\s{1,3}(?:should|must|has\sto|ought\sto)\s{1,3}(?:\w{1,9}\s{1,3})?be\b"
+)
+_SPACE = r"""[\s*_"'`#>(\[]{0,9}"""
+_FIRST, _EARLIER, _LATER = (
+    {
+        decision: re.compile(form.replace("%s", words), re.I | re.M)
+        for decision, words in ((Decision.KEEP, "keep|kept"), (Decision.DISCARD, "discard(?:ed)?"))
+    }
+    for form in (
+        rf"\A\W*({_WORD}){_ENDS}",
+        rf"(?:(?:^[^\w\n]{{0,20}}|[.!?]{_SPACE}){_ADVERBS}({_WORD})[ \t*_\"'`)\]]{{0,9}}(?:$|[.!])"
+        rf"|(?:{_FINAL_WORDS}){_SPACE}({_WORD}){_ENDS})",
+        rf"(?:(?:^[^\w\n]{{0,20}}|[.!?:;,–—(→>]{_SPACE}|\s-{_SPACE}){_ADVERBS}|(?:{_FINAL_WORDS}){_SPACE})({_WORD}){_ENDS}",
+    )
+)
+_CONDITION = re.compile(r"\b(?:if|unless|otherwise|whether|when)\b", re.I)
+_LONGEST_SENTENCE = 200
+_ANSWER_TAG = re.compile(
+    r"<(?:decision|reason|rationale|(?:relevant_)?preferences?|instruction|stance|number|text|id|relevant)\b"
+    r"[^<>]{0,200}>[^<]*|</?[a-z][^<>]{0,200}>",
+    re.I,
+)
+
+
+def beside(pieces: Sequence[Piece], said: str) -> str:
+    """What was said beside the JSON that states something."""
+    for piece in pieces:
+        if piece.records:
+            said = said[: piece.begin] + " " * (piece.end - piece.begin) + said[piece.end :]
+    return said
+
+
+def says_otherwise(pieces: Sequence[Piece], said: str, begin: int, decision: Decision) -> bool:
+    """Whether words beside what states a decision, from `begin` on, say the other one."""
+    words, place = "", 0
+    for piece in pieces:
+        if (piece.records or isinstance(piece.value, Mapping)) and piece.begin >= place:
+            end = piece.end if piece.strict else _end_of(said, piece)
+            words += said[place : piece.begin] + _gap(end - piece.begin)
+            place = end
+    said = own_lines(words + said[place:])
+    said = _ANSWER_TAG.sub(lambda tag: _gap(tag.end() - tag.start()), said)
+    other = Decision.DISCARD if decision is Decision.KEEP else Decision.KEEP
+    found = [
+        *_FIRST[other].finditer(said, 0, begin),
+        *_EARLIER[other].finditer(said, 0, begin),
+        *_LATER[other].finditer(said, begin),
+    ]
+    return any(not _conditional(said, match.start(match.lastindex or 0)) for match in found)
+
+
+def _gap(length: int) -> str:
+    """What stands in place of a part of an answer, so that what follows begins a line."""
+    return " " * (length - 1) + "\n"
+
+
+def _conditional(said: str, place: int) -> bool:
+    """Whether the sentence that leads to a place speaks of what is not so."""
+    sentence = re.split(r"[.!?\n]", said[max(0, place - _LONGEST_SENTENCE) : place])[-1]
+    return _CONDITION.search(sentence) is not None
+
+
+def _end_of(said: str, piece: Piece) -> int:
+    """Where a repaired piece ends; what was repaired can hold words that stand after it."""
+    depth, place = 0, piece.begin
+    while (part := (STRING_OR_BRACKET if depth else OPENING).search(said, place, piece.end)) is not None:
+        place = part.end()
+        depth += (part.group() in "{[") - (part.group() in "}]")
+        if depth == 0:
+            return place
+    last = max(said.rfind("}", piece.begin, piece.end), said.rfind("]", piece.begin, piece.end))
+    return last + 1 if last >= 0 else piece.end
