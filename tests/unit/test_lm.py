@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ import pytest
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_core.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
 from epic_core.lm.workers import acompleted, completed
-from lm_servers import LMServer, Reply, in_turn
+from lm_servers import Json, LMServer, Reply, in_turn
 from scripted import PROTOCOLS, Model, forget_environment, model_of, until
 
 Make: TypeAlias = Callable[..., Model]
@@ -277,6 +278,8 @@ async def test_a_server_that_is_not_there(server: LMServer, make: Make, ask: Ask
     assert isinstance(error, LMUnavailableError) and not error.timed_out
     start = "ollama serve" if isinstance(lm, OllamaLM) else "vllm serve"
     assert start in str(error) and server.url in str(error)
+    if isinstance(lm, OllamaLM):
+        assert str(error).endswith("Another address: OLLAMA_HOST, host=, or --llm-url on the command line.")
 
 
 async def test_a_server_that_dies_and_comes_back(server: LMServer, make: Make, ask: Ask) -> None:
@@ -372,6 +375,144 @@ async def test_a_server_that_moved(server: LMServer, openai: Make, ask: Ask) -> 
     server.answer = lambda request: Reply(status=308, headers={"Location": "https://elsewhere/v1"})
     error = await failing(ask(openai()))
     assert isinstance(error, LMSetupError) and "https://elsewhere/v1" in str(error)
+
+
+# answers without an end
+
+
+def stream_parts(kind: str, count: int) -> Iterator[bytes]:
+    """A stream of so many parts with text, and its end."""
+    for _ in range(count):
+        if kind == "ollama":
+            yield json.dumps(
+                {"model": "tiny", "message": {"role": "assistant", "content": "x"}, "done": False}
+            ).encode()
+        else:
+            yield b"data: " + json.dumps({"choices": [{"delta": {"content": "x"}}]}).encode() + b"\n"
+        yield b"\n"
+    done = {"model": "tiny", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"}
+    yield json.dumps(done).encode() + b"\n" if kind == "ollama" else b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_an_answer_that_drips_is_not_waited_for(server: LMServer, ask: Ask, status: int) -> None:
+    def drip() -> Iterator[bytes]:
+        for _ in range(40):
+            yield b" "
+            time.sleep(0.1)
+
+    server.answer = lambda request: Reply(status=status, pieces=drip)
+    started = time.monotonic()
+    error = await failing(ask(model_of(server, "openai", timeout=0.5)))
+    assert isinstance(error, LMUnavailableError) and error.timed_out and "timeout=" in str(error)
+    assert time.monotonic() - started < 2
+
+
+async def test_an_answer_that_is_too_large_is_not_read_whole(server: LMServer, openai: Make, ask: Ask) -> None:
+    sent = []
+
+    def endless() -> Iterator[bytes]:
+        for number in range(64):
+            sent.append(number)
+            yield b" " * 2**20
+
+    server.answer = lambda request: Reply(pieces=endless)
+    error = await failing(ask(openai()))
+    assert type(error) is LMUnavailableError and "longer than it may be" in str(error)
+    assert len(sent) < 64
+
+
+async def test_a_stream_that_does_not_end_is_left(server: LMServer, kind: str, ask: Ask) -> None:
+    lm = model_of(server, kind, stream=True)
+    server.answer = lambda request: Reply(pieces=lambda: stream_parts(kind, 289))
+    error = await failing(ask(lm, max_tokens=16))
+    assert type(error) is LMUnavailableError and "longer than it may be" in str(error)
+    server.answer = lambda request: Reply(pieces=lambda: stream_parts(kind, 288))
+    assert (await ask(lm, max_tokens=16)).text == "x" * 288
+    server.answer = lambda request: Reply(pieces=lambda: stream_parts(kind, 1000))
+    assert (await ask(lm)).text == "x" * 1000
+
+
+# answers in another form
+
+
+def odd(content: Any = "Yes", logprobs: Any = None, usage: Any = None) -> Callable[[Json], Reply]:
+    """Answers as OpenAI's protocol has them, with these values in them."""
+
+    def answer(request: Json) -> Reply:
+        streaming = request.get("stream", False)
+        choice = {("delta" if streaming else "message"): {"content": content}, "logprobs": logprobs}
+        body = json.dumps({"choices": [choice | {"finish_reason": "stop"}], "usage": usage})
+        whole = f"data: {body}\n\ndata: [DONE]\n\n" if streaming else body
+        return Reply(pieces=lambda: [whole.encode()])
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        {"content": [{"token": "Yes", "logprob": None}]},
+        {"content": [{"token": "Yes", "logprob": float("nan")}]},
+        {"content": [{"token": "Yes", "logprob": "high"}]},
+        {"content": [{"token": "Y", "logprob": -0.1}, {"token": "es"}]},
+        {"content": [None]},
+        {"content": 5},
+        [-0.1],
+        "none",
+    ],
+    ids=str,
+)
+async def test_probabilities_that_cannot_be_read_leave_the_answer(
+    server: LMServer, openai: Make, ask: Ask, logprobs: Any
+) -> None:
+    server.answer = odd(logprobs=logprobs)
+    assert await ask(openai()) == Completion(text="Yes")
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        float("nan"),
+        "many",
+        [1, 2],
+        *(
+            {"prompt_tokens": count, "completion_tokens": count}
+            for count in (-1, "many", float("nan"), float("inf"), [1], {}, 10**400)
+        ),
+    ],
+    ids=lambda usage: str(usage)[:40],
+)
+async def test_counts_that_cannot_be_leave_the_answer(server: LMServer, openai: Make, ask: Ask, usage: Any) -> None:
+    server.answer = odd(usage=usage)
+    assert await ask(openai()) == Completion(text="Yes")
+
+
+async def test_probabilities_ollamas_client_does_not_take_are_not_asked_for(
+    server: LMServer, ollama: Make, ask: Ask
+) -> None:
+    def answer(request: Json) -> Reply:
+        body: Json = {"model": "tiny", "message": {"role": "assistant", "content": "Yes"}, "done": True}
+        body |= {"prompt_eval_count": -5, "eval_count": 1}
+        body |= {"logprobs": [{"token": "Yes", "logprob": None}]} if request.get("logprobs") else {}
+        return Reply(pieces=lambda: [json.dumps(body).encode() + b"\n"])
+
+    server.answer = answer
+    assert await ask(ollama()) == Completion(text="Yes", completion_tokens=1)
+    assert ["logprobs" in request for request in server.asked] == [True, False]
+
+
+async def test_a_text_may_come_in_parts(server: LMServer, openai: Make, ask: Ask) -> None:
+    thinking = {"type": "thinking", "thinking": "Well."}
+    server.answer = odd([thinking, {"type": "text", "text": "Yes, "}, {"type": "text", "text": "it is."}])
+    assert (await ask(openai())).text == "Yes, it is."
+
+
+@pytest.mark.parametrize("content", [5, {"text": "Yes"}, ["Yes"], [{"type": "text", "text": 5}]], ids=str)
+async def test_a_text_that_is_none_is_no_answer(server: LMServer, openai: Make, ask: Ask, content: Any) -> None:
+    server.answer = odd(content)
+    error = await failing(ask(openai()))
+    assert type(error) is LMUnavailableError and "neither text nor parts of text" in str(error)
 
 
 # settings that are left out
@@ -470,6 +611,71 @@ async def test_a_refusal_that_goes_on_ends(server: LMServer, make: Make, ask: As
     assert server.calls == 2
 
 
+CHUNK = (
+    'He said: "Zürich 🙂"\n| a line on seed, temperature, grammar, logprobs\n\tC:\\new\\temperature, think: json_schema'
+)
+
+
+@pytest.mark.parametrize(
+    "repeat",
+    [
+        str,
+        json.dumps,
+        lambda text: json.dumps(text, ensure_ascii=False),
+        lambda text: json.dumps(json.dumps({"content": text})),
+        repr,
+        lambda text: " / ".join(reversed(text.splitlines())),
+    ],
+    ids=["plain", "json", "json in UTF-8", "json twice", "repr", "lines"],
+)
+async def test_what_a_refusal_repeats_of_the_prompt_is_no_setting(
+    server: LMServer, openai: Make, ask: Ask, repeat: Callable[[str], str]
+) -> None:
+    messages = [Message("user", CHUNK)]
+    lm = openai()
+    server.answer = in_turn(Reply(status=400, text=f"cannot read {repeat(CHUNK)} at all"), "Yes")
+    assert type(await failing(ask(lm, messages, schema=SCHEMA))) is LMError
+    assert server.calls == 1
+    # What is said of a setting beside it counts.
+    said = f"'seed' is not supported with {repeat(CHUNK)}"
+    server.answer = lambda request: Reply(status=400, text=said) if "seed" in request else Reply(text="Yes")
+    assert (await ask(lm, messages, schema=SCHEMA)).text == "Yes"
+    left = {"temperature", "logprobs", "response_format", "seed"} & server.asked[-1].keys()
+    assert left == {"temperature", "logprobs", "response_format"}
+
+
+@pytest.mark.parametrize("said", ["seeds", "reseed", "temperature_scale", "logprobs2"])
+async def test_a_setting_is_named_by_a_whole_word(server: LMServer, openai: Make, ask: Ask, said: str) -> None:
+    server.answer = lambda request: Reply(status=400, text=f"{said} is not supported")
+    assert type(await failing(ask(openai()))) is LMError
+    assert server.calls == 1
+
+
+async def test_a_setting_is_named_in_any_language(server: LMServer, openai: Make, ask: Ask) -> None:
+    server.answer = in_turn(Reply(status=400, text="不支持temperature参数"), "Yes")
+    assert (await ask(openai())).text == "Yes"
+
+
+@pytest.mark.parametrize(
+    "said", ["no logprobs, no seed", "response_format.type: input should be 'text'", "use 'max_completion_tokens'"]
+)
+async def test_only_what_helped_is_left_out_from_then_on(server: LMServer, openai: Make, ask: Ask, said: str) -> None:
+    lm = openai()
+    server.answer = in_turn(Reply(status=400, text=said), Reply(status=400, text="too long"), "Yes")
+    assert type(await failing(ask(lm, schema=SCHEMA, max_tokens=9))) is LMError
+    await ask(lm, schema=SCHEMA, max_tokens=9)
+    first, second, third = server.asked
+    assert second != first == third
+
+
+async def test_a_newer_name_the_user_keeps_from_being_used_is_no_reason_to_go_on(
+    server: LMServer, openai: Make, ask: Ask
+) -> None:
+    server.answer = lambda request: Reply(status=400, text="use 'max_completion_tokens'")
+    assert type(await failing(ask(openai(extra={"max_tokens": 7}), max_tokens=9))) is LMError
+    assert server.calls == 1
+
+
 async def test_calls_at_the_same_time_all_learn_what_is_refused(server: LMServer, make: Make) -> None:
     together = threading.Barrier(4)
 
@@ -519,7 +725,7 @@ def test_two_callers_in_threads_share_what_the_model_takes(server: LMServer, mak
     server.answer = meeting(3)
 
     def caller(_: int) -> int:
-        return len(list(completed(lambda _: lm.complete(HELLO), range(6), lm.concurrency)))
+        return len(list(completed(lambda _, __: lm.complete(HELLO), range(6), lm.concurrency)))
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(caller, range(2))) == [6, 6]
@@ -710,6 +916,11 @@ def test_checking_finds_that_the_key_is_refused(server: LMServer) -> None:
     with pytest.raises(LMSetupError, match="api_key"):
         model_of(server, "openai").check()
     model_of(server, "openai", api_key=KEY).check()
+
+
+def test_checking_finds_that_the_version_is_missing(server: LMServer) -> None:
+    with pytest.raises(LMSetupError, match=f"Give {server.base_url} as base_url"):
+        OpenAICompatibleLM(f"{server.url}/", "tiny").check()
 
 
 def test_checking_accepts_a_server_without_a_list(server: LMServer) -> None:

@@ -17,8 +17,10 @@ from epic_core.lm.base import Schema
 from epic_core.lm.calls import Complete, Patience, adrive, drive, patiently
 from epic_core.lm.workers import acompleted, completed
 from epic_core.types import Usage
+from epic_core.verification import LMVerifier
+from epic_core.verification.base import Rewriting
 from lm_servers import LMServer, Reply, in_turn
-from scripted import PROTOCOLS, Model, forget_environment, model_of, own_threads, until
+from scripted import PROTOCOLS, Model, candidate, forget_environment, model_of, own_threads, until
 
 HELLO = [Message("system", "Be brief."), Message("user", "Is it so?")]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
@@ -286,6 +288,13 @@ async def test_what_is_no_completion_is_named(one: Drive, said: object) -> None:
     assert lm.calls == 1
 
 
+async def test_a_text_that_is_none_is_named(one: Drive) -> None:
+    lm = OfOthers(Completion(text=None))  # type: ignore[arg-type]
+    with pytest.raises(LMSetupError, match="text of type NoneType"):
+        await one(lm, Patience(), Usage())
+    assert lm.calls == 1
+
+
 async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, lm: Model) -> None:
     server.answer = lambda request: Reply(status=500)
     task = asyncio.create_task(adrive(patiently(REQUEST, Patience(backoff=20.0), Usage()), lm))
@@ -326,7 +335,7 @@ class Crowd:
 async def test_workers_give_all_results(workers: int, size: int) -> None:
     crowd = Crowd()
 
-    def double(value: int) -> int:
+    def double(value: int, _: object) -> int:
         with crowd:
             time.sleep(0.0005)
             return 2 * value
@@ -345,7 +354,7 @@ async def test_workers_give_all_results(workers: int, size: int) -> None:
 async def test_as_many_work_at_once_as_there_are_workers() -> None:
     together, met, here = threading.Barrier(3), asyncio.Event(), []
 
-    def meet(value: int) -> int:
+    def meet(value: int, _: object) -> int:
         together.wait(5)
         return value
 
@@ -363,7 +372,7 @@ async def test_as_many_work_at_once_as_there_are_workers() -> None:
 async def test_a_result_comes_as_soon_as_it_is_there() -> None:
     release, arelease = threading.Event(), asyncio.Event()
 
-    def slow_first(value: int) -> int:
+    def slow_first(value: int, _: object) -> int:
         assert value > 0 or release.wait(5)
         return value
 
@@ -390,7 +399,7 @@ async def test_a_result_comes_as_soon_as_it_is_there() -> None:
 async def test_what_the_function_raises_comes_through_and_ends_the_work(workers: int) -> None:
     done: list[int] = []
 
-    def fail(value: int) -> int:
+    def fail(value: int, _: object = None) -> int:
         done.append(value)
         time.sleep(0.001)
         if value == 2:
@@ -414,17 +423,65 @@ async def test_what_the_function_raises_comes_through_and_ends_the_work(workers:
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 def test_an_interruption_in_a_thread_comes_through(error: type[BaseException]) -> None:
-    def interrupt(value: int) -> int:
+    def interrupt(value: int, _: object) -> int:
         raise error
 
     with pytest.raises(error):
         list(completed(interrupt, range(4), 2))
 
 
+class Interrupted:
+    """A model whose first calls meet; then one is interrupted, and the others answer or fail."""
+
+    name = "interrupted"
+    concurrency = 4
+    context: int | None = None
+
+    def __init__(self, others: str | LMError) -> None:
+        self.others = others
+        self.calls = 0
+        self.over = threading.Event()
+        self._together = threading.Barrier(4)
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        self.calls += 1
+        if self._together.wait(5) == 0:
+            raise KeyboardInterrupt
+        assert isinstance(self.others, LMError) or self.over.wait(5)
+        if isinstance(self.others, LMError):
+            raise self.others
+        return Completion(text=self.others)
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("others", ['{"decision": "Keep", "relevant": [1, 2], "rationale": "so"}', DOWN], ids=str)
+@pytest.mark.parametrize("rewriting", [False, True], ids=["verifying", "rewriting"])
+def test_no_thread_calls_after_an_interruption(others: str | LMError, rewriting: bool) -> None:
+    lm = Interrupted(others)
+    verifier = LMVerifier(lm, way="paper", refine="rewrite" if rewriting else None, backoff=20.0)
+    candidates = [candidate(f"A stew of beans, {number}.", "Vegan diet", "Beans") for number in range(8)]
+    with pytest.raises(KeyboardInterrupt):
+        if verifier.rewriter is None:
+            list(verifier.stream(candidates))
+        else:
+            list(
+                verifier.rewriter.stream([Rewriting(item=one.item, preferences=one.preferences) for one in candidates])
+            )
+    lm.over.set()
+    until(lambda: own_threads() == 0)
+    assert lm.calls == 4
+
+
 def test_closing_early_stops_the_threads() -> None:
     started, release = [], threading.Event()
 
-    def work(value: int) -> int:
+    def work(value: int, _: object) -> int:
         started.append(value)
         assert value == 0 or release.wait(5)
         return value

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
+from epic_core.lm.workers import StoppedError
 from epic_core.threads import in_thread
 from epic_core.types import Usage
 
@@ -128,8 +129,12 @@ def patiently(request: Complete, patience: Patience, usage: Usage) -> Calling[Co
         yield _Pause(pause)
 
 
-def drive(calling: Calling[R], lm: LanguageModel) -> R:
-    """Run synchronously what is to be asked."""
+def drive(calling: Calling[R], lm: LanguageModel, stopped: threading.Event | None = None) -> R:
+    """Run synchronously what is to be asked.
+
+    Raises:
+        StoppedError: instead of another call, once `stopped` is set; it also ends a pause.
+    """
     answer: Any = None
     while True:
         try:
@@ -138,9 +143,14 @@ def drive(calling: Calling[R], lm: LanguageModel) -> R:
             result: R = stop.value
             return result
         if isinstance(request, _Pause):
-            time.sleep(request.seconds)
+            if stopped is None:
+                time.sleep(request.seconds)
+            else:
+                stopped.wait(request.seconds)
             answer = None
             continue
+        if stopped is not None and stopped.is_set():
+            raise StoppedError
         try:
             answer = _checked(_complete(lm, request))
         except Exception as error:
@@ -179,6 +189,8 @@ async def _acomplete(lm: LanguageModel, request: Complete) -> Completion:
 def _checked(answer: object) -> Completion:
     if not isinstance(answer, Completion):
         raise LMSetupError(f"The language model returned an object of type {type(answer).__name__}, not a Completion.")
+    if not isinstance(answer.text, str):
+        raise LMSetupError(f"The language model returned a text of type {type(answer.text).__name__}, not str.")
     return answer
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import ssl
 
 
+_MOST_PARTS = 65536
+
+
 @cache
 def tls_context() -> ssl.SSLContext:
     """The context httpx would make for each client anew, at a cost of some 50 ms."""
@@ -54,6 +57,16 @@ def is_this_machine(host: str) -> bool:
 def sendable(messages: Sequence[Message]) -> list[dict[str, str]]:
     """Messages as both protocols have them; lone surrogates, which models write at times, are no UTF-8."""
     return [{"role": each.role, "content": each.content.encode("utf-8", "replace").decode()} for each in messages]
+
+
+def most_parts(max_tokens: Any) -> int:
+    """How many parts with text a streamed answer of so many tokens can have, with room to spare."""
+    return 2 * max_tokens + 256 if isinstance(max_tokens, int) and max_tokens > 0 else _MOST_PARTS
+
+
+def count(given: Any) -> int:
+    """A number of tokens as a server counts them; 0 if that is no number there can be."""
+    return int(given) if isinstance(given, (int, float)) and 0 < given < 2**53 else 0
 
 
 def checked_limits(*, timeout: float, context: int | None) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, closing
 from typing import TYPE_CHECKING, Any
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_core.lm.base import Completion, Message, Schema, Token
-from epic_core.lm.http import checked_limits, client_settings, sendable, tls_context
+from epic_core.lm.http import checked_limits, client_settings, count, most_parts, sendable, tls_context
 from epic_core.lm.limits import Gate, LoopClients
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ class OllamaLM:
     Args:
         model: The model's name, pulled on the server: `ollama pull qwen3:4b`.
         host: Address of the server; default: `OLLAMA_HOST`, else Ollama's own default.
-        timeout: Seconds to wait for an answer; with `stream`, for its next token.
+        timeout: Seconds for the connection, and again for each wait until more of the answer comes. Without
+            `stream`, Ollama sends it in one piece, so that this is the time for the whole; what sends it in
+            drips may take longer. With `stream`, this is the time until the next token.
         concurrency: How many calls the server gets at once; a local one does them one after the other anyway.
         context: Tokens that prompt and answer have together. Sent to the server, whose own default may be
             smaller: it then cuts the prompt without saying so.
@@ -108,19 +111,25 @@ class OllamaLM:
         """The model's answer."""
         with self._gate.enter():
             request = self._request(messages, schema, max_tokens)
-            try:
-                return _completion(self._sent(request))
-            except Exception as error:
-                if not self._learns(error, request):
-                    raise self._explained(error) from error
-            try:
-                return _completion(self._sent(request))
-            except Exception as error:
-                raise self._explained(error) from error
+            while True:
+                try:
+                    return self._sent(request)
+                except LMError:
+                    raise
+                except Exception as error:
+                    if not self._learns(error, request):
+                        raise self._explained(error) from error
 
-    def _sent(self, request: dict[str, Any]) -> Iterable[Any]:
+    def _sent(self, request: dict[str, Any]) -> Completion:
         answer = self._client.chat(**request)
-        return answer if self._stream else [answer]
+        parts = _Parts(request)
+        if not self._stream:
+            parts.take(answer)
+            return parts.completion()
+        with closing(answer):
+            for part in answer:
+                parts.take(part)
+        return parts.completion()
 
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
@@ -128,19 +137,25 @@ class OllamaLM:
         """As `complete`, with Ollama's asynchronous client."""
         async with self._gate.aenter(), self._clients.client() as client:
             request = self._request(messages, schema, max_tokens)
-            try:
-                return await self._received(client, request)
-            except Exception as error:
-                if not self._learns(error, request):
-                    raise self._explained(error) from error
-            try:
-                return await self._received(client, request)
-            except Exception as error:
-                raise self._explained(error) from error
+            while True:
+                try:
+                    return await self._received(client, request)
+                except LMError:
+                    raise
+                except Exception as error:
+                    if not self._learns(error, request):
+                        raise self._explained(error) from error
 
     async def _received(self, client: Any, request: dict[str, Any]) -> Completion:
         answer = await client.chat(**request)
-        return _completion([part async for part in answer] if self._stream else [answer])
+        parts = _Parts(request)
+        if not self._stream:
+            parts.take(answer)
+            return parts.completion()
+        async with aclosing(answer):
+            async for part in answer:
+                parts.take(part)
+        return parts.completion()
 
     def _request(self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None) -> dict[str, Any]:
         limit = {} if max_tokens is None else {"num_predict": max_tokens}
@@ -155,7 +170,11 @@ class OllamaLM:
         }
 
     def _learns(self, error: Exception, request: dict[str, Any]) -> bool:
-        """Whether the server refused a setting that can be left out, from now on too."""
+        """Whether the request can do without a setting: one that the server refused, from now on too."""
+        if isinstance(error, ValueError) and request["logprobs"] and "logprob" in str(error):
+            # The client takes no answer that has a probability missing.
+            request["logprobs"] = None
+            return True
         if not isinstance(error, self._ollama.ResponseError) or error.status_code not in (400, -1):
             return False
         if request["think"] is not None and "think" in str(error.error).lower():
@@ -175,7 +194,8 @@ class OllamaLM:
         if isinstance(error, (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout)):
             return LMUnavailableError(
                 f"No Ollama server answers at {self.host}. Start it: ollama serve (https://ollama.com/download has it),"
-                f" and pull the model once: ollama pull {self._model}. Another address: OLLAMA_HOST, or host=."
+                f" and pull the model once: ollama pull {self._model}."
+                " Another address: OLLAMA_HOST, host=, or --llm-url on the command line."
             )
         if isinstance(error, httpx.TimeoutException):
             return LMUnavailableError(
@@ -218,23 +238,34 @@ def server_address(host: str | None) -> httpx.URL:
     return address
 
 
-def _completion(parts: Iterable[Any]) -> Completion:
-    """One completion of one answer, or of the parts a server streams."""
-    text: list[str] = []
-    tokens: list[Token] = []
-    given, last = False, None
-    for part in parts:
-        last = part
-        text.append(part.message.content or "")
-        if part.logprobs is not None:
-            given = True
-            tokens += [Token(token.token, token.logprob) for token in part.logprobs]
-    if last is None or not last.done:
-        raise EOFError("it broke off in the middle of an answer")
-    return Completion(
-        text="".join(text),
-        tokens=tuple(tokens) if given and tokens else None,
-        prompt_tokens=last.prompt_eval_count or 0,
-        completion_tokens=last.eval_count or 0,
-        cut=last.done_reason == "length",
-    )
+class _Parts:
+    """The one part of an answer, or those that a server streams."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        self._room = most_parts(request["options"].get("num_predict"))
+        self._text: list[str] = []
+        self._tokens: list[Token] = []
+        self._last: Any = None
+
+    def take(self, part: Any) -> None:
+        """Take in the next part."""
+        self._last = part
+        if part.message.content:
+            self._text.append(part.message.content)
+            if len(self._text) > self._room:
+                raise LMUnavailableError("The Ollama server does not end its answer, which is longer than it may be.")
+        self._tokens += [Token(token.token, token.logprob) for token in part.logprobs or ()]
+
+    def completion(self) -> Completion:
+        """What came, if the server said that it was all."""
+        last = self._last
+        if last is None or not last.done:
+            raise EOFError("it broke off in the middle of an answer")
+        known = bool(self._tokens) and not any(math.isnan(token.logprob) for token in self._tokens)
+        return Completion(
+            text="".join(self._text),
+            tokens=tuple(self._tokens) if known else None,
+            prompt_tokens=count(last.prompt_eval_count),
+            completion_tokens=count(last.eval_count),
+            cut=last.done_reason == "length",
+        )

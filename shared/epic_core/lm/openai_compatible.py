@@ -3,22 +3,54 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm.base import Completion, Message, Schema, Token
-from epic_core.lm.http import checked_limits, client_settings, sendable
+from epic_core.lm.http import checked_limits, client_settings, count, most_parts, sendable
 from epic_core.lm.limits import Gate, LoopClients
+
+if TYPE_CHECKING:
+    import httpx
 
 _KEY = re.compile(r"[!-~]+")
 
+# Bytes of an answer.
+_MOST_BYTES = 16 * 2**20
+_TOO_LONG = "The server does not end its answer, which is longer than it may be."
+
 # What servers refuse, by the words in their refusals; left out from then on.
-_OPTIONAL = {"response_format": ("response_format", "json_schema", "grammar", "guided"), "logprobs": ("logprobs",)}
-_OPTIONAL |= {name: (name,) for name in ("top_logprobs", "seed", "temperature", "stream_options")}
+_OPTIONAL = {"response_format": r"response_format|json_schema|grammar|guided\w*", "logprobs": "logprobs"}
+_OPTIONAL |= {name: name for name in ("top_logprobs", "seed", "temperature", "stream_options")}
+
+# Characters of a refusal that are read.
+_MOST_SAID = 2**20
+
+# Lines of a message up to this length may be words of a server's own.
+_SHORT_LINE = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LeftOut:
+    """Settings that a server refuses, and those that it wants in another form."""
+
+    names: frozenset[str] = frozenset()
+    older_form: bool = False
+    newer_limit: bool = False
+
+    def __or__(self, other: _LeftOut) -> _LeftOut:
+        return _LeftOut(
+            names=self.names | other.names,
+            older_form=self.older_form or other.older_form,
+            newer_limit=self.newer_limit or other.newer_limit,
+        )
 
 
 class OpenAICompatibleLM:
@@ -32,7 +64,9 @@ class OpenAICompatibleLM:
         base_url: Up to and including the version, as in `http://localhost:8000/v1`.
         model: The model's name on that server.
         api_key: Sent as a bearer token; None sends none.
-        timeout: Seconds to wait for an answer; with `stream`, for its next token.
+        timeout: Seconds for an answer as a whole, from asking to its last byte; it is also the longest time that
+            a silent server is waited for, so that no answer takes more than a few times as long. With `stream`,
+            seconds until more of the answer comes: as a whole it may take longer, but is bounded in its length.
         concurrency: How many calls the server gets at once; raise it for servers that batch.
         context: Tokens that prompt and answer have together, if known: what cannot fit is not sent.
         logprobs: Ask for the probabilities that confidences are made of.
@@ -82,8 +116,8 @@ class OpenAICompatibleLM:
         self._stream = stream
         self._logprobs = logprobs
         self._extra = dict(extra or {})
-        self._refused: set[str] = set()
-        self._older_form = self._newer_limit = False
+        self._left_out = _LeftOut()
+        self._timeout = timeout
         self._gate = Gate(concurrency)
         self._key = api_key
         headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
@@ -104,11 +138,16 @@ class OpenAICompatibleLM:
             LMSetupError: if it does not know the model, or refuses the key.
         """
         try:
-            answer = self._client.get(f"{self.base_url}/models")
-            if answer.status_code in (404, 405, 501):
+            status, headers, said = self._got("/models")
+            if status == 404 and self._got("/v1/models")[0] == 200:
+                raise LMSetupError(
+                    f"There is nothing at {self.base_url}/models, but at {self.base_url}/v1/models."
+                    f" Give {self.base_url}/v1 as base_url."
+                )
+            if status in (404, 405, 501):
                 return  # a server without that list
-            self._accept(answer.status_code, answer.headers, answer.text)
-            listed = [str(model["id"]) for model in answer.json()["data"]]
+            self._accept(status, headers, said)
+            listed = [str(model["id"]) for model in json.loads(said)["data"]]
         except (ValueError, KeyError, TypeError):
             return  # a list in another form
         except LMError:
@@ -121,6 +160,14 @@ class OpenAICompatibleLM:
                 f"The server at {self.base_url} does not know the model {self._model!r}. It has: {known}"
             )
 
+    def _got(self, path: str) -> tuple[int, Mapping[str, str], str]:
+        """Status, headers and body of what there is at a path."""
+        body = _Body(self._timeout)
+        with self._client.stream("GET", f"{self.base_url}{path}") as answer:
+            for piece in answer.iter_bytes():
+                body.take(piece)
+            return answer.status_code, answer.headers, body.text(answer)
+
     def session(self) -> AbstractAsyncContextManager[Any]:
         """Keeps the connections of the running event loop open between calls."""
         return self._clients.client()
@@ -130,57 +177,74 @@ class OpenAICompatibleLM:
     ) -> Completion:
         """The model's answer."""
         with self._gate.enter():
+            left_out = self._left_out
             while True:
-                request = self._request(messages, schema, max_tokens)
+                request = self._request(messages, schema, max_tokens, left_out)
+                body = _Body(self._timeout)
                 try:
                     with self._client.stream("POST", f"{self.base_url}/chat/completions", json=request) as answer:
-                        if answer.status_code >= 400:
-                            answer.read()
-                            if self._learns(answer.status_code, answer.text, request):
-                                continue
-                        if self._stream and answer.status_code < 300:
-                            parts = _Parts(self._without_key)
-                            for line in answer.iter_lines():
-                                if parts.take(line):
-                                    break
-                            return parts.completion()
-                        answer.read()
-                        self._accept(answer.status_code, answer.headers, answer.text)
-                        return _whole(answer.text, self._without_key)
+                        receiver = self._receiver(answer, request, body)
+                        for piece in answer.iter_bytes():
+                            if receiver.take(piece):
+                                break
+                    outcome = self._outcome(answer, receiver, request, left_out)
                 except LMError:
                     raise
                 except Exception as error:
                     raise self._explained(error) from error
+                if isinstance(outcome, Completion):
+                    self._left_out |= left_out
+                    return outcome
+                left_out = outcome
 
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
         """As `complete`, with an asynchronous client."""
         async with self._gate.aenter(), self._clients.client() as client:
+            left_out = self._left_out
             while True:
-                request = self._request(messages, schema, max_tokens)
+                request = self._request(messages, schema, max_tokens, left_out)
+                body = _Body(self._timeout)
                 try:
                     url = f"{self.base_url}/chat/completions"
                     async with client.stream("POST", url, json=request) as answer:
-                        if answer.status_code >= 400:
-                            await answer.aread()
-                            if self._learns(answer.status_code, answer.text, request):
-                                continue
-                        if self._stream and answer.status_code < 300:
-                            parts = _Parts(self._without_key)
-                            async for line in answer.aiter_lines():
-                                if parts.take(line):
-                                    break
-                            return parts.completion()
-                        await answer.aread()
-                        self._accept(answer.status_code, answer.headers, answer.text)
-                        return _whole(answer.text, self._without_key)
+                        receiver = self._receiver(answer, request, body)
+                        async for piece in answer.aiter_bytes():
+                            if receiver.take(piece):
+                                break
+                    outcome = self._outcome(answer, receiver, request, left_out)
                 except LMError:
                     raise
                 except Exception as error:
                     raise self._explained(error) from error
+                if isinstance(outcome, Completion):
+                    self._left_out |= left_out
+                    return outcome
+                left_out = outcome
 
-    def _request(self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None) -> dict[str, Any]:
+    def _receiver(self, answer: httpx.Response, request: Mapping[str, Any], body: _Body) -> _Body | _Parts:
+        """What takes in the answer: the whole body, or the parts of a stream."""
+        if not self._stream or answer.status_code >= 300:
+            return body
+        return _Parts(self._without_key, most_parts(request.get("max_tokens", request.get("max_completion_tokens"))))
+
+    def _outcome(
+        self, answer: httpx.Response, receiver: _Body | _Parts, request: Mapping[str, Any], left_out: _LeftOut
+    ) -> Completion | _LeftOut:
+        """The completion, or what the request has to leave out to get one."""
+        if isinstance(receiver, _Parts):
+            return receiver.completion()
+        said = receiver.text(answer)
+        learnt = self._learnt(answer.status_code, said, request, left_out)
+        if learnt is not None:
+            return learnt
+        self._accept(answer.status_code, answer.headers, said)
+        return _whole(said, self._without_key)
+
+    def _request(
+        self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None, left_out: _LeftOut
+    ) -> dict[str, Any]:
         request: dict[str, Any] = {
             "model": self._model,
             "messages": sendable(messages),
@@ -189,42 +253,41 @@ class OpenAICompatibleLM:
         }
         if max_tokens is not None:
             # OpenAI's own newer models know the limit by another name.
-            request["max_completion_tokens" if self._newer_limit else "max_tokens"] = max_tokens
+            request["max_completion_tokens" if left_out.newer_limit else "max_tokens"] = max_tokens
         if schema is not None:
             form = {"name": "answer", "schema": dict(schema), "strict": True}
             request["response_format"] = (
                 {"type": "json_object", "schema": dict(schema)}
-                if self._older_form
+                if left_out.older_form
                 else {"type": "json_schema", "json_schema": form}
             )
-        if self._logprobs and "logprobs" not in self._refused:
+        if self._logprobs and "logprobs" not in left_out.names:
             # Some servers give none unless they are asked for alternatives too.
             request |= {"logprobs": True, "top_logprobs": 1}
         if self._stream:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
-        return {name: value for name, value in (request | self._extra).items() if name not in self._refused}
+        return {name: value for name, value in (request | self._extra).items() if name not in left_out.names}
 
-    def _learns(self, status: int, said: str, request: Mapping[str, Any]) -> bool:
-        """Whether the server refused a setting that can be left out, or the form of one."""
-        said = said.lower()
+    def _learnt(self, status: int, said: str, request: Mapping[str, Any], left_out: _LeftOut) -> _LeftOut | None:
+        """What to leave out from now on, if the server refused a setting that can be left out, or its form."""
+        if status not in (400, 422, 500, 501):
+            return None
+        said = _own_words(said[:_MOST_SAID], request["messages"])
         # Some servers call a form they do not know their own error.
-        if status not in (400, 422, 501) and not (status == 500 and "response_format" in said):
-            return False
-        if "max_tokens" in request and "max_completion_tokens" in said:
-            self._newer_limit = True
-            return True
-        named = {
-            name for name, words in _OPTIONAL.items() if name in request and any(word in said for word in words)
-        } - self._extra.keys()
+        if status == 500 and not _names("response_format", said):
+            return None
+        own = self._extra.keys()
+        if request.keys() - own >= {"max_tokens"} and _names("max_completion_tokens", said):
+            return replace(left_out, newer_limit=True)
+        named = {name for name, words in _OPTIONAL.items() if name in request and _names(words, said)} - own
         if "top_logprobs" in named:
             named.discard("logprobs")  # it may take the one without the other
-        if "response_format" in named and request["response_format"]["type"] == "json_schema":
-            self._older_form = True
+        if "response_format" in named and not left_out.older_form:
             named.discard("response_format")
-            self._refused |= named
-            return True
-        self._refused |= named
-        return bool(named)
+            left_out = replace(left_out, older_form=True)
+        elif not named:
+            return None
+        return replace(left_out, names=left_out.names | named)
 
     def _accept(self, status: int, headers: Mapping[str, str], said: str) -> None:
         """Raise what a status means."""
@@ -286,28 +349,91 @@ def _is_address(base_url: Any) -> bool:
         return False
 
 
+def _own_words(said: str, messages: Iterable[Mapping[str, str]]) -> str:
+    """What a server said, in small letters, without what it repeats of the messages."""
+    said = _unescaped(said)
+    for message in messages:
+        content = message["content"]
+        for text in (content, *sorted(content.splitlines(), key=len, reverse=True)):
+            repeated = _unescaped(text).strip()
+            if len(repeated) > _SHORT_LINE:
+                said = said.replace(repeated, " ")
+    return said
+
+
+def _unescaped(text: str) -> str:
+    """A text in small letters and with single spaces, the same however often it was escaped as JSON."""
+    text = re.sub(r"\\+u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return re.sub(r"\\+", "", re.sub(r"(?:\\+[nrt]|\s)+", " ", text)).lower()
+
+
+def _names(words: str, said: str) -> bool:
+    """Whether what was said has one of these words."""
+    return re.search(rf"\b(?:{words})\b", said, re.ASCII) is not None
+
+
 def _whole(text: str, without_key: Callable[[str], str]) -> Completion:
     """The completion in the body of an answer."""
     body = json.loads(text)
     if "error" in body and not body.get("choices"):
         raise LMUnavailableError(f"The server failed: {without_key(str(body['error']))[:300]}")
     choice = body["choices"][0]
-    return _completion(choice["message"].get("content"), choice.get("logprobs"), body, choice.get("finish_reason"))
+    text = _text(choice["message"].get("content"))
+    return _completion(text, [choice.get("logprobs")], body.get("usage"), choice.get("finish_reason"))
+
+
+class _Body:
+    """The body of an answer, which has to come within some seconds from now on."""
+
+    def __init__(self, timeout: float) -> None:
+        self._until = time.monotonic() + timeout
+        self._bytes = bytearray()
+
+    def take(self, piece: bytes) -> bool:
+        """Take in the next bytes; there may be more."""
+        self._bytes += piece
+        if len(self._bytes) > _MOST_BYTES:
+            raise LMUnavailableError(_TOO_LONG)
+        if time.monotonic() > self._until:
+            raise LMUnavailableError(
+                "The server did not send all of its answer in time. Give it longer (timeout=), or take a smaller"
+                " model.",
+                timed_out=True,
+            )
+        return False
+
+    def text(self, answer: httpx.Response) -> str:
+        """What came."""
+        return self._bytes.decode(answer.encoding or "utf-8", "replace")
 
 
 class _Parts:
     """The parts of an answer that a server sends as events."""
 
-    def __init__(self, without_key: Callable[[str], str]) -> None:
+    def __init__(self, without_key: Callable[[str], str], room: int) -> None:
         self._without_key = without_key
+        self._room = room
+        self._received = 0
+        self._line = bytearray()
         self._text: list[str] = []
-        self._tokens: list[Any] = []
-        self._usage: Mapping[str, Any] = {}
+        self._logprobs: list[Any] = []
+        self._usage: Any = None
         self._finish: Any = None
         self._ended = False
 
-    def take(self, line: str) -> bool:
-        """Take in one line; whether it was the last."""
+    def take(self, piece: bytes) -> bool:
+        """Take in the next bytes; whether they have the end."""
+        self._received += len(piece)
+        if self._received > _MOST_BYTES:
+            raise LMUnavailableError(_TOO_LONG)
+        self._line += piece
+        if b"\n" not in piece:
+            return False
+        *lines, self._line = self._line.split(b"\n")
+        return any(self._take_line(line.decode("utf-8", "replace")) for line in lines)
+
+    def _take_line(self, line: str) -> bool:
         if not line.startswith("data:"):
             return False
         data = line[len("data:") :].strip()
@@ -319,28 +445,55 @@ class _Parts:
             raise LMUnavailableError(f"The server broke off: {self._without_key(str(event['error']))[:300]}")
         self._usage = event.get("usage") or self._usage
         for choice in event.get("choices", ())[:1]:
-            self._text.append((choice.get("delta") or {}).get("content") or "")
-            self._tokens += (choice.get("logprobs") or {}).get("content") or ()
+            text = _text((choice.get("delta") or {}).get("content"))
+            if text:
+                self._text.append(text)
+                if len(self._text) > self._room:
+                    raise LMUnavailableError(_TOO_LONG)
+            self._logprobs.append(choice.get("logprobs"))
             self._finish = choice.get("finish_reason") or self._finish
         return False
 
     def completion(self) -> Completion:
         """What came, if the server said that it was all."""
+        if self._line and not self._ended:
+            self._take_line(self._line.decode("utf-8", "replace"))
         if not self._ended and self._finish is None:
             raise LMUnavailableError("The server broke off in the middle of an answer.")
-        return _completion("".join(self._text), {"content": self._tokens}, {"usage": self._usage}, self._finish)
+        return _completion("".join(self._text), self._logprobs, self._usage, self._finish)
 
 
-def _completion(text: str | None, logprobs: Any, body: Mapping[str, Any], finish: Any) -> Completion:
-    usage = body.get("usage") or {}
+def _completion(text: str, logprobs: Iterable[Any], usage: Any, finish: Any) -> Completion:
+    counts = usage if isinstance(usage, Mapping) else {}
     return Completion(
-        text=text or "",
-        tokens=_tokens((logprobs or {}).get("content") or ()),
-        prompt_tokens=int(usage.get("prompt_tokens") or 0),
-        completion_tokens=int(usage.get("completion_tokens") or 0),
+        text=text,
+        tokens=_tokens(logprobs),
+        prompt_tokens=count(counts.get("prompt_tokens")),
+        completion_tokens=count(counts.get("completion_tokens")),
         cut=finish == "length",
     )
 
 
-def _tokens(given: Iterable[Mapping[str, Any]]) -> tuple[Token, ...] | None:
-    return tuple(Token(str(token["token"]), float(token["logprob"])) for token in given) or None
+def _text(content: Any) -> str:
+    """The text of a message: content is text, or parts of which some are text."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list) and all(isinstance(part, Mapping) for part in content):
+        texts = [part.get("text") for part in content if part.get("type") == "text"]
+        if all(isinstance(text, str) for text in texts):
+            return "".join(texts)
+    raise TypeError(f"the content of its message is neither text nor parts of text: {str(content)[:100]}")
+
+
+def _tokens(logprobs: Iterable[Any]) -> tuple[Token, ...] | None:
+    """The tokens of all parts; None where they are not given, or not all with a probability."""
+    try:
+        tokens = tuple(
+            Token(str(token["token"]), float(token["logprob"]))
+            for given in logprobs
+            if given is not None
+            for token in given.get("content") or ()
+        )
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
+        return None
+    return None if not tokens or any(math.isnan(token.logprob) for token in tokens) else tokens

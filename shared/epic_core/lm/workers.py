@@ -12,17 +12,24 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def completed(function: Callable[[T], R], inputs: Sequence[T], workers: int) -> Iterator[R]:
+class StoppedError(Exception):
+    """Raised by a function that ends its work because `completed` has been interrupted."""
+
+
+def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequence[T], workers: int) -> Iterator[R]:
     """Results of a function over inputs, in the order in which they are ready.
 
-    With one worker everything happens in this thread. With more, no thread outlives an interruption for longer
-    than the call it is in, and none keeps the interpreter from ending.
+    With one worker everything happens in this thread, and the function gets None with each input. With more, it
+    gets an event that is set on an interruption: a function that looks at it between its steps, waits on it and
+    raises `StoppedError` outlives the interruption for no longer than the step it is in. No thread keeps the
+    interpreter from ending.
 
     Raises:
         Exception: whatever the function raises.
     """
     if workers <= 1 or len(inputs) <= 1:
-        yield from map(function, inputs)
+        for value in inputs:
+            yield function(value, None)
         return
     waiting: queue.SimpleQueue[T] = queue.SimpleQueue()
     for value in inputs:
@@ -37,7 +44,9 @@ def completed(function: Callable[[T], R], inputs: Sequence[T], workers: int) -> 
             except queue.Empty:
                 return
             try:
-                ready.put((True, function(value)))
+                ready.put((True, function(value, stopped)))
+            except StoppedError:
+                return
             except BaseException as error:
                 stopped.set()
                 ready.put((False, error))

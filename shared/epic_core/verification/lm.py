@@ -133,7 +133,9 @@ class LMVerifier:
         self._asker.patience.begin()
         groups = self._groups(candidates)
         for verdicts in completed(
-            lambda group: drive(self._judged(candidates, group), self.lm), groups, self._asker.concurrency
+            lambda group, stopped: drive(self._judged(candidates, group), self.lm, stopped),
+            groups,
+            self._asker.concurrency,
         ):
             yield from verdicts
 

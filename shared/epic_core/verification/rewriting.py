@@ -36,7 +36,7 @@ class LMRewriter:
         """Positions and rewritten texts, in the order in which they are there."""
         self._asker.patience.begin()
         yield from completed(
-            lambda place: drive(self._rewritten(place, rewritings[place]), self._asker.lm),
+            lambda place, stopped: drive(self._rewritten(place, rewritings[place]), self._asker.lm, stopped),
             range(len(rewritings)),
             self._asker.concurrency,
         )
