@@ -30,11 +30,12 @@ def judge(request: dict[str, Any]) -> str:
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     with LMServer(judge, models=["qwen3:4b"]) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
-        for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        for block in blocks:
             exec(compile(block, str(page), "exec"), names)
-    if "LMVerifier(" in page.read_text(encoding="utf-8"):
+    if any("LMVerifier(" in block for block in blocks):
         assert server.calls
         assert not names["report"].undecided
 

@@ -482,7 +482,7 @@ def _text(content: Any) -> str:
         texts = [part.get("text") for part in content if part.get("type") == "text"]
         if all(isinstance(text, str) for text in texts):
             return "".join(texts)
-    raise TypeError(f"the content of its message is neither text nor parts of text: {str(content)[:100]}")
+    raise TypeError(f"the content of its message is neither text nor parts of text: {content}")
 
 
 def _tokens(logprobs: Iterable[Any]) -> tuple[Token, ...] | None:
