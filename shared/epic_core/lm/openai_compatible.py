@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
-from epic_core.lm.base import Completion, Message, Schema, Token
-from epic_core.lm.http import checked_limits, client_settings, count, most_parts, sendable
+from epic_core.lm.base import Completion, Message, Schema
+from epic_core.lm.http import checked_limits, client_settings, most_parts, sendable
 from epic_core.lm.limits import Gate, LoopClients
+from epic_core.lm.openai_answers import Body, Parts, whole_answer
 
 if TYPE_CHECKING:
     import httpx
 
 _KEY = re.compile(r"[!-~]+")
 
-# Bytes of an answer.
-_MOST_BYTES = 16 * 2**20
-_TOO_LONG = "The server does not end its answer, which is longer than it may be."
 
 # What servers refuse, by the words in their refusals; left out from then on.
 _OPTIONAL = {"response_format": r"response_format|json_schema|grammar|guided\w*", "logprobs": "logprobs"}
@@ -162,7 +158,7 @@ class OpenAICompatibleLM:
 
     def _got(self, path: str) -> tuple[int, Mapping[str, str], str]:
         """Status, headers and body of what there is at a path."""
-        body = _Body(self._timeout)
+        body = Body(self._timeout)
         with self._client.stream("GET", f"{self.base_url}{path}") as answer:
             for piece in answer.iter_bytes():
                 body.take(piece)
@@ -180,7 +176,7 @@ class OpenAICompatibleLM:
             left_out = self._left_out
             while True:
                 request = self._request(messages, schema, max_tokens, left_out)
-                body = _Body(self._timeout)
+                body = Body(self._timeout)
                 try:
                     with self._client.stream("POST", f"{self.base_url}/chat/completions", json=request) as answer:
                         receiver = self._receiver(answer, request, body)
@@ -205,7 +201,7 @@ class OpenAICompatibleLM:
             left_out = self._left_out
             while True:
                 request = self._request(messages, schema, max_tokens, left_out)
-                body = _Body(self._timeout)
+                body = Body(self._timeout)
                 try:
                     url = f"{self.base_url}/chat/completions"
                     async with client.stream("POST", url, json=request) as answer:
@@ -223,24 +219,24 @@ class OpenAICompatibleLM:
                     return outcome
                 left_out = outcome
 
-    def _receiver(self, answer: httpx.Response, request: Mapping[str, Any], body: _Body) -> _Body | _Parts:
+    def _receiver(self, answer: httpx.Response, request: Mapping[str, Any], body: Body) -> Body | Parts:
         """What takes in the answer: the whole body, or the parts of a stream."""
         if not self._stream or answer.status_code >= 300:
             return body
-        return _Parts(self._without_key, most_parts(request.get("max_tokens", request.get("max_completion_tokens"))))
+        return Parts(self._without_key, most_parts(request.get("max_tokens", request.get("max_completion_tokens"))))
 
     def _outcome(
-        self, answer: httpx.Response, receiver: _Body | _Parts, request: Mapping[str, Any], left_out: _LeftOut
+        self, answer: httpx.Response, receiver: Body | Parts, request: Mapping[str, Any], left_out: _LeftOut
     ) -> Completion | _LeftOut:
         """The completion, or what the request has to leave out to get one."""
-        if isinstance(receiver, _Parts):
+        if isinstance(receiver, Parts):
             return receiver.completion()
         said = receiver.text(answer)
         learnt = self._learnt(answer.status_code, said, request, left_out)
         if learnt is not None:
             return learnt
         self._accept(answer.status_code, answer.headers, said)
-        return _whole(said, self._without_key)
+        return whole_answer(said, self._without_key)
 
     def _request(
         self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None, left_out: _LeftOut
@@ -371,129 +367,3 @@ def _unescaped(text: str) -> str:
 def _names(words: str, said: str) -> bool:
     """Whether what was said has one of these words."""
     return re.search(rf"\b(?:{words})\b", said, re.ASCII) is not None
-
-
-def _whole(text: str, without_key: Callable[[str], str]) -> Completion:
-    """The completion in the body of an answer."""
-    body = json.loads(text)
-    if "error" in body and not body.get("choices"):
-        raise LMUnavailableError(f"The server failed: {without_key(str(body['error']))[:300]}")
-    choice = body["choices"][0]
-    text = _text(choice["message"].get("content"))
-    return _completion(text, [choice.get("logprobs")], body.get("usage"), choice.get("finish_reason"))
-
-
-class _Body:
-    """The body of an answer, which has to come within some seconds from now on."""
-
-    def __init__(self, timeout: float) -> None:
-        self._until = time.monotonic() + timeout
-        self._bytes = bytearray()
-
-    def take(self, piece: bytes) -> bool:
-        """Take in the next bytes; there may be more."""
-        self._bytes += piece
-        if len(self._bytes) > _MOST_BYTES:
-            raise LMUnavailableError(_TOO_LONG)
-        if time.monotonic() > self._until:
-            raise LMUnavailableError(
-                "The server did not send all of its answer in time. Give it longer (timeout=), or take a smaller"
-                " model.",
-                timed_out=True,
-            )
-        return False
-
-    def text(self, answer: httpx.Response) -> str:
-        """What came."""
-        return self._bytes.decode(answer.encoding or "utf-8", "replace")
-
-
-class _Parts:
-    """The parts of an answer that a server sends as events."""
-
-    def __init__(self, without_key: Callable[[str], str], room: int) -> None:
-        self._without_key = without_key
-        self._room = room
-        self._received = 0
-        self._line = bytearray()
-        self._text: list[str] = []
-        self._logprobs: list[Any] = []
-        self._usage: Any = None
-        self._finish: Any = None
-        self._ended = False
-
-    def take(self, piece: bytes) -> bool:
-        """Take in the next bytes; whether they have the end."""
-        self._received += len(piece)
-        if self._received > _MOST_BYTES:
-            raise LMUnavailableError(_TOO_LONG)
-        self._line += piece
-        if b"\n" not in piece:
-            return False
-        *lines, self._line = self._line.split(b"\n")
-        return any(self._take_line(line.decode("utf-8", "replace")) for line in lines)
-
-    def _take_line(self, line: str) -> bool:
-        if not line.startswith("data:"):
-            return False
-        data = line[len("data:") :].strip()
-        if data == "[DONE]":
-            self._ended = True
-            return True
-        event = json.loads(data)
-        if "error" in event:
-            raise LMUnavailableError(f"The server broke off: {self._without_key(str(event['error']))[:300]}")
-        self._usage = event.get("usage") or self._usage
-        for choice in event.get("choices", ())[:1]:
-            text = _text((choice.get("delta") or {}).get("content"))
-            if text:
-                self._text.append(text)
-                if len(self._text) > self._room:
-                    raise LMUnavailableError(_TOO_LONG)
-            self._logprobs.append(choice.get("logprobs"))
-            self._finish = choice.get("finish_reason") or self._finish
-        return False
-
-    def completion(self) -> Completion:
-        """What came, if the server said that it was all."""
-        if self._line and not self._ended:
-            self._take_line(self._line.decode("utf-8", "replace"))
-        if not self._ended and self._finish is None:
-            raise LMUnavailableError("The server broke off in the middle of an answer.")
-        return _completion("".join(self._text), self._logprobs, self._usage, self._finish)
-
-
-def _completion(text: str, logprobs: Iterable[Any], usage: Any, finish: Any) -> Completion:
-    counts = usage if isinstance(usage, Mapping) else {}
-    return Completion(
-        text=text,
-        tokens=_tokens(logprobs),
-        prompt_tokens=count(counts.get("prompt_tokens")),
-        completion_tokens=count(counts.get("completion_tokens")),
-        cut=finish == "length",
-    )
-
-
-def _text(content: Any) -> str:
-    """The text of a message: content is text, or parts of which some are text."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    if isinstance(content, list) and all(isinstance(part, Mapping) for part in content):
-        texts = [part.get("text") for part in content if part.get("type") == "text"]
-        if all(isinstance(text, str) for text in texts):
-            return "".join(texts)
-    raise TypeError(f"the content of its message is neither text nor parts of text: {content}")
-
-
-def _tokens(logprobs: Iterable[Any]) -> tuple[Token, ...] | None:
-    """The tokens of all parts; None where they are not given, or not all with a probability."""
-    try:
-        tokens = tuple(
-            Token(str(token["token"]), float(token["logprob"]))
-            for given in logprobs
-            if given is not None
-            for token in given.get("content") or ()
-        )
-    except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
-        return None
-    return None if not tokens or any(math.isnan(token.logprob) for token in tokens) else tokens
