@@ -263,7 +263,7 @@ def test_a_refused_key(epic: Epic, server: LMServer, llm: list[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        (["--llm", "claude/opus"], ["claude/opus", "ollama/MODEL", "openai/MODEL"]),
+        (["--llm", "other/model"], ["other/model", "ollama/MODEL", "openai/MODEL"]),
         (["--llm", "qwen3:4b"], ["qwen3:4b", "ollama/MODEL"]),
         (["--llm", "ollama/"], ["ollama/"]),
         (["--llm", "ollama"], ["ollama/MODEL"]),
