@@ -17,16 +17,13 @@ from epic_core.verification.forms import (
     INSTRUCTION_LINE,
     STANCE_LINE,
     answer_of,
-    json_answers,
-    json_pieces,
-    json_records,
     line_answers,
-    mappings,
     own_lines,
     said_in,
     tag,
     xml_answers,
 )
+from epic_core.verification.json_form import json_answers, json_pieces, json_records, mappings
 from epic_core.verification.values import (
     CHUNK_KEYS,
     INSTRUCTION_KEYS,

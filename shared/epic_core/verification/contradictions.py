@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from epic_core.types import Decision
-from epic_core.verification.forms import OPENING, STRING_OR_BRACKET, Piece, own_lines
+from epic_core.verification.forms import own_lines
+from epic_core.verification.json_form import OPENING, STRING_OR_BRACKET, Piece
 
 # Another decision in words, beside the one that is stated: a sentence of its own, or what a final word says.
 _ENDS = r"""[ \t*_"'`)\]]{0,9}(?:$|[.!;,:(–—]|[ \t]-)"""
