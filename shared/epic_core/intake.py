@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from epic_core.chunking import ConversationChunker
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
-from epic_core.store import dumped_metadata
+from epic_core.rows import dumped_metadata
 from epic_core.threads import in_thread
 from epic_core.types import Item, Preference
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from epic_core.errors import InvalidInputError, StoreError
+from epic_core.errors import StoreError
+from epic_core.retry_queue import RetryQueue
+from epic_core.rows import decoding, dumped_metadata
 from epic_core.types import FloatArray, Item, MemoryEntry, Preference, Stance
-from epic_core.verdict_cache import VerdictTables, digest
+from epic_core.verdict_cache import digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,23 +56,7 @@ def _blob(vector: FloatArray) -> bytes:
     return np.ascontiguousarray(vector, dtype="<f4").tobytes()
 
 
-def dumped_metadata(metadata: Mapping[str, Any], item_id: str) -> str:
-    """Metadata as it is stored.
-
-    Raises:
-        InvalidInputError: if it is not JSON.
-    """
-    try:
-        dumped = json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
-        dumped.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            f"The metadata of item {item_id!r} is not JSON: {error}. Use strings, finite numbers, lists or mappings."
-        ) from None
-    return dumped
-
-
-class Store(VerdictTables):
+class Store(RetryQueue):
     """A memory's tables. Opened as a `Database` is."""
 
     # meta
@@ -100,7 +84,7 @@ class Store(VerdictTables):
             "SELECT row, id, text, vector FROM preferences WHERE namespace = ? ORDER BY position, row", (namespace,)
         )
         vectors = self._vectors([vector for *_, vector in found], dimension)
-        with _decoding(self.path):
+        with decoding(self.path):
             return [row for row, *_ in found], [Preference(id=i, text=t) for _, i, t, _ in found], vectors
 
     def add_preference(
@@ -125,17 +109,9 @@ class Store(VerdictTables):
         text = self._scalar("SELECT text FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
         self._db.execute("DELETE FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
         self.forget_preference(namespace, Preference(id=preference_id, text=text))
-        self._stop_waiting_for(namespace, preference_id)
+        self.stop_waiting_for(namespace, preference_id)
         self.drop_orphans(namespace)
         return int(position)
-
-    def _stop_waiting_for(self, namespace: str, preference_id: str) -> None:
-        """Take a preference out of the retry queue, with what a model said of it."""
-        sql = "SELECT row, preferences FROM pending WHERE namespace = ? AND instr(preferences, ?)"
-        for row, waiting in self._read(sql, (namespace, json.dumps(preference_id))):
-            left = json.dumps([other for other in json.loads(waiting) if other != preference_id])
-            reason = "it is to be verified under the preferences that are held now"
-            self._db.execute("UPDATE pending SET preferences = ?, reason = ? WHERE row = ?", (left, reason, row))
 
     def move_preference(self, namespace: str, preference_id: str, position: int) -> None:
         """Give a preference a place in the user's order."""
@@ -282,35 +258,6 @@ class Store(VerdictTables):
         """Take an item out of the second tier: it has entries now."""
         self._db.execute("UPDATE items SET second_tier = NULL WHERE row = ?", (item_row,))
 
-    def put_pending(self, namespace: str, item: Item, reason: str, preferences: Sequence[str]) -> None:
-        """Put an undecided item into the retry queue, with the ids of the preferences to verify it under."""
-        waiting = self._scalar("SELECT preferences FROM pending WHERE namespace = ? AND id = ?", (namespace, item.id))
-        preferences = list(dict.fromkeys([*json.loads(waiting or "[]"), *preferences]))
-        self._db.execute(
-            "INSERT OR REPLACE INTO pending (namespace, id, text, metadata, reason, preferences)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                namespace,
-                item.id,
-                item.text,
-                dumped_metadata(item.metadata, item.id),
-                reason,
-                json.dumps(preferences),
-            ),
-        )
-
-    def drop_pending(self, namespace: str, item_id: str) -> None:
-        """Take an item out of the retry queue."""
-        self._db.execute("DELETE FROM pending WHERE namespace = ? AND id = ?", (namespace, item_id))
-
-    def pending(self, namespace: str) -> list[tuple[Item, str, list[str]]]:
-        """The retry queue, oldest first: item, reason, ids of its preferences."""
-        rows = self._read(
-            "SELECT id, text, metadata, reason, preferences FROM pending WHERE namespace = ? ORDER BY row", (namespace,)
-        )
-        with _decoding(self.path):
-            return [(Item(id=i, text=t, metadata=json.loads(m)), r, json.loads(p)) for i, t, m, r, p in rows]
-
     def items(self, namespace: str) -> Iterator[Item]:
         """All held items, oldest first, read in blocks."""
         last = 0
@@ -319,7 +266,7 @@ class Store(VerdictTables):
             (namespace, last),
         ):
             for _, item_id, text, metadata in rows:
-                with _decoding(self.path):
+                with decoding(self.path):
                     item = Item(id=item_id, text=text, metadata=json.loads(metadata))
                 yield item
             last = rows[-1][0]
@@ -327,25 +274,25 @@ class Store(VerdictTables):
     def items_at(self, rows: Sequence[int]) -> dict[int, Item]:
         """Item row to item."""
         found = self._among("SELECT row, id, text, metadata FROM items WHERE row IN", rows)
-        with _decoding(self.path):
+        with decoding(self.path):
             return {row: Item(id=i, text=t, metadata=json.loads(m)) for row, i, t, m in found}
 
     def entries_at(self, scores: Mapping[int, float]) -> dict[int, MemoryEntry]:
         """Entry row to entry, for rows with their scores in a search."""
         found = self._among(f"{self._ENTRY} WHERE e.row IN", list(scores))
-        with _decoding(self.path):
+        with decoding(self.path):
             return {row: _entry(columns, scores[row]) for row, *columns in found}
 
     def entries_of(self, item_row: int) -> list[MemoryEntry]:
         """An item's entries, oldest first."""
         found = self._read(f"{self._ENTRY} WHERE e.item = ? ORDER BY e.row", (item_row,))
-        with _decoding(self.path):
+        with decoding(self.path):
             return [_entry(columns) for _, *columns in found]
 
     def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
         """Item row and metadata of every held item."""
         rows = self._read("SELECT row, metadata FROM items WHERE namespace = ?", (namespace,))
-        with _decoding(self.path):
+        with decoding(self.path):
             return [(row, json.loads(metadata)) for row, metadata in rows]
 
     def space(self, namespace: str, dimension: int) -> SpaceRows:
@@ -358,7 +305,7 @@ class Store(VerdictTables):
         rows, items, preferences, stances, blobs = (
             (list(column) for column in zip(*found, strict=True)) if found else ([],) * 5
         )
-        with _decoding(self.path):
+        with decoding(self.path):
             stances = [Stance(stance) for stance in stances]
         return SpaceRows(
             rows=rows, items=items, preferences=preferences, stances=stances, vectors=self._vectors(blobs, dimension)
@@ -429,10 +376,6 @@ class Store(VerdictTables):
             "verdicts": self.verdicts_held(),
         }
 
-    def pending_count(self, namespace: str) -> int:
-        """How many items wait in the retry queue."""
-        return int(self._scalar("SELECT count(*) FROM pending WHERE namespace = ?", (namespace,)))
-
     def sizes(self) -> dict[str, int]:
         """Bytes of the whole database by part, as the paper's Table 6; "rest" makes up the total."""
         octets = "coalesce(sum(length(cast({} AS BLOB))), 0)"
@@ -450,15 +393,6 @@ class Store(VerdictTables):
         }
         total = int(self._scalar("PRAGMA page_count")) * int(self._scalar("PRAGMA page_size"))
         return {**parts, "rest": total - sum(parts.values()), "total": total}
-
-
-@contextmanager
-def _decoding(path: Path | None) -> Iterator[None]:
-    """A file that holds what we never write is damaged."""
-    try:
-        yield
-    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise StoreError(f"{path} is damaged: {str(error)[:200]}") from None
 
 
 def _rewritten_for(preferences: Iterable[str | None]) -> bytes:
