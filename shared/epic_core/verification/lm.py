@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -119,14 +119,24 @@ class LMVerifier:
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
         """One verdict for each candidate, in order."""
-        reached = dict(self.stream(candidates))
-        yield from (reached[position] for position in range(len(candidates)))
+        early: dict[int, Verdict] = {}
+        due = 0
+        for position, verdict in self.stream(candidates):
+            early[position] = verdict
+            while due in early:
+                yield early.pop(due)
+                due += 1
 
     async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
         """As `verify`, without blocking the event loop."""
-        reached = {position: verdict async for position, verdict in self.astream(candidates)}
-        for position in range(len(candidates)):
-            yield reached[position]
+        early: dict[int, Verdict] = {}
+        due = 0
+        async with aclosing(self.astream(candidates)) as stream:
+            async for position, verdict in stream:
+                early[position] = verdict
+                while due in early:
+                    yield early.pop(due)
+                    due += 1
 
     def stream(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Verdict]]:
         """Positions and verdicts of the candidates, in the order in which they are reached."""
@@ -139,7 +149,7 @@ class LMVerifier:
         ):
             yield from verdicts
 
-    async def astream(self, candidates: Sequence[Candidate]) -> AsyncIterator[tuple[int, Verdict]]:
+    async def astream(self, candidates: Sequence[Candidate]) -> AsyncGenerator[tuple[int, Verdict], None]:
         """As `stream`, without blocking the event loop."""
         self._asker.patience.begin()
         groups = self._groups(candidates)
