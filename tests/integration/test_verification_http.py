@@ -30,7 +30,6 @@ from scripted import (
     KEPT,
     LONG,
     PASSED,
-    PROTOCOLS,
     SHORT,
     SIMPLE,
     TEXTS,
@@ -98,16 +97,6 @@ def answers() -> Answers:
 def server(answers: Answers) -> Iterator[LMServer]:
     with LMServer(answers) as server:
         yield server
-
-
-@pytest.fixture(params=PROTOCOLS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(params=[False, True], ids=["whole", "stream"])
-def stream(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 @pytest.fixture

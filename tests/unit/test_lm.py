@@ -21,7 +21,7 @@ from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavail
 from epic_core.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
 from epic_core.lm.workers import acompleted, completed
 from lm_servers import Json, LMServer, Reply, in_turn
-from scripted import PROTOCOLS, Model, forget_environment, model_of, until
+from scripted import Model, forget_environment, model_of, until
 
 Make: TypeAlias = Callable[..., Model]
 Ask: TypeAlias = Callable[..., Awaitable[Completion]]
@@ -40,16 +40,6 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def server() -> Iterator[LMServer]:
     with LMServer(lambda request: "Yes, it is.") as server:
         yield server
-
-
-@pytest.fixture(params=PROTOCOLS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(params=[False, True], ids=["whole", "stream"])
-def stream(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from epic_core.types import Usage
 from epic_core.verification import LMVerifier
 from epic_core.verification.base import Rewriting
 from lm_servers import LMServer, Reply, in_turn
-from scripted import PROTOCOLS, Model, candidate, forget_environment, model_of, own_threads, until
+from scripted import Model, candidate, forget_environment, model_of, own_threads, until
 
 HELLO = [Message("system", "Be brief."), Message("user", "Is it so?")]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
@@ -35,11 +35,6 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def server() -> Iterator[LMServer]:
     with LMServer(lambda request: "Yes, it is.") as server:
         yield server
-
-
-@pytest.fixture(params=PROTOCOLS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "stream"])
