@@ -327,7 +327,6 @@ async def cancelled(building: Awaitable[object], lm: Hanging) -> None:
 # models of a server
 
 Model: TypeAlias = OllamaLM | OpenAICompatibleLM
-PROTOCOLS = ("ollama", "openai")
 
 
 def model_of(server: LMServer, kind: str, name: str = "tiny", **settings: Any) -> Model:
