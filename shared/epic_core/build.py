@@ -14,9 +14,12 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
 from epic_core.fallback import SecondTier
 from epic_core.progress import Progress
+from epic_core.reports import NotKept
 from epic_core.rewrites import held_for
+from epic_core.space import Space
 from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps
+from epic_core.store import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.verification import EmbeddedVerifier
 from epic_core.writing import Outcome, write
@@ -31,15 +34,17 @@ def add_batch(
     state: State, batch: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
 ) -> Steps[None]:
     """Take one batch through the three stages and write it."""
+    state.stamp_ledger()
     items, stale = _chunked(state, batch)
-    with state.lock:
+    with state.lock, state.store.reading():
         encoder, space = state.encoder, state.space()
         preferences, vectors = list(space.preferences), space.vectors
-        fresh, duplicates, waiting = _fresh(state, items)
+        fresh, duplicates, known, waiting = _fresh(state, space, items)
     if not preferences and (state.coarse or state.fine):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
     report.seen += len(items)
     report.duplicates += duplicates
+    report.known += known
     report.waiting += waiting
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in fresh], "embedding")
 
@@ -51,7 +56,9 @@ def add_batch(
 
     report.passed += len(candidates)
     report.second_tier += len(second)
-    write(state, Outcome(encoder=encoder, second=second, discarded=discarded, stale=stale), report, clock)
+    outcome = Outcome(encoder=encoder, second=second, discarded=discarded, stale=stale)
+    outcome.records = _below_tau(state, discarded, fresh, embeddings, preferences, vectors)
+    write(state, outcome, report, clock)
     progress.begin(len(batch), len(items), done=len(items) - len(candidates))
     yield from decide(state, encoder, candidates, report, clock, progress)
     yield from _catch_up(state, encoder, fresh, embeddings, preferences, report, clock)
@@ -185,15 +192,55 @@ def _chunked(state: State, items: Sequence[Item]) -> tuple[list[Item], list[str]
     return chunks, stale
 
 
-def _fresh(state: State, items: list[Item]) -> tuple[list[Item], int, int]:
-    """The items not held yet in this very form (of several with one id, the last), how many are, and how many wait."""
-    known = state.store.texts(state.namespace, [item.id for item in items])
+def _fresh(state: State, space: Space, items: list[Item]) -> tuple[list[Item], int, int, int]:
+    """The items that are new in this very form (of several with one id, the last).
+
+    Also how many are held already, how many the ledger knows, and how many wait.
+    """
+    known = state.store.known(state.namespace, [item.id for item in items])
     latest = {item.id: item for item in items}
-    fresh = [item for item in latest.values() if item.id not in known or not state.store.same(known[item.id], item)]
-    waiting = sum(item.id in known and known[item.id][2] == "pending" for item in latest.values()) - sum(
-        item.id in known and known[item.id][2] == "pending" for item in fresh
-    )
-    return fresh, len(items) - len(fresh), waiting
+    versions = {item.id: version_of(item) for item in latest.values()}
+    current = {key for key, held in known.items() if held.digest == versions[key]}
+    waiting = sum(known[key].state == "pending" for key in current)
+    other = [item for item in latest.values() if item.id not in current]
+    if not other or not state.store.ledger_kept:
+        return other, len(items) - len(other), 0, waiting
+    seen = space.was_seen([versions[item.id] for item in other])
+    # One whose earlier version is held replaces it, whatever was decided about it before.
+    fresh = [item for item, before in zip(other, seen, strict=True) if not before or item.id in known]
+    return fresh, len(items) - len(other), len(other) - len(fresh), waiting
+
+
+def _below_tau(
+    state: State,
+    discarded: Sequence[Item],
+    items: Sequence[Item],
+    embeddings: FloatArray,
+    preferences: Sequence[Preference],
+    vectors: FloatArray,
+) -> list[tuple[bytes, NotKept]]:
+    """Why the coarse filter left out some items: those with the smallest digests, which make the sample."""
+    limit = state.store.not_kept_kept
+    if not limit or not preferences:
+        return []
+    chosen = sorted((version_of(item), item.id, item) for item in discarded)[:limit]
+    row_of = {item.id: row for row, item in enumerate(items)}
+    similarities = embeddings[[row_of[item_id] for _, item_id, _ in chosen]] @ vectors.T
+    reason = f"no preference is nearer than tau {state.tau:.3f}"
+    return [
+        (
+            version,
+            NotKept(
+                item_id=item.id,
+                text=item.text,
+                stage="coarse filter",
+                reason=reason,
+                preference=preferences[int(near.argmax())].text,
+                similarity=float(near.max()),
+            ),
+        )
+        for (version, _, item), near in zip(chosen, similarities, strict=True)
+    ]
 
 
 def _resolve_keep_rate(state: State, embeddings: FloatArray, vectors: FloatArray, report: BuildReport) -> None:

@@ -1,4 +1,4 @@
-"""One SQLite database: how it is opened, its schema, its transactions, and what its errors mean."""
+"""One SQLite file: how it is made, opened, checked, written, copied, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -7,57 +7,20 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from epic_core.errors import MemoryClosedError, StoreError
+from epic_core import schema
+from epic_core.errors import AlreadyThereError, BudgetError, DamagedError, MemoryClosedError, ReadOnlyError, StoreError
+from epic_core.files import SIDE_FILES, check_path, new_file
 
-APPLICATION_ID = 0x45504943  # "EPIC"
 _BUSY_SECONDS = 10.0
 _VARIABLES = 900
-
-_FIRST = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE preferences (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, position INTEGER NOT NULL,
-    id TEXT NOT NULL, text TEXT NOT NULL, vector BLOB NOT NULL, UNIQUE (namespace, id)
-);
-CREATE TABLE items (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL,
-    text TEXT NOT NULL, metadata TEXT NOT NULL, second_tier BLOB, UNIQUE (namespace, id)
-);
-CREATE TABLE entries (
-    row INTEGER PRIMARY KEY AUTOINCREMENT,
-    item INTEGER NOT NULL REFERENCES items (row) ON DELETE CASCADE,
-    preference INTEGER REFERENCES preferences (row) ON DELETE CASCADE,
-    instruction TEXT NOT NULL, stance TEXT NOT NULL, rationale TEXT NOT NULL,
-    confidence REAL, similarity REAL NOT NULL, vector BLOB NOT NULL, UNIQUE (item, preference)
-);
-CREATE INDEX entries_preference ON entries (preference);
-CREATE TABLE pending (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL,
-    text TEXT NOT NULL, metadata TEXT NOT NULL, reason TEXT NOT NULL, preferences TEXT NOT NULL,
-    UNIQUE (namespace, id)
-);
-"""
-# What models answered, by hashes of what they were asked; and items rewritten for a set of preferences.
-_MODELS_WORK = """
-CREATE TABLE verdicts (
-    chunk BLOB NOT NULL, preference BLOB NOT NULL, version BLOB NOT NULL, written INTEGER NOT NULL,
-    kept INTEGER NOT NULL, stance TEXT, instruction TEXT, rationale TEXT, confidence REAL,
-    PRIMARY KEY (chunk, preference, version)
-) WITHOUT ROWID;
-CREATE TABLE rewrites (
-    chunk BLOB NOT NULL, preferences BLOB NOT NULL, version BLOB NOT NULL, written INTEGER NOT NULL,
-    text TEXT NOT NULL, PRIMARY KEY (chunk, preferences, version)
-) WITHOUT ROWID;
-ALTER TABLE items ADD COLUMN rewrite TEXT;
-ALTER TABLE items ADD COLUMN rewritten_for BLOB;
-"""
-# A file of schema version n was made by the first n of these.
-_MIGRATIONS = (_FIRST, _MODELS_WORK)
-SCHEMA_VERSION = len(_MIGRATIONS)
+# A row is some hundred bytes, and there are a dozen tables: small pages waste least of a small file.
+_PAGE = 512
+# Pages given back to the file system in one transaction where the size of its journal matters.
+_GIVEN_BACK = 8
 
 
 class Database:
@@ -66,37 +29,34 @@ class Database:
     Args:
         path: The file; None for memory. Made if it is not there.
         must_exist: Refuse to make a new file.
+        read_only: Never write into it.
+
+    Attributes:
+        path: The file.
+        page_limit: How many pages the file may have, for a byte budget; 0 for any number.
 
     Raises:
         StoreError: if the file cannot be opened, is no memory, or has another schema version.
+        DamagedError: if it is not as it was written.
     """
 
-    def __init__(self, path: str | Path | None, *, must_exist: bool = False) -> None:
+    def __init__(self, path: str | Path | None, *, must_exist: bool = False, read_only: bool = False) -> None:
         self.path = None if path is None else Path(path)
+        self.read_only = read_only
+        self.page_limit = 0
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._made = False
+        self._identity: tuple[int, int] | None = None
         if self.path is not None and "\x00" in str(self.path):
             raise StoreError("The name of a file cannot hold a NUL character. Give another name.")
         try:
-            existed = self.path is not None and self.path.exists()
-            new = self.path is None or not existed or self.path.stat().st_size == 0
-            if self.path is not None:
-                self._check_path(self.path, must_exist)
-            # A file without write permission can be searched all the same.
-            mode = "rwc" if new or self.path is None or os.access(self.path, os.W_OK) else "ro"
-            target = ":memory:" if self.path is None else f"{self.path.absolute().as_uri()}?mode={mode}"
+            target = ":memory:" if self.path is None else self._target(self.path, must_exist or read_only)
         except (OSError, ValueError) as error:
             raise StoreError(f"{str(path)[:200]!r} cannot be a file: {error}. Give another name.") from None
         try:
-            self._connection = sqlite3.connect(
-                target,
-                uri=self.path is not None,
-                timeout=_BUSY_SECONDS,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            self._made = self._prepare(new or (not must_exist and self._is_being_made())) and not existed
+            self._connection = _connect(target)
+            self._prepare()
             weakref.finalize(self, self._connection.close)
         except sqlite3.Error as error:
             self.close()
@@ -105,92 +65,109 @@ class Database:
             self.close()
             raise
 
-    @staticmethod
-    def _check_path(path: Path, must_exist: bool) -> None:
-        if path.is_dir():
-            raise StoreError(f"{path} is a folder. Give the name of a file, for instance {path / 'me.epic'}.")
-        if must_exist and (not path.exists() or path.stat().st_size == 0):
-            what = f"{path} is empty" if path.exists() else f"There is no memory at {path}"
-            raise StoreError(f"{what}. Make one first: epic build --out {path} ...")
-        folder = path.absolute().parent
-        if not folder.is_dir():
-            raise StoreError(f"There is no folder {folder}. Make it first.")
-        if path.exists():
-            if not os.access(path, os.R_OK):
-                raise StoreError(f"No permission to read {path}. Change its permissions.")
-        elif not os.access(folder, os.W_OK):
-            raise StoreError(f"No permission to write in {folder}. Choose another place, or change its permissions.")
+    def _target(self, path: Path, must_exist: bool) -> str:
+        """The address of the file for SQLite; the file is there after this."""
+        check_path(path, must_exist)
+        if not path.exists():
+            self._made = _make(path)
+        if path.stat().st_size == 0:
+            raise StoreError(
+                f"{path} is empty: it is no memory, or it was cut. Remove it to begin anew, or go back to a copy."
+            )
+        found = path.stat()
+        self._identity = (found.st_dev, found.st_ino)
+        # A file without write permission can be searched all the same.
+        mode = "rw" if self.writable else "ro"
+        return f"{path.absolute().as_uri()}?mode={mode}"
 
-    def _is_being_made(self) -> bool:
-        """Whether the file holds nothing yet: another process has just begun, or has given up and removed it."""
-        pages = self._scalar("PRAGMA page_count")
-        # What is shorter than a page is no database, and not ours to write into.
-        return bool(pages == 1 or (self.path is not None and self.path.stat().st_size == 0)) and not self._scalar(
-            "SELECT count(*) FROM sqlite_master"
-        )
-
-    def _prepare(self, new: bool) -> bool:
-        """Set the connection up, and the schema of a new file; whether this made the schema."""
+    def _prepare(self) -> None:
+        """Set the connection up, and check what it is connected to."""
         db = self._db
-        made = False
         for pragma in (
             "trusted_schema = OFF",
             "foreign_keys = ON",
+            "recursive_triggers = ON",
             "secure_delete = ON",
             "synchronous = FULL",
             "temp_store = MEMORY",
         ):
             db.execute(f"PRAGMA {pragma}")
-        if new:
-            # Rows are about a kilobyte; small pages waste least of a small file.
-            db.execute("PRAGMA page_size = 1024")
-            db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            with self.transaction():
-                # Another process may have made the file in the meantime.
-                if not self._scalar("SELECT count(*) FROM sqlite_master"):
-                    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                    self._migrate(0)
-                    made = True
-        if self._scalar("PRAGMA application_id") != APPLICATION_ID:
-            raise StoreError(f"{self.path} is not a memory of epic-memory. Give another file name.")
-        version = self._scalar("PRAGMA user_version")
-        if 0 < version < SCHEMA_VERSION:
-            if not self.writable:
-                raise StoreError(
-                    f"{self.path} was made by an older epic-memory (schema version {version}), and has to be written"
-                    " once to be brought up to date. Change its permissions, or copy it."
-                )
-            with self.transaction():
-                self._migrate(self._scalar("PRAGMA user_version"))
-        elif version != SCHEMA_VERSION:
-            raise StoreError(
-                f"{self.path} has schema version {version}, this epic-memory reads {SCHEMA_VERSION}."
-                " Use the version of epic-memory that made it, or a newer one."
-            )
-        # Ours has no triggers and no views: nothing in a file is executed.
-        foreign = self._scalar("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') LIMIT 1")
-        if foreign is not None:
-            raise StoreError(f"{self.path} holds {foreign!r}, which no memory holds. Do not trust this file.")
-        return made
+        if self.path is None:
+            _found(db)
+        else:
+            if schema.check_version(db, self.path) < schema.SCHEMA_VERSION:
+                self._upgrade()
+            with self.reading():
+                self._check()
+        schema.keep_sums(db)
 
-    def _migrate(self, version: int) -> None:
-        """Bring the schema from a version to the newest, inside a transaction."""
-        for statements in _MIGRATIONS[version:]:
-            for statement in statements.split(";\n"):
-                if statement.strip():
-                    self._db.execute(statement)
-        self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    def _upgrade(self) -> None:
+        if not self.writable:
+            raise StoreError(
+                f"{self.path} was made by an older epic-memory (schema version"
+                f" {self.scalar('PRAGMA user_version')}), and has to be written once to be brought up to date."
+                " Open it for writing, change its permissions, or copy it."
+            )
+        self._check_structure()
+        with self.transaction():
+            # Another process may have done it in the meantime.
+            version = schema.check_version(self._db, self.path)
+            if version < schema.SCHEMA_VERSION:
+                schema.upgrade(self._db, version, self.path)
+        self.give_back()
+
+    def _check(self) -> None:
+        schema.check_version(self._db, self.path)
+        schema.check_schema(self._db, self.path)
+        self._check_structure()
+        schema.check_sums(self._db, self.path)
+
+    def _check_structure(self) -> None:
+        found = self.scalar("PRAGMA integrity_check(1)")
+        if found != "ok":
+            raise DamagedError(self.path, str(found)[:200])
+
+    def verify(self) -> int:
+        """Check the whole file: its structure, its tables, every row; how many rows it has.
+
+        Raises:
+            DamagedError: if anything is not as it was written.
+        """
+        with self.reading():
+            try:
+                self._check()
+                dangling = self.read("PRAGMA foreign_key_check")
+                if dangling:
+                    table = dangling[0][0]
+                    raise DamagedError(self.path, f"a row of its table {table} refers to one that is not there")
+                return schema.check_rows(self._db, self.path)
+            except sqlite3.Error as error:
+                raise self._explained(error) from error
 
     def _explained(self, error: sqlite3.Error) -> StoreError:
         text = str(error)
         if "locked" in text or "busy" in text:
             return StoreError(f"{self.path} is being written by another process. Try again when it has finished.")
-        if "not a database" in text or "malformed" in text:
+        if "not a database" in text or "malformed" in text or "no such" in text or "corrupt" in text:
             return StoreError(f"{self.path} is not a memory of epic-memory, or it is damaged ({text}).")
         if "readonly" in text:
-            return StoreError(f"No permission to write {self.path}. Change its permissions, or copy it.")
+            return ReadOnlyError(f"No permission to write {self.path}. Change its permissions, or copy it.")
+        if "unable to open" in text and self.path is not None:
+            return StoreError(
+                f"{self.path} cannot be read or written ({text}): there is no permission to make a file beside it, or"
+                " it was interrupted while it was written and has to be opened for writing once."
+            )
+        if "full" in text and self.page_limit:
+            return BudgetError(
+                f"The byte budget of {self.path or 'this memory'} has no room for this, even after what could go has"
+                " gone. Raise the budget."
+            )
         if "full" in text:
             return StoreError(f"No space is left to write {self.path}. Its last state is intact; free some space.")
+        if "I/O" in text:
+            return StoreError(
+                f"{self.path} cannot be read or written ({text}). Is the disk full? Its last state is intact."
+            )
         return StoreError(f"{self.path or 'The memory'} cannot be read or written: {text}")
 
     @property
@@ -210,32 +187,74 @@ class Database:
         """Close, and remove the file if this made it and nobody has written into it since."""
         with self._lock:
             if self._made and self.path is not None and self._connection is not None:
-                tables = ("meta", "preferences", "items", "entries", "pending", "verdicts", "rewrites")
-                if not any(self._scalar(f"SELECT EXISTS (SELECT 1 FROM {table})") for table in tables):
-                    self.path.unlink(missing_ok=True)
+                with suppress(sqlite3.Error, StoreError):
+                    if not self.scalar("SELECT sum(rows) FROM sums"):
+                        self.path.unlink(missing_ok=True)
             self.close()
 
     @property
     def writable(self) -> bool:
         """Whether the file may be written."""
-        return self.path is None or os.access(self.path, os.W_OK)
+        return not self.read_only and (self.path is None or os.access(self.path, os.W_OK))
 
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._connection is None
 
+    def check_place(self) -> None:
+        """Refuse to go on with a file that is not at its place any more.
+
+        Raises:
+            StoreError: if it was removed, or another file put there.
+        """
+        if self.path is None or self._connection is None:
+            return
+        try:
+            found = self.path.stat()
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._identity:
+            what = "was removed" if found is None else "was replaced by another file"
+            raise StoreError(
+                f"{self.path} {what} while it was open, and cannot be written any more. What it held can still be"
+                " saved: memory.backup('another.epic')."
+            )
+
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All changes inside happen together or not at all; other threads wait."""
+    def transaction(self, *, wait: bool = True) -> Iterator[None]:
+        """All changes inside happen together or not at all; other threads wait.
+
+        Args:
+            wait: For another process that writes, some seconds.
+
+        Raises:
+            ReadOnlyError: if the memory was opened for reading only, or may not be written.
+            StoreError: if another process goes on writing, the file has gone, or there is no space.
+        """
         with self._lock:
+            db = self._db
+            if not self.writable:
+                raise ReadOnlyError(
+                    f"{self.path} was opened for reading only. Open it for writing."
+                    if self.read_only
+                    else f"No permission to write {self.path}. Change its permissions, or copy it."
+                )
+            self.check_place()
             try:
-                self._db.execute("BEGIN IMMEDIATE")
+                if not wait:
+                    db.execute("PRAGMA busy_timeout = 0")
+                try:
+                    db.execute("BEGIN IMMEDIATE")
+                finally:
+                    if not wait:
+                        db.execute(f"PRAGMA busy_timeout = {int(1000 * _BUSY_SECONDS)}")
             except sqlite3.Error as error:
                 raise self._explained(error) from error
             try:
                 yield
-                self._db.execute("COMMIT")
+                self.check_place()
+                db.execute("COMMIT")
             except sqlite3.Error as error:
                 self._rollback()
                 raise self._explained(error) from error
@@ -245,40 +264,167 @@ class Database:
 
     def _rollback(self) -> None:
         if self._connection is not None and self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
 
-    def _read(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Everything read inside is of one state of the file."""
+        with self._lock:
+            if self._db.in_transaction:
+                yield
+                return
+            try:
+                self._db.execute("BEGIN")
+            except sqlite3.Error as error:
+                raise self._explained(error) from error
+            try:
+                yield
+            finally:
+                self._rollback()
+
+    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a statement."""
         with self._lock:
             try:
                 return self._db.execute(sql, parameters).fetchall()
             except sqlite3.Error as error:
                 raise self._explained(error) from error
+            except UnicodeDecodeError as error:
+                raise DamagedError(self.path, str(error)) from None
 
-    def _scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        rows = self._read(sql, parameters)
+    def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """The first column of the first row of a statement; None without rows."""
+        rows = self.read(sql, parameters)
         return rows[0][0] if rows else None
 
     def changed_elsewhere(self) -> int:
         """A number that changes when another connection commits to the file."""
-        return 0 if self.path is None else int(self._scalar("PRAGMA data_version"))
+        return 0 if self.path is None else int(self.scalar("PRAGMA data_version"))
 
-    def _among(self, sql: str, values: Sequence[Any], *before: Any) -> Iterator[Any]:
+    def among(self, sql: str, values: Sequence[Any], *before: Any) -> Iterator[Any]:
         """Rows of a statement that ends in IN, in blocks: SQLite takes so many variables and no more."""
         for start in range(0, len(values), _VARIABLES):
             block = values[start : start + _VARIABLES]
-            yield from self._read(f"{sql} ({','.join('?' * len(block))})", (*before, *block))
+            yield from self.read(f"{sql} ({','.join('?' * len(block))})", (*before, *block))
 
-    _ENTRY = (
-        "SELECT e.row, i.namespace, i.id, p.id, coalesce(p.text, ''), e.instruction, e.stance, e.rationale,"
-        " e.confidence, e.similarity, coalesce(i.rewrite, '') FROM entries e JOIN items i ON i.row = e.item"
-        " LEFT JOIN preferences p ON p.row = e.preference"
-    )
+    def insert(self, table: schema.Table, *, row: int | None = None, **columns: Any) -> int:
+        """Write a row with its checksums, in place of one with the same key; its number."""
+        return int(self._db.execute(table.insert, table.values(columns, row)).lastrowid or 0)
+
+    def insert_all(self, table: schema.Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Write rows as `insert` does."""
+        self._db.executemany(table.insert, [table.values(row) for row in rows])
+
+    def update(self, table: schema.Table, row: int, **columns: Any) -> None:
+        """Change columns of a row, and its checksums with them."""
+        names = (*table.checked, *table.texts)
+        found = self.read(f"SELECT {', '.join(names)} FROM {table.name} WHERE row = ?", (row,))
+        for values in found:
+            self.insert_changed(table, row, {**dict(zip(names, values, strict=True)), **columns})
+
+    def insert_changed(self, table: schema.Table, row: int, columns: dict[str, Any]) -> None:
+        """Write a row's columns and checksums anew; what refers to it stays."""
+        values = dict(zip(table.columns, table.values(columns, row), strict=True))
+        assigned = ", ".join(f"{name} = :{name}" for name in values if name != "row")
+        self._db.execute(f"UPDATE {table.name} SET {assigned} WHERE row = :row", values)
+
+    # the whole file
 
     def give_back(self) -> None:
         """Return freed pages to the file system."""
         with self._lock:
             try:
-                # Not `execute`: it would free one page a call.
-                self._db.executescript("PRAGMA incremental_vacuum;")
+                if not self.page_limit:
+                    # Not `execute`: it would free one page a call.
+                    self._db.executescript("PRAGMA incremental_vacuum;")
+                    return
+                free = int(self.scalar("PRAGMA freelist_count"))
+                while free:
+                    self._db.executescript(f"PRAGMA incremental_vacuum({_GIVEN_BACK});")
+                    before, free = free, int(self.scalar("PRAGMA freelist_count"))
+                    if free >= before:
+                        return
             except sqlite3.Error as error:
                 raise self._explained(error) from error
+
+    def pages(self) -> tuple[int, int, int]:
+        """How many pages the file has, how many of them are free, and the bytes of one."""
+        return tuple(int(self.scalar(f"PRAGMA {name}")) for name in ("page_count", "freelist_count", "page_size"))  # type: ignore[return-value]
+
+    def limit_pages(self, pages: int) -> None:
+        """Let the file have so many pages and no more; 0 for any number."""
+        self.page_limit = pages
+        self.scalar(f"PRAGMA max_page_count = {pages or 2**31 - 2}")
+
+    def file_bytes(self) -> int:
+        """Bytes on disk, side files included; of a memory in RAM, what it would be."""
+        if self.path is None:
+            count, _, size = self.pages()
+            return count * size
+        files = [self.path, *(Path(f"{self.path}{suffix}") for suffix in SIDE_FILES)]
+        total = 0
+        for file in files:
+            with suppress(OSError):
+                total += file.stat().st_size
+        return total
+
+    def compact(self) -> None:
+        """Write the whole file anew, without gaps; where a budget leaves no room for that, give back free pages."""
+        with self._lock:
+            if not self.writable:
+                raise ReadOnlyError(f"{self.path} cannot be written.")
+            self.check_place()
+            if self.page_limit:
+                self.give_back()
+                return
+            try:
+                self._db.execute("VACUUM")
+            except sqlite3.Error as error:
+                raise self._explained(error) from error
+
+    def copy_to(self, path: Path, *, overwrite: bool) -> None:
+        """Write a copy of the last committed state, whole or not at all.
+
+        Raises:
+            StoreError: if it cannot be written, or is there and `overwrite` is off.
+        """
+        check_path(path, False)
+        if self.path is not None and path.exists() and path.samefile(self.path):
+            raise StoreError(f"{path} is the memory itself. Give its copy another name.")
+        try:
+            with new_file(path, overwrite=overwrite) as made, self._lock:
+                copy = sqlite3.connect(made, isolation_level=None)
+                try:
+                    self._db.backup(copy)
+                finally:
+                    copy.close()
+        except sqlite3.Error as error:
+            raise StoreError(f"{path} cannot be written: {error}") from error
+
+
+def _connect(target: str) -> sqlite3.Connection:
+    return sqlite3.connect(target, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _found(db: sqlite3.Connection) -> None:
+    """Make the schema in an empty database."""
+    db.execute(f"PRAGMA page_size = {_PAGE}")
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    db.execute("BEGIN")
+    schema.make(db)
+    db.execute("COMMIT")
+
+
+def _make(path: Path) -> bool:
+    """Make an empty memory, whole or not at all; False if somebody else was faster."""
+    try:
+        with new_file(path, overwrite=False) as made:
+            db = sqlite3.connect(made, isolation_level=None)
+            try:
+                _found(db)
+            finally:
+                db.close()
+    except AlreadyThereError:
+        return False
+    return True

@@ -10,10 +10,11 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import EpicError
 from epic_core.portions import Portion, verdicts_on
 from epic_core.progress import Progress
+from epic_core.reports import NotKept
 from epic_core.rewrites import Rewrite, renew_rewrites, rewriting_of, rewritings_of
 from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps, Take
-from epic_core.store import NewEntry
+from epic_core.store import NewEntry, verifier_number, version_of
 from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Stance, Verdict
 from epic_core.verification.base import Verifier, rewriter_of
 from epic_core.writing import Outcome, write
@@ -139,12 +140,14 @@ def outcome_of(
         without: The id of a preference that is about to go.
     """
     outcome = Outcome(encoder=encoder, version=verifier.name, verdicts=list(new))
+    judged = verifier_number(verifier.name)
     keep: list[tuple[Candidate, Verdict]] = []
     for candidate, verdict in decided:
         if verdict.decision is Decision.KEEP:
             keep.append((candidate, verdict))
         elif verdict.decision is Decision.DISCARD:
             outcome.discarded.append(candidate.item)
+            outcome.records.append((version_of(candidate.item), _discarded(candidate, verdict)))
             report.discarded += 1
         else:
             _undecided(outcome, candidate, verdict.rationale, verdict.answer, report)
@@ -185,6 +188,7 @@ def outcome_of(
                 confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
                 similarity=similarity[alignment.preference_id],
                 vector=vector_of[_indexed(alignment, made)],
+                verifier=judged,
             )
             for alignment in verdict.alignments
         ]
@@ -192,6 +196,18 @@ def outcome_of(
         if made:
             outcome.rewrites[candidate.item.id] = made
     return outcome
+
+
+def _discarded(candidate: Candidate, verdict: Verdict) -> NotKept:
+    item, nearest = candidate.item, candidate.preferences[0] if candidate.preferences else None
+    return NotKept(
+        item_id=item.id,
+        text=item.text,
+        stage="verification",
+        reason=verdict.rationale or "fine verification found it irrelevant",
+        preference="" if nearest is None else nearest.text,
+        similarity=candidate.similarities[0] if candidate.similarities else None,
+    )
 
 
 def _indexed(alignment: Alignment, rewrite: Rewrite | None) -> str:

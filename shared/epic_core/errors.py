@@ -73,6 +73,25 @@ class StoreError(EpicError):
     """A memory's file cannot be read or written."""
 
 
+class DamagedError(StoreError):
+    """A memory's file is not as it was written."""
+
+    def __init__(self, path: object, what: str) -> None:
+        super().__init__(f"{path or 'The memory'} is damaged: {what}. Go back to a copy (`epic backup` makes them).")
+
+
+class AlreadyThereError(StoreError):
+    """There is a file already where one was to be written."""
+
+
+class ReadOnlyError(StoreError):
+    """A memory that was opened for reading only cannot be changed."""
+
+
+class BudgetError(StoreError):
+    """A byte budget is too small for what a memory has to hold."""
+
+
 class MemoryClosedError(StoreError):
     """The memory was used after `close()`."""
 

@@ -12,6 +12,7 @@ from epic_core.errors import DuplicatePreferenceError, RetryQueueFullError, Unkn
 from epic_core.progress import Progress
 from epic_core.reports import Explanation, Stats
 from epic_core.rewrites import put_rewrite, renew_rewrites
+from epic_core.sizes import sizes
 from epic_core.space import Space
 from epic_core.state import State, described
 from epic_core.steps import Clock, Encode, Steps
@@ -132,10 +133,12 @@ def _write(
         )
     # The new entries first: an item that only the old preference held may be held by the new one.
     store.add_preference(namespace, preference, vector)
+    # What was discarded was discarded under the others.
+    store.clear_ledger(namespace)
     for item, entries in outcome.kept:
-        known = store.texts(namespace, [item.id]).get(item.id)
+        known = store.known(namespace, [item.id]).get(item.id)
         row = store.item_row(namespace, item.id)
-        if row is None or known is None or not store.same(known, item):
+        if row is None or known is None or known.text != item.text:
             continue  # gone, or another text by now
         store.promote(row)
         report.kept += 1
@@ -191,7 +194,7 @@ def explain(state: State, item_id: str) -> Explanation:
             return Explanation(item=waits[0], entries=(), note=waiting)
         raise UnknownItemError(f"No item with the id {item_id!r} is held. It was never added, or it was not kept.")
     item = store.items_at([row])[row]
-    entries = tuple(store.entries_of(row))
+    entries = tuple(store.entries_of(namespace, row))
     note = waiting if entries else waiting or "In the second tier: near a preference, but below tau. Not verified."
     return Explanation(item=item, entries=entries, note=note)
 
@@ -200,7 +203,7 @@ def stats(state: State) -> Stats:
     """Counts and sizes."""
     return Stats(
         counts=state.store.counts(state.namespace),
-        bytes=state.store.sizes(),
+        bytes=sizes(state.store),
         encoder=state.encoder.name,
         verifier=state.verifier.name,
         tau=state.tau,

@@ -52,6 +52,8 @@ class Options(TypedDict, total=False):
     fine: bool
     verdict_cache: int
     retry_queue: int
+    ledger: int
+    not_kept: int
 
 
 class EpicMemory:
@@ -81,6 +83,9 @@ class EpicMemory:
         verdict_cache: How many verdicts of a language model are kept, so that the same text under the same
             preference is not asked about again; 0 keeps none.
         retry_queue: How many undecided items wait at most; what would add more to them stops with an error.
+        ledger: Of how many items that were not kept the memory knows that it has seen them, so that they cost
+            nothing when they come again; 0 for none.
+        not_kept: How many discarded items are kept on record, as a sample, and how many evicted ones.
 
     Raises:
         InvalidInputError: for arguments that cannot be.
@@ -103,6 +108,8 @@ class EpicMemory:
         fine: bool = True,
         verdict_cache: int = 50_000,
         retry_queue: int = 10_000,
+        ledger: int = 100_000,
+        not_kept: int = 32,
         _store: Callable[[], Store] | None = None,
     ) -> None:
         if tau is not None and keep_rate is not None:
@@ -110,7 +117,8 @@ class EpicMemory:
         if keep_rate is not None:
             checked_keep_rate(keep_rate)
         checked_text(namespace, "The namespace")
-        for limit, value in (("verdict_cache", verdict_cache), ("retry_queue", retry_queue)):
+        limits = {"verdict_cache": verdict_cache, "retry_queue": retry_queue, "ledger": ledger, "not_kept": not_kept}
+        for limit, value in limits.items():
             if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
                 raise InvalidInputError(f"{limit} must be a whole number of at least 0, not {value!r}.")
         mode, given = checked_mode(steering), unique_preferences(preferences)
@@ -139,6 +147,7 @@ class EpicMemory:
             store=Store(None) if _store is None else _store(),
         )
         self._state.store.verdicts_kept = int(verdict_cache)
+        self._state.store.ledger_kept, self._state.store.not_kept_kept = int(ledger), int(not_kept)
         if _store is None:
             opening.check_second_tier(self._state)
             opening.found(self._state, given)

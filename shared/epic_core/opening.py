@@ -27,7 +27,7 @@ def found(state: State, preferences: Sequence[Preference]) -> bool:
         for preference, vector in zip(preferences, vectors, strict=True):
             state.store.add_preference(state.namespace, preference, vector)
         state.store.set_meta(**_settings(state))
-    state.spaces.clear()
+    state.mark_stale()
     return True
 
 
@@ -116,6 +116,6 @@ def _reconcile(state: State, given: list[Preference], *, sync: bool) -> None:
     if not sync or [preference.id for preference in state.space().preferences] == list(wanted):
         return
     with state.lock, state.store.transaction():
-        state.spaces.clear()
+        state.mark_stale()
         for position, preference in enumerate(given):
             state.store.move_preference(state.namespace, preference.id, position)

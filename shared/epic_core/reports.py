@@ -5,7 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from epic_core.types import Item, MemoryEntry
+from epic_core.types import Item, MemoryEntry, moment
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotKept:
+    """Something that is not in the memory, and why.
+
+    Attributes:
+        item_id: The item's id.
+        text: The beginning of its text.
+        stage: "coarse filter", "verification", "budget" (it was held, and evicted) or "expired".
+        reason: In words.
+        preference: The nearest preference, or the one it was held for; its text.
+        similarity: Sim(E(x), E(p)) with it, in [-1, 1], where it is known.
+        at: When, in Unix seconds.
+    """
+
+    item_id: str
+    text: str
+    stage: str
+    reason: str
+    preference: str = ""
+    similarity: float | None = None
+    at: float = 0.0
+
+    def __str__(self) -> str:
+        when = moment(self.at).strftime("%Y-%m-%d %H:%M")
+        near = f" ({self.similarity:.3f} with {self.preference!r})" if self.similarity is not None else ""
+        return f"{when}  {self.stage}: {self.reason}{near}\n    {self.item_id}: {self.text}"
 
 
 @dataclass(frozen=True, kw_only=True)

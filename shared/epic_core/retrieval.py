@@ -39,7 +39,7 @@ def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
     vector: FloatArray = (yield Encode(encoder, [asked.query], "embedding"))[0]
     if state.encoder is not encoder:  # embedded anew in the meantime
         return (yield from search(state, asked, clock))
-    with state.lock:
+    with state.lock, state.store.reading():
         started = time.perf_counter()
         space = state.space(asked.namespace)
         positions = None if asked.preferences is None else space.positions(asked.preferences)
@@ -97,13 +97,14 @@ def _first_tier(
         for member in groups[-1]:
             known = cosines.get(member)
             scores[member] = float(space.index.vector(member) @ steered.vector) if known is None else known
-    entries = store.entries_at(scores)
-    items = store.items_at(list({space.item_of[row] for row, _ in best}))
+    items = store.held_at(list({space.item_of[row] for row, _ in best}))
+    preferences = dict(zip(space.preference_rows, space.preferences, strict=True))
+    entries = store.entries_at(scores, items, preferences, space.namespace)
     hits = []
     for (row, score), rows in zip(best, groups, strict=True):
         ordered = sorted(rows, key=scores.__getitem__, reverse=True)
         hits.append(
-            Hit(item=items[space.item_of[row]], score=score, entries=tuple(entries[member] for member in ordered))
+            Hit(item=items[space.item_of[row]].item, score=score, entries=tuple(entries[member] for member in ordered))
         )
     return hits
 

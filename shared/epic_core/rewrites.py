@@ -9,7 +9,7 @@ from epic_core.encoders.base import Encoder
 from epic_core.portions import Portion, rewritten_by
 from epic_core.state import State
 from epic_core.steps import Encode, Steps, Take
-from epic_core.store import Store
+from epic_core.store import Store, version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
 from epic_core.verification.base import Rewriter, Rewriting, Rewritten, rewriter_of, writable
 
@@ -37,9 +37,9 @@ def rewriting_of(state: State, candidate: Candidate, verdict: Verdict, without: 
 
 def held_for(state: State, item: Item) -> set[str | None]:
     """The preferences an item is held for, in this very form."""
-    known = state.store.texts(state.namespace, [item.id]).get(item.id)
+    known = state.store.known(state.namespace, [item.id]).get(item.id)
     row = state.store.item_row(state.namespace, item.id)
-    same = row is not None and known is not None and state.store.same(known, item)
+    same = known is not None and known.digest == version_of(item)
     return set(state.store.entry_preferences(row)) if same and row is not None else set()
 
 
@@ -154,7 +154,7 @@ def _take_back(state: State, encoder: Encoder, items: Mapping[int, Item], report
 
 
 def _renewing(state: State, item: Item, row: int, known: Mapping[str, Preference]) -> Rewriting:
-    entries = state.store.entries_of(row)
+    entries = state.store.entries_of(state.namespace, row)
     preferences = tuple(known[e.preference_id] for e in entries if e.preference_id is not None)
     return Rewriting(item=item, preferences=preferences, rationale=entries[0].rationale if entries else "")
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_core.codes import rounded
 from epic_core.encoders.base import Encoder
 from epic_core.errors import UnknownPreferenceError
 from epic_core.filters import Filter
 from epic_core.index import EntryIndex
+from epic_core.ledger import numbers
 from epic_core.steering import Mode, QuerySteering
-from epic_core.store import Store
+from epic_core.store import SpaceRows, Store
 from epic_core.types import FloatArray, Preference, Stance
 
 _FILTERS_KEPT = 64
@@ -24,74 +30,176 @@ _CLASHING = frozenset({Stance.CONFLICTS, Stance.MIXED})
 PENALTY = {Stance.SUPPORTS: 0.0, Stance.NEUTRAL: 0.02, Stance.MIXED: 0.05, Stance.CONFLICTS: 0.1}
 
 
+Sums: TypeAlias = tuple[tuple[str, int, int], ...]
+
+
 @dataclass(kw_only=True)
 class Addition:
-    """Rows that a committed change added, ready for the index."""
+    """Rows that a committed change added, ready for the index.
+
+    Attributes:
+        sums: What the file's tables came to with them.
+    """
 
     rows: list[int] = field(default_factory=list)
+    crcs: list[int] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     preferences: list[int] = field(default_factory=list)
     stances: list[Stance] = field(default_factory=list)
     vectors: list[FloatArray] = field(default_factory=list)
     second_rows: list[int] = field(default_factory=list)
     second_vectors: list[FloatArray] = field(default_factory=list)
+    seen: list[bytes] = field(default_factory=list)
+    sums: Sums = ()
 
 
 class Space:
     """One namespace of a store, loaded.
 
     Attributes:
-        preferences: In the user's order.
+        preferences: In the user's order; without those that have expired.
+        expired: Those that have.
         vectors: E(p), shape `(m, d)`.
         index: The entries' embeddings, by entry row.
         second: The second tier's embeddings, by item row.
         item_of, preference_of, stance_of: Of an entry row.
         rows_of: The entry rows of an item row.
+        stale: Whether the file may hold something else.
     """
 
     def __init__(self, store: Store, namespace: str, encoder: Encoder) -> None:
         self.namespace = namespace
         self._store = store
         self._encoder = encoder
-        self.preference_rows, self.preferences, self.vectors = store.preferences(namespace, encoder.dimension)
-        self.index = EntryIndex(encoder.dimension)
-        self.second = EntryIndex(encoder.dimension)
+        self._clear()
+        self.refresh()
+
+    def _clear(self) -> None:
+        self.index = EntryIndex(self._encoder.dimension)
+        self.second = EntryIndex(self._encoder.dimension)
+        self.second_rows: set[int] = set()
         self.item_of: dict[int, int] = {}
         self.rows_of: dict[int, list[int]] = {}
         self.preference_of: dict[int, int] = {}
         self.stance_of: dict[int, Stance] = {}
-        self._steering: dict[Mode, QuerySteering] = {}
+        self._crc_of: dict[int, int] = {}
         self._filtered: dict[str, frozenset[int]] = {}
-        found = store.space(namespace, encoder.dimension)
-        self._enter(found.rows, found.items, found.preferences, found.stances, found.vectors)
-        second_rows, second_vectors = store.second_tier(namespace, encoder.dimension)
-        self.second.add(second_rows, second_vectors)
+        self._sums: Sums = ()
+        self._expiry = math.inf
 
-    def _enter(
-        self,
-        rows: Sequence[int],
-        items: Sequence[int],
-        preferences: Sequence[int],
-        stances: Sequence[Stance],
-        vectors: FloatArray,
-    ) -> None:
-        self.index.add(rows, vectors, [PENALTY[stance] for stance in stances])
-        self.item_of.update(zip(rows, items, strict=True))
-        for row, item in zip(rows, items, strict=True):
+    def refresh(self) -> None:
+        """Take in what the file holds by now, by what differs. Call it inside a transaction or `Store.reading`."""
+        sums = self._store.sums()
+        now = time.time()
+        if sums != self._sums or now >= self._expiry:
+            self._read_preferences(now)
+            self._read_entries()
+            self._read_second_tier()
+            self._seen: NDArray[np.uint64] | None = None
+            self._noted: set[int] = set()
+            self._filtered.clear()
+            self._sums = sums
+        self.stale = False
+
+    def expires(self) -> bool:
+        """Whether a preference has expired since the last refresh."""
+        return self._expiry < math.inf and time.time() >= self._expiry
+
+    def _read_preferences(self, now: float) -> None:
+        rows, preferences, vectors = self._store.preferences(self.namespace, self._encoder.dimension)
+        ends = [math.inf if p.expires_at is None else p.expires_at.timestamp() for p in preferences]
+        live = [position for position, end in enumerate(ends) if end > now]
+        self.preference_rows = [rows[position] for position in live]
+        self.preferences = [preferences[position] for position in live]
+        self.expired = [p for p, end in zip(preferences, ends, strict=True) if end <= now]
+        self.vectors = vectors[live]
+        self._expiry = min((ends[position] for position in live), default=math.inf)
+        self._steering: dict[Mode, QuerySteering] = {}
+
+    def _read_entries(self) -> None:
+        live = {-1, *self.preference_rows}
+        current = {
+            row: crc for row, (crc, preference) in self._store.entry_crcs(self.namespace).items() if preference in live
+        }
+        gone = [row for row, crc in self._crc_of.items() if current.get(row) != crc]
+        new = [row for row, crc in current.items() if self._crc_of.get(row) != crc]
+        if len(new) == len(current):
+            self.index = EntryIndex(self._encoder.dimension)
+            for known in (self.item_of, self.rows_of, self.preference_of, self.stance_of, self._crc_of):
+                known.clear()
+            self._enter(self._store.space(self.namespace, self._encoder.dimension), live)
+            return
+        self._leave(gone)
+        if new:
+            self._enter(self._store.space(self.namespace, self._encoder.dimension, new), live)
+
+    def _read_second_tier(self) -> None:
+        current = self._store.second_tier_rows(self.namespace)
+        new = [row for row in current if row not in self.second_rows]
+        gone = self.second_rows.difference(current)
+        self.second.remove(sorted(gone))
+        if new:
+            self.second.add(new, self._store.second_tier(new, self._encoder.dimension))
+        self.second_rows = set(current)
+
+    def _leave(self, rows: Sequence[int]) -> None:
+        self.index.remove(rows)
+        for row in rows:
+            item = self.item_of.pop(row)
+            others = self.rows_of[item]
+            others.remove(row)
+            if not others:
+                del self.rows_of[item]
+            del self.preference_of[row], self.stance_of[row], self._crc_of[row]
+
+    def _enter(self, found: SpaceRows, live: AbstractSet[int] | None = None) -> None:
+        if live is not None and not set(found.preferences) <= live:
+            chosen = [n for n, preference in enumerate(found.preferences) if preference in live]
+            found = found.at(chosen)
+        self.index.add(found.rows, found.vectors, [PENALTY[stance] for stance in found.stances])
+        self.item_of.update(zip(found.rows, found.items, strict=True))
+        for row, item in zip(found.rows, found.items, strict=True):
             self.rows_of.setdefault(item, []).append(row)
-        self.preference_of.update(zip(rows, preferences, strict=True))
-        self.stance_of.update(zip(rows, stances, strict=True))
+        self.preference_of.update(zip(found.rows, found.preferences, strict=True))
+        self.stance_of.update(zip(found.rows, found.stances, strict=True))
+        self._crc_of.update(zip(found.rows, found.crcs, strict=True))
         self._filtered.clear()
 
     def apply(self, addition: Addition) -> None:
-        """Take in what was committed."""
+        """Take in what was committed: nothing but what was added."""
         if addition.rows:
             self._enter(
-                addition.rows, addition.items, addition.preferences, addition.stances, np.stack(addition.vectors)
+                SpaceRows(
+                    rows=addition.rows,
+                    crcs=addition.crcs,
+                    items=addition.items,
+                    preferences=addition.preferences,
+                    stances=addition.stances,
+                    # What the file gives back: a search finds the same before and after it is opened again.
+                    vectors=rounded(np.stack(addition.vectors)),
+                )
             )
         if addition.second_rows:
-            self.second.add(addition.second_rows, np.stack(addition.second_vectors))
+            self.second.add(addition.second_rows, rounded(np.stack(addition.second_vectors)))
+            self.second_rows.update(addition.second_rows)
             self._filtered.clear()
+        self._noted.update(numbers(addition.seen).tolist())
+        self._sums = addition.sums
+        self.stale = False
+
+    def was_seen(self, digests: Sequence[bytes]) -> NDArray[np.bool_]:
+        """Which items, by their digests, the ledger knows."""
+        if self._seen is None:
+            self._seen = self._store.seen(self.namespace)
+            self._noted = set()
+        asked = numbers(digests)
+        places = np.searchsorted(self._seen, asked)
+        known: NDArray[np.bool_] = np.zeros(len(asked), dtype=bool)
+        inside = places < len(self._seen)
+        known[inside] = self._seen[places[inside]] == asked[inside]
+        if self._noted:
+            known |= np.array([number in self._noted for number in asked.tolist()], dtype=bool)
+        return known
 
     def steering(self, mode: Mode) -> QuerySteering:
         """Steering by this space's preferences, made once for each mode."""

@@ -12,6 +12,8 @@ from epic_core.chunking import Chunker
 from epic_core.coarse import default_tau
 from epic_core.encoders.base import Encoder
 from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
+from epic_core.fallback import SecondTier
+from epic_core.rows import digest
 from epic_core.space import Space
 from epic_core.steering import Mode
 from epic_core.store import Store
@@ -49,6 +51,8 @@ class State:
     lock: threading.RLock = field(default_factory=threading.RLock)
     spaces: dict[str, Space] = field(default_factory=dict)
     _seen_change: int = 0
+    _stamp: str = ""
+    _changing: bool = False
 
     def __post_init__(self) -> None:
         self._seen_change = self.store.changed_elsewhere()
@@ -59,26 +63,39 @@ class State:
         return default_tau(self.encoder) if self.own_tau is None else self.own_tau
 
     def space(self, namespace: str | None = None) -> Space:
-        """The loaded namespace, read again if another process has written. Call it under the lock."""
-        change = self.store.changed_elsewhere()
-        if change != self._seen_change:
-            self.check_encoder()
-            self._seen_change = change
-            self.spaces.clear()
-            self.store.recount_verdicts()
-        name = self.namespace if namespace is None else namespace
-        if name not in self.spaces:
-            if len(self.spaces) >= _SPACES_LOADED:
-                self.spaces.pop(next(other for other in self.spaces if other != self.namespace))
-            self.spaces[name] = Space(self.store, name, self.encoder)
-        return self.spaces[name]
+        """The loaded namespace, with what another process has written. Call it under the lock."""
+        with self.store.reading():
+            change = self.store.changed_elsewhere()
+            if change != self._seen_change:
+                self.check_encoder()
+                self._seen_change = change
+                self.mark_stale()
+                self._stamp = ""
+                self.store.recount_verdicts()
+            name = self.namespace if namespace is None else namespace
+            space = self.spaces.get(name)
+            if space is None:
+                if len(self.spaces) >= _SPACES_LOADED:
+                    self.spaces.pop(next(other for other in self.spaces if other != self.namespace))
+                space = Space(self.store, name, self.encoder)
+            elif (space.stale or space.expires()) and not self._changing:
+                # Not there while it is read: half of it must not be taken for the whole.
+                del self.spaces[name]
+                space.refresh()
+            self.spaces[name] = space
+            return space
+
+    def mark_stale(self) -> None:
+        """Have every namespace look at the file again before it is used."""
+        for space in self.spaces.values():
+            space.stale = True
 
     @contextmanager
     def changing(self, encoder: Encoder) -> Iterator[Space]:
         """One transaction over the own namespace, which is given as it stands inside it.
 
         Waiting for another process's transaction can take a while: what was known before may be wrong. The
-        namespace is dropped from RAM; whoever comes next reads the file, unless it is put back.
+        namespace looks at the file again afterwards, unless what was added is applied to it.
 
         Args:
             encoder: Of the vectors to be written.
@@ -90,8 +107,29 @@ class State:
             space = self.space()
             if encoder is not self.encoder:
                 raise EncoderError("The memory was embedded anew while this was going on. Do it again.")
-            del self.spaces[self.namespace]
-            yield space
+            self.mark_stale()
+            self._changing = True
+            try:
+                yield space
+            finally:
+                self._changing = False
+
+    def stamp_ledger(self) -> None:
+        """Forget what was seen where it was decided about in another way than now."""
+        second = self.fallback.tau if isinstance(self.fallback, SecondTier) else None
+        threshold = getattr(self.verifier, "threshold", None)
+        settings = (self.encoder.fingerprint, self.tau, self.coarse, self.fine, second, self.verifier.name, threshold)
+        stamp = digest(*map(str, settings), size=8).hex()
+        key = f"ledger/{self.namespace}"
+        if stamp == self._stamp or not self.store.ledger_kept:
+            return
+        with self.lock:
+            if self.store.meta().get(key) != stamp:
+                with self.store.transaction():
+                    self.store.clear_ledger(self.namespace)
+                    self.store.set_meta(**{key: stamp})
+                self.mark_stale()
+        self._stamp = stamp
 
     def check_encoder(self) -> None:
         """Refuse a file that was embedded by another encoder.

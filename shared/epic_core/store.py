@@ -1,30 +1,40 @@
-"""The tables of a memory; one transaction for each change.
+"""The tables of items and entries, the memory M of Eq. 6; one transaction for each change.
 
-Tables: `meta` (what the memory was made with), `preferences`, `items`, `entries` (the memory M of Eq. 6, one
-row for each item and preference) and `pending` (undecided items, the retry queue). Entry rows are
-numbered by AUTOINCREMENT, so a number is never given twice, and FAISS uses it as its id. Vectors are raw
-little-endian float32; nothing is pickled.
+Entry rows are numbered by AUTOINCREMENT, so a number is never given twice, and FAISS uses it as its id. An item is
+stored once, however many entries it has; long texts are compressed, vectors are kept as codes (`codes`).
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from epic_core.errors import StoreError
-from epic_core.retry_queue import RetryQueue
-from epic_core.rows import decoding, dumped_metadata
+from epic_core.codes import packed, unpacked
+from epic_core.preference_table import PreferenceTable
+from epic_core.rows import decoding, deflated, digest, dumped_metadata, inflated, item_digest
+from epic_core.schema import ENTRIES, ITEMS, PREFERENCES
 from epic_core.types import FloatArray, Item, MemoryEntry, Preference, Stance
-from epic_core.verdict_cache import digest
+
+_STANCES = {str(stance): stance for stance in Stance}
+_ITEM = ", ".join(f"i.{name}" for name in (*ITEMS.checked, "crc", *ITEMS.texts, "text_crc"))
+_ENTRY = ", ".join(f"e.{name}" for name in (*ENTRIES.checked, "crc", *ENTRIES.texts, "text_crc"))
+_INDEXED = ", ".join(f"e.{name}" for name in ENTRIES.checked)
+_BLOCK = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewEntry:
-    """An entry to be written; see `types.MemoryEntry` for the fields."""
+    """An entry to be written; see `types.MemoryEntry` for the fields.
+
+    Attributes:
+        verifier: A number for the verifier that decided (`verifier_number`).
+        added: Unix seconds; None for now.
+    """
 
     preference_id: str | None
     instruction: str
@@ -33,6 +43,34 @@ class NewEntry:
     confidence: float | None
     similarity: float
     vector: FloatArray
+    verifier: int = 0
+    added: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldItem:
+    """An item as it is stored.
+
+    Attributes:
+        item: The item; its text may have been shortened.
+        rewrite: x^, or empty.
+        digest: Of the version that was handed in.
+        second_tier: Whether it has no entries, only an embedding.
+    """
+
+    item: Item
+    rewrite: str
+    digest: bytes
+    second_tier: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of an item's id: its text, the digest of its version, and whether it is held or waits."""
+
+    text: str
+    digest: bytes
+    state: Literal["held", "pending"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,130 +78,126 @@ class SpaceRows:
     """What the index of one namespace is made of.
 
     Attributes:
-        rows, items, preferences, stances: One for each entry: its row, its item's row, its preference's
-            row (-1 without one) and its stance's name.
+        rows, crcs, items, preferences, stances: One for each entry: its row, its checksum, its item's row, its
+            preference's row (-1 without one) and its stance.
         vectors: Shape `(n, d)`.
     """
 
     rows: list[int]
+    crcs: list[int]
     items: list[int]
     preferences: list[int]
     stances: list[Stance]
     vectors: FloatArray
 
+    def at(self, positions: Sequence[int]) -> SpaceRows:
+        """Some of them."""
+        rows, crcs, items, preferences = (
+            [column[n] for n in positions] for column in (self.rows, self.crcs, self.items, self.preferences)
+        )
+        return SpaceRows(
+            rows=rows,
+            crcs=crcs,
+            items=items,
+            preferences=preferences,
+            stances=[self.stances[n] for n in positions],
+            vectors=self.vectors[list(positions)],
+        )
 
-def _blob(vector: FloatArray) -> bytes:
-    return np.ascontiguousarray(vector, dtype="<f4").tobytes()
+
+def version_of(item: Item) -> bytes:
+    """The digest of an item as it is."""
+    return item_digest(item.id, item.text, dumped_metadata(item.metadata, item.id))
 
 
-class Store(RetryQueue):
+def verifier_number(name: str) -> int:
+    """A number for a verifier's name, as entries carry it."""
+    return int.from_bytes(digest(name, size=4), "little")
+
+
+class Store(PreferenceTable):
     """A memory's tables. Opened as a `Database` is."""
-
-    # meta
-
-    def meta(self) -> dict[str, Any]:
-        """Everything in `meta`, decoded."""
-        try:
-            return {key: json.loads(value) for key, value in self._read("SELECT key, value FROM meta")}
-        except ValueError as error:
-            raise StoreError(f"{self.path} is damaged: its description cannot be read ({error}).") from None
-
-    def set_meta(self, **values: Any) -> None:
-        """Write some of `meta`; None removes a key."""
-        for key, value in values.items():
-            if value is None:
-                self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
-            else:
-                self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
-
-    # preferences
-
-    def preferences(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
-        """Rows, preferences and their embeddings `(m, d)`, in the user's order."""
-        found = self._read(
-            "SELECT row, id, text, vector FROM preferences WHERE namespace = ? ORDER BY position, row", (namespace,)
-        )
-        vectors = self._vectors([vector for *_, vector in found], dimension)
-        with decoding(self.path):
-            return [row for row, *_ in found], [Preference(id=i, text=t) for _, i, t, _ in found], vectors
-
-    def add_preference(
-        self, namespace: str, preference: Preference, vector: FloatArray, *, position: int | None = None
-    ) -> int:
-        """Write a preference, last unless a position is given; its row."""
-        if position is None:
-            position = self._scalar(
-                "SELECT coalesce(max(position), -1) + 1 FROM preferences WHERE namespace = ?", (namespace,)
-            )
-        cursor = self._db.execute(
-            "INSERT INTO preferences (namespace, position, id, text, vector) VALUES (?, ?, ?, ?, ?)",
-            (namespace, position, preference.id, preference.text, _blob(vector)),
-        )
-        return int(cursor.lastrowid or 0)
 
     def remove_preference(self, namespace: str, preference_id: str) -> int:
         """Remove a preference with its entries, and the items nothing else holds; its former position."""
-        position = self._scalar(
-            "SELECT position FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id)
-        )
-        text = self._scalar("SELECT text FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
-        self._db.execute("DELETE FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
+        row = self.preference_row(namespace, preference_id)
+        found = self.read("SELECT position, text FROM preferences WHERE row = ?", (row,))
+        position, text = found[0]
+        items = [item for (item,) in self.read("SELECT item FROM entries WHERE preference = ?", (row,))]
+        self._db.execute("DELETE FROM preferences WHERE row = ?", (row,))
         self.forget_preference(namespace, Preference(id=preference_id, text=text))
         self.stop_waiting_for(namespace, preference_id)
-        self.drop_orphans(namespace)
+        self.forget_not_kept(namespace, preference=text)
+        self.drop_orphans(items)
         return int(position)
 
-    def move_preference(self, namespace: str, preference_id: str, position: int) -> None:
-        """Give a preference a place in the user's order."""
-        self._db.execute(
-            "UPDATE preferences SET position = ? WHERE namespace = ? AND id = ?", (position, namespace, preference_id)
+    def drop_orphans(self, items: Sequence[int]) -> None:
+        """Remove those items that have no entries and are not in the second tier either."""
+        self._db.executemany(
+            "DELETE FROM items WHERE row = ? AND second_tier IS NULL"
+            " AND NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)",
+            [(row,) for row in items],
         )
 
-    def drop_orphans(self, namespace: str) -> None:
-        """Remove items without entries that are not in the second tier either."""
-        self._db.execute(
-            "DELETE FROM items WHERE namespace = ? AND second_tier IS NULL AND row NOT IN (SELECT item FROM entries)",
-            (namespace,),
-        )
+    # items
 
-    # items and entries
-
-    def texts(self, namespace: str, ids: Sequence[str]) -> dict[str, tuple[str, str, str]]:
-        """Id to (text, metadata as JSON, "held" or "pending") of those ids that are known."""
-        known: dict[str, tuple[str, str, str]] = {}
-        # What is held comes last: it counts before what waits.
-        for table, state in (("pending", "pending"), ("items", "held")):
-            sql = f"SELECT id, text, metadata FROM {table} WHERE namespace = ? AND id IN"
-            known.update((i, (text, metadata, state)) for i, text, metadata in self._among(sql, ids, namespace))
+    def known(self, namespace: str, ids: Sequence[str]) -> dict[str, Known]:
+        """Id to what is known of it, of those ids that are held or wait; what is held counts before what waits."""
+        known: dict[str, Known] = {}
+        with decoding(self.path):
+            for item_id, text, metadata in self.among(
+                "SELECT id, text, metadata FROM pending WHERE namespace = ? AND id IN", ids, namespace
+            ):
+                known[item_id] = Known(text=text, digest=item_digest(item_id, text, metadata), state="pending")
+            for row in self.among(f"SELECT {_ITEM} FROM items i WHERE namespace = ? AND id IN", ids, namespace):
+                held = self._held_item(row)
+                known[held.item.id] = Known(text=held.item.text, digest=held.digest, state="held")
         return known
 
-    def same(self, known: tuple[str, str, str], item: Item) -> bool:
-        """Whether an item is what is already held, text and metadata."""
-        return known[0] == item.text and known[1] == dumped_metadata(item.metadata, item.id)
+    def _held_item(self, row: Sequence[Any]) -> HeldItem:
+        *checked, crc, text, rewrite, text_crc = row
+        ITEMS.verify(self.path, crc, *checked)
+        ITEMS.verify(self.path, text_crc, text, rewrite)
+        _, item_id, version, metadata, second_tier, _ = checked
+        return HeldItem(
+            item=Item(id=item_id, text=inflated(text), metadata=json.loads(metadata)),
+            rewrite="" if rewrite is None else inflated(rewrite),
+            digest=version,
+            second_tier=second_tier is not None,
+        )
 
     def is_current(self, namespace: str, item: Item) -> bool:
         """Whether an item is held, or waits in the retry queue, in this very form."""
+        held = self.scalar("SELECT digest FROM items WHERE namespace = ? AND id = ?", (namespace, item.id))
         version = (item.text, dumped_metadata(item.metadata, item.id))
-        return any(
-            self._read(f"SELECT text, metadata FROM {table} WHERE namespace = ? AND id = ?", (namespace, item.id))
-            == [version]
-            for table in ("items", "pending")
-        )
+        waiting = self.read("SELECT text, metadata FROM pending WHERE namespace = ? AND id = ?", (namespace, item.id))
+        return held == version_of(item) or waiting == [version]
 
     def put_item(self, namespace: str, item: Item, *, second_tier: FloatArray | None = None) -> int:
         """Write an item in place of any earlier version of it; its row."""
         self.remove_items(namespace, [item.id])
-        cursor = self._db.execute(
-            "INSERT INTO items (namespace, id, text, metadata, second_tier) VALUES (?, ?, ?, ?, ?)",
-            (
-                namespace,
-                item.id,
-                item.text,
-                dumped_metadata(item.metadata, item.id),
-                None if second_tier is None else _blob(second_tier),
-            ),
+        metadata = dumped_metadata(item.metadata, item.id)
+        return self.insert(
+            ITEMS,
+            namespace=namespace,
+            id=item.id,
+            digest=item_digest(item.id, item.text, metadata),
+            metadata=metadata,
+            second_tier=None if second_tier is None else packed(second_tier.reshape(1, -1))[0],
+            rewritten_for=None,
+            text=deflated(item.text),
+            rewrite=None,
         )
-        return int(cursor.lastrowid or 0)
+
+    def restore_item(self, namespace: str, held: HeldItem, second_tier: FloatArray | None) -> int:
+        """Write an item as it was stored elsewhere; its row."""
+        row = self.put_item(namespace, held.item, second_tier=second_tier)
+        self.update(ITEMS, row, digest=held.digest)
+        return row
+
+    def shorten(self, item_row: int, text: str) -> None:
+        """Keep less of an item's text. It still counts as the version that was handed in."""
+        self.update(ITEMS, item_row, text=deflated(text))
 
     def remove_items(self, namespace: str, ids: Sequence[str]) -> None:
         """Remove items with their entries and their place in the retry queue."""
@@ -174,14 +208,14 @@ class Store(RetryQueue):
 
     def item_row(self, namespace: str, item_id: str) -> int | None:
         """The row of a held item."""
-        row = self._scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
+        row = self.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
         return None if row is None else int(row)
 
     def holds_chunks(self, namespace: str) -> bool:
         """Whether anything is held that could be a chunk of a document."""
         return bool(
-            self._scalar("SELECT EXISTS (SELECT 1 FROM items WHERE namespace = ?)", (namespace,))
-            or self._scalar("SELECT EXISTS (SELECT 1 FROM pending WHERE namespace = ?)", (namespace,))
+            self.scalar("SELECT EXISTS (SELECT 1 FROM items WHERE namespace = ?)", (namespace,))
+            or self.scalar("SELECT EXISTS (SELECT 1 FROM pending WHERE namespace = ?)", (namespace,))
         )
 
     def chunks_from(self, namespace: str, document: str, first: int) -> list[str]:
@@ -189,22 +223,93 @@ class Store(RetryQueue):
         found: list[str] = []
         for table in ("items", "pending"):
             # '$' follows '#': the index on ids finds a document's chunks without looking at others.
-            rows = self._read(
+            rows = self.read(
                 f"SELECT id, metadata FROM {table} WHERE namespace = ? AND id > ? AND id < ?",
                 (namespace, f"{document}#", f"{document}$"),
             )
             for item_id, metadata in rows:
-                number = json.loads(metadata).get("chunk")
+                with decoding(self.path):
+                    number = json.loads(metadata).get("chunk")
                 # A user's own id may look like a chunk's.
                 if isinstance(number, int) and number >= first and item_id == f"{document}#{number}":
                     found.append(item_id)
-            if first and self._read(f"SELECT 1 FROM {table} WHERE namespace = ? AND id = ?", (namespace, document)):
+            if first and self.read(f"SELECT 1 FROM {table} WHERE namespace = ? AND id = ?", (namespace, document)):
                 found.append(document)
         return found
 
+    def promote(self, item_row: int) -> None:
+        """Take an item out of the second tier: it has entries now."""
+        if self.scalar("SELECT second_tier IS NOT NULL FROM items WHERE row = ?", (item_row,)):
+            self.update(ITEMS, item_row, second_tier=None)
+
+    def items(self, namespace: str) -> Iterator[Item]:
+        """All held items, oldest first, read in blocks."""
+        for _, held in self.held_items(namespace):
+            yield held.item
+
+    def held_items(self, namespace: str) -> Iterator[tuple[int, HeldItem]]:
+        """Rows and items as they are stored, oldest first, read in blocks."""
+        last = 0
+        while rows := self.read(
+            f"SELECT i.row, {_ITEM} FROM items i WHERE namespace = ? AND row > ? ORDER BY row LIMIT ?",
+            (namespace, last, _BLOCK),
+        ):
+            with decoding(self.path):
+                block = [(int(row), self._held_item(columns)) for row, *columns in rows]
+            yield from block
+            last = rows[-1][0]
+
+    def held_at(self, rows: Sequence[int]) -> dict[int, HeldItem]:
+        """Item row to item as it is stored."""
+        with decoding(self.path):
+            found = self.among(f"SELECT i.row, {_ITEM} FROM items i WHERE row IN", rows)
+            return {int(row): self._held_item(columns) for row, *columns in found}
+
+    def items_at(self, rows: Sequence[int]) -> dict[int, Item]:
+        """Item row to item."""
+        return {row: held.item for row, held in self.held_at(rows).items()}
+
+    def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
+        """Item row and metadata of every held item."""
+        made = []
+        columns = ", ".join(ITEMS.checked)
+        with decoding(self.path):
+            for row, crc, *values in self.read(
+                f"SELECT row, crc, {columns} FROM items WHERE namespace = ?", (namespace,)
+            ):
+                ITEMS.verify(self.path, crc, *values)
+                made.append((int(row), json.loads(values[3])))
+        return made
+
+    # rewritten texts
+
+    def set_rewrite(self, item_row: int, rewrite: str, preferences: Iterable[str], vector: FloatArray) -> None:
+        """Give an item a text rewritten for some preferences, by their ids: all of its entries are found by it."""
+        self.update(ITEMS, item_row, rewrite=deflated(rewrite), rewritten_for=_rewritten_for(preferences))
+        code = packed(vector.reshape(1, -1))[0]
+        for row in self.entry_preferences(item_row).values():
+            self.update(ENTRIES, row, instruction="", vector=code)
+
+    def take_back_rewrite(self, item_row: int, vector: FloatArray) -> None:
+        """Let an item show its own text again; entries without an instruction are found by it."""
+        self.update(ITEMS, item_row, rewrite=None, rewritten_for=None)
+        code = packed(vector.reshape(1, -1))[0]
+        for (row,) in self.read("SELECT row FROM entries WHERE item = ? AND instruction = ''", (item_row,)):
+            self.update(ENTRIES, row, vector=code)
+
+    def stale_rewrites(self, namespace: str) -> list[int]:
+        """Rows of the items that were rewritten for other preferences than those they have entries under."""
+        rows = self.read(
+            "SELECT row, rewritten_for FROM items WHERE namespace = ? AND rewrite IS NOT NULL ORDER BY row",
+            (namespace,),
+        )
+        return [row for row, made_for in rows if _rewritten_for(self.entry_preferences(row)) != made_for]
+
+    # entries
+
     def entry_preferences(self, item_row: int) -> dict[str | None, int]:
         """Preference id to entry row, of an item's entries."""
-        rows = self._read(
+        rows = self.read(
             "SELECT p.id, e.row FROM entries e LEFT JOIN preferences p ON p.row = e.preference WHERE e.item = ?",
             (item_row,),
         )
@@ -214,137 +319,153 @@ class Store(RetryQueue):
         """Remove entries."""
         self._db.executemany("DELETE FROM entries WHERE row = ?", [(row,) for row in rows])
 
-    def add_entry(self, namespace: str, item_row: int, entry: NewEntry) -> int:
-        """Write an entry; its row."""
-        cursor = self._db.execute(
-            "INSERT INTO entries (item, preference, instruction, stance, rationale, confidence, similarity, vector)"
-            " VALUES (?, (SELECT row FROM preferences WHERE namespace = ? AND id = ?), ?, ?, ?, ?, ?, ?)",
-            (
-                item_row,
-                namespace,
-                entry.preference_id,
-                entry.instruction,
-                str(entry.stance),
-                entry.rationale,
-                entry.confidence,
-                entry.similarity,
-                _blob(entry.vector),
-            ),
-        )
-        return int(cursor.lastrowid or 0)
+    def add_entry(self, namespace: str, item_row: int, entry: NewEntry) -> tuple[int, int]:
+        """Write an entry; its row and its checksum."""
+        preference = self.preference_row(namespace, entry.preference_id)
+        columns = {
+            "item": item_row,
+            "preference": preference,
+            "stance": str(entry.stance),
+            "confidence": None if entry.confidence is None else float(entry.confidence),
+            "similarity": float(entry.similarity),
+            "added": int(time.time()) if entry.added is None else entry.added,
+            "verifier": entry.verifier,
+            "vector": packed(entry.vector.reshape(1, -1))[0],
+            "instruction": entry.instruction,
+            "rationale": entry.rationale,
+        }
+        values = ENTRIES.values(columns)
+        row = int(self._db.execute(ENTRIES.insert, values).lastrowid or 0)
+        return row, int(values[ENTRIES.columns.index("crc")])
 
-    def set_rewrite(self, item_row: int, rewrite: str, preferences: Iterable[str], vector: FloatArray) -> None:
-        """Give an item a text rewritten for some preferences, by their ids: all of its entries are found by it."""
-        self._db.execute(
-            "UPDATE items SET rewrite = ?, rewritten_for = ? WHERE row = ?",
-            (rewrite, _rewritten_for(preferences), item_row),
-        )
-        self._db.execute("UPDATE entries SET instruction = '', vector = ? WHERE item = ?", (_blob(vector), item_row))
+    def entries_at(
+        self,
+        scores: Mapping[int, float],
+        items: Mapping[int, HeldItem],
+        preferences: Mapping[int, Preference],
+        namespace: str,
+    ) -> dict[int, MemoryEntry]:
+        """Entry row to entry, for rows with their scores in a search.
 
-    def take_back_rewrite(self, item_row: int, vector: FloatArray) -> None:
-        """Let an item show its own text again; entries without an instruction are found by it."""
-        self._db.execute("UPDATE items SET rewrite = NULL, rewritten_for = NULL WHERE row = ?", (item_row,))
-        self._db.execute("UPDATE entries SET vector = ? WHERE item = ? AND instruction = ''", (_blob(vector), item_row))
-
-    def stale_rewrites(self, namespace: str) -> list[int]:
-        """Rows of the items that were rewritten for other preferences than those they have entries under."""
-        rows = self._read(
-            "SELECT row, rewritten_for FROM items WHERE namespace = ? AND rewrite IS NOT NULL ORDER BY row",
-            (namespace,),
-        )
-        return [row for row, made_for in rows if _rewritten_for(self.entry_preferences(row)) != made_for]
-
-    def promote(self, item_row: int) -> None:
-        """Take an item out of the second tier: it has entries now."""
-        self._db.execute("UPDATE items SET second_tier = NULL WHERE row = ?", (item_row,))
-
-    def items(self, namespace: str) -> Iterator[Item]:
-        """All held items, oldest first, read in blocks."""
-        last = 0
-        while rows := self._read(
-            "SELECT row, id, text, metadata FROM items WHERE namespace = ? AND row > ? ORDER BY row LIMIT 256",
-            (namespace, last),
-        ):
-            for _, item_id, text, metadata in rows:
-                with decoding(self.path):
-                    item = Item(id=item_id, text=text, metadata=json.loads(metadata))
-                yield item
-            last = rows[-1][0]
-
-    def items_at(self, rows: Sequence[int]) -> dict[int, Item]:
-        """Item row to item."""
-        found = self._among("SELECT row, id, text, metadata FROM items WHERE row IN", rows)
+        Args:
+            scores: By entry row.
+            items: Those that the entries belong to, by row.
+            preferences: The same, of preferences.
+            namespace: Theirs.
+        """
+        found = self.among(f"SELECT e.row, {_ENTRY} FROM entries e WHERE e.row IN", list(scores))
         with decoding(self.path):
-            return {row: Item(id=i, text=t, metadata=json.loads(m)) for row, i, t, m in found}
+            return {
+                int(row): self._entry(columns, items, preferences, namespace, scores[row]) for row, *columns in found
+            }
 
-    def entries_at(self, scores: Mapping[int, float]) -> dict[int, MemoryEntry]:
-        """Entry row to entry, for rows with their scores in a search."""
-        found = self._among(f"{self._ENTRY} WHERE e.row IN", list(scores))
-        with decoding(self.path):
-            return {row: _entry(columns, scores[row]) for row, *columns in found}
-
-    def entries_of(self, item_row: int) -> list[MemoryEntry]:
+    def entries_of(self, namespace: str, item_row: int) -> list[MemoryEntry]:
         """An item's entries, oldest first."""
-        found = self._read(f"{self._ENTRY} WHERE e.item = ? ORDER BY e.row", (item_row,))
+        items, preferences = self.held_at([item_row]), self.preferences_at(namespace)
+        found = self.read(f"SELECT {_ENTRY} FROM entries e WHERE e.item = ? ORDER BY e.row", (item_row,))
         with decoding(self.path):
-            return [_entry(columns) for _, *columns in found]
+            return [self._entry(columns, items, preferences, namespace, None) for columns in found]
 
-    def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
-        """Item row and metadata of every held item."""
-        rows = self._read("SELECT row, metadata FROM items WHERE namespace = ?", (namespace,))
-        with decoding(self.path):
-            return [(row, json.loads(metadata)) for row, metadata in rows]
+    def _entry(
+        self,
+        row: Sequence[Any],
+        items: Mapping[int, HeldItem],
+        preferences: Mapping[int, Preference],
+        namespace: str,
+        score: float | None,
+    ) -> MemoryEntry:
+        *checked, crc, instruction, rationale, text_crc = row
+        ENTRIES.verify(self.path, crc, *checked)
+        ENTRIES.verify(self.path, text_crc, instruction, rationale)
+        item, preference_row, stance, confidence, similarity, added, _, _ = checked
+        held, preference = items[item], preferences.get(preference_row)
+        return MemoryEntry(
+            namespace=namespace,
+            item_id=held.item.id,
+            preference_id=None if preference is None else preference.id,
+            preference="" if preference is None else preference.text,
+            instruction=str(instruction),
+            stance=Stance(stance),
+            rationale=str(rationale),
+            confidence=None if confidence is None else float(confidence),
+            similarity=float(similarity),
+            rewrite=held.rewrite,
+            added=float(added),
+            score=score,
+        )
 
-    def space(self, namespace: str, dimension: int) -> SpaceRows:
-        """All entries of a namespace, for its index."""
-        found = self._read(
-            "SELECT e.row, e.item, coalesce(e.preference, -1), e.stance, e.vector FROM entries e"
-            " JOIN items i ON i.row = e.item WHERE i.namespace = ? ORDER BY e.row",
+    def entry_crcs(self, namespace: str) -> dict[int, tuple[int, int]]:
+        """Entry row to checksum and preference row (-1 without one), of a namespace."""
+        rows = self.read(
+            "SELECT e.row, e.crc, coalesce(e.preference, -1) FROM entries e JOIN items i ON i.row = e.item"
+            " WHERE i.namespace = ?",
             (namespace,),
         )
-        rows, items, preferences, stances, blobs = (
-            (list(column) for column in zip(*found, strict=True)) if found else ([],) * 5
+        return {row: (crc, preference) for row, crc, preference in rows}
+
+    def space(self, namespace: str, dimension: int, rows: Sequence[int] | None = None) -> SpaceRows:
+        """The entries of a namespace for its index, oldest first: all, or those of some rows."""
+        if rows is None:
+            found = self.read(
+                f"SELECT e.row, e.crc, {_INDEXED} FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?"
+                " ORDER BY e.row",
+                (namespace,),
+            )
+        else:
+            found = sorted(self.among(f"SELECT e.row, e.crc, {_INDEXED} FROM entries e WHERE e.row IN", sorted(rows)))
+        verify, path = ENTRIES.verify, self.path
+        for _, crc, *columns in found:
+            verify(path, crc, *columns)
+        numbers, crcs, items, preferences, stances, *_, codes = (
+            (list(column) for column in zip(*found, strict=True)) if found else ([],) * 10
         )
         with decoding(self.path):
-            stances = [Stance(stance) for stance in stances]
-        return SpaceRows(
-            rows=rows, items=items, preferences=preferences, stances=stances, vectors=self._vectors(blobs, dimension)
-        )
+            return SpaceRows(
+                rows=numbers,
+                crcs=crcs,
+                items=items,
+                preferences=[-1 if preference is None else preference for preference in preferences],
+                stances=[Stance(_STANCES.get(stance, stance)) for stance in stances],
+                vectors=unpacked(codes, dimension),
+            )
 
-    def second_tier(self, namespace: str, dimension: int) -> tuple[list[int], FloatArray]:
-        """Item rows and embeddings E(x) of the second tier."""
-        found = self._read(
-            "SELECT row, second_tier FROM items WHERE namespace = ? AND second_tier IS NOT NULL ORDER BY row",
-            (namespace,),
-        )
-        return [row for row, _ in found], self._vectors([blob for _, blob in found], dimension)
+    def second_tier_rows(self, namespace: str) -> list[int]:
+        """Rows of the items of the second tier."""
+        return [
+            int(row)
+            for (row,) in self.read(
+                "SELECT row FROM items WHERE namespace = ? AND second_tier IS NOT NULL ORDER BY row", (namespace,)
+            )
+        ]
 
-    def _vectors(self, blobs: Sequence[bytes], dimension: int) -> FloatArray:
-        if any(not isinstance(blob, bytes) or len(blob) != 4 * dimension for blob in blobs):
-            raise StoreError(f"{self.path} is damaged: a vector has not the length {dimension}.")
-        vectors = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(-1, dimension).astype(np.float32, copy=False)
-        if not np.isfinite(vectors).all():
-            raise StoreError(f"{self.path} is damaged: a vector is not finite.")
-        return vectors
+    def second_tier(self, rows: Sequence[int], dimension: int) -> FloatArray:
+        """Embeddings E(x) of items of the second tier."""
+        codes = {}
+        columns = ", ".join(ITEMS.checked)
+        for row, crc, *values in self.among(f"SELECT row, crc, {columns} FROM items WHERE row IN", rows):
+            ITEMS.verify(self.path, crc, *values)
+            codes[row] = values[4]
+        with decoding(self.path):
+            return unpacked([codes.get(row, b"") for row in rows], dimension)
 
-    def namespaces(self) -> list[str]:
-        """Every namespace that holds something, sorted."""
-        rows = self._read(
-            "SELECT namespace FROM preferences UNION SELECT namespace FROM items UNION SELECT namespace FROM pending"
-        )
-        return sorted(namespace for (namespace,) in rows)
+    # embedding anew
 
     def embedded_texts(self) -> tuple[dict[int, str], dict[int, str], dict[int, str]]:
         """What every stored vector is the embedding of: by preference row, entry row and second-tier item row."""
-        return (
-            dict(self._read("SELECT row, text FROM preferences")),
-            dict(
-                self._read(
-                    "SELECT e.row, CASE e.instruction WHEN '' THEN coalesce(i.rewrite, i.text) ELSE e.instruction END"
-                    " FROM entries e JOIN items i ON i.row = e.item"
+        with decoding(self.path):
+            items = {
+                row: (inflated(text), None if rewrite is None else inflated(rewrite), bool(second))
+                for row, text, rewrite, second in self.read(
+                    "SELECT row, text, rewrite, second_tier IS NOT NULL FROM items"
                 )
-            ),
-            dict(self._read("SELECT row, text FROM items WHERE second_tier IS NOT NULL")),
+            }
+        return (
+            dict(self.read("SELECT row, text FROM preferences")),
+            {
+                row: instruction or items[item][1] or items[item][0]
+                for row, item, instruction in self.read("SELECT row, item, instruction FROM entries")
+            },
+            {row: text for row, (text, _, second) in items.items() if second},
         )
 
     def replace_vectors(
@@ -352,67 +473,32 @@ class Store(RetryQueue):
     ) -> None:
         """Write other embeddings: preference row, entry row and item row to vector."""
         for table, column, vectors in (
-            ("preferences", "vector", preferences),
-            ("entries", "vector", entries),
-            ("items", "second_tier", second),
+            (PREFERENCES, "vector", preferences),
+            (ENTRIES, "vector", entries),
+            (ITEMS, "second_tier", second),
         ):
-            self._db.executemany(
-                f"UPDATE {table} SET {column} = ? WHERE row = ?", [(_blob(v), row) for row, v in vectors.items()]
-            )
+            codes = packed(np.stack(list(vectors.values()))) if vectors else []
+            for row, code in zip(vectors, codes, strict=True):
+                self.update(table, row, **{column: code})
 
-    # sizes
+    # counts
 
     def counts(self, namespace: str) -> dict[str, int]:
-        """Numbers of items, second-tier items, entries, preferences and pending items."""
+        """Numbers of items, second-tier items, entries, preferences, pending items and what is known besides."""
         one = (namespace,)
+        second = int(self.scalar("SELECT count(second_tier) FROM items WHERE namespace = ?", one))
         return {
-            "items": self._scalar("SELECT count(*) FROM items WHERE namespace = ? AND second_tier IS NULL", one),
-            "second_tier": self._scalar("SELECT count(second_tier) FROM items WHERE namespace = ?", one),
-            "entries": self._scalar(
+            "items": int(self.scalar("SELECT count(*) FROM items WHERE namespace = ?", one)) - second,
+            "second_tier": second,
+            "entries": self.scalar(
                 "SELECT count(*) FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?", one
             ),
-            "preferences": self._scalar("SELECT count(*) FROM preferences WHERE namespace = ?", one),
+            "preferences": self.scalar("SELECT count(*) FROM preferences WHERE namespace = ?", one),
             "pending": self.pending_count(namespace),
             "verdicts": self.verdicts_held(),
+            "seen": self.seen_count(namespace),
         }
-
-    def sizes(self) -> dict[str, int]:
-        """Bytes of the whole database by part, as the paper's Table 6; "rest" makes up the total."""
-        octets = "coalesce(sum(length(cast({} AS BLOB))), 0)"
-
-        def size(table: str, *columns: str) -> int:
-            return int(self._scalar(f"SELECT {' + '.join(octets.format(column) for column in columns)} FROM {table}"))
-
-        parts = {
-            "documents": size("items", "id", "text", "metadata", "rewrite") + size("pending", "text", "metadata"),
-            "index": size("entries", "vector") + size("items", "second_tier"),
-            "instructions": size("entries", "instruction", "rationale", "stance"),
-            "preferences": size("preferences", "id", "text", "vector"),
-            "verdicts": size("verdicts", "chunk", "preference", "version", "instruction", "rationale")
-            + size("rewrites", "chunk", "preferences", "version", "text"),
-        }
-        total = int(self._scalar("PRAGMA page_count")) * int(self._scalar("PRAGMA page_size"))
-        return {**parts, "rest": total - sum(parts.values()), "total": total}
 
 
 def _rewritten_for(preferences: Iterable[str | None]) -> bytes:
     return digest(*sorted(preference or "" for preference in preferences), size=8)
-
-
-def _entry(columns: Sequence[Any], score: float | None = None) -> MemoryEntry:
-    namespace, item_id, preference_id, preference, instruction, stance, rationale, confidence, similarity, rewrite = (
-        columns
-    )
-    return MemoryEntry(
-        namespace=namespace,
-        item_id=item_id,
-        preference_id=preference_id,
-        preference=preference,
-        instruction=str(instruction),
-        stance=Stance(stance),
-        rationale=str(rationale),
-        confidence=None if confidence is None else float(confidence),
-        similarity=float(similarity),
-        rewrite=str(rewrite),
-        score=score,
-    )

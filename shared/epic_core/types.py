@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -106,6 +107,32 @@ class Item:
         return cls(text=checked_text(value, "An item"))
 
 
+def moment(seconds: float) -> datetime:
+    """A point in time, in UTC, by its Unix seconds."""
+    return datetime.fromtimestamp(seconds, timezone.utc)
+
+
+def checked_moment(value: object) -> datetime:
+    """A point in time with its zone, given as one or as ISO 8601 text.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        except ValueError:
+            raise InvalidInputError(f"{value!r} is no date. Write it like 2027-03-31T12:00:00+01:00.") from None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidInputError(
+            f"expires_at must be a datetime with a time zone, or text like 2027-03-31T12:00:00+01:00; not {value!r}."
+        )
+    try:
+        return moment(value.timestamp())
+    except (OverflowError, ValueError, OSError):
+        raise InvalidInputError(f"expires_at {value!r} is out of range.") from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Preference:
     """One stated preference, such as "I avoid hotels with on-site casinos."
@@ -113,12 +140,20 @@ class Preference:
     Attributes:
         text: The statement, not empty; surrounding white space is removed.
         id: A uuid5 of the text, blind to case and to the amount of white space.
+        expires_at: When it stops to count, a datetime with its zone or ISO 8601 text; None for never. From then on it
+            neither steers nor matches, its entries are not found, and the next change of the memory removes it.
+
+    Raises:
+        InvalidInputError: for an empty text, or an `expires_at` without a zone.
     """
 
     text: str
     id: str = ""
+    expires_at: datetime | None = None
 
     def __post_init__(self) -> None:
+        if self.expires_at is not None:
+            object.__setattr__(self, "expires_at", checked_moment(self.expires_at))
         text = checked_text(self.text, "A preference").strip()
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "id", self.id or stable_id("preference", " ".join(text.split()).casefold()))
@@ -229,6 +264,7 @@ class MemoryEntry:
         stance, rationale, confidence: From the verdict.
         similarity: Sim(E(x), E(p)), in [-1, 1].
         rewrite: x^, where the item was rewritten for its preferences; else empty.
+        added: When it was written, in Unix seconds.
         score: In a search, the cosine of the steered query and this entry's embedding; else None.
     """
 
@@ -242,6 +278,7 @@ class MemoryEntry:
     confidence: float | None
     similarity: float
     rewrite: str = ""
+    added: float = field(default=0.0, compare=False)
     score: float | None = None
 
     @property
@@ -317,13 +354,17 @@ class BuildReport:
     """What one `add` did. Counts are items unless they say otherwise.
 
     Attributes:
-        seen: Items taken in: those held already, those the coarse filter left out, the second tier's, and `passed`.
+        seen: Items taken in: those held already, those known, those the coarse filter left out, the second tier's,
+            and `passed`.
         waiting: Of the duplicates, those that wait in the retry queue.
         duplicates: Already held with the same text, or twice in this call.
+        known: Discarded or evicted before, as the ledger says, and not looked at again.
         passed: Passed the coarse filter. passed = kept + discarded + undecided.
         kept, discarded, undecided: By fine verification.
         entries: Memory entries written; one item can have several.
         second_tier: Kept as text only, in the second tier.
+        evicted: Entries that had to go, or did not fit, because of the byte budget.
+        shortened: Items of which less text is kept, because of the byte budget.
         timings: Seconds by part, as the paper's Table 3.
         usage: What it took of a language model: calls, retries, tokens, seconds.
         cached: Of the pairs of item and preference to be verified, those answered from the verdict cache.
@@ -334,6 +375,7 @@ class BuildReport:
 
     seen: int = 0
     duplicates: int = 0
+    known: int = 0
     waiting: int = 0
     passed: int = 0
     kept: int = 0
@@ -341,6 +383,8 @@ class BuildReport:
     undecided: int = 0
     entries: int = 0
     second_tier: int = 0
+    evicted: int = 0
+    shortened: int = 0
     tau: float | None = None
     timings: dict[str, float] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
@@ -351,8 +395,8 @@ class BuildReport:
 
     @property
     def new(self) -> int:
-        """Items that were not duplicates."""
-        return self.seen - self.duplicates
+        """Items that were neither duplicates nor known."""
+        return self.seen - self.duplicates - self.known
 
     @property
     def share_passed(self) -> float:
@@ -371,13 +415,17 @@ class BuildReport:
 
     def _lines(self) -> Iterator[str]:
         tau = "off" if self.tau is None else f"tau {self.tau:.3f}"
-        yield f"seen            {self.seen:>8}" + (f"   ({self.duplicates} already held)" if self.duplicates else "")
+        before = [f"{self.duplicates} already held"] if self.duplicates else []
+        before += [f"{self.known} not kept before"] if self.known else []
+        yield f"seen            {self.seen:>8}" + (f"   ({', '.join(before)})" if before else "")
         yield f"coarse filter   {self.passed:>8} passed   {self.share_passed:7.2%}   ({tau})"
         yield f"verification    {self.kept:>8} kept     {self.share_kept:7.2%}   ({self.entries} entries)"
         if self.undecided:
             yield f"undecided       {self.undecided:>8}   kept in the retry queue"
         if self.second_tier:
             yield f"second tier     {self.second_tier:>8}"
+        if self.evicted or self.shortened:
+            yield f"budget          {self.evicted:>8} entries evicted, {self.shortened} texts shortened"
         if self.usage.calls:
             tried = f" ({self.usage.retries} again)" if self.usage.retries else ""
             yield (

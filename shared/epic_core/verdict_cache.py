@@ -9,23 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Any
 
 from epic_core.database import Database
+from epic_core.rows import digest
+from epic_core.schema import REWRITES, VERDICTS
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
 from epic_core.verification.base import combined
 
 _FREED = 0.1
-
-
-def digest(*parts: str, size: int = 16) -> bytes:
-    """A short hash of strings, each with its length: no two lists of strings are alike."""
-    made = blake2b(digest_size=size)
-    for part in parts:
-        encoded = part.encode("utf-8", "replace")
-        made.update(len(encoded).to_bytes(8, "little") + encoded)
-    return made.digest()
 
 
 def preferences_key(namespace: str, texts: Iterable[str]) -> bytes:
@@ -79,11 +71,11 @@ class VerdictTables(Database):
         """What is known of candidates under a verifier's name."""
         keys = {candidate.item.id: digest(namespace, candidate.item.text) for candidate in candidates}
         chunks = list(dict.fromkeys(keys.values())) if self.verdicts_kept else []
-        sql = (
-            "SELECT chunk, preference, kept, stance, instruction, rationale, confidence FROM verdicts"
-            " WHERE version = ? AND chunk IN"
-        )
-        found = {(row[0], row[1]): row[2:] for row in self._among(sql, chunks, digest(version, size=8))}
+        sql = f"SELECT crc, {', '.join(VERDICTS.checked)} FROM verdicts WHERE version = ? AND chunk IN"
+        found: dict[tuple[bytes, bytes], Sequence[Any]] = {}
+        for crc, *row in self.among(sql, chunks, digest(version, size=8)):
+            VERDICTS.verify(self.path, crc, *row)
+            found[row[0], row[1]] = row[4:]
         recalled = Recalled(known=[], asked=[], partly={}, whole={}, pairs=len(found))
         if not found:
             recalled.asked.extend(candidates)
@@ -110,7 +102,7 @@ class VerdictTables(Database):
         if not self.verdicts_kept:
             return
         short = digest(version, size=8)
-        rows: list[tuple[Any, ...]] = []
+        rows: list[dict[str, Any]] = []
         for candidate, verdict in verdicts:
             if verdict.decision is Decision.UNDECIDED:
                 continue
@@ -123,8 +115,9 @@ class VerdictTables(Database):
                     sure = verdict.confidence if alignment.confidence is None else alignment.confidence
                     why = alignment.rationale or verdict.rationale
                     said = (1, str(alignment.stance), alignment.instruction, why, sure)
-                rows.append((chunk, digest(namespace, preference.text), short, self._next(), *said))
-        self._db.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                key = (chunk, digest(namespace, preference.text), short, self._next())
+                rows.append(dict(zip(VERDICTS.checked, (*key, *said), strict=True)))
+        self.insert_all(VERDICTS, rows)
         self._bound(len(rows))
 
     def recall_rewrite(self, namespace: str, version: str, text: str, preferences: Sequence[str]) -> str | None:
@@ -132,8 +125,12 @@ class VerdictTables(Database):
         if not self.verdicts_kept:
             return None
         key = (digest(namespace, text), preferences_key(namespace, preferences), digest(version, size=8))
-        found = self._scalar("SELECT text FROM rewrites WHERE chunk = ? AND preferences = ? AND version = ?", key)
-        return None if found is None else str(found)
+        columns = ", ".join(REWRITES.checked)
+        sql = f"SELECT crc, {columns} FROM rewrites WHERE chunk = ? AND preferences = ? AND version = ?"
+        for crc, *row in self.read(sql, key):
+            REWRITES.verify(self.path, crc, *row)
+            return str(row[-1])
+        return None
 
     def remember_rewrite(
         self, namespace: str, version: str, text: str, preferences: Sequence[str], rewritten: str
@@ -142,7 +139,7 @@ class VerdictTables(Database):
         if not self.verdicts_kept:
             return
         key = (digest(namespace, text), preferences_key(namespace, preferences), digest(version, size=8))
-        self._db.execute("INSERT OR REPLACE INTO rewrites VALUES (?, ?, ?, ?, ?)", (*key, self._next(), rewritten))
+        self.insert_all(REWRITES, [dict(zip(REWRITES.checked, (*key, self._next(), rewritten), strict=True))])
         self._bound(1)
 
     def forget_chunks(self, namespace: str, texts: Iterable[str]) -> None:
@@ -162,7 +159,7 @@ class VerdictTables(Database):
     def _next(self) -> int:
         """A number larger than all given before."""
         if self._newest is None:
-            newest = (self._scalar(f"SELECT max(written) FROM {table}") for table in ("verdicts", "rewrites"))
+            newest = (self.scalar(f"SELECT max(written) FROM {table}") for table in ("verdicts", "rewrites"))
             self._newest = max(int(written or 0) for written in newest)
         self._newest += 1
         return self._newest
@@ -174,10 +171,12 @@ class VerdictTables(Database):
             self._held = self.verdicts_held()
         else:
             self._held += added
-        if self._held <= self.verdicts_kept:
-            return
-        excess = self._held - self.verdicts_kept + int(_FREED * self.verdicts_kept)
-        oldest = self._read(
+        if self._held > self.verdicts_kept:
+            self.drop_verdicts(self._held - self.verdicts_kept + int(_FREED * self.verdicts_kept))
+
+    def drop_verdicts(self, excess: int) -> None:
+        """Drop the oldest of what was answered. Call it inside a transaction."""
+        oldest = self.read(
             "SELECT written FROM verdicts UNION ALL SELECT written FROM rewrites ORDER BY written LIMIT 1 OFFSET ?",
             (excess,),
         )
@@ -201,7 +200,7 @@ class VerdictTables(Database):
 
     def verdicts_held(self) -> int:
         """How many verdicts and rewritten texts are kept, in the whole file."""
-        return int(sum(self._scalar(f"SELECT count(*) FROM {table}") for table in ("verdicts", "rewrites")))
+        return int(self.scalar("SELECT sum(rows) FROM sums WHERE name IN ('verdicts', 'rewrites')"))
 
 
 def _under(candidate: Candidate, places: Sequence[int]) -> Candidate:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import RetryQueueFullError
+from epic_core.reports import NotKept
 from epic_core.rewrites import Rewrite, put_rewrite
 from epic_core.space import Addition, Space
 from epic_core.state import State
 from epic_core.steps import Clock
-from epic_core.store import NewEntry
+from epic_core.store import NewEntry, version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Verdict
 
 
@@ -24,6 +25,7 @@ class Outcome:
         verdicts: What is to be remembered of its verdicts.
         rewrites: Item id to rewritten text, of kept items.
         retried: Whether the items come from the retry queue.
+        records: Of what was discarded, some with the reasons, by their digests.
     """
 
     kept: list[tuple[Item, list[NewEntry]]] = field(default_factory=list)
@@ -36,6 +38,7 @@ class Outcome:
     verdicts: list[tuple[Candidate, Verdict]] = field(default_factory=list)
     rewrites: dict[str, Rewrite] = field(default_factory=dict)
     retried: bool = False
+    records: list[tuple[bytes, NotKept]] = field(default_factory=list)
 
 
 def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> bool:
@@ -60,12 +63,13 @@ def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> 
             for item, entries in outcome.kept:
                 writing.keep(item, entries, outcome.rewrites.get(item.id))
             state.store.remember(state.namespace, outcome.version, outcome.verdicts)
+            writing.note(outcome)
             outrun = writing.forget_gone(outcome)
+            writing.addition.sums = state.store.sums()
         if writing.removed:
             state.store.give_back()
         else:
             space.apply(writing.addition)
-            state.spaces[state.namespace] = space
     report.kept += writing.kept
     report.entries += writing.entries
     report.discarded += len(outcome.kept) - writing.kept
@@ -121,24 +125,24 @@ class _Writing:
             *(item for item, _, _ in outcome.undecided),
             *outcome.discarded,
         ]
-        known = self._store.texts(self._namespace, [item.id for item in items])
+        known = self._store.known(self._namespace, [item.id for item in items])
         for item in items:
-            if item.id in known and self._store.same(known[item.id], item):
+            if item.id in known and known[item.id].digest == version_of(item):
                 row = self._store.item_row(self._namespace, item.id)
                 if row is not None:
                     # The same item, held under other preferences: it stays.
                     self._held[item.id] = row
         undecided = {item.id: item.text for item, _, _ in outcome.undecided}
         # A model that failed is no reason to forget a text that has not changed.
-        gone = [i for i in known if i not in self._held and undecided.get(i) != known[i][0]]
+        gone = [i for i in known if i not in self._held and undecided.get(i) != known[i].text]
         current = {item.id: item.text for item in items}
-        outdated = [text for i, (text, _, _) in known.items() if text != current[i]]
-        outdated += [text for text, _, _ in self._store.texts(self._namespace, outcome.stale).values()]
+        outdated = [held.text for i, held in known.items() if held.text != current[i]]
+        outdated += [held.text for held in self._store.known(self._namespace, outcome.stale).values()]
         self._store.forget_chunks(self._namespace, outdated)
         self._store.remove_items(self._namespace, [*gone, *outcome.stale])
         for item in outcome.discarded + [item for item, _ in outcome.kept]:
             self._store.drop_pending(self._namespace, item.id)
-        self.removed = bool(outcome.stale) or any(known[item_id][2] == "held" for item_id in gone)
+        self.removed = bool(outcome.stale) or any(known[item_id].state == "held" for item_id in gone)
 
     def _drop_outdated(self, outcome: Outcome) -> None:
         """Forget verdicts about versions that were replaced while they were being verified again."""
@@ -170,7 +174,9 @@ class _Writing:
             self.removed = True
         self.kept += 1
         for entry in alive:
-            self.addition.rows.append(self._store.add_entry(self._namespace, row, entry))
+            entry_row, crc = self._store.add_entry(self._namespace, row, entry)
+            self.addition.rows.append(entry_row)
+            self.addition.crcs.append(crc)
             self.addition.items.append(row)
             self.addition.preferences.append(
                 -1 if entry.preference_id is None else self._preference_rows[entry.preference_id]
@@ -180,6 +186,14 @@ class _Writing:
             self.entries += 1
         if rewrite is not None:
             put_rewrite(self._store, self._namespace, item, row, rewrite, alive[0].vector)
+            self.removed = True
+
+    def note(self, outcome: Outcome) -> None:
+        """Note what is not held, so that it is known when it comes again, and why some of it is not."""
+        if self._store.ledger_kept:
+            self.addition.seen = [version_of(item) for item in outcome.discarded]
+            self._store.see(self._namespace, self.addition.seen)
+        self._store.put_not_kept(self._namespace, outcome.records)
 
     def forget_gone(self, outcome: Outcome) -> bool:
         """Forget what was answered under preferences that have gone; whether a text was rewritten for one of them."""

@@ -1,0 +1,106 @@
+"""The tables of what a memory was made with: its description, and the preferences."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from epic_core.codes import packed, unpacked
+from epic_core.errors import DamagedError
+from epic_core.ledger import Ledger
+from epic_core.rows import decoding
+from epic_core.schema import META, PREFERENCES
+from epic_core.types import FloatArray, Preference, moment
+
+
+class PreferenceTable(Ledger):
+    """Description and preferences."""
+
+    def meta(self) -> dict[str, Any]:
+        """Everything in `meta`, decoded."""
+        made = {}
+        with decoding(self.path):
+            for crc, *columns in self.read("SELECT crc, key, value FROM meta"):
+                META.verify(self.path, crc, *columns)
+                made[str(columns[0])] = json.loads(columns[1])
+        return made
+
+    def set_meta(self, **values: Any) -> None:
+        """Write some of `meta`; None removes a key."""
+        for key, value in values.items():
+            if value is None:
+                self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
+            else:
+                self.insert(META, key=key, value=json.dumps(value))
+
+    def preferences(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
+        """Rows, preferences and their embeddings `(m, d)`, in the user's order."""
+        columns = ", ".join(PREFERENCES.checked)
+        found = self.read(
+            f"SELECT row, crc, {columns} FROM preferences WHERE namespace = ? ORDER BY position, row", (namespace,)
+        )
+        rows, preferences, codes = [], [], []
+        with decoding(self.path):
+            for row, crc, *values in found:
+                PREFERENCES.verify(self.path, crc, *values)
+                _, _, preference_id, text, expires, code = values
+                rows.append(int(row))
+                preferences.append(
+                    Preference(id=preference_id, text=text, expires_at=None if expires is None else moment(expires))
+                )
+                codes.append(code)
+            vectors = unpacked(codes, dimension)
+        return rows, preferences, vectors
+
+    def preference_row(self, namespace: str, preference_id: str | None) -> int | None:
+        """The row of a preference."""
+        row = self.scalar("SELECT row FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
+        return None if row is None else int(row)
+
+    def preferences_at(self, namespace: str) -> dict[int, Preference]:
+        """Row to preference."""
+        encoder = self.meta().get("encoder")
+        if not isinstance(encoder, dict) or not isinstance(encoder.get("dimension"), int):
+            raise DamagedError(self.path, "it does not say which encoder it was made with")
+        rows, preferences, _ = self.preferences(namespace, encoder["dimension"])
+        return dict(zip(rows, preferences, strict=True))
+
+    def add_preference(
+        self, namespace: str, preference: Preference, vector: FloatArray, *, position: int | None = None
+    ) -> int:
+        """Write a preference, last unless a position is given; its row."""
+        if position is None:
+            position = self.scalar(
+                "SELECT coalesce(max(position), -1) + 1 FROM preferences WHERE namespace = ?", (namespace,)
+            )
+        return self.insert(
+            PREFERENCES,
+            namespace=namespace,
+            position=position,
+            id=preference.id,
+            text=preference.text,
+            expires=None if preference.expires_at is None else preference.expires_at.timestamp(),
+            vector=packed(vector.reshape(1, -1))[0],
+        )
+
+    def move_preference(self, namespace: str, preference_id: str, position: int) -> None:
+        """Give a preference a place in the user's order."""
+        row = self.preference_row(namespace, preference_id)
+        if row is not None:
+            self.update(PREFERENCES, row, position=position)
+
+    def namespaces(self) -> list[str]:
+        """Every namespace that holds something, sorted."""
+        tables = ("preferences", "items", "pending")
+        rows = self.read(" UNION ".join(f"SELECT namespace FROM {table}" for table in tables))
+        return sorted(namespace for (namespace,) in rows)
+
+    def sums(self) -> tuple[tuple[str, int, int], ...]:
+        """What each table comes to, and the highest number given to a row: all equal, all contents equal."""
+        apart = "('uses', 'not_kept')"  # what no search depends on
+        return tuple(
+            self.read(
+                f"SELECT name, rows, total FROM sums WHERE name NOT IN {apart}"
+                f" UNION ALL SELECT name, -1, seq FROM sqlite_sequence WHERE name NOT IN {apart} ORDER BY 1, 2"
+            )
+        )

@@ -1,0 +1,81 @@
+"""How many bytes each part of a memory takes in its file, as in the paper's Table 6."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+
+from epic_core.errors import StoreError
+from epic_core.store import Store
+
+# Table, then column by column the part that its bytes belong to.
+_PARTS: dict[str, dict[str, str]] = {
+    "items": {
+        "documents": "id namespace digest metadata text rewrite rewritten_for",
+        "index": "second_tier",
+    },
+    "entries": {"index": "vector", "instructions": "instruction rationale stance"},
+    "preferences": {"preferences": "namespace id text vector"},
+    "pending": {"documents": "namespace id text metadata reason preferences"},
+    "verdicts": {"verdicts": "chunk preference version stance instruction rationale"},
+    "rewrites": {"verdicts": "chunk preferences version text"},
+    "ledger": {"ledger": "namespace digests"},
+    "not_kept": {"ledger": "namespace id digest stage reason preference text"},
+    "uses": {"instructions": ""},
+}
+PARTS = ("documents", "index", "instructions", "preferences", "verdicts", "ledger", "rest")
+
+
+def sizes(store: Store) -> dict[str, int]:
+    """Bytes of the whole file by part, and "total", which is what the file takes on disk.
+
+    A table's pages, those of its SQL indexes included, go to the parts by the bytes their columns have in it. "rest"
+    is what belongs to no part: the description, the schema, free pages.
+    """
+    count, _, page = store.pages()
+    made = dict.fromkeys(PARTS, 0)
+    with store.reading():
+        pages = _pages(store)
+        for table, columns in _PARTS.items():
+            shares = _shares(store, table, columns)
+            whole = sum(shares.values())
+            if not whole:
+                continue
+            octets = pages.get(table, 0) * page
+            for part, share in shares.items():
+                made[part] += octets * share // whole
+    total = max(count * page, store.file_bytes())
+    made["rest"] = total - sum(made.values())
+    return {**made, "total": total}
+
+
+def _shares(store: Store, table: str, columns: Mapping[str, str]) -> dict[str, int]:
+    """Bytes of a table's columns by part."""
+    sums = {
+        part: " + ".join(f"coalesce(sum(length(CAST({name} AS BLOB))), 0)" for name in names.split()) or "count(*)"
+        for part, names in columns.items()
+    }
+    row = store.read(f"SELECT {', '.join(sums.values())} FROM {table}")[0]
+    return dict(zip(sums, map(int, row), strict=True))
+
+
+def _pages(store: Store) -> dict[str, int]:
+    """Pages of each table with its indexes."""
+    owner = dict(store.read("SELECT name, tbl_name FROM main.sqlite_master WHERE type IN ('table', 'index')"))
+    try:
+        found = store.read("SELECT name, count(*) FROM dbstat GROUP BY name")
+    except StoreError:
+        # An SQLite without `dbstat`: by the bytes, as if every page were as full as the others.
+        return _estimated(store)
+    pages: dict[str, int] = {}
+    for name, count in found:
+        table = owner.get(name, name)
+        pages[table] = pages.get(table, 0) + int(count)
+    return pages
+
+
+def _estimated(store: Store) -> dict[str, int]:
+    count, free, _ = store.pages()
+    octets = {table: sum(_shares(store, table, columns).values()) for table, columns in _PARTS.items()}
+    whole = sum(chain(octets.values(), [1]))
+    return {table: (count - free) * size // whole for table, size in octets.items()}
