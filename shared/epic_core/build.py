@@ -34,6 +34,7 @@ def add_batch(
     state: State, batch: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
 ) -> Steps[None]:
     """Take one batch through the three stages and write it."""
+    state.drop_expired()
     state.stamp_ledger()
     items, stale = _chunked(state, batch)
     with state.lock, state.store.reading():

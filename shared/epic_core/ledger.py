@@ -172,6 +172,15 @@ class Ledger(RetryQueue):
             )
         return records
 
+    def recorded(self, namespace: str, ids: Sequence[str]) -> dict[str, list[bytes]]:
+        """Item id to the digests of its versions that are on record."""
+        found: dict[str, list[bytes]] = {}
+        for item_id, digest in self.among(
+            "SELECT id, digest FROM not_kept WHERE namespace = ? AND id IN", ids, namespace
+        ):
+            found.setdefault(item_id, []).append(digest)
+        return found
+
     def forget_not_kept(self, namespace: str, *, item_id: str | None = None, preference: str | None = None) -> None:
         """Drop records of an item, or of what was decided under a preference. Call it inside a transaction."""
         for column, value in (("id", item_id), ("preference", preference)):

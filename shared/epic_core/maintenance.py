@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from epic_core.build import candidate_of
 from epic_core.coarse import coarse_filter
@@ -16,6 +17,7 @@ from epic_core.sizes import sizes
 from epic_core.space import Space
 from epic_core.state import State, described
 from epic_core.steps import Clock, Encode, Steps
+from epic_core.store import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.verification.base import Verifier
 from epic_core.writing import Outcome
@@ -35,7 +37,10 @@ def replace_preference(
     with state.lock:
         space = state.space()
         replacing = space.preferences[space.find(old)]
-    if replacing.id != preference.id:
+    if replacing.id == preference.id:
+        with state.changing(state.encoder):
+            state.store.set_preference(state.namespace, preference)
+    else:
         yield from _introduce(state, preference, replacing, report, clock, progress)
 
 
@@ -44,10 +49,41 @@ def remove_preference(
 ) -> Steps[None]:
     """Remove a preference, its entries, and the items nothing else holds."""
     encoder = state.encoder
+    state.drop_expired()
     with state.changing(encoder) as space:
         state.store.remove_preference(state.namespace, space.preferences[space.find(preference)].id)
     state.store.give_back()
     yield from renew_rewrites(state, encoder, report)
+
+
+def forget(state: State, items: Sequence[str | Item]) -> None:
+    """Forget items, and that they were seen.
+
+    Raises:
+        UnknownItemError: for an id of which nothing is known; nothing is forgotten then.
+    """
+    store, namespace = state.store, state.namespace
+    ids = [item.id if isinstance(item, Item) else item for item in items]
+    with state.changing(state.encoder):
+        known = store.known(namespace, ids)
+        recorded = store.recorded(namespace, ids)
+        digests = {held.digest for held in known.values()} | {digest for found in recorded.values() for digest in found}
+        texts = [held.text for held in known.values()]
+        for item in items:
+            if isinstance(item, Item):
+                digests.add(version_of(item))
+                texts.append(item.text)
+            elif item not in known and item not in recorded:
+                raise UnknownItemError(
+                    f"Nothing is known of an item with the id {item!r}. To forget that one was seen which was not kept,"
+                    " give the item itself."
+                )
+        store.forget_chunks(namespace, texts)
+        store.remove_items(namespace, ids)
+        store.unsee(namespace, digests)
+        for item_id in ids:
+            store.forget_not_kept(namespace, item_id=item_id)
+    store.give_back()
 
 
 def _introduce(
@@ -58,6 +94,7 @@ def _introduce(
     clock: Clock,
     progress: Progress,
 ) -> Steps[None]:
+    state.drop_expired()
     with state.lock:
         if preference.id in {held.id for held in state.space().preferences}:
             raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")
@@ -192,7 +229,19 @@ def explain(state: State, item_id: str) -> Explanation:
     if row is None:
         if waits is not None:
             return Explanation(item=waits[0], entries=(), note=waiting)
-        raise UnknownItemError(f"No item with the id {item_id!r} is held. It was never added, or it was not kept.")
+        for record in store.not_kept(namespace):
+            if record.item_id == item_id:
+                item = Item(id=item_id, text=record.text)
+                near = (
+                    ""
+                    if record.similarity is None
+                    else f" Similarity {record.similarity:.3f} with {record.preference!r}."
+                )
+                return Explanation(item=item, entries=(), note=f"Not held. {record.stage}: {record.reason}.{near}")
+        raise UnknownItemError(
+            f"No item with the id {item_id!r} is held: it was never added, or it was not kept, and is not in the sample"
+            " of those whose reason is on record."
+        )
     item = store.items_at([row])[row]
     entries = tuple(store.entries_of(namespace, row))
     note = waiting if entries else waiting or "In the second tier: near a preference, but below tau. Not verified."

@@ -7,11 +7,11 @@ from functools import partial
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, get_args
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from typing_extensions import Unpack
 
-from epic_core import build, maintenance, opening, retrieval, rewrites
+from epic_core import build, maintenance, opening, portable, retrieval, rewrites
 from epic_core.chunking import Chunker, ConversationChunker
 from epic_core.coarse import checked_keep_rate, checked_tau
 from epic_core.context import format_context
@@ -19,17 +19,16 @@ from epic_core.encoders import Encoder, default_encoder
 from epic_core.errors import InvalidInputError
 from epic_core.fallback import checked_fallback
 from epic_core.filters import Filter
+from epic_core.housekeeping import Housekeeping
 from epic_core.intake import Items, abatches, batches, checked_part, conversation_items, unique_preferences
 from epic_core.progress import Progress
-from epic_core.reports import Explanation, Stats
+from epic_core.retrieval import StancePolicy
 from epic_core.state import State
 from epic_core.steering import Mode, checked_mode
 from epic_core.steps import Clock, Steps, arun, run
 from epic_core.store import Store
 from epic_core.types import BuildReport, Hits, Item, Preference, checked_text
 from epic_core.verification import EmbeddedVerifier, Verifier
-
-StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
 
 Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Steps[None]]
 """Work that says in a report what it did."""
@@ -56,7 +55,7 @@ class Options(TypedDict, total=False):
     not_kept: int
 
 
-class EpicMemory:
+class EpicMemory(Housekeeping):
     """Preference-aligned memory: keeps what matters to one user, and retrieves it by their preferences.
 
         memory = EpicMemory(preferences=["I follow a strict vegan diet."])
@@ -161,6 +160,7 @@ class EpicMemory:
         sync: bool = False,
         reencode: bool = False,
         must_exist: bool = False,
+        read_only: bool = False,
         **options: Unpack[Options],
     ) -> EpicMemory:
         """Open the memory in a file, or make it. Use it in a `with`, or `close()` it.
@@ -171,10 +171,12 @@ class EpicMemory:
             sync: Change the preferences of an existing file to those given instead.
             reencode: Embed an existing file anew if it was made with another encoder.
             must_exist: Refuse to make a new file.
+            read_only: Never write into the file: it can be searched, and whoever else writes it is noticed.
             **options: As for `EpicMemory`.
 
         Raises:
             StoreError: if the file cannot be opened or is no memory.
+            DamagedError: if it is not as it was written.
             EncoderMismatchError: if it was made with another encoder.
             PreferencesMismatchError: if it holds other preferences.
         """
@@ -184,12 +186,41 @@ class EpicMemory:
         store: list[Store] = []
 
         def made() -> Store:
-            store.append(Store(path, must_exist=must_exist))
+            store.append(Store(path, must_exist=must_exist, read_only=read_only))
             return store[0]
 
         try:
             memory = cls(_store=made, **options)
             opening.take_up(memory._state, given, sync=sync, reencode=reencode)
+        except BaseException:
+            if store:
+                store[0].discard_if_new()
+            raise
+        return memory
+
+    @classmethod
+    def import_(cls, export: str | Path, path: str | Path, **options: Unpack[Options]) -> EpicMemory:
+        """Make a memory of what `export` wrote, embedded with the encoder given.
+
+        Args:
+            export: The file of JSON lines.
+            path: The memory's file: a new one, or one whose namespace of this name holds nothing.
+            **options: As for `EpicMemory`.
+
+        Raises:
+            InvalidInputError: naming the line that is wrong, or if the export was cut; nothing is written then.
+            StoreError: if a file cannot be read or written, or the namespace holds something.
+        """
+        read = portable.read_export(Path(export))
+        store: list[Store] = []
+
+        def made() -> Store:
+            store.append(Store(path))
+            return store[0]
+
+        try:
+            memory = cls(_store=made, **options)
+            opening.take_over(memory._state, read)
         except BaseException:
             if store:
                 store[0].discard_if_new()
@@ -321,7 +352,17 @@ class EpicMemory:
             UnknownPreferenceError: for a preference that is not held.
         """
         clock = Clock()
-        asked = self._asked(query, k, filter, steering, preferences, stance_policy, namespace, distinct)
+        asked = retrieval.checked_search(
+            self._state,
+            query,
+            k,
+            filter=filter,
+            steering=steering,
+            preferences=preferences,
+            stance_policy=stance_policy,
+            namespace=namespace,
+            distinct=distinct,
+        )
         return self._run(retrieval.search(self._state, asked, clock), clock)
 
     async def asearch(
@@ -338,41 +379,18 @@ class EpicMemory:
     ) -> Hits:
         """As `search`, without blocking the event loop."""
         clock = Clock()
-        asked = self._asked(query, k, filter, steering, preferences, stance_policy, namespace, distinct)
-        return await self._arun(retrieval.search(self._state, asked, clock), clock)
-
-    def _asked(
-        self,
-        query: str,
-        k: int,
-        filter: Filter | None,
-        steering: Mode | None,
-        preferences: Iterable[str | Preference] | None,
-        stance_policy: StancePolicy,
-        namespace: str | None,
-        distinct: bool,
-    ) -> retrieval.Search:
-        checked_text(query, "The query")
-        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-            raise InvalidInputError(f"k must be a whole number of at least 1, not {k!r}.")
-        if stance_policy not in get_args(StancePolicy):
-            raise InvalidInputError(
-                f"stance_policy must be one of {', '.join(get_args(StancePolicy))}; not {stance_policy!r}."
-            )
-        if filter is not None and not isinstance(filter, Filter):
-            raise InvalidInputError(f"filter must be an epic_core.Filter, not {type(filter).__name__}.")
-        if isinstance(preferences, (str, Preference)):
-            preferences = [preferences]
-        return retrieval.Search(
-            query=query,
-            k=int(k),
+        asked = retrieval.checked_search(
+            self._state,
+            query,
+            k,
             filter=filter,
-            mode=self._state.steering if steering is None else checked_mode(steering),
-            preferences=None if preferences is None else tuple(preferences),
+            steering=steering,
+            preferences=preferences,
             stance_policy=stance_policy,
-            namespace=self.namespace if namespace is None else checked_text(namespace, "The namespace"),
+            namespace=namespace,
             distinct=distinct,
         )
+        return await self._arun(retrieval.search(self._state, asked, clock), clock)
 
     def context(self, query: str, k: int = 5, **options: Any) -> str:
         """What a model is given for a query: `search`, formatted. Options as for `search`."""
@@ -381,16 +399,6 @@ class EpicMemory:
     async def acontext(self, query: str, k: int = 5, **options: Any) -> str:
         """As `context`, without blocking the event loop."""
         return format_context(await self.asearch(query, k, **options))
-
-    def explain(self, item_id: str) -> Explanation:
-        """Why an item was kept: similarity, rationale, stance, confidence, for each of its entries.
-
-        Raises:
-            UnknownItemError: if no item with that id is held.
-        """
-        checked_text(item_id, "The item's id")
-        with self._state.lock:
-            return maintenance.explain(self._state, item_id)
 
     # preferences
 
@@ -491,11 +499,6 @@ class EpicMemory:
         """
         self._run(maintenance.reencode(self._state, encoder))
 
-    def stats(self) -> Stats:
-        """Counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
-        with self._state.lock:
-            return maintenance.stats(self._state)
-
     def __len__(self) -> int:
         with self._state.lock:
             return self._state.store.counts(self.namespace)["items"]
@@ -508,8 +511,9 @@ class EpicMemory:
         return f"<EpicMemory {where}, namespace {self.namespace!r}{', closed' if self._state.store.closed else ''}>"
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
+        """Close the file, which is then one file and no more; closing twice is fine."""
         with self._state.lock:
+            self._state.write_uses()
             self._state.spaces.clear()
             self._state.store.close()
 

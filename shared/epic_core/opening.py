@@ -9,6 +9,7 @@ from epic_core import maintenance
 from epic_core.encoders.base import embed
 from epic_core.errors import InvalidInputError, PreferencesMismatchError, StoreError
 from epic_core.fallback import SecondTier
+from epic_core.portable import Portable, take_in
 from epic_core.progress import Progress
 from epic_core.state import State, described
 from epic_core.steps import Clock, run
@@ -72,6 +73,18 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
         return
     if state.namespace in state.store.namespaces() or not found(state, given):
         _reconcile(state, given, sync=sync)
+
+
+def take_over(state: State, read: Portable) -> None:
+    """Write an export into a memory, and open it.
+
+    Raises:
+        StoreError: if its namespace holds something.
+    """
+    if "encoder" in state.store.meta():
+        state.check_encoder()
+    run(take_in(state, read), Clock())
+    take_up(state, None, sync=False, reencode=False)
 
 
 def check_second_tier(state: State) -> None:

@@ -83,6 +83,13 @@ class PreferenceTable(Ledger):
             vector=packed(vector.reshape(1, -1))[0],
         )
 
+    def set_preference(self, namespace: str, preference: Preference) -> None:
+        """Write a held preference's text as it is now, and when it expires."""
+        row = self.preference_row(namespace, preference.id)
+        if row is not None:
+            ends = None if preference.expires_at is None else preference.expires_at.timestamp()
+            self.update(PREFERENCES, row, text=preference.text, expires=ends)
+
     def move_preference(self, namespace: str, preference_id: str, position: int) -> None:
         """Give a preference a place in the user's order."""
         row = self.preference_row(namespace, preference_id)

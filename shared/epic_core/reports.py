@@ -30,10 +30,14 @@ class NotKept:
     similarity: float | None = None
     at: float = 0.0
 
-    def __str__(self) -> str:
-        when = moment(self.at).strftime("%Y-%m-%d %H:%M")
+    @property
+    def why(self) -> str:
+        """Stage, reason and nearest preference, in one sentence."""
         near = f" ({self.similarity:.3f} with {self.preference!r})" if self.similarity is not None else ""
-        return f"{when}  {self.stage}: {self.reason}{near}\n    {self.item_id}: {self.text}"
+        return f"{self.stage}: {self.reason}{near}"
+
+    def __str__(self) -> str:
+        return f"{moment(self.at):%Y-%m-%d %H:%M}  {self.why}\n    {self.item_id}: {self.text}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,14 +102,16 @@ class ByValue:
     - confidence; where there is none, the median of those there are, so that it neither protects nor condemns;
     - similarity: it says little that the embedded verifier's confidence does not, and much where a language model is
       equally sure of everything, or gives no confidence;
-    - use: u / (1 + u) for u uses, halved every `half_life` days since the last one;
+    - use: u / (1 + u) for u uses, halved every `half_life` days since the last one; a small weight, because a search
+      also returns what is merely near, and what is returned is then kept and returned again;
     - freshness: 1 for what was just added or used, halved every `half_life` days;
     - a neutral stance: such an entry does not say what to do with its item;
     - redundancy: how near the nearest more valuable entry of the same preference is, 0 at a cosine of `near` and 1 at
       the same vector. Of very many entries only the least valuable are compared with the others: in the order of
       their values, until 100 million pairs are compared.
 
-    The weights are round numbers, chosen with `tests/benchmarks/bench_retention.py`.
+    The weights are round numbers. In `tests/benchmarks/bench_retention.py` it is confidence that counts: the other
+    parts change what survives little or not at all, use a little for the worse, and no stance is neutral there.
 
     Attributes:
         similarity, use, freshness, neutral, redundancy: Weights, 0 or more; the last two are taken off.
@@ -167,8 +169,8 @@ class UsageFifo:
     """What is used little goes first, the oldest of it first; then the others, in random order.
 
     Little is fewer uses than one standard deviation below the mean. Where uses are few and uneven that is below
-    zero, and the order is random. A rule from the literature on caches of agents' memories, there with a fifth of the
-    capacity at a time; here to compare with.
+    zero, and the order is random. A rule from the literature, there with a fifth of the capacity at a time; here to
+    compare with.
 
     Attributes:
         seed: Of the random order, 0 or more.

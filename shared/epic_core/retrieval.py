@@ -5,18 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_core.errors import InvalidInputError
 from epic_core.fallback import SecondTier, hits_of
 from epic_core.filters import Filter
 from epic_core.space import PENALTY, Space
 from epic_core.state import State
-from epic_core.steering import Mode, SteeredQuery, default_floor
+from epic_core.steering import Mode, SteeredQuery, checked_mode, default_floor
 from epic_core.steps import Ask, Clock, Encode, Steps
 from epic_core.store import Store
-from epic_core.types import FloatArray, Hit, Hits, Preference
+from epic_core.types import FloatArray, Hit, Hits, Preference, checked_text
+
+StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +50,7 @@ def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
         positions = None if asked.preferences is None else space.positions(asked.preferences)
         steered = space.steering(asked.mode).steer_for_index(vector, only=positions)
         started = clock.add("steering", started)
-        hits = _first_tier(state.store, space, asked, steered, positions)
+        hits, rows = _first_tier(state.store, space, asked, steered, positions)
         clock.add("index", started)
         wanting = _matches_nothing(state, steered, hits)
         # A callable knows nothing of other users: it is asked for one's own namespace only.
@@ -60,11 +65,53 @@ def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
         if asked.filter is not None:
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
         hits = _merged(broader, hits, asked.k)
+    with state.lock:
+        state.count_uses(rows)
     return Hits(
         hits,
         timings=clock.parts,
         steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
         fallback=asks,
+    )
+
+
+def checked_search(
+    state: State,
+    query: str,
+    k: int,
+    *,
+    filter: Filter | None,
+    steering: Mode | None,
+    preferences: Iterable[str | Preference] | None,
+    stance_policy: str,
+    namespace: str | None,
+    distinct: bool,
+) -> Search:
+    """The arguments of `EpicMemory.search`.
+
+    Raises:
+        InvalidInputError: for those that cannot be.
+    """
+    checked_text(query, "The query")
+    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+        raise InvalidInputError(f"k must be a whole number of at least 1, not {k!r}.")
+    if stance_policy not in get_args(StancePolicy):
+        raise InvalidInputError(
+            f"stance_policy must be one of {', '.join(get_args(StancePolicy))}; not {stance_policy!r}."
+        )
+    if filter is not None and not isinstance(filter, Filter):
+        raise InvalidInputError(f"filter must be an epic_core.Filter, not {type(filter).__name__}.")
+    if isinstance(preferences, (str, Preference)):
+        preferences = [preferences]
+    return Search(
+        query=query,
+        k=int(k),
+        filter=filter,
+        mode=state.steering if steering is None else checked_mode(steering),
+        preferences=None if preferences is None else tuple(preferences),
+        stance_policy=stance_policy,
+        namespace=state.namespace if namespace is None else checked_text(namespace, "The namespace"),
+        distinct=distinct,
     )
 
 
@@ -83,11 +130,12 @@ def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
 
 def _first_tier(
     store: Store, space: Space, asked: Search, steered: SteeredQuery, positions: NDArray[np.intp] | None
-) -> list[Hit]:
+) -> tuple[list[Hit], list[int]]:
+    """Hits, and the rows of the entries that made them."""
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
     best, cosines = _best(space, asked, steered.vector, allowed)
     if not best:
-        return []
+        return [], []
     allowed_rows = None if allowed is None else set(allowed.tolist())
     groups: list[list[int]] = []
     scores: dict[int, float] = {}
@@ -106,7 +154,7 @@ def _first_tier(
         hits.append(
             Hit(item=items[space.item_of[row]].item, score=score, entries=tuple(entries[member] for member in ordered))
         )
-    return hits
+    return hits, [row for row, _ in best]
 
 
 def _best(

@@ -155,13 +155,13 @@ def keep_sums(db: sqlite3.Connection) -> None:
     """Have this connection keep `sums`."""
     for table in TABLES:
         name = table.name
-        for event, rows, total in (
-            ("INSERT", 1, "new.crc"),
-            ("DELETE", -1, "-old.crc"),
-            ("UPDATE OF crc", 0, "new.crc - old.crc"),
+        for kind, event, rows, total in (
+            ("made", "INSERT", 1, "new.crc"),
+            ("gone", "DELETE", -1, "-old.crc"),
+            ("changed", "UPDATE OF crc", 0, "new.crc - old.crc"),
         ):
             db.execute(
-                f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_{event.split()[0].lower()} AFTER {event} ON main.{name} BEGIN"
+                f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_{kind} AFTER {event} ON main.{name} BEGIN"
                 f" UPDATE sums SET rows = rows + {rows}, total = total + ({total}) WHERE name = '{name}'; END"
             )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,8 @@ from epic_core.verification.base import Verifier
 
 # A server that searches for many users holds so many of them in RAM.
 _SPACES_LOADED = 64
+# Uses are written after so many searches, and when the memory is closed.
+_SEARCHES_COUNTED = 64
 
 
 @dataclass(kw_only=True)
@@ -52,6 +55,8 @@ class State:
     spaces: dict[str, Space] = field(default_factory=dict)
     _seen_change: int = 0
     _stamp: str = ""
+    _uses: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _searches: int = 0
     _changing: bool = False
 
     def __post_init__(self) -> None:
@@ -113,6 +118,34 @@ class State:
                 yield space
             finally:
                 self._changing = False
+
+    def drop_expired(self) -> None:
+        """Remove the preferences whose time is over, their entries, and the items nothing else holds."""
+        with self.lock:
+            if not self.space().expired:
+                return
+            with self.changing(self.encoder) as space:
+                for preference in space.expired:
+                    self.store.remove_preference(self.namespace, preference.id)
+            self.store.give_back()
+
+    def count_uses(self, rows: Iterable[int]) -> None:
+        """Count that a search returned entries; written now and then. Call it under the lock."""
+        now = int(time.time())
+        for row in rows:
+            self._uses[row] = (self._uses.get(row, (0, 0))[0] + 1, now)
+        self._searches += 1
+        if self._searches >= _SEARCHES_COUNTED:
+            self.write_uses()
+
+    def write_uses(self) -> None:
+        """Write what was counted, if that is possible at once: no search waits for it or fails by it."""
+        self._searches = 0
+        if not self._uses or self.store.closed or not self.store.writable:
+            return
+        with suppress(StoreError), self.lock, self.store.transaction(wait=False):
+            self.store.add_uses(self._uses)
+            self._uses = {}
 
     def stamp_ledger(self) -> None:
         """Forget what was seen where it was decided about in another way than now."""

@@ -17,7 +17,7 @@ import numpy as np
 from epic_core.codes import packed, unpacked
 from epic_core.preference_table import PreferenceTable
 from epic_core.rows import decoding, deflated, digest, dumped_metadata, inflated, item_digest
-from epic_core.schema import ENTRIES, ITEMS, PREFERENCES
+from epic_core.schema import ENTRIES, ITEMS, PREFERENCES, USES
 from epic_core.types import FloatArray, Item, MemoryEntry, Preference, Stance
 
 _STANCES = {str(stance): stance for stance in Stance}
@@ -447,6 +447,43 @@ class Store(PreferenceTable):
             codes[row] = values[4]
         with decoding(self.path):
             return unpacked([codes.get(row, b"") for row in rows], dimension)
+
+    def entry_lines(self, item_row: int) -> list[tuple[int, dict[str, Any]]]:
+        """Rows of an item's entries and their columns, vectors left out; oldest first."""
+        lines = []
+        for row, *columns in self.read(
+            f"SELECT e.row, {_ENTRY} FROM entries e WHERE e.item = ? ORDER BY e.row", (item_row,)
+        ):
+            *checked, crc, instruction, rationale, text_crc = columns
+            ENTRIES.verify(self.path, crc, *checked)
+            ENTRIES.verify(self.path, text_crc, instruction, rationale)
+            line = dict(zip(ENTRIES.checked, checked, strict=True))
+            del line["item"], line["vector"]
+            lines.append((int(row), {**line, "instruction": instruction, "rationale": rationale}))
+        return lines
+
+    # use
+
+    def uses(self) -> dict[int, tuple[int, int]]:
+        """Entry row to how often a search returned it, and when it last did, in Unix seconds."""
+        made = {}
+        for crc, *columns in self.read("SELECT crc, entry, count, used FROM uses"):
+            USES.verify(self.path, crc, *columns)
+            made[int(columns[0])] = (int(columns[1]), int(columns[2]))
+        return made
+
+    def add_uses(self, uses: Mapping[int, tuple[int, int]]) -> None:
+        """Count uses in, of entries that are still there. Call it inside a transaction."""
+        held = {row for (row,) in self.among("SELECT row FROM entries WHERE row IN", list(uses))}
+        before = {
+            entry: (count, used)
+            for entry, count, used in self.among("SELECT entry, count, used FROM uses WHERE entry IN", sorted(held))
+        }
+        rows = []
+        for entry in sorted(held):
+            (count, used), (known, last) = uses[entry], before.get(entry, (0, 0))
+            rows.append({"entry": entry, "count": known + count, "used": max(used, last)})
+        self.insert_all(USES, rows)
 
     # embedding anew
 

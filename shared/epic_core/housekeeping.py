@@ -1,0 +1,146 @@
+"""What a memory's owner does with it: look into it, forget, copy, move, check and tidy its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from epic_core import maintenance, portable
+from epic_core.errors import InvalidInputError
+from epic_core.files import new_file
+from epic_core.reports import Explanation, NotKept, Stats
+from epic_core.state import State
+from epic_core.threads import in_thread
+from epic_core.types import Item, checked_text
+
+R = TypeVar("R")
+
+
+class Housekeeping:
+    """The part of `EpicMemory` that is about the file and what is in it."""
+
+    _state: State
+
+    async def _in_thread(self, call: Callable[[], R]) -> R:
+        return await in_thread(call)
+
+    def explain(self, item_id: str) -> Explanation:
+        """Why an item was kept: similarity, rationale, stance, confidence, for each of its entries.
+
+        Raises:
+            UnknownItemError: if no item with that id is held.
+        """
+        checked_text(item_id, "The item's id")
+        with self._state.lock:
+            return maintenance.explain(self._state, item_id)
+
+    def stats(self) -> Stats:
+        """Counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
+        with self._state.lock:
+            return maintenance.stats(self._state)
+
+    def not_kept(self) -> list[NotKept]:
+        """What is on record of what is not held, the newest first.
+
+        A uniform sample of what was discarded, and the last of what was evicted; `not_kept=` says how many of each.
+        """
+        with self._state.lock:
+            return self._state.store.not_kept(self._state.namespace)
+
+    def forget(self, *items: str | Item) -> None:
+        """Forget items for good: text, entries, what a model said of them, and that they were ever seen.
+
+        What is removed is overwritten in the file.
+
+        Args:
+            *items: Ids; or items as they were handed in, also such as were not kept.
+
+        Raises:
+            UnknownItemError: for an id that nothing is known of; nothing is forgotten then.
+        """
+        for item in items:
+            if not isinstance(item, Item):
+                checked_text(item, "The item's id")
+        maintenance.forget(self._state, items)
+
+    async def aforget(self, *items: str | Item) -> None:
+        """As `forget`, without blocking the event loop."""
+        await self._in_thread(partial(self.forget, *items))
+
+    def export(self, path: str | Path, *, overwrite: bool = False) -> int:
+        """Write this namespace as lines of JSON: preferences, items, entries, what waits; no embeddings.
+
+        Args:
+            path: The file; it is there whole or not at all.
+            overwrite: Whether a file that is there is replaced.
+
+        Returns:
+            How many items were written.
+
+        Raises:
+            StoreError: if it cannot be written, or is there already.
+        """
+        items = 0
+        with new_file(_path(path), overwrite=overwrite) as made, Path(made).open("w", encoding="utf-8") as lines:
+            for line in portable.lines_of(self._state):
+                lines.write(line + "\n")
+                items += line.startswith('{"kind": "item"')
+        return items
+
+    async def aexport(self, path: str | Path, *, overwrite: bool = False) -> int:
+        """As `export`, without blocking the event loop."""
+        return await self._in_thread(partial(self.export, path, overwrite=overwrite))
+
+    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Copy the whole file as the last commit left it, all namespaces, while it is open and in use.
+
+        A memory in RAM is written into a file.
+
+        Raises:
+            StoreError: if the copy cannot be written, or there is a file already.
+        """
+        self._state.store.copy_to(_path(path), overwrite=overwrite)
+
+    async def abackup(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """As `backup`, without blocking the event loop."""
+        await self._in_thread(partial(self.backup, path, overwrite=overwrite))
+
+    def verify(self) -> int:
+        """Check the whole file: its structure, that no row is missing, and every row against its checksum.
+
+        Returns:
+            How many rows it has.
+
+        Raises:
+            DamagedError: if anything is not as it was written.
+        """
+        with self._state.lock:
+            return self._state.store.verify()
+
+    def compact(self) -> int:
+        """Remove what has expired, and write the file anew without gaps.
+
+        Returns:
+            How many bytes smaller the file is.
+
+        Raises:
+            StoreError: if it cannot be written.
+        """
+        state = self._state
+        with state.lock:
+            before = state.store.file_bytes()
+            state.drop_expired()
+            state.store.compact()
+            return before - state.store.file_bytes()
+
+    async def acompact(self) -> int:
+        """As `compact`, without blocking the event loop."""
+        return await self._in_thread(self.compact)
+
+
+def _path(path: str | Path) -> Path:
+    if not isinstance(path, (str, Path)) or not str(path):
+        raise InvalidInputError(f"The name of a file is needed, not {path!r}.")
+    return Path(path)

@@ -1,0 +1,233 @@
+"""A memory as lines of JSON: to look at, to keep, to move to another encoder or another version.
+
+The first line describes the memory, then come its preferences, its items with their entries, what waits in the retry
+queue, and a last line that counts them, so that a file that was cut is noticed. Embeddings are not written: whoever
+reads the lines embeds the texts with an encoder of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from epic_core.errors import InvalidInputError, StoreError
+from epic_core.state import State, described
+from epic_core.steps import Encode, Steps
+from epic_core.store import HeldItem, NewEntry
+from epic_core.types import FloatArray, Item, Preference, Stance
+
+FORMAT = 1
+
+
+@dataclass(kw_only=True)
+class Portable:
+    """What was read of an export, checked.
+
+    Attributes:
+        header: What the memory was made with.
+        preferences: In the user's order.
+        items: As they were stored, with the preferences (by id) a rewritten text was made for, and their entries.
+        pending: Undecided items with the reason and the ids of their preferences.
+    """
+
+    header: dict[str, Any] = field(default_factory=dict)
+    preferences: list[Preference] = field(default_factory=list)
+    items: list[tuple[HeldItem, list[str], list[dict[str, Any]]]] = field(default_factory=list)
+    pending: list[tuple[Item, str, list[str]]] = field(default_factory=list)
+
+
+def lines_of(state: State) -> Iterator[str]:
+    """A namespace, line by line; of one state of the file."""
+    store, namespace = state.store, state.namespace
+    with state.lock, store.reading():
+        meta = store.meta()
+        header = {
+            "kind": "epic-memory",
+            "format": FORMAT,
+            "namespace": namespace,
+            "encoder": described(state.encoder),
+            **{name: meta.get(f"{name}/{namespace}") for name in ("tau", "second_tier", "verifier")},
+        }
+        yield json.dumps(header, ensure_ascii=False)
+        known = store.preferences_at(namespace)
+        for preference in known.values():
+            ends = None if preference.expires_at is None else preference.expires_at.isoformat()
+            line = {"kind": "preference", "id": preference.id, "text": preference.text, "expires_at": ends}
+            yield json.dumps(line, ensure_ascii=False)
+        uses, items = store.uses(), 0
+        for row, held in store.held_items(namespace):
+            items += 1
+            yield json.dumps(_item_line(held, store.entry_lines(row), known, uses), ensure_ascii=False)
+        waiting = store.pending(namespace)
+        for item, reason, preferences in waiting:
+            pending = {"kind": "pending", **_item(item), "reason": reason, "preferences": preferences}
+            yield json.dumps(pending, ensure_ascii=False)
+        yield json.dumps({"kind": "end", "preferences": len(known), "items": items, "pending": len(waiting)})
+
+
+def _item(item: Item) -> dict[str, Any]:
+    return {"id": item.id, "text": item.text, "metadata": dict(item.metadata)}
+
+
+def _item_line(
+    held: HeldItem,
+    entries: Iterable[tuple[int, Mapping[str, Any]]],
+    known: Mapping[int, Preference],
+    uses: Mapping[int, tuple[int, int]],
+) -> dict[str, Any]:
+    made = []
+    for row, columns in entries:
+        count, used = uses.get(row, (0, None))
+        preference = known.get(columns["preference"])
+        made.append({**columns, "preference": preference and preference.id, "uses": count, "used": used})
+    line = {"kind": "item", **_item(held.item), "version": held.digest.hex(), "second_tier": held.second_tier}
+    if held.rewrite:
+        line["rewrite"] = held.rewrite
+    return {**line, "entries": made}
+
+
+def read_export(path: Path) -> Portable:
+    """Read and check an export.
+
+    Raises:
+        InvalidInputError: naming the line that is none, or saying that the end is missing.
+        StoreError: if the file cannot be read.
+    """
+    read, ended = Portable(), False
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if ended:
+                    raise InvalidInputError(f"{path}, line {number}: there is something after the end.")
+                try:
+                    ended = _take(read, json.loads(line), first=number == 1)
+                except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                    what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+                    raise InvalidInputError(f"{path}, line {number}: {what[:300]}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{path} is not UTF-8 text ({error.reason}): it is no export of a memory.") from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if not ended:
+        raise InvalidInputError(f"{path} has no end: it is no export of a memory, or was cut. Export it again.")
+    return read
+
+
+def _take(read: Portable, line: Any, *, first: bool) -> bool:
+    """Take in one line; whether it was the last."""
+    kind = line["kind"]
+    if first:
+        if kind != "epic-memory" or line["format"] != FORMAT:
+            raise ValueError("this is no export of a memory, or one of a newer version")
+        read.header = dict(line)
+    elif kind == "preference":
+        read.preferences.append(Preference(id=line["id"], text=line["text"], expires_at=line["expires_at"]))
+    elif kind == "item":
+        item = Item(id=line["id"], text=line["text"], metadata=line["metadata"])
+        version = bytes.fromhex(line["version"])
+        held = HeldItem(
+            item=item,
+            rewrite=str(line.get("rewrite", "")),
+            digest=version,
+            second_tier=bool(line["second_tier"]),
+        )
+        entries = [_entry(entry) for entry in line["entries"]]
+        if bool(entries) is held.second_tier:
+            raise ValueError("an item has entries, or is in the second tier")
+        read.items.append((held, [entry["preference"] for entry in entries], entries))
+    elif kind == "pending":
+        item = Item(id=line["id"], text=line["text"], metadata=line["metadata"])
+        read.pending.append((item, str(line["reason"]), [str(key) for key in line["preferences"]]))
+    elif kind == "end":
+        counted = {name: len(getattr(read, name)) for name in ("preferences", "items", "pending")}
+        if any(line[name] != count for name, count in counted.items()):
+            raise ValueError(f"there should be {line['items']} items, and are {counted['items']}: lines are missing")
+        return True
+    else:
+        raise ValueError(f"there is no kind {kind!r}")
+    return False
+
+
+def _entry(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "preference": None if line["preference"] is None else str(line["preference"]),
+        "stance": Stance(line["stance"]),
+        "confidence": None if line["confidence"] is None else float(line["confidence"]),
+        "similarity": float(line["similarity"]),
+        "added": int(line["added"]),
+        "verifier": int(line["verifier"]),
+        "instruction": str(line["instruction"]),
+        "rationale": str(line["rationale"]),
+        "uses": int(line["uses"]),
+        "used": None if line["used"] is None else int(line["used"]),
+    }
+
+
+def take_in(state: State, read: Portable) -> Steps[None]:
+    """Write what was read into a namespace that holds nothing, in one transaction.
+
+    Raises:
+        StoreError: if it holds something.
+    """
+    encoder = state.encoder
+    preferences: FloatArray = yield Encode(encoder, [preference.text for preference in read.preferences], "embedding")
+    texts = _embedded(read)
+    vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
+    vector_of = dict(zip(texts, vectors, strict=True))
+    store, namespace = state.store, state.namespace
+    with state.lock, store.transaction():
+        if namespace in store.namespaces():
+            raise StoreError(
+                f"{store.path} holds something in the namespace {namespace!r} already. Give another file or namespace."
+            )
+        state.mark_stale()
+        if "encoder" not in store.meta():
+            store.set_meta(encoder=described(encoder))
+        same = read.header.get("encoder") == described(encoder)
+        for name in ("tau", "second_tier", "verifier"):
+            # A threshold belongs to the encoder it was found with.
+            if read.header.get(name) is not None and (same or name == "verifier"):
+                store.set_meta(**{f"{name}/{namespace}": read.header[name]})
+        for preference, vector in zip(read.preferences, preferences, strict=True):
+            store.add_preference(namespace, preference, vector)
+        for held, made_for, entries in read.items:
+            _write(state, held, made_for, entries, vector_of)
+        for item, reason, ids in read.pending:
+            store.put_pending(namespace, item, reason, ids)
+
+
+def _embedded(read: Portable) -> list[str]:
+    texts: dict[str, None] = {}
+    for held, _, entries in read.items:
+        for entry in entries:
+            texts.setdefault(entry["instruction"] or held.rewrite or held.item.text)
+        if held.second_tier:
+            texts.setdefault(held.item.text)
+    return list(texts)
+
+
+def _write(
+    state: State,
+    held: HeldItem,
+    made_for: list[str],
+    entries: list[dict[str, Any]],
+    vector_of: Mapping[str, FloatArray],
+) -> None:
+    store, namespace = state.store, state.namespace
+    second = vector_of[held.item.text] if held.second_tier else None
+    item_row = store.restore_item(namespace, held, second)
+    for columns in entries:
+        entry = dict(columns)
+        uses, used = entry.pop("uses"), entry.pop("used")
+        preference = entry.pop("preference")
+        if preference is not None and store.preference_row(namespace, preference) is None:
+            raise InvalidInputError(f"Item {held.item.id!r} is held for a preference that is not in the export.")
+        vector = vector_of[entry["instruction"] or held.rewrite or held.item.text]
+        row, _ = store.add_entry(namespace, item_row, NewEntry(preference_id=preference, vector=vector, **entry))
+        if uses:
+            store.add_uses({row: (uses, used or 0)})
+    if held.rewrite:
+        store.set_rewrite(item_row, held.rewrite, made_for, vector_of[held.rewrite])

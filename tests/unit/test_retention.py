@@ -1,0 +1,329 @@
+"""Which entries go first: every policy's rule, and how many a preference keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epic_core.errors import InvalidInputError
+from epic_core.retention import (
+    ByValue,
+    Ebbinghaus,
+    Fifo,
+    Held,
+    Random,
+    RetentionPolicy,
+    UsageFifo,
+    choose,
+)
+from epic_core.types import Stance
+
+DAY = 86_400.0
+NOW = 1_800_000_000.0
+POLICIES: list[RetentionPolicy] = [ByValue(), UsageFifo(), Ebbinghaus(), Fifo(), Random()]
+DTYPES = {"stances": np.int8, "confidence": np.float32, "similarity": np.float32}
+DTYPES |= {"used": np.float64, "added": np.float64, "vectors": np.float32}
+
+policies = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+
+
+def held(count: int, **columns: Any) -> Held:
+    """Entries that differ in the columns given only; each has a vector of its own."""
+    made: dict[str, Any] = {
+        "rows": range(1, count + 1),
+        "items": range(count),
+        "preferences": [0] * count,
+        "stances": [0] * count,
+        "confidence": [0.8] * count,
+        "similarity": [0.4] * count,
+        "uses": [0] * count,
+        "used": [np.nan] * count,
+        "added": [NOW - DAY] * count,
+    }
+    if "vectors" not in columns:
+        made["vectors"] = np.eye(count)
+    return Held(**{name: np.array(value, dtype=DTYPES.get(name, np.int64)) for name, value in (made | columns).items()})
+
+
+def any_held(count: int, seed: int, preferences: int = 3) -> Held:
+    """Anything that a memory, a clock and a verifier may do to the columns."""
+    generator = np.random.default_rng(seed)
+    vectors = generator.normal(size=(count, 8))
+    vectors[count // 2 :] = vectors[: count - count // 2]
+    return held(
+        count,
+        rows=np.sort(generator.choice(10 * count + 1, size=count, replace=False)),
+        preferences=generator.integers(-1, preferences, size=count),
+        stances=generator.integers(0, len(Stance), size=count),
+        confidence=np.where(generator.random(count) < 0.3, np.nan, generator.random(count)),
+        similarity=generator.uniform(-1, 1, size=count),
+        uses=generator.integers(0, 5, size=count),
+        used=np.where(generator.random(count) < 0.5, np.nan, NOW + generator.normal(size=count) * 100 * DAY),
+        added=NOW + generator.normal(size=count) * 100 * DAY,
+        vectors=vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if count else vectors,
+    )
+
+
+@policies
+@given(count=st.integers(0, 40), seed=st.integers(0, 2**20), days=st.floats(-1e4, 1e4))
+@settings(max_examples=40, deadline=None)
+def test_an_order_has_every_position_once_and_is_the_same_again(
+    policy: RetentionPolicy, count: int, seed: int, days: float
+) -> None:
+    entries = any_held(count, seed)
+    order = policy.order(entries, NOW + days * DAY)
+    assert sorted(order.tolist()) == list(range(count))
+    assert order.tolist() == policy.order(entries, NOW + days * DAY).tolist()
+
+
+@policies
+def test_policies_have_a_name_and_a_share(policy: RetentionPolicy) -> None:
+    assert isinstance(policy, RetentionPolicy)
+    assert policy.name
+    assert 0.0 < policy.share <= 1.0
+
+
+@policies
+def test_many_entries(policy: RetentionPolicy) -> None:
+    entries = any_held(20_000, 1)
+    assert len(np.unique(policy.order(entries, NOW))) == 20_000
+
+
+@given(count=st.integers(0, 40), seed=st.integers(0, 2**20), now=st.floats(allow_nan=True, allow_infinity=True))
+@settings(max_examples=60, deadline=None)
+def test_values_are_finite_whatever_the_clock_says(count: int, seed: int, now: float) -> None:
+    values = ByValue().values(any_held(count, seed), now)
+    assert values.shape == (count,)
+    assert np.isfinite(values).all()
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="uses"):
+        replace(held(3), uses=np.zeros(2, dtype=np.int64))
+    with pytest.raises(InvalidInputError, match="vectors"):
+        replace(held(3), vectors=np.zeros(3, dtype=np.float32))
+
+
+class TestByValue:
+    def test_the_least_confident_goes_first(self) -> None:
+        assert ByValue().order(held(3, confidence=[0.9, 0.5, 0.7]), NOW).tolist() == [1, 2, 0]
+
+    def test_equal_ones_go_oldest_first(self) -> None:
+        assert ByValue().order(held(4), NOW).tolist() == [0, 1, 2, 3]
+
+    def test_where_confidence_is_equal_the_least_similar_goes_first(self) -> None:
+        assert ByValue().order(held(3, similarity=[0.5, 0.6, 0.3]), NOW).tolist() == [2, 0, 1]
+
+    def test_an_unknown_confidence_counts_as_the_median(self) -> None:
+        entries = held(4, confidence=[np.nan, 0.9, 0.6, 0.8])
+        assert ByValue().order(entries, NOW).tolist() == [2, 0, 3, 1]
+
+    def test_without_any_confidence_similarity_decides(self) -> None:
+        entries = held(3, confidence=[np.nan] * 3, similarity=[0.5, 0.3, 0.4])
+        assert ByValue().order(entries, NOW).tolist() == [1, 2, 0]
+
+    def test_what_was_used_stays_longer(self) -> None:
+        entries = held(3, uses=[3, 0, 1], used=[NOW, np.nan, NOW], added=[NOW] * 3)
+        assert ByValue().order(entries, NOW).tolist() == [1, 2, 0]
+
+    def test_a_use_long_ago_counts_less(self) -> None:
+        entries = held(2, uses=[3, 3], used=[NOW, NOW - 90 * DAY], added=[NOW - 100 * DAY] * 2)
+        assert ByValue().order(entries, NOW).tolist() == [1, 0]
+
+    def test_what_is_older_goes_first(self) -> None:
+        assert ByValue().order(held(2, added=[NOW, NOW - 50 * DAY]), NOW).tolist() == [1, 0]
+
+    def test_a_neutral_stance_goes_first(self) -> None:
+        stances = [list(Stance).index(stance) for stance in (Stance.CONFLICTS, Stance.NEUTRAL, Stance.MIXED)]
+        assert ByValue().order(held(3, stances=stances), NOW).tolist() == [1, 0, 2]
+
+    def test_a_clock_that_went_backwards_makes_no_entry_younger_than_new(self) -> None:
+        entries = held(2, uses=[1, 1], used=[NOW, NOW + 1000 * DAY], added=[NOW, NOW + 999 * DAY])
+        values = ByValue().values(entries, NOW)
+        assert values[0] == values[1]
+
+    def test_a_near_copy_goes_before_the_entry_it_copies_and_before_others(self) -> None:
+        vectors = np.eye(4)
+        vectors[2] = (0.0, 0.999, 0.0, np.sqrt(1 - 0.999**2))
+        entries = held(4, confidence=[0.7, 0.9, 0.89, 0.7], vectors=vectors)
+        assert ByValue().order(entries, NOW).tolist() == [2, 0, 3, 1]
+        assert ByValue(redundancy=0.0).order(entries, NOW).tolist() == [0, 3, 2, 1]
+
+    def test_of_two_copies_worth_the_same_the_older_goes(self) -> None:
+        entries = held(3, vectors=np.eye(3)[[0, 1, 0]])
+        assert ByValue().order(entries, NOW).tolist() == [0, 1, 2]
+        assert ByValue().values(entries, NOW)[0] < ByValue().values(entries, NOW)[2]
+
+    def test_a_copy_under_another_preference_is_none(self) -> None:
+        entries = held(3, preferences=[0, 1, -1], confidence=[0.9, 0.8, 0.85], vectors=np.ones((3, 1)))
+        assert ByValue().order(entries, NOW).tolist() == [1, 2, 0]
+        together = replace(entries, preferences=np.zeros(3, dtype=np.int64))
+        lost = ByValue().values(entries, NOW) - ByValue().values(together, NOW)
+        assert lost.tolist() == pytest.approx([0.0, 0.5, 0.5])
+
+    @given(count=st.integers(2, 60), seed=st.integers(0, 2**20), block=st.integers(1, 200))
+    @settings(max_examples=40, deadline=None)
+    def test_redundancy_is_what_its_definition_says_in_blocks_of_any_size(
+        self, count: int, seed: int, block: int
+    ) -> None:
+        entries = any_held(count, seed)
+        plain = ByValue(redundancy=0.0).values(entries, NOW)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("epic_core.retention._BLOCK", block)
+            values = ByValue(near=0.5, redundancy=1.0).values(entries, NOW)
+        for position in range(count):
+            better = (plain > plain[position]) & (entries.preferences == entries.preferences[position])
+            nearest = (entries.vectors[better] @ entries.vectors[position]).max(initial=0.0)
+            expected = plain[position] - min(max((nearest - 0.5) / 0.5, 0.0), 1.0)
+            assert values[position] == pytest.approx(expected, abs=1e-4)
+
+    def test_of_too_many_the_least_valuable_are_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        entries = held(10, confidence=np.linspace(0.1, 1.0, 10), vectors=np.ones((10, 1)))
+        monkeypatch.setattr("epic_core.retention._COMPARED", 30)
+        lost = ByValue(redundancy=0.0).values(entries, NOW) - ByValue().values(entries, NOW)
+        assert lost.tolist() == pytest.approx([0.5] * 3 + [0.0] * 7)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"share": 0.0},
+            {"share": 1.1},
+            {"share": float("nan")},
+            {"share": True},
+            {"near": 1.0},
+            {"near": -0.1},
+            {"half_life": 0.0},
+            {"half_life": float("inf")},
+            {"use": -0.1},
+            {"similarity": float("nan")},
+            {"redundancy": "much"},
+        ],
+    )
+    def test_parameters_out_of_range_are_refused(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+            ByValue(**wrong)
+
+
+class TestUsageFifo:
+    def test_what_is_used_little_goes_first_oldest_first(self) -> None:
+        uses = [9, 0, 9, 9, 9, 1, 9, 9, 9, 9]
+        order = UsageFifo().order(held(10, uses=uses), NOW).tolist()
+        assert order[:2] == [1, 5]
+        assert order[2:] != sorted(order[2:])
+
+    def test_exactly_one_deviation_below_is_not_little(self) -> None:
+        # Mean 1, standard deviation 1: the limit is 0.
+        assert UsageFifo(seed=3).order(held(40, uses=[0, 2] * 20), NOW).tolist() != list(range(40))
+
+    def test_without_any_use_the_order_is_random_but_the_same_for_the_same_seed(self) -> None:
+        orders = [UsageFifo(seed=seed).order(held(30), NOW).tolist() for seed in (0, 0, 1)]
+        assert orders[0] == orders[1]
+        assert orders[0] != orders[2]
+        assert orders[0] != list(range(30))
+
+    def test_a_fifth_at_a_time(self) -> None:
+        assert UsageFifo().share == 0.2
+
+
+class TestEbbinghaus:
+    def test_the_longest_forgotten_goes_first(self) -> None:
+        entries = held(3, added=[NOW - 2 * DAY, NOW - 5 * DAY, NOW - 9 * DAY], used=[np.nan, np.nan, NOW - DAY])
+        assert Ebbinghaus().order(entries, NOW).tolist() == [1, 0, 2]
+
+    def test_each_use_strengthens(self) -> None:
+        # Exponents -4/1, -6/3, -10/3, -9/10.
+        used = [np.nan, NOW - 6 * DAY, NOW - 10 * DAY, NOW - 9 * DAY]
+        entries = held(4, added=[NOW - 4 * DAY] + [NOW - 90 * DAY] * 3, uses=[0, 2, 2, 9], used=used)
+        assert Ebbinghaus().order(entries, NOW).tolist() == [0, 2, 1, 3]
+        # A strength of 100 leaves the age to decide: -4/100, -6/102, -10/102, -9/109.
+        assert Ebbinghaus(strength=100.0).order(entries, NOW).tolist() == [2, 3, 1, 0]
+
+    def test_what_is_all_but_forgotten_still_has_an_order(self) -> None:
+        entries = held(3, added=[NOW - 3000 * DAY, NOW - 5000 * DAY, NOW - 4000 * DAY])
+        assert Ebbinghaus().order(entries, NOW).tolist() == [1, 2, 0]
+
+    def test_a_time_to_come_counts_as_now(self) -> None:
+        entries = held(3, added=[NOW + 9 * DAY, NOW + DAY, NOW - DAY])
+        assert Ebbinghaus().order(entries, NOW).tolist() == [2, 0, 1]
+
+    @pytest.mark.parametrize("strength", [0.0, -1.0, float("nan")])
+    def test_a_strength_out_of_range_is_refused(self, strength: float) -> None:
+        with pytest.raises(InvalidInputError, match="strength"):
+            Ebbinghaus(strength=strength)
+
+
+class TestBaselines:
+    def test_fifo_is_oldest_first(self) -> None:
+        assert Fifo().order(any_held(20, 3), NOW).tolist() == list(range(20))
+
+    def test_random_depends_on_the_seed_and_on_the_entries(self) -> None:
+        entries = held(30)
+        later = replace(entries, rows=entries.rows + 1)
+        orders = {tuple(Random(seed=seed).order(entries, NOW)) for seed in (0, 1)}
+        assert len(orders | {tuple(Random().order(later, NOW))}) == 3
+
+    @pytest.mark.parametrize("policy", [Random, UsageFifo])
+    @pytest.mark.parametrize("seed", [-1, 0.5, True])
+    def test_a_seed_out_of_range_is_refused(self, policy: Any, seed: Any) -> None:
+        with pytest.raises(InvalidInputError, match="seed"):
+            policy(seed=seed)
+
+
+class TestChoose:
+    def test_just_enough_go_in_the_order_given(self) -> None:
+        order, sizes = np.array([2, 0, 3, 1]), np.array([10, 20, 30, 40])
+        assert [choose(order, held(4), sizes, needed, 0).tolist() for needed in (1, 30, 31, 40, 41, 100)] == [
+            [2],
+            [2],
+            [2, 0],
+            [2, 0],
+            [2, 0, 3],
+            [2, 0, 3, 1],
+        ]
+
+    @pytest.mark.parametrize("needed", [0, -5])
+    def test_nothing_goes_where_nothing_is_needed(self, needed: int) -> None:
+        assert choose(np.arange(2), held(2), np.array([1, 1]), needed, 0).tolist() == []
+
+    def test_what_is_needed_is_more_than_there_is(self) -> None:
+        assert choose(np.arange(2), held(2), np.array([1, 1]), 100, 0).tolist() == [0, 1]
+        assert choose(np.arange(0), held(0), np.array([], dtype=np.int64), 100, 0).tolist() == []
+
+    def test_a_preference_keeps_its_floor_and_the_next_one_goes(self) -> None:
+        entries = held(6, preferences=[0, 0, 0, 1, -1, -1])
+        assert choose(np.arange(6), entries, np.ones(6, dtype=np.int64), 3, 1).tolist() == [0, 1, 4]
+        assert choose(np.arange(6), entries, np.ones(6, dtype=np.int64), 99, 2).tolist() == [0]
+        assert choose(np.arange(6), entries, np.ones(6, dtype=np.int64), 99, 10).tolist() == []
+
+    @given(count=st.integers(0, 40), seed=st.integers(0, 2**20), needed=st.integers(-5, 5000), floor=st.integers(0, 12))
+    def test_against_a_walk_entry_by_entry(self, count: int, seed: int, needed: int, floor: int) -> None:
+        entries = any_held(count, seed)
+        generator = np.random.default_rng(seed)
+        order, sizes = generator.permutation(count), generator.integers(0, 200, size=count)
+        left = {group: int((entries.preferences == group).sum()) for group in set(entries.preferences.tolist())}
+        expected, freed = [], 0
+        for position in order.tolist():
+            group = int(entries.preferences[position])
+            if freed < needed and left[group] > floor:
+                expected.append(position)
+                freed += int(sizes[position])
+                left[group] -= 1
+        assert choose(order, entries, sizes, needed, floor).tolist() == expected
+
+    @pytest.mark.parametrize("order", [[0, 1], [0, 1, 1], [0, 1, 3], [0, 1, 2, 2]])
+    def test_an_order_that_is_none_is_refused(self, order: list[int]) -> None:
+        with pytest.raises(InvalidInputError, match="each of the 3 positions once"):
+            choose(np.array(order), held(3), np.ones(3, dtype=np.int64), 1, 0)
+
+    def test_sizes_and_floors_below_zero_are_refused(self) -> None:
+        with pytest.raises(InvalidInputError, match="sizes"):
+            choose(np.arange(2), held(2), np.array([1, -1]), 1, 0)
+        with pytest.raises(InvalidInputError, match="sizes"):
+            choose(np.arange(2), held(2), np.array([1]), 1, 0)
+        with pytest.raises(InvalidInputError, match="floor"):
+            choose(np.arange(2), held(2), np.array([1, 1]), 1, -1)
