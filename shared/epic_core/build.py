@@ -9,20 +9,21 @@ from dataclasses import replace
 import numpy as np
 
 from epic_core.coarse import coarse_filter, tau_for_keep_rate
-from epic_core.decide import decide
 from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
+from epic_core.eviction import drop_expired
 from epic_core.fallback import SecondTier
 from epic_core.progress import Progress
 from epic_core.reports import NotKept
 from epic_core.rewrites import held_for
+from epic_core.settle import settle, written
 from epic_core.space import Space
 from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps
 from epic_core.store import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.verification import EmbeddedVerifier
-from epic_core.writing import Outcome, write
+from epic_core.writing import Outcome
 
 PARTS = ("embedding", "coarse filter", "verification", "embedding instructions", "index")
 _SMALL_SAMPLE = 100
@@ -34,7 +35,7 @@ def add_batch(
     state: State, batch: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
 ) -> Steps[None]:
     """Take one batch through the three stages and write it."""
-    state.drop_expired()
+    drop_expired(state)
     state.stamp_ledger()
     items, stale = _chunked(state, batch)
     with state.lock, state.store.reading():
@@ -59,9 +60,9 @@ def add_batch(
     report.second_tier += len(second)
     outcome = Outcome(encoder=encoder, second=second, discarded=discarded, stale=stale)
     outcome.records = _below_tau(state, discarded, fresh, embeddings, preferences, vectors)
-    write(state, outcome, report, clock)
+    yield from written(state, outcome, report, clock)
     progress.begin(len(batch), len(items), done=len(items) - len(candidates))
-    yield from decide(state, encoder, candidates, report, clock, progress)
+    yield from settle(state, encoder, candidates, report, clock, progress)
     yield from _catch_up(state, encoder, fresh, embeddings, preferences, report, clock)
 
 
@@ -86,7 +87,7 @@ def _catch_up(
         known.update(preference.id for preference in added)
         candidates, _, _ = _coarse(state, items, embeddings, added, vectors)
         # Counted already: an item is kept or not once.
-        yield from decide(state, encoder, candidates, BuildReport(usage=report.usage), clock, Progress())
+        yield from settle(state, encoder, candidates, BuildReport(usage=report.usage), clock, Progress())
 
 
 def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -> Steps[None]:
@@ -114,9 +115,9 @@ def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -
     report.seen += len(queue)
     report.passed += len(queue)
     report.discarded += len(orphans)
-    write(state, Outcome(encoder=encoder, discarded=orphans, retried=True), report, clock)
+    yield from written(state, Outcome(encoder=encoder, discarded=orphans, retried=True), report, clock)
     progress.expect(len(candidates))
-    yield from decide(state, encoder, candidates, report, clock, progress, retried=True)
+    yield from settle(state, encoder, candidates, report, clock, progress, retried=True)
 
 
 def candidate_of(
@@ -158,6 +159,11 @@ def warn(report: BuildReport, state: State) -> None:
     elif report.new >= _ENOUGH_TO_JUDGE and report.share_kept > _NEARLY_EVERYTHING:
         report.warnings.append(
             f"{report.share_kept:.0%} of the items were kept. If that is too many, raise tau or set keep_rate."
+        )
+    if report.evicted and state.budget is not None:
+        report.warnings.append(
+            f"{report.evicted} entries had to go for the budget of {state.budget.total} bytes: memory.not_kept() says"
+            " which. Raise it to keep more."
         )
     if report.waiting:
         report.warnings.append(f"{report.waiting} of the items held already wait in the retry queue: memory.retry().")

@@ -34,6 +34,7 @@ class Database:
     Attributes:
         path: The file.
         page_limit: How many pages the file may have, for a byte budget; 0 for any number.
+        budget: Bytes that file and journal may take together; 0 for any number.
 
     Raises:
         StoreError: if the file cannot be opened, is no memory, or has another schema version.
@@ -44,6 +45,7 @@ class Database:
         self.path = None if path is None else Path(path)
         self.read_only = read_only
         self.page_limit = 0
+        self.budget = 0
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._made = False
@@ -254,6 +256,7 @@ class Database:
             try:
                 yield
                 self.check_place()
+                self._check_budget()
                 db.execute("COMMIT")
             except sqlite3.Error as error:
                 self._rollback()
@@ -261,6 +264,18 @@ class Database:
             except BaseException:
                 self._rollback()
                 raise
+
+    def _check_budget(self) -> None:
+        """Refuse a change that would take more bytes than the budget while it is committed."""
+        if not self.budget or self.path is None:
+            return
+        pages, _, size = self.pages()
+        with suppress(OSError):
+            journal = Path(f"{self.path}-journal").stat().st_size
+            if pages * size + journal > self.budget:
+                raise BudgetError(
+                    f"The byte budget of {self.path} has no room for the journal of this change. Raise the budget."
+                )
 
     def _rollback(self) -> None:
         if self._connection is not None and self._connection.in_transaction:

@@ -9,15 +9,14 @@ from typing import TypeAlias
 from epic_core.encoders.base import Encoder
 from epic_core.errors import EpicError
 from epic_core.portions import Portion, verdicts_on
-from epic_core.progress import Progress
 from epic_core.reports import NotKept
-from epic_core.rewrites import Rewrite, renew_rewrites, rewriting_of, rewritings_of
+from epic_core.rewrites import Rewrite, rewriting_of, rewritings_of
 from epic_core.state import State
-from epic_core.steps import Clock, Encode, Steps, Take
+from epic_core.steps import Encode, Steps, Take
 from epic_core.store import NewEntry, verifier_number, version_of
 from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Stance, Verdict
 from epic_core.verification.base import Verifier, rewriter_of
-from epic_core.writing import Outcome, write
+from epic_core.writing import Outcome
 
 _KNOWN_AT_ONCE = 256
 _FAILURES_SHOWN = 100
@@ -26,36 +25,6 @@ _ANSWER_REPORTED = 4000
 
 Decided: TypeAlias = Sequence[tuple[Candidate, Verdict]]
 """Candidates with their verdicts."""
-
-
-def decide(
-    state: State,
-    encoder: Encoder,
-    candidates: Sequence[Candidate],
-    report: BuildReport,
-    clock: Clock,
-    progress: Progress,
-    *,
-    retried: bool = False,
-) -> Steps[None]:
-    """Verify candidates and write the verdicts as they come."""
-
-    def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
-        outcome = yield from outcome_of(state, encoder, verifier, decided, new, report)
-        outcome.retried = retried
-        renew = write(state, outcome, report, clock)
-        progress.advance(len(decided))
-        if renew:
-            yield from renew_rewrites(state, encoder, report)
-
-    if state.fine:
-        yield from verdicts_on_all(state, candidates, report, commit)
-        return
-    for start in range(0, len(candidates), _KNOWN_AT_ONCE):
-        block = candidates[start : start + _KNOWN_AT_ONCE]
-        kept = [(candidate.item, unverified(candidate)) for candidate in block]
-        write(state, Outcome(encoder=encoder, kept=kept, retried=retried), report, clock)
-        progress.advance(len(block))
 
 
 def verdicts_on_all(

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from epic_core import maintenance, portable
 from epic_core.errors import InvalidInputError
+from epic_core.eviction import drop_expired
 from epic_core.files import new_file
 from epic_core.reports import Explanation, NotKept, Stats
 from epic_core.state import State
@@ -131,7 +132,7 @@ class Housekeeping:
         state = self._state
         with state.lock:
             before = state.store.file_bytes()
-            state.drop_expired()
+            drop_expired(state)
             state.store.compact()
             return before - state.store.file_bytes()
 

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 from epic_core.build import candidate_of
 from epic_core.coarse import coarse_filter
-from epic_core.decide import Decided, decide, outcome_of, remember, unverified, verdicts_on_all
+from epic_core.decide import Decided, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.encoders.base import Encoder
-from epic_core.errors import DuplicatePreferenceError, RetryQueueFullError, UnknownItemError
+from epic_core.errors import BudgetError, DuplicatePreferenceError, RetryQueueFullError, UnknownItemError
+from epic_core.eviction import drop_expired, thin
 from epic_core.progress import Progress
 from epic_core.reports import Explanation, Stats
 from epic_core.rewrites import put_rewrite, renew_rewrites
+from epic_core.settle import settle, written
 from epic_core.sizes import sizes
 from epic_core.space import Space
 from epic_core.state import State, described
@@ -49,7 +51,10 @@ def remove_preference(
 ) -> Steps[None]:
     """Remove a preference, its entries, and the items nothing else holds."""
     encoder = state.encoder
-    state.drop_expired()
+    drop_expired(state)
+    with state.lock:
+        space = state.space()
+        thin(state, space.preference_rows[space.find(preference)])
     with state.changing(encoder) as space:
         state.store.remove_preference(state.namespace, space.preferences[space.find(preference)].id)
     state.store.give_back()
@@ -78,11 +83,16 @@ def forget(state: State, items: Sequence[str | Item]) -> None:
                     f"Nothing is known of an item with the id {item!r}. To forget that one was seen which was not kept,"
                     " give the item itself."
                 )
+        # Under a budget, one by one: the journal of each has to fit.
+        step = 1 if state.budget is not None else len(ids)
         store.forget_chunks(namespace, texts)
-        store.remove_items(namespace, ids)
         store.unsee(namespace, digests)
         for item_id in ids:
             store.forget_not_kept(namespace, item_id=item_id)
+        store.remove_items(namespace, ids[:step])
+    for start in range(step, len(ids), max(1, step)):
+        with state.changing(state.encoder):
+            store.remove_items(namespace, ids[start : start + step])
     store.give_back()
 
 
@@ -94,7 +104,7 @@ def _introduce(
     clock: Clock,
     progress: Progress,
 ) -> Steps[None]:
-    state.drop_expired()
+    drop_expired(state)
     with state.lock:
         if preference.id in {held.id for held in state.space().preferences}:
             raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")
@@ -123,18 +133,29 @@ def _introduce(
     else:
         outcome.kept += [(candidate.item, unverified(candidate)) for candidate in candidates]
     started = time.perf_counter()
-    with state.changing(encoder) as space:
-        _write(state, space, preference, vectors[0], replacing, outcome, report)
-    if replacing is not None:
-        state.store.give_back()
-    clock.add("index", started)
+    if state.budget is None:
+        with state.changing(encoder) as space:
+            _write(state, space, preference, vectors[0], replacing, outcome, report)
+        if replacing is not None:
+            state.store.give_back()
+        clock.add("index", started)
+    else:
+        # One change would need too large a journal: first the preference, then what it holds, piece by piece.
+        if replacing is not None:
+            with state.lock:
+                space = state.space()
+                thin(state, space.preference_rows[space.find(replacing)])
+        with state.changing(encoder) as space:
+            _write(state, space, preference, vectors[0], replacing, Outcome(encoder=encoder), report)
+        outcome.retried = True
+        yield from written(state, outcome, report, clock)
     # Items that came while the others were being verified.
     seen = {item.id: item for item in items}
     with state.lock:
         late = [item for item in state.store.items(state.namespace) if seen.get(item.id) != item]
     embeddings = yield Encode(encoder, [item.text for item in late], "embedding")
     late_candidates = _matching(state, late, embeddings, preference, vectors)
-    yield from decide(state, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
+    yield from settle(state, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
     yield from renew_rewrites(state, encoder, report)
 
 
@@ -191,7 +212,16 @@ def _write(
 
 
 def reencode(state: State, encoder: Encoder) -> Steps[None]:
-    """Embed everything anew, in one transaction."""
+    """Embed everything anew, in one transaction.
+
+    Raises:
+        BudgetError: if the budget leaves no room for the journal of that.
+    """
+    if state.budget is not None and 2 * state.store.file_bytes() > state.budget.total:
+        raise BudgetError(
+            f"To embed everything anew, the file needs twice its {state.store.file_bytes()} bytes for a moment, and the"
+            f" budget is {state.budget.total}. Raise it for that."
+        )
     while True:
         with state.lock:
             texts = state.store.embedded_texts()
@@ -257,4 +287,5 @@ def stats(state: State) -> Stats:
         verifier=state.verifier.name,
         tau=state.tau,
         verified_by=state.verified_by,
+        budget=None if state.budget is None else state.budget.total,
     )

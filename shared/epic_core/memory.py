@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 from typing_extensions import Unpack
 
 from epic_core import build, maintenance, opening, portable, retrieval, rewrites
+from epic_core.budget import checked_budget
 from epic_core.chunking import Chunker, ConversationChunker
 from epic_core.coarse import checked_keep_rate, checked_tau
 from epic_core.context import format_context
@@ -22,6 +23,7 @@ from epic_core.filters import Filter
 from epic_core.housekeeping import Housekeeping
 from epic_core.intake import Items, abatches, batches, checked_part, conversation_items, unique_preferences
 from epic_core.progress import Progress
+from epic_core.retention import ByValue, RetentionPolicy
 from epic_core.retrieval import StancePolicy
 from epic_core.state import State
 from epic_core.steering import Mode, checked_mode
@@ -53,6 +55,9 @@ class Options(TypedDict, total=False):
     retry_queue: int
     ledger: int
     not_kept: int
+    budget: int | str | None
+    retention: RetentionPolicy | None
+    floor: int
 
 
 class EpicMemory(Housekeeping):
@@ -85,6 +90,10 @@ class EpicMemory(Housekeeping):
         ledger: Of how many items that were not kept the memory knows that it has seen them, so that they cost
             nothing when they come again; 0 for none.
         not_kept: How many discarded items are kept on record, as a sample, and how many evicted ones.
+        budget: Bytes on disk that are never exceeded, side files included: a number, or text like "1 MB". The file
+            remembers it; "unlimited" lifts it. The other limits are lowered to what fits.
+        retention: What goes first when the budget is reached: a `RetentionPolicy`; default `ByValue()`.
+        floor: How many entries each preference keeps at least, as far as half of the budget goes.
 
     Raises:
         InvalidInputError: for arguments that cannot be.
@@ -109,6 +118,9 @@ class EpicMemory(Housekeeping):
         retry_queue: int = 10_000,
         ledger: int = 100_000,
         not_kept: int = 32,
+        budget: int | str | None = None,
+        retention: RetentionPolicy | None = None,
+        floor: int = 3,
         _store: Callable[[], Store] | None = None,
     ) -> None:
         if tau is not None and keep_rate is not None:
@@ -116,11 +128,18 @@ class EpicMemory(Housekeeping):
         if keep_rate is not None:
             checked_keep_rate(keep_rate)
         checked_text(namespace, "The namespace")
-        limits = {"verdict_cache": verdict_cache, "retry_queue": retry_queue, "ledger": ledger, "not_kept": not_kept}
+        limits = {
+            "verdict_cache": verdict_cache,
+            "retry_queue": retry_queue,
+            "ledger": ledger,
+            "not_kept": not_kept,
+            "floor": floor,
+        }
         for limit, value in limits.items():
             if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
                 raise InvalidInputError(f"{limit} must be a whole number of at least 0, not {value!r}.")
         mode, given = checked_mode(steering), unique_preferences(preferences)
+        octets = checked_budget(budget)
         own_tau, fallback = None if tau is None else checked_tau(tau), checked_fallback(fallback)
         encoder = default_encoder() if encoder is None else encoder
         for name, part, method in (
@@ -130,6 +149,8 @@ class EpicMemory(Housekeeping):
         ):
             if part is not None:
                 checked_part(name, part, method)
+        if retention is not None:
+            checked_part("retention", retention, "order")
         self._state = State(
             encoder=encoder,
             verifier=EmbeddedVerifier(encoder) if verifier is None else verifier,
@@ -142,11 +163,14 @@ class EpicMemory(Housekeeping):
             keep_rate=keep_rate,
             own_tau=own_tau,
             retry_queue=int(retry_queue),
+            retention=ByValue() if retention is None else retention,
+            floor=int(floor),
             # Last, so that no argument that cannot be leaves a file behind.
             store=Store(None) if _store is None else _store(),
         )
         self._state.store.verdicts_kept = int(verdict_cache)
         self._state.store.ledger_kept, self._state.store.not_kept_kept = int(ledger), int(not_kept)
+        opening.hold_to(self._state, octets)
         if _store is None:
             opening.check_second_tier(self._state)
             opening.found(self._state, given)

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from epic_core import maintenance
+from epic_core.budget import Budget
 from epic_core.encoders.base import embed
 from epic_core.errors import InvalidInputError, PreferencesMismatchError, StoreError
+from epic_core.eviction import make_room
 from epic_core.fallback import SecondTier
 from epic_core.portable import Portable, take_in
 from epic_core.progress import Progress
@@ -62,17 +64,37 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
     if state.own_tau is None and tau is not None:
         state.own_tau = float(tau)
     check_second_tier(state)
+    shrink(state)
     if state.fallback is None and second_tier is not None:
         # Not checked: after `reencode` it may lie above the new encoder's tau, and its items are still searched.
         state.fallback = SecondTier(tau=float(second_tier))
     settings = _settings(state)
-    if any(meta.get(key) != value for key, value in settings.items()):
+    if state.store.writable and any(meta.get(key) != value for key, value in settings.items()):
         with state.store.transaction():
             state.store.set_meta(**settings)
     if given is None:
         return
     if state.namespace in state.store.namespaces() or not found(state, given):
         _reconcile(state, given, sync=sync)
+
+
+def hold_to(state: State, octets: int | None) -> None:
+    """Hold a memory to the budget given, or to the one its file remembers; 0 lifts it. What is too much goes."""
+    remembered = state.store.meta().get("budget")
+    if octets is None:
+        octets = remembered if isinstance(remembered, int) and remembered > 0 else 0
+    state.limit(Budget(octets) if octets else None)
+
+
+def shrink(state: State) -> None:
+    """Evict what is above the budget, as when it has become smaller."""
+    if state.budget is None or not state.store.writable:
+        return
+    count, _, page = state.store.pages()
+    if count > state.budget.pages(page):
+        run(make_room(state, 0, BuildReport()), Clock())
+        state.store.give_back()
+        state.limit(state.budget)
 
 
 def take_over(state: State, read: Portable) -> None:
@@ -103,7 +125,7 @@ def check_second_tier(state: State) -> None:
 
 def _settings(state: State) -> dict[str, Any]:
     """What the file remembers of how a namespace is filtered."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {"budget": None if state.budget is None else state.budget.total}
     if state.own_tau is not None:
         settings[f"tau/{state.namespace}"] = state.own_tau
     if isinstance(state.fallback, SecondTier):

@@ -54,6 +54,7 @@ class Stats:
         encoder, verifier: Names.
         tau: The coarse filter's threshold.
         verified_by: The verifier of the language model that decided last, if one did.
+        budget: Bytes that "total" never exceeds, or None.
     """
 
     counts: dict[str, int]
@@ -62,6 +63,7 @@ class Stats:
     verifier: str
     tau: float
     verified_by: str | None = None
+    budget: int | None = None
 
     def _lines(self) -> Iterator[str]:
         for name, count in self.counts.items():
@@ -72,6 +74,8 @@ class Stats:
         yield f"{'encoder':14}{self.encoder}"
         yield f"{'verifier':14}{self.verifier}"
         yield f"{'tau':14}{self.tau:.3f}"
+        if self.budget is not None:
+            yield f"{'budget':14}{self.budget:>10} bytes  {self.budget / 1e6:8.4f} MB"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

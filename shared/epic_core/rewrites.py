@@ -125,9 +125,12 @@ def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Steps
     texts = list(dict.fromkeys(rewrite.text for rewrite in done.values()))
     vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
     vector_of = dict(zip(texts, vectors, strict=True))
-    if done:
+    places = list(done)
+    step = 2 if state.budget is not None else max(1, len(places))
+    for start in range(0, len(places), step):
         with state.changing(encoder):
-            for place, rewrite in done.items():
+            for place in places[start : start + step]:
+                rewrite = done[place]
                 item = rewritings[place].item
                 if state.store.item_row(state.namespace, item.id) == rows[place]:
                     put_rewrite(state.store, state.namespace, item, rows[place], rewrite, vector_of[rewrite.text])

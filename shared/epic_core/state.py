@@ -9,11 +9,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from epic_core.budget import Budget
 from epic_core.chunking import Chunker
 from epic_core.coarse import default_tau
 from epic_core.encoders.base import Encoder
 from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
 from epic_core.fallback import SecondTier
+from epic_core.retention import ByValue, RetentionPolicy
 from epic_core.rows import digest
 from epic_core.space import Space
 from epic_core.steering import Mode
@@ -24,6 +26,7 @@ from epic_core.verification.base import Verifier
 _SPACES_LOADED = 64
 # Uses are written after so many searches, and when the memory is closed.
 _SEARCHES_COUNTED = 64
+_USES_IN_A_CHANGE = 16
 
 
 @dataclass(kw_only=True)
@@ -33,6 +36,9 @@ class State:
     Attributes:
         own_tau: The threshold set or resolved; None for the encoder's own.
         retry_queue: How many undecided items wait at most.
+        retention: What goes first where the budget is reached.
+        floor: Entries that each preference keeps.
+        budget: Bytes on disk that are never exceeded.
         verified_by: The name of the language model's verifier that decided last, if one did.
         lock: Held while RAM and file are read or written, never while a model is waited for.
         spaces: The namespaces that are loaded.
@@ -50,6 +56,9 @@ class State:
     own_tau: float | None
     retry_queue: int
     store: Store
+    retention: RetentionPolicy = field(default_factory=ByValue)
+    floor: int = 3
+    budget: Budget | None = None
     verified_by: str | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
     spaces: dict[str, Space] = field(default_factory=dict)
@@ -90,6 +99,21 @@ class State:
             self.spaces[name] = space
             return space
 
+    def limit(self, budget: Budget | None) -> None:
+        """Hold the file to a byte budget, and what is bounded by number to its share of it."""
+        self.budget = budget
+        store = self.store
+        if budget is None:
+            store.limit_pages(0)
+            store.budget = 0
+            return
+        store.limit_pages(budget.pages(store.pages()[2]))
+        store.budget = budget.total
+        store.verdicts_kept = min(store.verdicts_kept, budget.verdicts)
+        store.ledger_kept = min(store.ledger_kept, budget.ledger)
+        store.not_kept_kept = min(store.not_kept_kept, budget.not_kept)
+        self.retry_queue = min(self.retry_queue, budget.retry_queue)
+
     def mark_stale(self) -> None:
         """Have every namespace look at the file again before it is used."""
         for space in self.spaces.values():
@@ -119,16 +143,6 @@ class State:
             finally:
                 self._changing = False
 
-    def drop_expired(self) -> None:
-        """Remove the preferences whose time is over, their entries, and the items nothing else holds."""
-        with self.lock:
-            if not self.space().expired:
-                return
-            with self.changing(self.encoder) as space:
-                for preference in space.expired:
-                    self.store.remove_preference(self.namespace, preference.id)
-            self.store.give_back()
-
     def count_uses(self, rows: Iterable[int]) -> None:
         """Count that a search returned entries; written now and then. Call it under the lock."""
         now = int(time.time())
@@ -143,9 +157,15 @@ class State:
         self._searches = 0
         if not self._uses or self.store.closed or not self.store.writable:
             return
-        with suppress(StoreError), self.lock, self.store.transaction(wait=False):
-            self.store.add_uses(self._uses)
-            self._uses = {}
+        rows = sorted(self._uses)
+        step = len(rows) if self.budget is None else _USES_IN_A_CHANGE
+        with suppress(StoreError), self.lock:
+            for start in range(0, len(rows), step):
+                piece = {row: self._uses[row] for row in rows[start : start + step]}
+                with self.store.transaction(wait=False):
+                    self.store.add_uses(piece)
+                for row in piece:
+                    del self._uses[row]
 
     def stamp_ledger(self) -> None:
         """Forget what was seen where it was decided about in another way than now."""

@@ -211,6 +211,15 @@ class Store(PreferenceTable):
         row = self.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
         return None if row is None else int(row)
 
+    def item_bytes(self, item_row: int) -> int:
+        """About how many bytes of the file an item takes, its entries apart; 0 if it is not there."""
+        size = self.scalar(
+            "SELECT length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0)"
+            " + length(CAST(metadata AS BLOB)) + 2 * length(CAST(id AS BLOB)) + 160 FROM items WHERE row = ?",
+            (item_row,),
+        )
+        return 0 if size is None else int(size)
+
     def holds_chunks(self, namespace: str) -> bool:
         """Whether anything is held that could be a chunk of a document."""
         return bool(

@@ -1,0 +1,92 @@
+"""A byte budget: what it leaves for the file, for its journal, and for each thing that is bounded by number.
+
+A change that survives a crash needs a journal on disk until it is committed: the pages it changes, as they were. So
+the file itself gets less than the budget, and under a budget changes are made in pieces whose journal fits into what
+is left.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from numbers import Integral
+
+from epic_core.errors import InvalidInputError
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_LEAST_JOURNAL = 24_000
+_JOURNAL_SHARE = 0.2
+# A page in the journal takes eight bytes more than in the file.
+_JOURNALED = 1.02
+UNLIMITED = "unlimited"
+
+
+def checked_budget(budget: object) -> int | None:
+    """A budget in bytes, given as a number or as text like "1 MB" or "512 KiB"; 0 for "unlimited".
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if budget is None:
+        return None
+    if isinstance(budget, str):
+        if budget.strip().lower() == UNLIMITED:
+            return 0
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", budget)
+        if found and found[2].upper() in _UNITS:
+            budget = int(float(found[1]) * _UNITS[found[2].upper()])
+    if not isinstance(budget, Integral) or isinstance(budget, bool) or budget < 1:
+        raise InvalidInputError(
+            f'budget must be a number of bytes, text like "1 MB" or "512 KiB", or "{UNLIMITED}"; not {budget!r}.'
+        )
+    return int(budget)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A number of bytes, and how it is shared out.
+
+    Attributes:
+        total: Bytes on disk that are never exceeded, side files included.
+    """
+
+    total: int
+
+    @property
+    def journal(self) -> int:
+        """Bytes kept free for the journal of one change."""
+        return max(_LEAST_JOURNAL, int(_JOURNAL_SHARE * self.total))
+
+    @property
+    def touched(self) -> int:
+        """Bytes of the file that one change may touch."""
+        return int((self.journal - 4096) / _JOURNALED)
+
+    def pages(self, page: int) -> int:
+        """How many pages of so many bytes the file may have, at least one."""
+        return max(1, (self.total - self.journal) // page)
+
+    @property
+    def largest_item(self) -> int:
+        """Bytes of the largest item that is taken: it has to be removable too."""
+        return self.touched // 2
+
+    @property
+    def verdicts(self) -> int:
+        """How many verdicts are cached at most: a tenth."""
+        return self.total // 10 // 300
+
+    @property
+    def ledger(self) -> int:
+        """How many items the ledger knows at most: a twentieth."""
+        return self.total // 20 // 8
+
+    @property
+    def not_kept(self) -> int:
+        """How many discarded, and how many evicted items are on record at most: together about a twentieth."""
+        return self.total // 40 // 450
+
+    @property
+    def retry_queue(self) -> int:
+        """How many items wait in the retry queue at most: about a quarter."""
+        return max(1, self.total // 4 // 1000)

@@ -1,0 +1,327 @@
+"""Making room under a byte budget: what is shortened, judged again, or goes (section 3 of docs/memory.md)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.budget import Budget
+from epic_core.codes import unpacked
+from epic_core.decide import Decided, outcome_of, verdicts_on_all
+from epic_core.ledger import EVICTED
+from epic_core.reports import NotKept
+from epic_core.retention import Held, Positions, choose
+from epic_core.rows import decoding
+from epic_core.schema import ENTRIES
+from epic_core.shortening import shortened
+from epic_core.state import State
+from epic_core.steps import Clock, Encode, Steps
+from epic_core.store import HeldItem, verifier_number, version_of
+from epic_core.types import BuildReport, Candidate, FloatArray, Stance
+from epic_core.verification.base import Verifier
+from epic_core.writing import write
+
+_ROUNDS = 12
+# Bytes of the file that removing one entry may touch, its item's text apart: its rows and those of the SQL indexes.
+_TOUCHED = 6_000
+_ROW = 120
+_LONG = 300
+_WORTH = 0.75
+_JUDGED_AGAIN = 16
+_STANCES = {str(stance): number for number, stance in enumerate(Stance)}
+_COLUMNS = ", ".join(f"e.{name}" for name in ENTRIES.checked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighed:
+    """The entries of a namespace with what each weighs.
+
+    Attributes:
+        held: The entries.
+        sizes: Bytes that each frees, shape `(n,)`; an item's bytes are shared by its entries.
+        verifiers: Numbers of those that decided, shape `(n,)`.
+    """
+
+    held: Held
+    sizes: NDArray[np.int64]
+    verifiers: NDArray[np.int64]
+
+
+def lacking(state: State, needed: int) -> int:
+    """How many bytes too few are free for so many more."""
+    assert state.budget is not None
+    count, free, page = state.store.pages()
+    return (count - free) * page + needed - state.budget.pages(page) * page
+
+
+def make_room(state: State, needed: int, report: BuildReport) -> Steps[bool]:
+    """Have room for so many bytes more; whether there is.
+
+    What goes is chosen by the retention policy, its share at a time. Of what would go, the entries the verifier was
+    least sure of are judged again if a language model has not judged them yet, and their items are shortened; only
+    then they go.
+    """
+    for _ in range(_ROUNDS):
+        with state.lock:
+            missing = lacking(state, needed)
+            if missing > 0:
+                missing -= _drop_second_tier(state, missing, report)
+        if missing <= 0:
+            return True
+        state.write_uses()
+        with state.lock, state.store.reading():
+            weighed = weigh(state)
+        doomed = _doomed(state, weighed, missing)
+        if not len(doomed):
+            return False
+        spared = yield from _judge_again(state, weighed, doomed, report)
+        spared |= _shorten(state, weighed, doomed, report)
+        rows = [int(row) for row in weighed.held.rows[doomed] if int(row) not in spared]
+        reason = f"the least valuable by {state.retention.name} when there was no room"
+        report.evicted += evict(state, rows, reason)
+    return lacking(state, needed) <= 0
+
+
+def weigh(state: State) -> Weighed:
+    """The entries of the own namespace, as a retention policy sees them."""
+    store, dimension = state.store, state.encoder.dimension
+    found = store.read(
+        f"SELECT e.row, e.crc, {_COLUMNS}, length(CAST(e.instruction AS BLOB)) + length(CAST(e.rationale AS BLOB)),"
+        " length(CAST(i.text AS BLOB)) + coalesce(length(CAST(i.rewrite AS BLOB)), 0)"
+        " + length(CAST(i.metadata AS BLOB)) + 2 * length(CAST(i.id AS BLOB))"
+        " FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?"
+        " ORDER BY e.row",
+        (state.namespace,),
+    )
+    live = {-1, *state.space().preference_rows}
+    found = [row for row in found if (-1 if row[3] is None else row[3]) in live]
+    for _, crc, *columns in found:
+        ENTRIES.verify(store.path, crc, *columns[: len(ENTRIES.checked)])
+    uses = store.uses()
+    rows = np.array([row[0] for row in found], dtype=np.int64)
+    items = np.array([row[2] for row in found], dtype=np.int64)
+    _, place, shared = np.unique(items, return_inverse=True, return_counts=True)
+    with decoding(store.path):
+        vectors = unpacked([row[9] for row in found], dimension)
+    held = Held(
+        rows=rows,
+        items=items,
+        preferences=np.array([-1 if row[3] is None else row[3] for row in found], dtype=np.int64),
+        stances=np.array([_STANCES[row[4]] for row in found], dtype=np.int8),
+        confidence=np.array([np.nan if row[5] is None else row[5] for row in found], dtype=np.float32),
+        similarity=np.array([row[6] for row in found], dtype=np.float32),
+        uses=np.array([uses.get(row[0], (0, 0))[0] for row in found], dtype=np.int64),
+        used=np.array([uses[row[0]][1] if row[0] in uses else np.nan for row in found], dtype=np.float64),
+        added=np.array([row[7] for row in found], dtype=np.float64),
+        vectors=vectors,
+    )
+    own = np.array([len(row[9]) + row[10] + _ROW for row in found], dtype=np.int64)
+    texts = np.array([row[11] + _ROW for row in found], dtype=np.int64)
+    return Weighed(
+        held=held,
+        sizes=own + texts // shared[place.reshape(-1)] if found else own,
+        verifiers=np.array([row[8] for row in found], dtype=np.int64),
+    )
+
+
+def _doomed(state: State, weighed: Weighed, missing: int) -> Positions:
+    held = weighed.held
+    order = state.retention.order(held, time.time())
+    goal = max(missing, int(state.retention.share * int(weighed.sizes.sum())))
+    # Floors that took more than half of what is held would leave no room for anything new.
+    preferences = max(1, len(np.unique(held.preferences)))
+    floor = min(state.floor, len(held) // 2 // preferences)
+    return choose(order, held, weighed.sizes, goal, floor)
+
+
+def _unsure(weighed: Weighed, doomed: Positions) -> Positions:
+    """Those of which the verifier was less sure than of half of all that is held."""
+    confidence = weighed.held.confidence
+    known = confidence[~np.isnan(confidence)]
+    middle = float(np.median(known)) if len(known) else 1.0
+    return doomed[~(confidence[doomed] >= middle)]
+
+
+def _shorten(state: State, weighed: Weighed, doomed: Positions, report: BuildReport) -> set[int]:
+    """Shorten the items of entries that would go; the rows of the entries that stay therefore."""
+    rows = {int(weighed.held.items[position]) for position in _unsure(weighed, doomed)}
+    spared: set[int] = set()
+    store, namespace = state.store, state.namespace
+    step = pieces(state.budget)
+    found = sorted(rows)
+    for start in range(0, len(found), step):
+        with state.changing(state.encoder):
+            for row, held in store.held_at(found[start : start + step]).items():
+                entries = store.entry_lines(row)
+                text = _shorter(held, [held.rewrite or columns["instruction"] for _, columns in entries])
+                if text is None:
+                    continue
+                store.forget_chunks(namespace, [held.item.text])
+                store.shorten(row, text)
+                report.shortened += 1
+                spared.update(entry for entry, _ in entries)
+    return spared
+
+
+def _shorter(held: HeldItem, instructions: Sequence[str]) -> str | None:
+    """A text enough shorter to be worth it, once."""
+    text = held.item.text
+    if len(text) < _LONG or not all(instructions) or version_of(held.item) != held.digest:
+        return None
+    less = shortened(text, instructions)
+    return less if len(less) <= _WORTH * len(text) else None
+
+
+def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: BuildReport) -> Steps[set[int]]:
+    """Have a language model judge what another verifier kept; the rows of the entries that stay therefore."""
+    verifier = state.verifier
+    if not getattr(verifier, "cached", False):
+        return set()
+    other = _unsure(weighed, doomed)
+    other = other[weighed.verifiers[other] != verifier_number(verifier.name)][:_JUDGED_AGAIN]
+    held = weighed.held
+    with state.lock, state.store.reading():
+        space = state.space()
+        position_of = {row: position for position, row in enumerate(space.preference_rows)}
+        items = state.store.items_at([int(row) for row in held.items[other]])
+        asked: list[tuple[int, int, float]] = []
+        for position in other.tolist():
+            row, preference = int(held.items[position]), int(held.preferences[position])
+            if row in items and preference in position_of:
+                asked.append((row, position_of[preference], float(held.similarity[position])))
+        preferences, vectors = list(space.preferences), space.vectors
+    embeddings: FloatArray = yield Encode(state.encoder, [items[row].text for row, _, _ in asked], "embedding")
+    candidates = [
+        Candidate(
+            item=items[row],
+            embedding=embedding,
+            preferences=(preferences[place],),
+            similarities=(similarity,),
+            preference_embeddings=vectors[[place]],
+        )
+        for (row, place, similarity), embedding in zip(asked, embeddings, strict=True)
+    ]
+    kept: set[str] = set()
+    again = BuildReport(usage=report.usage)
+
+    def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
+        outcome = yield from outcome_of(state, state.encoder, verifier, decided, new, again)
+        # What it does not keep goes anyway; what it cannot say stays as it was judged.
+        outcome.discarded, outcome.undecided, outcome.records = [], [], []
+        kept.update(item.id for item, _ in outcome.kept)
+        step = pieces(state.budget)
+        pairs = outcome.kept
+        for start in range(0, len(pairs), step):
+            outcome.kept = pairs[start : start + step]
+            write(state, outcome, BuildReport(), Clock())
+
+    yield from verdicts_on_all(state, candidates, again, commit)
+    with state.lock, state.store.reading():
+        rows = [state.store.item_row(state.namespace, item_id) for item_id in kept]
+        return {entry for row in rows if row is not None for entry in state.store.entry_preferences(row).values()}
+
+
+def pieces(budget: Budget | None) -> int:
+    """How many entries one change may remove."""
+    return 2**31 if budget is None else max(1, budget.touched // 2 // _TOUCHED)
+
+
+def evict(state: State, rows: Sequence[int], reason: str, *, recorded: bool = True) -> int:
+    """Remove entries, and the items nothing else holds, in pieces whose journal fits; how many went."""
+    step, start, gone = pieces(state.budget), 0, 0
+    allowed = 2**62 if state.budget is None else state.budget.touched // 2
+    while start < len(rows):
+        with state.changing(state.encoder):
+            piece: list[int] = []
+            octets = 0
+            for row in rows[start : start + step]:
+                item = state.store.scalar("SELECT item FROM entries WHERE row = ?", (row,))
+                octets += state.store.item_bytes(item or -1)
+                if piece and octets > allowed:
+                    break
+                piece.append(row)
+            gone += _remove(state, piece, reason if recorded else None)
+        start += len(piece)
+    return gone
+
+
+def _remove(state: State, rows: Sequence[int], reason: str | None) -> int:
+    store, namespace = state.store, state.namespace
+    known = store.preferences_at(namespace)
+    found = store.read(
+        f"SELECT row, item, preference, similarity FROM entries WHERE row IN ({','.join('?' * len(rows))})", tuple(rows)
+    )
+    items = store.held_at(sorted({item for _, item, _, _ in found}))
+    store.remove_entries([row for row, *_ in found])
+    store.drop_orphans(list(items))
+    left = {row for (row,) in store.among("SELECT row FROM items WHERE row IN", list(items))}
+    orphans = {row: held for row, held in items.items() if row not in left}
+    store.see(namespace, [held.digest for held in orphans.values()])
+    store.forget_chunks(namespace, [held.item.text for held in orphans.values()])
+    if reason is not None:
+        records = []
+        for _, item, preference, similarity in found:
+            held = items[item]
+            text = known[preference].text if preference in known else ""
+            record = NotKept(
+                item_id=held.item.id,
+                text=held.item.text,
+                stage=EVICTED,
+                reason=reason,
+                preference=text,
+                similarity=float(similarity),
+            )
+            records.append((held.digest, record))
+        store.put_not_kept(namespace, records)
+    return len(found)
+
+
+def _drop_second_tier(state: State, missing: int, report: BuildReport) -> int:
+    """Remove items of the second tier, the oldest first: nobody has verified them. How many bytes that frees."""
+    freed = 0
+    for row in state.store.second_tier_rows(state.namespace):
+        if freed >= missing:
+            break
+        with state.changing(state.encoder):
+            held = state.store.held_at([row])[row]
+            freed += state.store.item_bytes(row) + state.encoder.dimension
+            state.store.see(state.namespace, [held.digest])
+            state.store.remove_items(state.namespace, [held.item.id])
+            report.evicted += 1
+    return freed
+
+
+def drop_expired(state: State) -> None:
+    """Remove the preferences whose time is over, their entries, and the items nothing else holds."""
+    with state.lock:
+        expired = state.space().expired
+        if not expired or not state.store.writable:
+            return
+        for preference in expired:
+            row = state.store.preference_row(state.namespace, preference.id)
+            if row is not None:
+                thin(state, row)
+            with state.changing(state.encoder):
+                if row is not None:
+                    state.store.remove_preference(state.namespace, preference.id)
+        state.store.give_back()
+
+
+def thin(state: State, preference_row: int) -> None:
+    """Evict so many entries of a preference that is about to go that one change can remove the rest."""
+    if state.budget is None:
+        return
+    rows = [
+        row
+        for (row,) in state.store.read("SELECT row FROM entries WHERE preference = ? ORDER BY row", (preference_row,))
+    ]
+    bytes_of = [_TOUCHED + state.store.item_bytes(state.space().item_of.get(row, -1)) for row in rows]
+    left, going = sum(bytes_of), 0
+    while left > state.budget.touched // 2 and going < len(rows):
+        left -= bytes_of[going]
+        going += 1
+    evict(state, rows[:going], "", recorded=False)

@@ -1,0 +1,168 @@
+"""Verify candidates and write the verdicts as they come, within the byte budget where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from epic_core.codes import code_length
+from epic_core.decide import Decided, outcome_of, remember, unverified, verdicts_on_all
+from epic_core.encoders.base import Encoder
+from epic_core.errors import BudgetError
+from epic_core.eviction import make_room, pieces
+from epic_core.ledger import EVICTED
+from epic_core.progress import Progress
+from epic_core.reports import NotKept
+from epic_core.rewrites import renew_rewrites
+from epic_core.rows import deflated, dumped_metadata
+from epic_core.state import State
+from epic_core.steps import Clock, Steps
+from epic_core.store import version_of
+from epic_core.types import BuildReport, Candidate, Item
+from epic_core.verification.base import Verifier
+from epic_core.writing import Outcome, write
+
+_KNOWN_AT_ONCE = 256
+_ROW = 160
+_DISCARDED = 24
+_FILLING = 1.3
+_SLACK = 6_000
+_ATTEMPTS = 4
+
+
+def settle(
+    state: State,
+    encoder: Encoder,
+    candidates: Sequence[Candidate],
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+    *,
+    retried: bool = False,
+) -> Steps[None]:
+    """Verify candidates and write the verdicts as they come."""
+
+    def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
+        outcome = yield from outcome_of(state, encoder, verifier, decided, new, report)
+        outcome.retried = retried
+        renew = yield from written(state, outcome, report, clock)
+        progress.advance(len(decided))
+        if renew:
+            yield from renew_rewrites(state, encoder, report)
+
+    if state.fine:
+        yield from verdicts_on_all(state, candidates, report, commit)
+        return
+    for start in range(0, len(candidates), _KNOWN_AT_ONCE):
+        block = candidates[start : start + _KNOWN_AT_ONCE]
+        kept = [(candidate.item, unverified(candidate)) for candidate in block]
+        yield from written(state, Outcome(encoder=encoder, kept=kept, retried=retried), report, clock)
+        progress.advance(len(block))
+
+
+def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> Steps[bool]:
+    """`write`, after room has been made for it: under a budget in small pieces.
+
+    Returns:
+        Whether a text was rewritten for a preference that has gone in the meantime.
+
+    Raises:
+        RetryQueueFullError: as `write`.
+        BudgetError: if the budget has no room for a single entry.
+    """
+    if state.budget is None:
+        return write(state, outcome, report, clock)
+    if outcome.verdicts:
+        yield from make_room(state, _SLACK + 300 * len(outcome.verdicts), report)
+        try:
+            remember(state, outcome)
+        except BudgetError:
+            outcome.verdicts = []  # they are asked for again
+    renew = False
+    for piece in _pieces(outcome, min(4, pieces(state.budget))):
+        renew |= yield from _fitted(state, piece, report, clock)
+    return renew
+
+
+def _pieces(outcome: Outcome, step: int) -> Iterator[Outcome]:
+    """An outcome in pieces of so many items."""
+    empty = replace(outcome, kept=[], second=[], undecided=[], discarded=[], stale=[], verdicts=[], records=[])
+    for start in range(0, len(outcome.stale), step):
+        yield replace(empty, stale=outcome.stale[start : start + step])
+    for start in range(0, len(outcome.discarded), _DISCARDED):
+        yield replace(empty, discarded=outcome.discarded[start : start + _DISCARDED])
+    if outcome.records:
+        yield replace(empty, records=outcome.records)
+    for start in range(0, len(outcome.second), step):
+        yield replace(empty, second=outcome.second[start : start + step])
+    for start in range(0, len(outcome.undecided), step):
+        yield replace(empty, undecided=outcome.undecided[start : start + step])
+    for start in range(0, len(outcome.kept), step):
+        yield replace(empty, kept=outcome.kept[start : start + step])
+
+
+def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> Steps[bool]:
+    assert state.budget is not None
+    needed = _bytes(state, piece)
+    if needed <= state.budget.largest_item:
+        for attempt in range(_ATTEMPTS):
+            room = yield from make_room(state, needed << attempt, report)
+            if not room:
+                break
+            try:
+                return write(state, piece, report, clock)
+            except BudgetError:
+                continue  # its pages take more than was reckoned
+    alone = len(piece.kept) + len(piece.second) + len(piece.undecided) == 1
+    if not alone:
+        renew = False
+        for single in _pieces(piece, 1):
+            renew |= yield from _fitted(state, single, report, clock)
+        return renew
+    return _turn_down(state, piece, report, clock)
+
+
+def _turn_down(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> bool:
+    """Note an item that does not fit.
+
+    Raises:
+        BudgetError: if nothing at all fits, or it is undecided and must not be lost.
+    """
+    assert state.budget is not None
+    item: Item = (piece.undecided[0] if piece.undecided else (piece.kept or piece.second)[0])[0]
+    if piece.undecided or not len(state.space().index):
+        raise BudgetError(
+            f"The budget of {state.budget.total} bytes has no room for item {item.id!r} ({len(item.text)} characters):"
+            f" the file takes {state.store.file_bytes()}, and {state.budget.journal} are kept free for changing it"
+            " safely. Raise the budget."
+        )
+    record = NotKept(item_id=item.id, text=item.text, stage=EVICTED, reason="it does not fit into the budget")
+    report.kept += len(piece.kept)
+    report.evicted += max(1, sum(len(entries) for _, entries in piece.kept))
+    noted = replace(piece, kept=[], second=[], discarded=[item], records=[(version_of(item), record)])
+    return write(state, noted, report, clock)
+
+
+def _bytes(state: State, piece: Outcome) -> int:
+    """About how many bytes a piece takes in the file."""
+    code = code_length(state.encoder.dimension)
+    items = [*(item for item, _ in piece.kept), *(item for item, _ in piece.second)]
+    octets = sum(_item_bytes(item) for item in items) + code * len(piece.second)
+    for _, entries in piece.kept:
+        octets += sum(
+            code + len(entry.instruction.encode()) + len(entry.rationale.encode()) + _ROW for entry in entries
+        )
+    octets += sum(len(rewrite.text.encode()) for rewrite in piece.rewrites.values())
+    octets += sum(_item_bytes(item) + len(reason) + len(item.text) for item, reason, _ in piece.undecided)
+    octets += 8 * len(piece.discarded) + 600 * min(len(piece.records), state.store.not_kept_kept)
+    return int(_FILLING * octets) + _SLACK
+
+
+def _item_bytes(item: Item) -> int:
+    text = deflated(item.text)
+    return (
+        (len(text) if isinstance(text, bytes) else len(text.encode()))
+        + len(dumped_metadata(item.metadata, item.id).encode())
+        + 2 * len(item.id.encode())
+        + _ROW
+    )

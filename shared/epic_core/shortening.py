@@ -1,0 +1,44 @@
+"""Less of a text: the sentences that the instructions of its entries are about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from epic_core.chunking import sentences
+
+_WORD = re.compile(r"\w+")
+_SHARE = 0.4
+_SHORT = 3
+
+
+def shortened(text: str, instructions: Sequence[str]) -> str:
+    """The sentences of a text, in their order, that share most with its instructions: at most two fifths of it.
+
+    Each instruction keeps at least the sentence it shares most words with. The words that are in no other sentence
+    count most. The text itself where it is a sentence or two.
+    """
+    parts = sentences(text)
+    if len(parts) < _SHORT or not instructions:
+        return text
+    words = [_words(part) for part in parts]
+    common: dict[str, int] = {}
+    for bag in words:
+        for word in bag:
+            common[word] = common.get(word, 0) + 1
+    room = _SHARE * len(text)
+    scores = [
+        [sum(1.0 / common[word] for word in bag & wanted) for bag in words] for wanted in map(_words, instructions)
+    ]
+    chosen = {max(range(len(parts)), key=row.__getitem__) for row in scores}
+    best = sorted(range(len(parts)), key=lambda part: -max(row[part] for row in scores))
+    for part in best:
+        if sum(len(parts[n]) for n in chosen) + len(parts[part]) > room:
+            break
+        chosen.add(part)
+    kept = " ".join(parts[part].strip() for part in sorted(chosen))
+    return kept if len(kept) < len(text) else text
+
+
+def _words(text: str) -> set[str]:
+    return {word.casefold() for word in _WORD.findall(text) if len(word) > 2}
