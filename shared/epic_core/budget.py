@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from epic_core.errors import InvalidInputError
+from epic_core.rows import DIGEST_BYTES
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _LEAST_JOURNAL = 24_000
+_MOST = 2**48
 _JOURNAL_SHARE = 0.2
 # A page in the journal takes eight bytes more than in the file.
 _JOURNALED = 1.02
@@ -34,8 +36,9 @@ def checked_budget(budget: object) -> int | None:
             return 0
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", budget)
         if found and found[2].upper() in _UNITS:
-            budget = int(float(found[1]) * _UNITS[found[2].upper()])
-    if not isinstance(budget, Integral) or isinstance(budget, bool) or budget < 1:
+            octets = float(found[1]) * _UNITS[found[2].upper()]
+            budget = int(octets) if octets < _MOST else budget
+    if not isinstance(budget, Integral) or isinstance(budget, bool) or not 1 <= int(budget) < _MOST:
         raise InvalidInputError(
             f'budget must be a number of bytes, text like "1 MB" or "512 KiB", or "{UNLIMITED}"; not {budget!r}.'
         )
@@ -79,12 +82,12 @@ class Budget:
     @property
     def ledger(self) -> int:
         """How many items the ledger knows at most: a twentieth."""
-        return self.total // 20 // 8
+        return self.total // 20 // DIGEST_BYTES
 
     @property
     def not_kept(self) -> int:
         """How many discarded, and how many evicted items are on record at most: together about a twentieth."""
-        return self.total // 40 // 450
+        return self.total // 40 // 350
 
     @property
     def retry_queue(self) -> int:

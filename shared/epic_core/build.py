@@ -210,7 +210,7 @@ def _fresh(state: State, space: Space, items: list[Item]) -> tuple[list[Item], i
     current = {key for key, held in known.items() if held.digest == versions[key]}
     waiting = sum(known[key].state == "pending" for key in current)
     other = [item for item in latest.values() if item.id not in current]
-    if not other or not state.store.ledger_kept:
+    if not other or state.store.ledger_kept == 0:
         return other, len(items) - len(other), 0, waiting
     seen = space.was_seen([versions[item.id] for item in other])
     # One whose earlier version is held replaces it, whatever was decided about it before.
@@ -227,13 +227,13 @@ def _below_tau(
     vectors: FloatArray,
 ) -> list[tuple[bytes, NotKept]]:
     """Why the coarse filter left out some items: those with the smallest digests, which make the sample."""
-    limit = state.store.not_kept_kept
+    limit = state.store.records_room()
     if not limit or not preferences:
         return []
     chosen = sorted((version_of(item), item.id, item) for item in discarded)[:limit]
     row_of = {item.id: row for row, item in enumerate(items)}
     similarities = embeddings[[row_of[item_id] for _, item_id, _ in chosen]] @ vectors.T
-    reason = f"no preference is nearer than tau {state.tau:.3f}"
+    reason = f"below tau {state.tau:.3f}"
     return [
         (
             version,

@@ -30,7 +30,7 @@ def packed(vectors: FloatArray) -> list[bytes]:
     largest[largest == 0.0] = 1.0
     levels = np.full((count, 4 * -(-dimension // 4)), _ZERO, dtype=np.uint16)
     levels[:, :dimension] = np.rint(vectors / largest * _LEVELS).astype(np.int16) + _ZERO
-    fours = levels.reshape(count, -1, 4)
+    fours = levels.reshape(count, code_length(dimension) // 5, 4)
     octets = np.empty((*fours.shape[:2], 5), dtype=np.uint8)
     octets[..., :4] = fours & 0xFF
     # The upper two bits of four levels share the fifth byte.

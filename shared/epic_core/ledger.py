@@ -1,6 +1,6 @@
 """What a memory knows of what it does not hold: a bounded ledger of what it has seen, and a sample with reasons.
 
-The ledger keeps eight bytes of each item that was discarded or evicted, so that reading the same stream again costs
+The ledger keeps six bytes of each item that was discarded or evicted, so that reading the same stream again costs
 nothing. An item that has left the ledger, or that came with other preferences or another verifier, is verified again.
 """
 
@@ -14,11 +14,16 @@ from numpy.typing import NDArray
 
 from epic_core.reports import NotKept
 from epic_core.retry_queue import RetryQueue
+from epic_core.rows import DIGEST_BYTES as _WIDTH
 from epic_core.schema import LEDGER, NOT_KEPT
 
-_WIDTH = 8
 _IN_A_ROW = 256
-_EXCERPT = 160
+_EXCERPT = 80
+# Where nothing else is said, the ledger may take this share of the file, and each kind of record half of it.
+_SHARE = 0.02
+_LEAST = 200
+_RECORD = 250
+_LEAST_RECORDS = 4
 EVICTED = "budget"
 
 Digests = NDArray[np.uint64]
@@ -26,20 +31,27 @@ Digests = NDArray[np.uint64]
 
 def numbers(digests: Iterable[bytes]) -> Digests:
     """Digests as whole numbers, in their order."""
-    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+    octets = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, _WIDTH)
+    padded = np.zeros((len(octets), 8), dtype=np.uint8)
+    padded[:, :_WIDTH] = octets
+    return padded.view("<u8")[:, 0].astype(np.uint64)
 
 
 class Ledger(RetryQueue):
     """The tables of what is not held.
 
     Attributes:
-        ledger_kept: How many items of a namespace the ledger knows at most; 0 keeps none.
-        not_kept_kept: How many discarded items are kept as a sample, and how many evicted ones on record.
+        ledger_kept: How many items of a namespace the ledger knows at most; 0 keeps none, None a share of the file.
+        not_kept_kept: How many discarded items are kept as a sample, and how many evicted ones on record; None for a
+            share of the file.
+        ledger_most, not_kept_most: Bounds for both, whatever they are.
         ledger_dropped: How many have left the ledger because there were more.
     """
 
-    ledger_kept: int = 0
-    not_kept_kept: int = 0
+    ledger_kept: int | None = None
+    ledger_most: int = 2**31
+    not_kept_kept: int | None = None
+    not_kept_most: int = 2**31
     ledger_dropped: int = 0
 
     def seen(self, namespace: str) -> Digests:
@@ -52,7 +64,7 @@ class Ledger(RetryQueue):
 
     def see(self, namespace: str, digests: Sequence[bytes]) -> None:
         """Note items that were seen and are not held. Call it inside a transaction."""
-        if not digests or not self.ledger_kept:
+        if not digests or self.ledger_kept == 0:
             return
         last = self.read("SELECT row, digests FROM ledger WHERE namespace = ? ORDER BY row DESC LIMIT 1", (namespace,))
         row, known = last[0] if last and len(last[0][1]) < _IN_A_ROW * _WIDTH else (None, b"")
@@ -63,20 +75,39 @@ class Ledger(RetryQueue):
                 self.update(LEDGER, row, digests=block)
             else:
                 self.insert(LEDGER, namespace=namespace, digests=block)
-        excess = self.seen_count(namespace) - self.ledger_kept
+        excess = self.seen_count(namespace) - self._ledger_room()
         if excess > 0:
             self.ledger_dropped += self.drop_seen(namespace, excess)
 
+    def _ledger_room(self) -> int:
+        if self.ledger_kept is not None:
+            return min(self.ledger_kept, self.ledger_most)
+        return min(max(_LEAST, int(_SHARE * self._octets() / _WIDTH)), self.ledger_most)
+
+    def _octets(self) -> int:
+        count, free, page = self.pages()
+        return (count - free) * page
+
+    def records_room(self) -> int:
+        """How many records of each kind are kept."""
+        wanted = self.not_kept_kept
+        if wanted is None:
+            wanted = max(_LEAST_RECORDS, int(_SHARE / 2 * self._octets() / _RECORD))
+        return min(wanted, self.not_kept_most)
+
     def drop_seen(self, namespace: str, excess: int) -> int:
-        """Drop the oldest of the ledger, at least so many; how many went. Call it inside a transaction."""
-        dropped, rows = 0, []
-        sizes = "SELECT row, length(digests) FROM ledger WHERE namespace = ? ORDER BY row LIMIT ?"
-        for row, size in self.read(sizes, (namespace, excess // _IN_A_ROW + 2)):
+        """Drop so many of the ledger, the oldest; how many went. Call it inside a transaction."""
+        dropped = 0
+        sql = "SELECT row, digests FROM ledger WHERE namespace = ? ORDER BY row"
+        for row, digests in self.read(sql, (namespace,)):
+            going = min(excess - dropped, len(digests) // _WIDTH)
+            if going == len(digests) // _WIDTH:
+                self._db.execute("DELETE FROM ledger WHERE row = ?", (row,))
+            else:
+                self.update(LEDGER, row, digests=digests[going * _WIDTH :])
+            dropped += going
             if dropped >= excess:
                 break
-            rows.append((row,))
-            dropped += size // _WIDTH
-        self._db.executemany("DELETE FROM ledger WHERE row = ?", rows)
         return dropped
 
     def unsee(self, namespace: str, digests: Iterable[bytes]) -> None:
@@ -114,19 +145,23 @@ class Ledger(RetryQueue):
             namespace: Whose.
             records: Each with its digest: the smallest digests make the sample.
         """
-        if not records or not self.not_kept_kept:
+        limit = self.records_room() if records else 0
+        if not limit:
             return
-        limit = self.not_kept_kept
         sampled = self.read(
             "SELECT digest FROM not_kept WHERE namespace = ? AND stage != ? ORDER BY digest", (namespace, EVICTED)
         )
         highest = sampled[-1][0] if len(sampled) >= limit else None
-        known = {digest for (digest,) in sampled}
+        taken_already = {digest for (digest,) in sampled}
         discarded = sorted(
-            (each for each in records if each[1].stage != EVICTED and each[0] not in known), key=lambda each: each[0]
+            (each for each in records if each[1].stage != EVICTED and each[0] not in taken_already),
+            key=lambda each: each[0],
         )
         taken = [each for each in discarded[:limit] if highest is None or each[0] < highest]
         evicted = [each for each in records if each[1].stage == EVICTED][-limit:]
+        known = {
+            text: row for row, text in self.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,))
+        }
         for digest, record in (*taken, *evicted):
             self.insert(
                 NOT_KEPT,
@@ -135,7 +170,7 @@ class Ledger(RetryQueue):
                 digest=digest,
                 stage=record.stage,
                 reason=record.reason,
-                preference=record.preference,
+                preference=known.get(record.preference),
                 similarity=record.similarity,
                 at=int(record.at or time.time()),
                 text=record.text[:_EXCERPT],
@@ -153,6 +188,7 @@ class Ledger(RetryQueue):
     def not_kept(self, namespace: str) -> list[NotKept]:
         """What is on record, the newest first."""
         records = []
+        texts = dict(self.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
         columns = ", ".join(NOT_KEPT.checked)
         for crc, *row in self.read(
             f"SELECT crc, {columns} FROM not_kept WHERE namespace = ? ORDER BY row DESC", (namespace,)
@@ -165,7 +201,7 @@ class Ledger(RetryQueue):
                     text=text,
                     stage=stage,
                     reason=reason,
-                    preference=preference,
+                    preference=texts.get(preference, ""),
                     similarity=similarity,
                     at=float(at),
                 )
@@ -181,8 +217,8 @@ class Ledger(RetryQueue):
             found.setdefault(item_id, []).append(digest)
         return found
 
-    def forget_not_kept(self, namespace: str, *, item_id: str | None = None, preference: str | None = None) -> None:
-        """Drop records of an item, or of what was decided under a preference. Call it inside a transaction."""
+    def forget_not_kept(self, namespace: str, *, item_id: str | None = None, preference: int | None = None) -> None:
+        """Drop records of an item, or those that name a preference, by its row. Call it inside a transaction."""
         for column, value in (("id", item_id), ("preference", preference)):
             if value is not None:
                 self._db.execute(f"DELETE FROM not_kept WHERE namespace = ? AND {column} = ?", (namespace, value))

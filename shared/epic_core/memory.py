@@ -53,8 +53,8 @@ class Options(TypedDict, total=False):
     fine: bool
     verdict_cache: int
     retry_queue: int
-    ledger: int
-    not_kept: int
+    ledger: int | None
+    not_kept: int | None
     budget: int | str | None
     retention: RetentionPolicy | None
     floor: int
@@ -88,8 +88,10 @@ class EpicMemory(Housekeeping):
             preference is not asked about again; 0 keeps none.
         retry_queue: How many undecided items wait at most; what would add more to them stops with an error.
         ledger: Of how many items that were not kept the memory knows that it has seen them, so that they cost
-            nothing when they come again; 0 for none.
-        not_kept: How many discarded items are kept on record, as a sample, and how many evicted ones.
+            nothing when they come again; 0 for none. Default: what fits into a
+            fiftieth of the file, 200 at least.
+        not_kept: How many discarded items are kept on record, as a sample, and how many evicted ones. Default: as many
+            as fit into a hundredth of the file each, 4 at least.
         budget: Bytes on disk that are never exceeded, side files included: a number, or text like "1 MB". The file
             remembers it; "unlimited" lifts it. The other limits are lowered to what fits.
         retention: What goes first when the budget is reached: a `RetentionPolicy`; default `ByValue()`.
@@ -116,8 +118,8 @@ class EpicMemory(Housekeeping):
         fine: bool = True,
         verdict_cache: int = 50_000,
         retry_queue: int = 10_000,
-        ledger: int = 100_000,
-        not_kept: int = 32,
+        ledger: int | None = None,
+        not_kept: int | None = None,
         budget: int | str | None = None,
         retention: RetentionPolicy | None = None,
         floor: int = 3,
@@ -131,8 +133,8 @@ class EpicMemory(Housekeeping):
         limits = {
             "verdict_cache": verdict_cache,
             "retry_queue": retry_queue,
-            "ledger": ledger,
-            "not_kept": not_kept,
+            "ledger": 0 if ledger is None else ledger,
+            "not_kept": 0 if not_kept is None else not_kept,
             "floor": floor,
         }
         for limit, value in limits.items():
@@ -169,7 +171,8 @@ class EpicMemory(Housekeeping):
             store=Store(None) if _store is None else _store(),
         )
         self._state.store.verdicts_kept = int(verdict_cache)
-        self._state.store.ledger_kept, self._state.store.not_kept_kept = int(ledger), int(not_kept)
+        self._state.store.ledger_kept = None if ledger is None else int(ledger)
+        self._state.store.not_kept_kept = None if not_kept is None else int(not_kept)
         opening.hold_to(self._state, octets)
         if _store is None:
             opening.check_second_tier(self._state)

@@ -28,10 +28,9 @@ class PreferenceTable(Ledger):
     def set_meta(self, **values: Any) -> None:
         """Write some of `meta`; None removes a key."""
         for key, value in values.items():
-            if value is None:
-                self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
-            else:
-                self.insert(META, key=key, value=json.dumps(value))
+            self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
+            if value is not None:
+                self.insert(META, key=key, value=json.dumps(value, separators=(",", ":")))
 
     def preferences(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
         """Rows, preferences and their embeddings `(m, d)`, in the user's order."""
@@ -83,12 +82,10 @@ class PreferenceTable(Ledger):
             vector=packed(vector.reshape(1, -1))[0],
         )
 
-    def set_preference(self, namespace: str, preference: Preference) -> None:
-        """Write a held preference's text as it is now, and when it expires."""
-        row = self.preference_row(namespace, preference.id)
-        if row is not None:
-            ends = None if preference.expires_at is None else preference.expires_at.timestamp()
-            self.update(PREFERENCES, row, text=preference.text, expires=ends)
+    def write_preference(self, row: int, preference: Preference) -> None:
+        """Change a preference's text, and when it expires."""
+        ends = None if preference.expires_at is None else preference.expires_at.timestamp()
+        self.update(PREFERENCES, row, text=preference.text, expires=ends)
 
     def move_preference(self, namespace: str, preference_id: str, position: int) -> None:
         """Give a preference a place in the user's order."""

@@ -15,6 +15,14 @@ from epic_core.errors import DamagedError, InvalidInputError
 # Shorter texts hardly get smaller; and what gains little had better stay readable.
 _COMPRESSED_FROM = 200
 _GAIN = 0.9
+DIGEST_BYTES = 6
+_WINDOW = 2**15
+# What many instructions and rationales have in common. A part of the file format: it stays as it is.
+_PHRASES = (
+    " with the preference, in its nearest sentence; the user wants to avoid, prefers, is interested in; recommend"
+    " cosine 0.3 Look for this, it suits a user who Take what suits Steer clear of this: a user who avoids Use this"
+    " when the user asks about "
+)
 
 
 def checksum(*columns: Any) -> int:
@@ -34,8 +42,11 @@ def digest(*parts: str, size: int = 16) -> bytes:
 
 
 def item_digest(item_id: str, text: str, metadata: str) -> bytes:
-    """Eight bytes that tell one version of an item from another; metadata as JSON."""
-    return digest(item_id, text, metadata, size=8)
+    """Six bytes that tell one version of an item from another; metadata as JSON.
+
+    Of ten thousand others, one is taken for the same with a chance of 4e-11.
+    """
+    return digest(item_id, text, metadata, size=DIGEST_BYTES)
 
 
 def deflated(text: str) -> str | bytes:
@@ -62,6 +73,37 @@ def inflated(stored: str | bytes) -> str:
         return zlib.decompress(stored).decode()
     except (zlib.error, TypeError) as error:
         raise ValueError(f"a text cannot be read ({error})") from None
+
+
+def deflated_by(text: str, *known: str) -> str | bytes:
+    """A short text as it is stored beside longer ones: by what it shares with them, if that is a tenth smaller.
+
+    An instruction quotes its item and names its preference: a few references say most of it.
+    """
+    if not text:
+        return text
+    packer = zlib.compressobj(9, zlib.DEFLATED, 15, 9, zlib.Z_DEFAULT_STRATEGY, _dictionary(known))
+    compressed = packer.compress(text.encode()) + packer.flush()
+    return compressed if len(compressed) < _GAIN * len(text.encode()) else text
+
+
+def inflated_by(stored: str | bytes, *known: str) -> str:
+    """The text of what `deflated_by` gave, by the same other texts.
+
+    Raises:
+        ValueError: if it is nothing that `deflated_by` gives, or the texts are others.
+    """
+    if isinstance(stored, str):
+        return stored
+    try:
+        unpacker = zlib.decompressobj(15, zdict=_dictionary(known))
+        return (unpacker.decompress(stored) + unpacker.flush()).decode()
+    except (zlib.error, TypeError) as error:
+        raise ValueError(f"a text cannot be read ({error})") from None
+
+
+def _dictionary(known: tuple[str, ...]) -> bytes:
+    return (_PHRASES + "\n".join(known)).encode()[-_WINDOW:]
 
 
 def dumped_metadata(metadata: Mapping[str, Any], item_id: str) -> str:

@@ -27,52 +27,42 @@ APPLICATION_ID = 0x45504943  # "EPIC"
 SCHEMA_VERSION = 3
 
 SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
 CREATE TABLE preferences (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,
-    text TEXT NOT NULL, expires REAL, vector BLOB NOT NULL, crc INTEGER NOT NULL, UNIQUE (namespace, id)
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, position INTEGER, id TEXT, text TEXT, expires REAL,
+ vector BLOB, crc INTEGER
 );
 CREATE TABLE items (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, digest BLOB NOT NULL,
-    metadata TEXT NOT NULL, second_tier BLOB, rewritten_for BLOB, crc INTEGER NOT NULL, text_crc INTEGER NOT NULL,
-    text NOT NULL, rewrite, UNIQUE (namespace, id)
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, metadata TEXT, second_tier BLOB,
+ rewritten_for BLOB, crc INTEGER, text_crc INTEGER, text, rewrite, UNIQUE (namespace, id)
 );
 CREATE TABLE entries (
-    row INTEGER PRIMARY KEY AUTOINCREMENT,
-    item INTEGER NOT NULL REFERENCES items (row) ON DELETE CASCADE,
-    preference INTEGER REFERENCES preferences (row) ON DELETE CASCADE,
-    stance TEXT NOT NULL, confidence REAL, similarity REAL NOT NULL, added INTEGER NOT NULL,
-    verifier INTEGER NOT NULL, vector BLOB NOT NULL, crc INTEGER NOT NULL, text_crc INTEGER NOT NULL,
-    instruction TEXT NOT NULL, rationale TEXT NOT NULL, UNIQUE (item, preference)
+ row INTEGER PRIMARY KEY AUTOINCREMENT, item INTEGER REFERENCES items ON DELETE CASCADE,
+ preference INTEGER REFERENCES preferences ON DELETE CASCADE, stance TEXT, confidence REAL, similarity REAL,
+ added INTEGER, verifier INTEGER, vector BLOB, crc INTEGER, text_crc INTEGER, instruction, rationale,
+ UNIQUE (item, preference)
 );
-CREATE INDEX entries_preference ON entries (preference);
 CREATE TABLE uses (
-    entry INTEGER PRIMARY KEY REFERENCES entries (row) ON DELETE CASCADE,
-    count INTEGER NOT NULL, used INTEGER NOT NULL, crc INTEGER NOT NULL
+ entry INTEGER PRIMARY KEY REFERENCES entries ON DELETE CASCADE, count INTEGER, used INTEGER, crc INTEGER
 );
 CREATE TABLE pending (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL,
-    metadata TEXT NOT NULL, reason TEXT NOT NULL, preferences TEXT NOT NULL, crc INTEGER NOT NULL,
-    UNIQUE (namespace, id)
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, text TEXT, metadata TEXT, reason TEXT,
+ preferences TEXT, crc INTEGER, UNIQUE (namespace, id)
 );
 CREATE TABLE verdicts (
-    chunk BLOB NOT NULL, preference BLOB NOT NULL, version BLOB NOT NULL, written INTEGER NOT NULL,
-    kept INTEGER NOT NULL, stance TEXT, instruction TEXT, rationale TEXT, confidence REAL, crc INTEGER NOT NULL,
-    PRIMARY KEY (chunk, preference, version)
+ chunk BLOB, preference BLOB, version BLOB, written INTEGER, kept INTEGER, stance TEXT, instruction TEXT,
+ rationale TEXT, confidence REAL, crc INTEGER, PRIMARY KEY (chunk, preference, version)
 ) WITHOUT ROWID;
 CREATE TABLE rewrites (
-    chunk BLOB NOT NULL, preferences BLOB NOT NULL, version BLOB NOT NULL, written INTEGER NOT NULL,
-    text TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (chunk, preferences, version)
+ chunk BLOB, preferences BLOB, version BLOB, written INTEGER, text TEXT, crc INTEGER,
+ PRIMARY KEY (chunk, preferences, version)
 ) WITHOUT ROWID;
-CREATE TABLE ledger (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, digests BLOB NOT NULL, crc INTEGER NOT NULL
-);
+CREATE TABLE ledger (row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, digests BLOB, crc INTEGER);
 CREATE TABLE not_kept (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, digest BLOB NOT NULL,
-    stage TEXT NOT NULL, reason TEXT NOT NULL, preference TEXT NOT NULL, similarity REAL, at INTEGER NOT NULL,
-    text TEXT NOT NULL, crc INTEGER NOT NULL
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, stage TEXT, reason TEXT,
+ preference INTEGER, similarity REAL, at INTEGER, text TEXT, crc INTEGER
 );
-CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER NOT NULL, total INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER, total INTEGER) WITHOUT ROWID;
 """
 
 
@@ -122,7 +112,7 @@ class Table:
             raise DamagedError(path, f"a row of its table {self.name} is not as it was written")
 
 
-META = Table("meta", ("key", "value"), numbered=False)
+META = Table("meta", ("key", "value"))
 PREFERENCES = Table("preferences", ("namespace", "position", "id", "text", "expires", "vector"))
 ITEMS = Table("items", ("namespace", "id", "digest", "metadata", "second_tier", "rewritten_for"), ("text", "rewrite"))
 ENTRIES = Table(

@@ -154,7 +154,7 @@ def _bytes(state: State, piece: Outcome) -> int:
         )
     octets += sum(len(rewrite.text.encode()) for rewrite in piece.rewrites.values())
     octets += sum(_item_bytes(item) + len(reason) + len(item.text) for item, reason, _ in piece.undecided)
-    octets += 8 * len(piece.discarded) + 600 * min(len(piece.records), state.store.not_kept_kept)
+    octets += 8 * len(piece.discarded) + 600 * min(len(piece.records), state.store.records_room())
     return int(_FILLING * octets) + _SLACK
 
 

@@ -110,8 +110,8 @@ class State:
         store.limit_pages(budget.pages(store.pages()[2]))
         store.budget = budget.total
         store.verdicts_kept = min(store.verdicts_kept, budget.verdicts)
-        store.ledger_kept = min(store.ledger_kept, budget.ledger)
-        store.not_kept_kept = min(store.not_kept_kept, budget.not_kept)
+        store.ledger_most = budget.ledger
+        store.not_kept_most = budget.not_kept
         self.retry_queue = min(self.retry_queue, budget.retry_queue)
 
     def mark_stale(self) -> None:
@@ -174,7 +174,7 @@ class State:
         settings = (self.encoder.fingerprint, self.tau, self.coarse, self.fine, second, self.verifier.name, threshold)
         stamp = digest(*map(str, settings), size=8).hex()
         key = f"ledger/{self.namespace}"
-        if stamp == self._stamp or not self.store.ledger_kept:
+        if stamp == self._stamp or self.store.ledger_kept == 0:
             return
         with self.lock:
             if self.store.meta().get(key) != stamp:

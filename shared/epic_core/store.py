@@ -16,7 +16,16 @@ import numpy as np
 
 from epic_core.codes import packed, unpacked
 from epic_core.preference_table import PreferenceTable
-from epic_core.rows import decoding, deflated, digest, dumped_metadata, inflated, item_digest
+from epic_core.rows import (
+    decoding,
+    deflated,
+    deflated_by,
+    digest,
+    dumped_metadata,
+    inflated,
+    inflated_by,
+    item_digest,
+)
 from epic_core.schema import ENTRIES, ITEMS, PREFERENCES, USES
 from epic_core.types import FloatArray, Item, MemoryEntry, Preference, Stance
 
@@ -127,7 +136,7 @@ class Store(PreferenceTable):
         self._db.execute("DELETE FROM preferences WHERE row = ?", (row,))
         self.forget_preference(namespace, Preference(id=preference_id, text=text))
         self.stop_waiting_for(namespace, preference_id)
-        self.forget_not_kept(namespace, preference=text)
+        self.forget_not_kept(namespace, preference=row)
         self.drop_orphans(items)
         return int(position)
 
@@ -197,7 +206,9 @@ class Store(PreferenceTable):
 
     def shorten(self, item_row: int, text: str) -> None:
         """Keep less of an item's text. It still counts as the version that was handed in."""
+        entries = self._entry_texts("item", item_row)
         self.update(ITEMS, item_row, text=deflated(text))
+        self._compress_anew(entries)
 
     def remove_items(self, namespace: str, ids: Sequence[str]) -> None:
         """Remove items with their entries and their place in the retry queue."""
@@ -331,7 +342,7 @@ class Store(PreferenceTable):
     def add_entry(self, namespace: str, item_row: int, entry: NewEntry) -> tuple[int, int]:
         """Write an entry; its row and its checksum."""
         preference = self.preference_row(namespace, entry.preference_id)
-        columns = {
+        columns: dict[str, Any] = {
             "item": item_row,
             "preference": preference,
             "stance": str(entry.stance),
@@ -343,9 +354,50 @@ class Store(PreferenceTable):
             "instruction": entry.instruction,
             "rationale": entry.rationale,
         }
+        known = self._texts_of(item_row, preference)
+        for name in ENTRIES.texts:
+            columns[name] = deflated_by(columns[name], *known)
         values = ENTRIES.values(columns)
         row = int(self._db.execute(ENTRIES.insert, values).lastrowid or 0)
         return row, int(values[ENTRIES.columns.index("crc")])
+
+    def _texts_of(self, item_row: int, preference_row: int | None) -> tuple[str, str]:
+        """The texts that an entry's own texts are compressed by: its item's, and its preference's."""
+        item = self.scalar("SELECT text FROM items WHERE row = ?", (item_row,))
+        preference = self.scalar("SELECT text FROM preferences WHERE row = ?", (preference_row,))
+        with decoding(self.path):
+            return inflated(item), str(preference or "")
+
+    def _entry_texts(self, where: str, row: int) -> list[tuple[int, dict[str, str]]]:
+        """Rows of some entries with their texts, to be compressed anew when what they are compressed by changes."""
+        found = self.read(
+            f"SELECT row, item, preference, instruction, rationale FROM entries WHERE {where} = ?", (row,)
+        )
+        with decoding(self.path):
+            return [
+                (
+                    entry,
+                    {
+                        name: inflated_by(stored, *self._texts_of(item, preference))
+                        for name, stored in zip(ENTRIES.texts, texts, strict=True)
+                    },
+                )
+                for entry, item, preference, *texts in found
+            ]
+
+    def _compress_anew(self, entries: Sequence[tuple[int, dict[str, str]]]) -> None:
+        for row, texts in entries:
+            item, preference = self.read("SELECT item, preference FROM entries WHERE row = ?", (row,))[0]
+            known = self._texts_of(item, preference)
+            self.update(ENTRIES, row, **{name: deflated_by(text, *known) for name, text in texts.items()})
+
+    def set_preference(self, namespace: str, preference: Preference) -> None:
+        """Write a held preference's text as it is now, and when it expires."""
+        row = self.preference_row(namespace, preference.id)
+        if row is not None:
+            entries = self._entry_texts("preference", row)
+            self.write_preference(row, preference)
+            self._compress_anew(entries)
 
     def entries_at(
         self,
@@ -388,14 +440,15 @@ class Store(PreferenceTable):
         ENTRIES.verify(self.path, text_crc, instruction, rationale)
         item, preference_row, stance, confidence, similarity, added, _, _ = checked
         held, preference = items[item], preferences.get(preference_row)
+        known = (held.item.text, "" if preference is None else preference.text)
         return MemoryEntry(
             namespace=namespace,
             item_id=held.item.id,
             preference_id=None if preference is None else preference.id,
             preference="" if preference is None else preference.text,
-            instruction=str(instruction),
+            instruction=inflated_by(instruction, *known),
             stance=Stance(stance),
-            rationale=str(rationale),
+            rationale=inflated_by(rationale, *known),
             confidence=None if confidence is None else float(confidence),
             similarity=float(similarity),
             rewrite=held.rewrite,
@@ -468,7 +521,10 @@ class Store(PreferenceTable):
             ENTRIES.verify(self.path, text_crc, instruction, rationale)
             line = dict(zip(ENTRIES.checked, checked, strict=True))
             del line["item"], line["vector"]
-            lines.append((int(row), {**line, "instruction": instruction, "rationale": rationale}))
+            known = self._texts_of(item_row, line["preference"])
+            with decoding(self.path):
+                texts = {"instruction": inflated_by(instruction, *known), "rationale": inflated_by(rationale, *known)}
+            lines.append((int(row), {**line, **texts}))
         return lines
 
     # use
@@ -505,12 +561,18 @@ class Store(PreferenceTable):
                     "SELECT row, text, rewrite, second_tier IS NOT NULL FROM items"
                 )
             }
+            preferences = dict(self.read("SELECT row, text FROM preferences"))
+            entries = {
+                row: inflated_by(instruction, items[item][0], preferences.get(preference, ""))
+                or items[item][1]
+                or items[item][0]
+                for row, item, preference, instruction in self.read(
+                    "SELECT row, item, preference, instruction FROM entries"
+                )
+            }
         return (
-            dict(self.read("SELECT row, text FROM preferences")),
-            {
-                row: instruction or items[item][1] or items[item][0]
-                for row, item, instruction in self.read("SELECT row, item, instruction FROM entries")
-            },
+            preferences,
+            entries,
             {row: text for row, (text, _, second) in items.items() if second},
         )
 

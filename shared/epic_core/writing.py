@@ -190,7 +190,7 @@ class _Writing:
 
     def note(self, outcome: Outcome) -> None:
         """Note what is not held, so that it is known when it comes again, and why some of it is not."""
-        if self._store.ledger_kept:
+        if self._store.ledger_kept != 0:
             self.addition.seen = [version_of(item) for item in outcome.discarded]
             self._store.see(self._namespace, self.addition.seen)
         self._store.put_not_kept(self._namespace, outcome.records)
