@@ -37,7 +37,7 @@ def add_batch(
     """Take one batch through the three stages and write it."""
     drop_expired(state)
     state.stamp_ledger()
-    items, stale = _chunked(state, batch)
+    items, stale = chunked(state, batch)
     with state.lock, state.store.reading():
         encoder, space = state.encoder, state.space()
         preferences, vectors = list(space.preferences), space.vectors
@@ -173,7 +173,7 @@ def warn(report: BuildReport, state: State) -> None:
         )
 
 
-def _chunked(state: State, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
+def chunked(state: State, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
     """The items' chunks, and the ids of held chunks that their documents do not have any more."""
     chunks: list[Item] = []
     for item in items:

@@ -1,4 +1,4 @@
-"""The command line: epic demo, build, ask, stats, explain, preferences, retry, reencode."""
+"""The command line: epic demo, build, ask, explain, preferences and more; `cli_files` has those about the file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epic_core import __version__
+from epic_core.cli_files import add_commands
 from epic_core.errors import EpicError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     threshold.add_argument("--tau", type=float, help="threshold of the coarse filter, a cosine")
     threshold.add_argument("--keep-rate", type=float, help="share of the first items that shall pass it, in (0, 1]")
     build.add_argument("--second-tier", type=float, metavar="TAU", help="keep items down to this cosine as text only")
+    build.add_argument("--budget", metavar="SIZE", help='bytes the file never exceeds, such as "1 MB"')
     build.add_argument("--quiet", action="store_true", help="no progress bar")
     _verifying(build)
     build.add_argument("sources", nargs="+", metavar="SOURCE", help=".txt, .md, .jsonl, or folders of them")
@@ -102,6 +104,12 @@ def _parser() -> argparse.ArgumentParser:
     reencode.set_defaults(run=_reencode)
 
     _preferences_parser(commands.add_parser("preferences", help="list, add, remove or replace preferences"))
+
+    taken_in = commands.add_parser("import", help="make a memory of what `epic export` wrote")
+    taken_in.add_argument("export", metavar="EXPORT", help="the lines of JSON")
+    _common(taken_in)
+    taken_in.set_defaults(run=_import)
+    add_commands(commands, _common, _open, _print)
     return parser
 
 
@@ -112,6 +120,7 @@ def _preferences_parser(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("list").set_defaults(run=_list_preferences)
     add = actions.add_parser("add")
     add.add_argument("text")
+    add.add_argument("--expires", metavar="WHEN", help="until when it counts, like 2027-03-31T12:00:00+01:00")
     add.set_defaults(run=_add_preference)
     remove = actions.add_parser("remove")
     remove.add_argument("text", help="its text or id")
@@ -193,7 +202,7 @@ def _encoder(name: str) -> Encoder | None:
     raise InvalidInputError(f"There is no encoder {name!r}. Use {_ENCODERS}.")
 
 
-def _open(options: argparse.Namespace) -> EpicMemory:
+def _open(options: argparse.Namespace, *, read_only: bool = False) -> EpicMemory:
     from epic_core.memory import EpicMemory
 
     return EpicMemory.open(
@@ -202,7 +211,17 @@ def _open(options: argparse.Namespace) -> EpicMemory:
         verifier=_verifier(options) if "llm" in options else None,
         namespace=options.namespace,
         must_exist=True,
+        read_only=read_only,
     )
+
+
+def _import(options: argparse.Namespace) -> None:
+    from epic_core.memory import EpicMemory
+
+    with EpicMemory.import_(
+        options.export, options.memory, encoder=_encoder(options.encoder), namespace=options.namespace
+    ) as memory:
+        _print(f"{options.memory}: {len(memory)} items")
 
 
 def _show(options: argparse.Namespace, what: Callable[[EpicMemory], object]) -> None:
@@ -237,6 +256,7 @@ def _build(options: argparse.Namespace) -> None:
         namespace=options.namespace,
         tau=options.tau,
         keep_rate=options.keep_rate,
+        budget=options.budget,
         fallback=None if options.second_tier is None else SecondTier(tau=options.second_tier),
     ) as memory:
         try:
@@ -303,11 +323,15 @@ def _list_preferences(options: argparse.Namespace) -> None:
     options.llm = None  # nothing is verified
     with _open(options) as memory:
         for preference in memory.preferences:
-            _print(f"{preference.id}  {preference}")
+            ends = "" if preference.expires_at is None else f"  (until {preference.expires_at:%Y-%m-%d %H:%M} UTC)"
+            _print(f"{preference.id}  {preference}{ends}")
 
 
 def _add_preference(options: argparse.Namespace) -> None:
-    _show(options, lambda memory: memory.add_preference(options.text, progress=True))
+    from epic_core.types import Preference
+
+    preference = Preference(text=options.text, expires_at=options.expires)
+    _show(options, lambda memory: memory.add_preference(preference, progress=True))
 
 
 def _replace_preference(options: argparse.Namespace) -> None:

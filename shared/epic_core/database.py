@@ -65,6 +65,9 @@ class Database:
         except sqlite3.Error as error:
             self.close()
             raise self._explained(error) from error
+        except UnicodeDecodeError as error:
+            self.close()
+            raise DamagedError(self.path, str(error)) from None
         except BaseException:
             self.close()
             raise
@@ -94,6 +97,8 @@ class Database:
             "secure_delete = ON",
             "synchronous = FULL",
             "temp_store = MEMORY",
+            # A large change stays in RAM until it is committed, so that others can read meanwhile.
+            "cache_spill = OFF",
         ):
             db.execute(f"PRAGMA {pragma}")
         if self.path is None:
@@ -125,6 +130,10 @@ class Database:
         schema.check_schema(self._db, self.path)
         self._check_structure()
         schema.check_sums(self._db, self.path)
+        schema.check_small(self._db, self.path)
+        dangling = self.read("PRAGMA foreign_key_check")
+        if dangling:
+            raise DamagedError(self.path, f"a row of its table {dangling[0][0]} refers to one that is not there")
 
     def _check_structure(self) -> None:
         found = self.scalar("PRAGMA integrity_check(1)")
@@ -140,13 +149,11 @@ class Database:
         with self.reading():
             try:
                 self._check()
-                dangling = self.read("PRAGMA foreign_key_check")
-                if dangling:
-                    table = dangling[0][0]
-                    raise DamagedError(self.path, f"a row of its table {table} refers to one that is not there")
                 return schema.check_rows(self._db, self.path)
             except sqlite3.Error as error:
                 raise self._explained(error) from error
+            except UnicodeDecodeError as error:
+                raise DamagedError(self.path, str(error)) from None
 
     def _explained(self, error: sqlite3.Error) -> StoreError:
         text = str(error)
@@ -154,6 +161,11 @@ class Database:
             return StoreError(f"{self.path} is being written by another process. Try again when it has finished.")
         if "not a database" in text or "malformed" in text or "no such" in text or "corrupt" in text:
             return StoreError(f"{self.path} is not a memory of epic-memory, or it is damaged ({text}).")
+        if "readonly" in text and self.path is not None and Path(f"{self.path}-journal").exists():
+            return StoreError(
+                f"{self.path} was interrupted while it was written, and has to be opened for writing once. Do not copy"
+                f" it without {self.path.name}-journal."
+            )
         if "readonly" in text:
             return ReadOnlyError(f"No permission to write {self.path}. Change its permissions, or copy it.")
         if "unable to open" in text and self.path is not None:
@@ -161,6 +173,8 @@ class Database:
                 f"{self.path} cannot be read or written ({text}): there is no permission to make a file beside it, or"
                 " it was interrupted while it was written and has to be opened for writing once."
             )
+        if "decode" in text:
+            return DamagedError(self.path, "a text in it is none")
         if "full" in text and self.page_limit:
             return BudgetError(
                 f"The byte budget of {self.path or 'this memory'} has no room for this, even after what could go has"
@@ -198,12 +212,12 @@ class Database:
             self._db.execute("PRAGMA busy_timeout = 0")
             self._db.execute("VACUUM")
 
-    def discard_if_new(self) -> None:
-        """Close, and remove the file if this made it and nobody has written into it since."""
+    def discard_if_new(self, *, whatever: bool = False) -> None:
+        """Close, and remove the file if this made it and nobody has written into it since, or whatever it holds."""
         with self._lock:
             if self._made and self.path is not None and self._connection is not None:
                 with suppress(sqlite3.Error, StoreError):
-                    if not self.scalar("SELECT sum(rows) FROM sums"):
+                    if whatever or not self.scalar("SELECT sum(rows) FROM sums"):
                         self.path.unlink(missing_ok=True)
             self.close()
 
@@ -216,6 +230,20 @@ class Database:
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._connection is None
+
+    def check_writable(self) -> None:
+        """Refuse to go on where nothing can be written.
+
+        Raises:
+            ReadOnlyError: saying why.
+        """
+        self.check_place()
+        if not self.closed and not self.writable:
+            raise ReadOnlyError(
+                f"{self.path} was opened for reading only. Open it for writing."
+                if self.read_only
+                else f"No permission to write {self.path}. Change its permissions, or copy it."
+            )
 
     def check_place(self) -> None:
         """Refuse to go on with a file that is not at its place any more.
@@ -249,24 +277,13 @@ class Database:
         """
         with self._lock:
             db = self._db
-            if not self.writable:
-                raise ReadOnlyError(
-                    f"{self.path} was opened for reading only. Open it for writing."
-                    if self.read_only
-                    else f"No permission to write {self.path}. Change its permissions, or copy it."
-                )
             self.check_place()
+            self.check_writable()
+            waits = int(self.scalar("PRAGMA busy_timeout"))
+            if not wait:
+                db.execute("PRAGMA busy_timeout = 0")
             try:
-                if not wait:
-                    db.execute("PRAGMA busy_timeout = 0")
-                try:
-                    db.execute("BEGIN IMMEDIATE")
-                finally:
-                    if not wait:
-                        db.execute(f"PRAGMA busy_timeout = {int(1000 * _BUSY_SECONDS)}")
-            except sqlite3.Error as error:
-                raise self._explained(error) from error
-            try:
+                db.execute("BEGIN IMMEDIATE")
                 yield
                 self.check_place()
                 self._check_budget()
@@ -278,6 +295,9 @@ class Database:
             except BaseException:
                 self._rollback()
                 raise
+            finally:
+                if not wait and self._connection is not None:
+                    db.execute(f"PRAGMA busy_timeout = {waits}")
 
     def _check_budget(self) -> None:
         """Refuse a change that would take more bytes than the budget while it is committed."""
@@ -347,10 +367,13 @@ class Database:
 
     def update(self, table: schema.Table, row: int, **columns: Any) -> None:
         """Change columns of a row, and its checksums with them."""
-        names = (*table.checked, *table.texts)
-        found = self.read(f"SELECT {', '.join(names)} FROM {table.name} WHERE row = ?", (row,))
-        for values in found:
-            self.insert_changed(table, row, {**dict(zip(names, values, strict=True)), **columns})
+        for values in self.read(f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE row = ?", (row,)):
+            held = dict(zip(table.columns, values, strict=True))
+            # What is damaged must not be given a checksum that says it is right.
+            table.verify(self.path, held["crc"], *(held[name] for name in table.checked))
+            if table.texts:
+                table.verify(self.path, held["text_crc"], *(held[name] for name in table.texts))
+            self.insert_changed(table, row, {**held, **columns})
 
     def insert_changed(self, table: schema.Table, row: int, columns: dict[str, Any]) -> None:
         """Write a row's columns and checksums anew; what refers to it stays."""
@@ -401,9 +424,8 @@ class Database:
     def compact(self) -> None:
         """Write the whole file anew, without gaps; where a budget leaves no room for that, give back free pages."""
         with self._lock:
-            if not self.writable:
-                raise ReadOnlyError(f"{self.path} cannot be written.")
             self.check_place()
+            self.check_writable()
             if self.page_limit:
                 self.give_back()
                 return
@@ -412,6 +434,15 @@ class Database:
             except sqlite3.Error as error:
                 raise self._explained(error) from error
 
+    def check_other(self, path: Path) -> None:
+        """Refuse to write something else over this file.
+
+        Raises:
+            StoreError: if it is this one.
+        """
+        if self.path is not None and path.exists() and self.path.exists() and path.samefile(self.path):
+            raise StoreError(f"{path} is the memory itself. Give another name.")
+
     def copy_to(self, path: Path, *, overwrite: bool) -> None:
         """Write a copy of the last committed state, whole or not at all.
 
@@ -419,8 +450,7 @@ class Database:
             StoreError: if it cannot be written, or is there and `overwrite` is off.
         """
         check_path(path, False)
-        if self.path is not None and path.exists() and path.samefile(self.path):
-            raise StoreError(f"{path} is the memory itself. Give its copy another name.")
+        self.check_other(path)
         try:
             with new_file(path, overwrite=overwrite) as made, self._lock:
                 copy = sqlite3.connect(made, isolation_level=None)

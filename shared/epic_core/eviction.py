@@ -18,6 +18,7 @@ from epic_core.retention import Held, Positions, choose
 from epic_core.rows import decoding
 from epic_core.schema import ENTRIES
 from epic_core.shortening import shortened
+from epic_core.space import Addition
 from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps
 from epic_core.store import HeldItem, verifier_number, version_of
@@ -205,14 +206,14 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
         )
         for (row, place, similarity), embedding in zip(asked, embeddings, strict=True)
     ]
-    kept: set[str] = set()
+    kept: set[tuple[str, str | None]] = set()
     again = BuildReport(usage=report.usage)
 
     def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
         outcome = yield from outcome_of(state, state.encoder, verifier, decided, new, again)
         # What it does not keep goes anyway; what it cannot say stays as it was judged.
         outcome.discarded, outcome.undecided, outcome.records = [], [], []
-        kept.update(item.id for item, _ in outcome.kept)
+        kept.update((item.id, entry.preference_id) for item, entries in outcome.kept for entry in entries)
         step = pieces(state.budget)
         pairs = outcome.kept
         for start in range(0, len(pairs), step):
@@ -221,8 +222,13 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
 
     yield from verdicts_on_all(state, candidates, again, commit)
     with state.lock, state.store.reading():
-        rows = [state.store.item_row(state.namespace, item_id) for item_id in kept]
-        return {entry for row in rows if row is not None for entry in state.store.entry_preferences(row).values()}
+        spared: set[int] = set()
+        for item_id, preference_id in kept:
+            item_row = state.store.item_row(state.namespace, item_id)
+            if item_row is not None:
+                entries = state.store.entry_preferences(item_row)
+                spared |= {entries[preference_id]} if preference_id in entries else set()
+        return spared
 
 
 def pieces(budget: Budget | None) -> int:
@@ -235,21 +241,24 @@ def evict(state: State, rows: Sequence[int], reason: str, *, recorded: bool = Tr
     step, start, gone = pieces(state.budget), 0, 0
     allowed = 2**62 if state.budget is None else state.budget.touched // 2
     while start < len(rows):
-        with state.changing(state.encoder):
-            piece: list[int] = []
-            octets = 0
-            for row in rows[start : start + step]:
-                item = state.store.scalar("SELECT item FROM entries WHERE row = ?", (row,))
-                octets += state.store.item_bytes(item or -1)
-                if piece and octets > allowed:
-                    break
-                piece.append(row)
-            gone += _remove(state, piece, reason if recorded else None)
+        with state.lock:
+            with state.changing(state.encoder) as space:
+                piece: list[int] = []
+                octets = 0
+                for row in rows[start : start + step]:
+                    item = state.store.scalar("SELECT item FROM entries WHERE row = ?", (row,))
+                    octets += state.store.item_bytes(item or -1)
+                    if piece and octets > allowed:
+                        break
+                    piece.append(row)
+                addition = _remove(state, piece, reason if recorded else None)
+                gone += len(addition.gone)
+            space.apply(addition)
         start += len(piece)
     return gone
 
 
-def _remove(state: State, rows: Sequence[int], reason: str | None) -> int:
+def _remove(state: State, rows: Sequence[int], reason: str | None) -> Addition:
     store, namespace = state.store, state.namespace
     known = store.preferences_at(namespace)
     found = store.read(
@@ -260,7 +269,8 @@ def _remove(state: State, rows: Sequence[int], reason: str | None) -> int:
     store.drop_orphans(list(items))
     left = {row for (row,) in store.among("SELECT row FROM items WHERE row IN", list(items))}
     orphans = {row: held for row, held in items.items() if row not in left}
-    store.see(namespace, [held.digest for held in orphans.values()])
+    seen = [held.digest for held in orphans.values()]
+    forgotten = store.see(namespace, seen) > 0
     store.forget_chunks(namespace, [held.item.text for held in orphans.values()])
     if reason is not None:
         records = []
@@ -277,7 +287,7 @@ def _remove(state: State, rows: Sequence[int], reason: str | None) -> int:
             )
             records.append((held.digest, record))
         store.put_not_kept(namespace, records)
-    return len(found)
+    return Addition(gone=[row for row, *_ in found], seen=seen, forgotten=forgotten, sums=store.sums())
 
 
 def _drop_second_tier(state: State, missing: int, report: BuildReport) -> int:
@@ -301,14 +311,42 @@ def drop_expired(state: State) -> None:
         expired = state.space().expired
         if not expired or not state.store.writable:
             return
+        store, namespace = state.store, state.namespace
         for preference in expired:
-            row = state.store.preference_row(state.namespace, preference.id)
-            if row is not None:
-                thin(state, row)
+            row = store.preference_row(namespace, preference.id)
+            if row is None:
+                continue
+            thin(state, row)
             with state.changing(state.encoder):
-                if row is not None:
-                    state.store.remove_preference(state.namespace, preference.id)
-        state.store.give_back()
+                held = store.held_at(
+                    [item for (item,) in store.read("SELECT item FROM entries WHERE preference = ?", (row,))]
+                )
+                store.remove_preference(namespace, preference.id)
+                left = store.held_at(list(held))
+                reason = f"its preference {preference.text!r} has expired"
+                store.put_not_kept(
+                    namespace,
+                    [
+                        (
+                            item.digest,
+                            NotKept(item_id=item.item.id, text=item.item.text, stage="expired", reason=reason),
+                        )
+                        for item_row, item in held.items()
+                        if item_row not in left
+                    ],
+                )
+        store.give_back()
+
+
+def drop_orphans(state: State) -> None:
+    """Remove the items that a change under a budget has left without entries."""
+    rows = state.store.all_orphans(state.namespace)
+    step = pieces(state.budget)
+    for start in range(0, max(1, len(rows)), step):
+        with state.changing(state.encoder):
+            state.store.drop_orphans(rows[start : start + step])
+            if start + step >= len(rows):
+                state.store.set_meta(**{f"replacing/{state.namespace}": None})
 
 
 def thin(state: State, preference_row: int) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from epic_core import maintenance, portable
 from epic_core.errors import InvalidInputError
 from epic_core.eviction import drop_expired
-from epic_core.files import new_file
+from epic_core.files import check_path, new_file
 from epic_core.reports import Explanation, NotKept, Stats
 from epic_core.state import State
 from epic_core.threads import in_thread
@@ -84,6 +84,8 @@ class Housekeeping:
             StoreError: if it cannot be written, or is there already.
         """
         items = 0
+        self._state.store.check_other(_path(path))
+        check_path(_path(path), False)
         with new_file(_path(path), overwrite=overwrite) as made, Path(made).open("w", encoding="utf-8") as lines:
             for line in portable.lines_of(self._state):
                 lines.write(line + "\n")

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from epic_core.errors import InvalidInputError
 from epic_core.types import FloatArray
 
+_LARGE = 10_000
+_FIRST = 0.6
+
 
 class EntryIndex:
     """Unit vectors under int64 row ids that the caller hands out once and never again.
@@ -51,7 +54,10 @@ class EntryIndex:
             extended[:, :-1] = vectors
             if penalties is not None:
                 extended[:, -1] = penalties
-            self._index.add_with_ids(extended, ids)
+            # In two steps, a large index has room for more from the start: the first to come would wait for it.
+            first = int(_FIRST * len(ids)) if len(self) == 0 and len(ids) > _LARGE else 0
+            for part in (slice(0, first), slice(first, None)) if first else (slice(None),):
+                self._index.add_with_ids(extended[part], ids[part])
 
     def remove(self, rows: Sequence[int] | NDArray[np.int64]) -> None:
         """Remove rows; those that are not there are ignored."""

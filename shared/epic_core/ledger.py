@@ -20,7 +20,7 @@ from epic_core.schema import LEDGER, NOT_KEPT
 _IN_A_ROW = 256
 _EXCERPT = 80
 # Where nothing else is said, the ledger may take this share of the file, and each kind of record half of it.
-_SHARE = 0.02
+_SHARE = 0.015
 _LEAST = 200
 _RECORD = 250
 _LEAST_RECORDS = 4
@@ -62,10 +62,10 @@ class Ledger(RetryQueue):
             digests.append(columns[1])
         return np.sort(numbers(digests))
 
-    def see(self, namespace: str, digests: Sequence[bytes]) -> None:
-        """Note items that were seen and are not held. Call it inside a transaction."""
+    def see(self, namespace: str, digests: Sequence[bytes]) -> int:
+        """Note items that were seen and are not held; how many older ones went. Call it inside a transaction."""
         if not digests or self.ledger_kept == 0:
-            return
+            return 0
         last = self.read("SELECT row, digests FROM ledger WHERE namespace = ? ORDER BY row DESC LIMIT 1", (namespace,))
         row, known = last[0] if last and len(last[0][1]) < _IN_A_ROW * _WIDTH else (None, b"")
         noted = known + b"".join(digests)
@@ -76,8 +76,9 @@ class Ledger(RetryQueue):
             else:
                 self.insert(LEDGER, namespace=namespace, digests=block)
         excess = self.seen_count(namespace) - self._ledger_room()
-        if excess > 0:
-            self.ledger_dropped += self.drop_seen(namespace, excess)
+        dropped = self.drop_seen(namespace, excess) if excess > 0 else 0
+        self.ledger_dropped += dropped
+        return dropped
 
     def _ledger_room(self) -> int:
         if self.ledger_kept is not None:
@@ -216,6 +217,16 @@ class Ledger(RetryQueue):
         ):
             found.setdefault(item_id, []).append(digest)
         return found
+
+    def trim(self, namespace: str, verdicts: int) -> None:
+        """Keep no more of what can be had again than the bounds say. Call it inside a transaction."""
+        excess = self.verdicts_held() - verdicts
+        if excess > 0:
+            self.drop_verdicts(excess)
+        excess = self.seen_count(namespace) - self._ledger_room()
+        if excess > 0:
+            self.drop_seen(namespace, excess)
+        self._trim(namespace, self.records_room())
 
     def forget_not_kept(self, namespace: str, *, item_id: str | None = None, preference: int | None = None) -> None:
         """Drop records of an item, or those that name a preference, by its row. Call it inside a transaction."""

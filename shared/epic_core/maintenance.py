@@ -5,18 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from epic_core.build import candidate_of
+from epic_core.build import candidate_of, chunked
 from epic_core.coarse import coarse_filter
+from epic_core.codes import rounded
 from epic_core.decide import Decided, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.encoders.base import Encoder
-from epic_core.errors import BudgetError, DuplicatePreferenceError, RetryQueueFullError, UnknownItemError
-from epic_core.eviction import drop_expired, thin
+from epic_core.errors import (
+    BudgetError,
+    DuplicatePreferenceError,
+    InvalidInputError,
+    RetryQueueFullError,
+    UnknownItemError,
+)
+from epic_core.eviction import drop_expired, drop_orphans, thin
 from epic_core.progress import Progress
 from epic_core.reports import Explanation, Stats
 from epic_core.rewrites import put_rewrite, renew_rewrites
 from epic_core.settle import settle, written
 from epic_core.sizes import sizes
-from epic_core.space import Space
+from epic_core.space import Addition, Space
 from epic_core.state import State, described
 from epic_core.steps import Clock, Encode, Steps
 from epic_core.store import version_of
@@ -39,7 +46,7 @@ def replace_preference(
     with state.lock:
         space = state.space()
         replacing = space.preferences[space.find(old)]
-    if replacing.id == preference.id:
+    if replacing.id == preference.id and replacing.text == preference.text:
         with state.changing(state.encoder):
             state.store.set_preference(state.namespace, preference)
     else:
@@ -68,32 +75,51 @@ def forget(state: State, items: Sequence[str | Item]) -> None:
         UnknownItemError: for an id of which nothing is known; nothing is forgotten then.
     """
     store, namespace = state.store, state.namespace
-    ids = [item.id if isinstance(item, Item) else item for item in items]
-    with state.changing(state.encoder):
-        known = store.known(namespace, ids)
-        recorded = store.recorded(namespace, ids)
-        digests = {held.digest for held in known.values()} | {digest for found in recorded.values() for digest in found}
-        texts = [held.text for held in known.values()]
-        for item in items:
-            if isinstance(item, Item):
-                digests.add(version_of(item))
-                texts.append(item.text)
-            elif item not in known and item not in recorded:
-                raise UnknownItemError(
-                    f"Nothing is known of an item with the id {item!r}. To forget that one was seen which was not kept,"
-                    " give the item itself."
-                )
-        # Under a budget, one by one: the journal of each has to fit.
-        step = 1 if state.budget is not None else len(ids)
-        store.forget_chunks(namespace, texts)
-        store.unsee(namespace, digests)
-        for item_id in ids:
-            store.forget_not_kept(namespace, item_id=item_id)
-        store.remove_items(namespace, ids[:step])
-    for start in range(step, len(ids), max(1, step)):
-        with state.changing(state.encoder):
-            store.remove_items(namespace, ids[start : start + step])
+    # An item may have been cut into chunks when it came.
+    parts = [[item, *chunked(state, [item])[0]] if isinstance(item, Item) else [item] for item in items]
+    everything = [part for together in parts for part in together]
+    ids = [item.id if isinstance(item, Item) else item for item in everything]
+    # Under a budget, one by one: the journal of each change has to fit.
+    step = len(ids) if state.budget is None else 1
+    with state.lock:
+        with state.changing(state.encoder) as space:
+            _forget_traces(state, everything, ids)
+            addition = Addition(forgotten=True)
+            for item_id in ids:
+                row = store.item_row(namespace, item_id)
+                if row is not None:
+                    addition.gone += space.rows_of.get(row, [])
+                    addition.gone_second.append(row)
+            store.remove_items(namespace, ids[:step])
+            addition.sums = store.sums()
+        if step >= len(ids):
+            space.apply(addition)
+        for start in range(step, len(ids), max(1, step)):
+            with state.changing(state.encoder):
+                store.remove_items(namespace, ids[start : start + step])
     store.give_back()
+
+
+def _forget_traces(state: State, items: Sequence[str | Item], ids: Sequence[str]) -> None:
+    """Forget what models said of items, that they were seen, and why they were not kept."""
+    store, namespace = state.store, state.namespace
+    known, recorded = store.known(namespace, ids), store.recorded(namespace, ids)
+    digests = {held.digest for held in known.values()}
+    digests |= {digest for found in recorded.values() for digest in found}
+    texts = [held.text for held in known.values()]
+    for item in items:
+        if isinstance(item, Item):
+            digests.add(version_of(item))
+            texts.append(item.text)
+        elif item not in known and item not in recorded:
+            raise UnknownItemError(
+                f"Nothing is known of an item with the id {item!r}. To forget that one was seen which was not kept,"
+                " give the item itself."
+            )
+    store.forget_chunks(namespace, texts)
+    store.unsee(namespace, digests)
+    for item_id in ids:
+        store.forget_not_kept(namespace, item_id=item_id)
 
 
 def _introduce(
@@ -104,12 +130,14 @@ def _introduce(
     clock: Clock,
     progress: Progress,
 ) -> Steps[None]:
+    if preference.expires_at is not None and preference.expires_at.timestamp() <= time.time():
+        raise InvalidInputError(f"The preference {preference.text!r} has expired already.")
     drop_expired(state)
     with state.lock:
-        if preference.id in {held.id for held in state.space().preferences}:
-            raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")
+        _check_new(state.space(), preference, replacing)
         encoder, items = state.encoder, list(state.store.items(state.namespace))
-    vectors: FloatArray = yield Encode(encoder, [preference.text], "embedding")
+    # As the file will give it back: later items are matched with that.
+    vectors: FloatArray = rounded((yield Encode(encoder, [preference.text], "embedding")))
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
     started = time.perf_counter()
     candidates = _matching(state, items, embeddings, preference, vectors)
@@ -132,10 +160,32 @@ def _introduce(
         yield from verdicts_on_all(state, candidates, report, collect)
     else:
         outcome.kept += [(candidate.item, unverified(candidate)) for candidate in candidates]
+    yield from _put_in_force(state, encoder, preference, vectors[0], replacing, outcome, report, clock)
+    # Items that came while the others were being verified.
+    seen = {item.id: item for item in items}
+    with state.lock:
+        late = [item for item in state.store.items(state.namespace) if seen.get(item.id) != item]
+    embeddings = yield Encode(encoder, [item.text for item in late], "embedding")
+    late_candidates = _matching(state, late, embeddings, preference, vectors)
+    yield from settle(state, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
+    yield from renew_rewrites(state, encoder, report)
+
+
+def _put_in_force(
+    state: State,
+    encoder: Encoder,
+    preference: Preference,
+    vector: FloatArray,
+    replacing: Preference | None,
+    outcome: Outcome,
+    report: BuildReport,
+    clock: Clock,
+) -> Steps[None]:
+    """Write a preference with all that it holds, in place of another's."""
     started = time.perf_counter()
     if state.budget is None:
         with state.changing(encoder) as space:
-            _write(state, space, preference, vectors[0], replacing, outcome, report)
+            _write(state, space, preference, vector, replacing, outcome, report)
         if replacing is not None:
             state.store.give_back()
         clock.add("index", started)
@@ -146,17 +196,12 @@ def _introduce(
                 space = state.space()
                 thin(state, space.preference_rows[space.find(replacing)])
         with state.changing(encoder) as space:
-            _write(state, space, preference, vectors[0], replacing, Outcome(encoder=encoder), report)
+            # Items that only the old preference held stay until it is known whether the new one holds them.
+            state.store.set_meta(**{f"replacing/{state.namespace}": True})
+            _write(state, space, preference, vector, replacing, Outcome(encoder=encoder), report, orphans=True)
         outcome.retried = True
         yield from written(state, outcome, report, clock)
-    # Items that came while the others were being verified.
-    seen = {item.id: item for item in items}
-    with state.lock:
-        late = [item for item in state.store.items(state.namespace) if seen.get(item.id) != item]
-    embeddings = yield Encode(encoder, [item.text for item in late], "embedding")
-    late_candidates = _matching(state, late, embeddings, preference, vectors)
-    yield from settle(state, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
-    yield from renew_rewrites(state, encoder, report)
+        drop_orphans(state)
 
 
 def _matching(
@@ -177,20 +222,20 @@ def _write(
     replacing: Preference | None,
     outcome: Outcome,
     report: BuildReport,
+    *,
+    orphans: bool = False,
 ) -> None:
     store, namespace = state.store, state.namespace
-    if preference.id in {held.id for held in space.preferences}:
-        raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")
-    if replacing is not None:
-        space.find(replacing)
+    _check_new(space, preference, replacing)
+    row = None if replacing is None else space.preference_rows[space.find(replacing)]
     if outcome.undecided and store.pending_count(namespace) + len(outcome.undecided) > state.retry_queue:
         raise RetryQueueFullError(
             f"{len(outcome.undecided)} held items are undecided under {preference.text!r}, and the retry queue takes"
             f" {state.retry_queue}. Nothing was changed. The last reason was: {outcome.undecided[-1][1][:300]} Mend it,"
             " and do it again: what was decided is remembered."
         )
-    # The new entries first: an item that only the old preference held may be held by the new one.
-    store.add_preference(namespace, preference, vector)
+    position, left = (None, []) if replacing is None or row is None else store.take_out(namespace, row, replacing.id)
+    store.add_preference(namespace, preference, vector, position=position)
     # What was discarded was discarded under the others.
     store.clear_ledger(namespace)
     for item, entries in outcome.kept:
@@ -207,8 +252,15 @@ def _write(
             put_rewrite(store, namespace, item, row, outcome.rewrites[item.id], entries[0].vector)
     for item, reason, ids in outcome.undecided:
         store.put_pending(namespace, item, reason, ids)
-    if replacing is not None:
-        store.move_preference(namespace, preference.id, store.remove_preference(namespace, replacing.id))
+    # Last: an item that only the old preference held may be held by the new one.
+    if not orphans:
+        store.drop_orphans(left)
+
+
+def _check_new(space: Space, preference: Preference, replacing: Preference | None) -> None:
+    held = {each.id for each in space.preferences} - {None if replacing is None else replacing.id}
+    if preference.id in held:
+        raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")
 
 
 def reencode(state: State, encoder: Encoder) -> Steps[None]:

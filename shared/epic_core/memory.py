@@ -250,7 +250,7 @@ class EpicMemory(Housekeeping):
             opening.take_over(memory._state, read)
         except BaseException:
             if store:
-                store[0].discard_if_new()
+                store[0].discard_if_new(whatever=True)
             raise
         return memory
 
@@ -263,12 +263,14 @@ class EpicMemory(Housekeeping):
         return await arun(steps, clock or Clock())
 
     def _reported(self, steps: Reporting, progress: bool = False) -> BuildReport:
+        self._state.store.check_writable()
         report, clock = self._new_report()
         with Progress(shown=progress) as bar:
             self._run(steps(report, clock, bar), clock)
         return self._finished(report, clock)
 
     async def _areported(self, steps: Reporting, progress: bool = False) -> BuildReport:
+        self._state.store.check_writable()
         report, clock = self._new_report()
         with Progress(shown=progress) as bar:
             await self._arun(steps(report, clock, bar), clock)
@@ -289,6 +291,7 @@ class EpicMemory(Housekeeping):
             NoPreferencesError: if the memory has no preferences to filter by.
             EncoderError: if the encoder fails; the batches before are kept.
         """
+        self._state.store.check_writable()
         report, clock = self._new_report()
         with Progress(items, shown=progress) as bar:
             for batch in batches(items):
@@ -297,6 +300,7 @@ class EpicMemory(Housekeeping):
 
     async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool = False) -> BuildReport:
         """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
+        self._state.store.check_writable()
         report, clock = self._new_report()
         with Progress(items, shown=progress) as bar:
             async for batch in abatches(items):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from epic_core import maintenance
 from epic_core.budget import Budget
 from epic_core.encoders.base import embed
-from epic_core.errors import InvalidInputError, PreferencesMismatchError, StoreError
-from epic_core.eviction import make_room
+from epic_core.errors import BudgetError, InvalidInputError, PreferencesMismatchError, StoreError
+from epic_core.eviction import drop_orphans, make_room, weigh
 from epic_core.fallback import SecondTier
 from epic_core.portable import Portable, take_in
 from epic_core.progress import Progress
@@ -55,7 +56,7 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
     state.check_encoder()
     made_by = meta.get(f"verifier/{state.namespace}")
     state.verified_by = made_by if isinstance(made_by, str) else None
-    if state.store.verdicts_kept == 0 and state.store.writable:
+    if state.store.verdicts_kept == 0 and state.store.writable and state.store.namespaces() == [state.namespace]:
         state.store.forget_verdicts()
     tau, second_tier = (meta.get(f"{name}/{state.namespace}") for name in ("tau", "second_tier"))
     for name, value in (("tau", tau), ("second tier", second_tier)):
@@ -72,8 +73,12 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
     if state.store.writable and any(meta.get(key) != value for key, value in settings.items()):
         with state.store.transaction():
             state.store.set_meta(**settings)
+    if meta.get(f"replacing/{state.namespace}") and state.store.writable:
+        drop_orphans(state)
     if given is None:
         return
+    now = time.time()
+    given = [p for p in given if p.expires_at is None or p.expires_at.timestamp() > now]
     if state.namespace in state.store.namespaces() or not found(state, given):
         _reconcile(state, given, sync=sync)
 
@@ -87,14 +92,35 @@ def hold_to(state: State, octets: int | None) -> None:
 
 
 def shrink(state: State) -> None:
-    """Evict what is above the budget, as when it has become smaller."""
-    if state.budget is None or not state.store.writable:
+    """Bring a file that is larger than the budget within it; for that time it may be larger still.
+
+    Raises:
+        BudgetError: if what would have to go is not all of the own namespace's.
+    """
+    budget, store = state.budget, state.store
+    if budget is None or not store.writable:
         return
-    count, _, page = state.store.pages()
-    if count > state.budget.pages(page):
+    count, free, page = store.pages()
+    if count <= budget.pages(page):
+        return
+    store.limit_pages(0)
+    store.budget = 0
+    with state.lock, store.transaction():
+        store.trim(state.namespace, budget.verdicts)
+        state.mark_stale()
+    with state.lock, store.reading():
+        mine = 2 * int(weigh(state).sizes.sum()) + 2 * store.second_tier_bytes(state.namespace)
+    count, free, page = store.pages()
+    enough = (count - free) * page - mine <= budget.pages(page) * page
+    if enough:
         run(make_room(state, 0, BuildReport()), Clock())
-        state.store.give_back()
-        state.limit(state.budget)
+    store.compact()
+    state.limit(budget)
+    if store.file_bytes() > budget.total or not enough:
+        raise BudgetError(
+            f"{store.path} takes {store.file_bytes()} bytes, and cannot be brought within the budget of {budget.total}"
+            f" by what the namespace {state.namespace!r} may let go. Raise the budget."
+        )
 
 
 def take_over(state: State, read: Portable) -> None:
@@ -105,6 +131,10 @@ def take_over(state: State, read: Portable) -> None:
     """
     if "encoder" in state.store.meta():
         state.check_encoder()
+    tau = read.header.get("tau") if read.header.get("encoder") == described(state.encoder) else None
+    if state.own_tau is None and tau is not None:
+        state.own_tau = float(tau)
+    check_second_tier(state)
     run(take_in(state, read), Clock())
     take_up(state, None, sync=False, reencode=False)
 
@@ -146,6 +176,11 @@ def _reconcile(state: State, given: list[Preference], *, sync: bool) -> None:
         )
     for preference in added:
         run(maintenance.add_preference(state, preference, BuildReport(), Clock(), Progress()), Clock())
+    for preference in wanted.values() if sync else ():
+        known = held.get(preference.id)
+        if known is not None and (known.text, known.expires_at) != (preference.text, preference.expires_at):
+            steps = maintenance.replace_preference(state, known, preference, BuildReport(), Clock(), Progress())
+            run(steps, Clock())
     for preference in missing:
         run(maintenance.remove_preference(state, preference, BuildReport(), Clock(), Progress()), Clock())
     if not sync or [preference.id for preference in state.space().preferences] == list(wanted):

@@ -11,9 +11,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from epic_core.coarse import checked_tau
 from epic_core.errors import InvalidInputError, StoreError
+from epic_core.rows import dumped_metadata
 from epic_core.state import State, described
 from epic_core.steps import Encode, Steps
 from epic_core.store import HeldItem, NewEntry
@@ -104,7 +107,7 @@ def read_export(path: Path) -> Portable:
                     raise InvalidInputError(f"{path}, line {number}: there is something after the end.")
                 try:
                     ended = _take(read, json.loads(line), first=number == 1)
-                except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
                     what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
                     raise InvalidInputError(f"{path}, line {number}: {what[:300]}") from None
     except UnicodeDecodeError as error:
@@ -119,27 +122,25 @@ def read_export(path: Path) -> Portable:
 def _take(read: Portable, line: Any, *, first: bool) -> bool:
     """Take in one line; whether it was the last."""
     kind = line["kind"]
+    json.dumps(line, ensure_ascii=False).encode()  # JSON can spell what is no text
     if first:
         if kind != "epic-memory" or line["format"] != FORMAT:
             raise ValueError("this is no export of a memory, or one of a newer version")
         read.header = dict(line)
+        for name in ("tau", "second_tier"):
+            if line.get(name) is not None:
+                checked_tau(line[name], name)
+        if not isinstance(line.get("verifier"), (str, NoneType)):
+            raise ValueError("the verifier is no name")
     elif kind == "preference":
-        read.preferences.append(Preference(id=line["id"], text=line["text"], expires_at=line["expires_at"]))
+        preference = Preference(id=line["id"], text=line["text"], expires_at=line["expires_at"])
+        if preference.id in {each.id for each in read.preferences}:
+            raise ValueError(f"the preference {preference.text!r} is there twice")
+        read.preferences.append(preference)
     elif kind == "item":
-        item = Item(id=line["id"], text=line["text"], metadata=line["metadata"])
-        version = bytes.fromhex(line["version"])
-        held = HeldItem(
-            item=item,
-            rewrite=str(line.get("rewrite", "")),
-            digest=version,
-            second_tier=bool(line["second_tier"]),
-        )
-        entries = [_entry(entry) for entry in line["entries"]]
-        if bool(entries) is held.second_tier:
-            raise ValueError("an item has entries, or is in the second tier")
-        read.items.append((held, [entry["preference"] for entry in entries], entries))
+        _take_item(read, line)
     elif kind == "pending":
-        item = Item(id=line["id"], text=line["text"], metadata=line["metadata"])
+        item = _checked_item(line)
         read.pending.append((item, str(line["reason"]), [str(key) for key in line["preferences"]]))
     elif kind == "end":
         counted = {name: len(getattr(read, name)) for name in ("preferences", "items", "pending")}
@@ -151,19 +152,44 @@ def _take(read: Portable, line: Any, *, first: bool) -> bool:
     return False
 
 
+def _checked_item(line: Mapping[str, Any]) -> Item:
+    item = Item(id=line["id"], text=line["text"], metadata=line["metadata"])
+    dumped_metadata(item.metadata, item.id)
+    return item
+
+
 def _entry(line: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "preference": None if line["preference"] is None else str(line["preference"]),
         "stance": Stance(line["stance"]),
         "confidence": None if line["confidence"] is None else float(line["confidence"]),
         "similarity": float(line["similarity"]),
-        "added": int(line["added"]),
-        "verifier": int(line["verifier"]),
+        "added": _whole(line["added"]),
+        "verifier": _whole(line["verifier"]),
         "instruction": str(line["instruction"]),
         "rationale": str(line["rationale"]),
-        "uses": int(line["uses"]),
-        "used": None if line["used"] is None else int(line["used"]),
+        "uses": _whole(line["uses"]),
+        "used": None if line["used"] is None else _whole(line["used"]),
     }
+
+
+def _take_item(read: Portable, line: Any) -> None:
+    held = HeldItem(
+        item=_checked_item(line),
+        rewrite=str(line.get("rewrite", "")),
+        digest=bytes.fromhex(line["version"]),
+        second_tier=bool(line["second_tier"]),
+    )
+    entries = [_entry(entry) for entry in line["entries"]]
+    if bool(entries) is held.second_tier:
+        raise ValueError("an item has entries, or is in the second tier")
+    read.items.append((held, [entry["preference"] for entry in entries], entries))
+
+
+def _whole(value: Any) -> int:
+    if not -(2**53) < value < 2**53 or int(value) != value:
+        raise ValueError(f"{value!r} is no whole number that can be stored")
+    return int(value)
 
 
 def take_in(state: State, read: Portable) -> Steps[None]:

@@ -9,7 +9,7 @@ from epic_core.encoders.base import Encoder
 from epic_core.portions import Portion, rewritten_by
 from epic_core.state import State
 from epic_core.steps import Encode, Steps, Take
-from epic_core.store import Store, version_of
+from epic_core.store import Store
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
 from epic_core.verification.base import Rewriter, Rewriting, Rewritten, rewriter_of, writable
 
@@ -39,7 +39,7 @@ def held_for(state: State, item: Item) -> set[str | None]:
     """The preferences an item is held for, in this very form."""
     known = state.store.known(state.namespace, [item.id]).get(item.id)
     row = state.store.item_row(state.namespace, item.id)
-    same = known is not None and known.digest == version_of(item)
+    same = known is not None and known.is_version(item)
     return set(state.store.entry_preferences(row)) if same and row is not None else set()
 
 

@@ -26,9 +26,18 @@ _PHRASES = (
 
 
 def checksum(*columns: Any) -> int:
-    """A CRC-32 of columns as SQLite gives them back: text, bytes, whole numbers, floats, None."""
+    """A CRC-32 of columns as SQLite gives them back, their kinds included: text, bytes, whole numbers, floats, None."""
     return zlib.crc32(
-        b"\x00".join([column if isinstance(column, bytes) else str(column).encode() for column in columns])
+        b"\x00".join(
+            [
+                b"b" + column
+                if isinstance(column, bytes)
+                else b"s" + column.encode()
+                if isinstance(column, str)
+                else repr(column).encode()
+                for column in columns
+            ]
+        )
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -199,14 +199,23 @@ def check_sums(db: sqlite3.Connection, path: Path | None) -> None:
             raise DamagedError(path, f"its table {table.name} has {found[0]} rows that are not those written")
 
 
-def check_rows(db: sqlite3.Connection, path: Path | None) -> int:
+def check_small(db: sqlite3.Connection, path: Path | None) -> None:
+    """Read every row of the tables in which a row could be hidden: no index would notice.
+
+    Raises:
+        DamagedError: if one is not as it was written.
+    """
+    check_rows(db, path, (META, PREFERENCES, USES, LEDGER, NOT_KEPT))
+
+
+def check_rows(db: sqlite3.Connection, path: Path | None, tables: Sequence[Table] = TABLES) -> int:
     """Read every row and compare it with its checksums; how many there are.
 
     Raises:
         DamagedError: if one is not as it was written.
     """
     count = 0
-    for table in TABLES:
+    for table in tables:
         rows = db.execute(f"SELECT crc, {', '.join(table.checked)} FROM {table.name}")
         for crc, *values in rows:
             table.verify(path, crc, *values)
@@ -263,6 +272,9 @@ def upgrade(db: sqlite3.Connection, version: int, path: Path | None) -> None:
         DamagedError: if it holds what those versions never wrote.
     """
     columns = _OLD | (_SECOND if version > 1 else {})
+    there = {name for name, table, _ in _described(db) if name == table}
+    if there != set(columns):
+        raise DamagedError(path, f"its tables are not those of schema version {version}")
     names = {table: listed.split(", ") for table, listed in columns.items()}
     try:
         old = {
@@ -281,7 +293,9 @@ def upgrade(db: sqlite3.Connection, version: int, path: Path | None) -> None:
     for table in TABLES:
         db.executemany(table.insert, [table.values(row, row.get("row")) for row in old.get(table.name, ())])
     # A number once given is never given again.
-    db.executemany("UPDATE sqlite_sequence SET seq = ?2 WHERE name = ?1", list(highest.items()))
+    db.executemany("DELETE FROM sqlite_sequence WHERE name = ?", [(name,) for name in highest])
+    db.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", list(highest.items()))
+    check_schema(db, path)
 
 
 def _converted(old: dict[str, list[dict[str, Any]]]) -> None:

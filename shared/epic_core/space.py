@@ -23,6 +23,7 @@ from epic_core.store import SpaceRows, Store
 from epic_core.types import FloatArray, Preference, Stance
 
 _FILTERS_KEPT = 64
+_NOTED = 20_000
 
 # What the stance policy "prefer" takes off the cosine of an entry: supports above mixed above conflicts where both
 # answer the query about as well.
@@ -35,9 +36,11 @@ Sums: TypeAlias = tuple[tuple[str, int, int], ...]
 
 @dataclass(kw_only=True)
 class Addition:
-    """Rows that a committed change added, ready for the index.
+    """Rows that a committed change added and removed, ready for the index.
 
     Attributes:
+        gone, gone_second: Entry rows, and item rows of the second tier, that it removed.
+        seen: Digests that the ledger took in; `forgotten` if others had to leave it for them.
         sums: What the file's tables came to with them.
     """
 
@@ -49,7 +52,10 @@ class Addition:
     vectors: list[FloatArray] = field(default_factory=list)
     second_rows: list[int] = field(default_factory=list)
     second_vectors: list[FloatArray] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    gone_second: list[int] = field(default_factory=list)
     seen: list[bytes] = field(default_factory=list)
+    forgotten: bool = False
     sums: Sums = ()
 
 
@@ -166,7 +172,12 @@ class Space:
         self._filtered.clear()
 
     def apply(self, addition: Addition) -> None:
-        """Take in what was committed: nothing but what was added."""
+        """Take in what was committed, if it is nothing but this."""
+        if addition.gone or addition.gone_second:
+            self._leave([row for row in addition.gone if row in self.item_of])
+            self.second.remove([row for row in addition.gone_second if row in self.second_rows])
+            self.second_rows.difference_update(addition.gone_second)
+            self._filtered.clear()
         if addition.rows:
             self._enter(
                 SpaceRows(
@@ -184,6 +195,8 @@ class Space:
             self.second_rows.update(addition.second_rows)
             self._filtered.clear()
         self._noted.update(numbers(addition.seen).tolist())
+        if addition.forgotten or len(self._noted) > _NOTED:
+            self._seen = None  # read again when it is asked for
         self._sums = addition.sums
         self.stale = False
 

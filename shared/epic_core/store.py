@@ -75,11 +75,23 @@ class HeldItem:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of an item's id: its text, the digest of its version, and whether it is held or waits."""
+    """What is known of an item's id.
+
+    Attributes:
+        text: As it is stored.
+        digest: Of the version that was handed in.
+        stored: Of the version that is stored, which may be shorter.
+        state: Whether it is held or waits.
+    """
 
     text: str
     digest: bytes
+    stored: bytes
     state: Literal["held", "pending"]
+
+    def is_version(self, item: Item) -> bool:
+        """Whether an item is this one, as it was handed in or as it is stored by now."""
+        return version_of(item) in (self.digest, self.stored)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,18 +139,21 @@ def verifier_number(name: str) -> int:
 class Store(PreferenceTable):
     """A memory's tables. Opened as a `Database` is."""
 
-    def remove_preference(self, namespace: str, preference_id: str) -> int:
-        """Remove a preference with its entries, and the items nothing else holds; its former position."""
+    def remove_preference(self, namespace: str, preference_id: str) -> None:
+        """Remove a preference with its entries, and the items nothing else holds."""
         row = self.preference_row(namespace, preference_id)
-        found = self.read("SELECT position, text FROM preferences WHERE row = ?", (row,))
-        position, text = found[0]
+        if row is not None:
+            self.drop_orphans(self.take_out(namespace, row, preference_id)[1])
+
+    def take_out(self, namespace: str, row: int, preference_id: str) -> tuple[int, list[int]]:
+        """Remove a preference with its entries; its position, and the items that it held."""
+        position, text = self.read("SELECT position, text FROM preferences WHERE row = ?", (row,))[0]
         items = [item for (item,) in self.read("SELECT item FROM entries WHERE preference = ?", (row,))]
         self._db.execute("DELETE FROM preferences WHERE row = ?", (row,))
         self.forget_preference(namespace, Preference(id=preference_id, text=text))
         self.stop_waiting_for(namespace, preference_id)
         self.forget_not_kept(namespace, preference=row)
-        self.drop_orphans(items)
-        return int(position)
+        return int(position), items
 
     def drop_orphans(self, items: Sequence[int]) -> None:
         """Remove those items that have no entries and are not in the second tier either."""
@@ -147,6 +162,15 @@ class Store(PreferenceTable):
             " AND NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)",
             [(row,) for row in items],
         )
+
+    def all_orphans(self, namespace: str) -> list[int]:
+        """Rows of the items that have no entries and are not in the second tier."""
+        rows = self.read(
+            "SELECT row FROM items WHERE namespace = ? AND second_tier IS NULL"
+            " AND NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)",
+            (namespace,),
+        )
+        return [int(row) for (row,) in rows]
 
     # items
 
@@ -157,10 +181,13 @@ class Store(PreferenceTable):
             for item_id, text, metadata in self.among(
                 "SELECT id, text, metadata FROM pending WHERE namespace = ? AND id IN", ids, namespace
             ):
-                known[item_id] = Known(text=text, digest=item_digest(item_id, text, metadata), state="pending")
+                version = item_digest(item_id, text, metadata)
+                known[item_id] = Known(text=text, digest=version, stored=version, state="pending")
             for row in self.among(f"SELECT {_ITEM} FROM items i WHERE namespace = ? AND id IN", ids, namespace):
                 held = self._held_item(row)
-                known[held.item.id] = Known(text=held.item.text, digest=held.digest, state="held")
+                known[held.item.id] = Known(
+                    text=held.item.text, digest=held.digest, stored=version_of(held.item), state="held"
+                )
         return known
 
     def _held_item(self, row: Sequence[Any]) -> HeldItem:
@@ -177,10 +204,10 @@ class Store(PreferenceTable):
 
     def is_current(self, namespace: str, item: Item) -> bool:
         """Whether an item is held, or waits in the retry queue, in this very form."""
-        held = self.scalar("SELECT digest FROM items WHERE namespace = ? AND id = ?", (namespace, item.id))
         version = (item.text, dumped_metadata(item.metadata, item.id))
         waiting = self.read("SELECT text, metadata FROM pending WHERE namespace = ? AND id = ?", (namespace, item.id))
-        return held == version_of(item) or waiting == [version]
+        known = self.known(namespace, [item.id]).get(item.id)
+        return waiting == [version] or (known is not None and known.is_version(item))
 
     def put_item(self, namespace: str, item: Item, *, second_tier: FloatArray | None = None) -> int:
         """Write an item in place of any earlier version of it; its row."""
@@ -500,6 +527,10 @@ class Store(PreferenceTable):
             )
         ]
 
+    def second_tier_bytes(self, namespace: str) -> int:
+        """About how many bytes of the file the second tier takes."""
+        return sum(self.item_bytes(row) for row in self.second_tier_rows(namespace))
+
     def second_tier(self, rows: Sequence[int], dimension: int) -> FloatArray:
         """Embeddings E(x) of items of the second tier."""
         codes = {}
@@ -540,10 +571,10 @@ class Store(PreferenceTable):
     def add_uses(self, uses: Mapping[int, tuple[int, int]]) -> None:
         """Count uses in, of entries that are still there. Call it inside a transaction."""
         held = {row for (row,) in self.among("SELECT row FROM entries WHERE row IN", list(uses))}
-        before = {
-            entry: (count, used)
-            for entry, count, used in self.among("SELECT entry, count, used FROM uses WHERE entry IN", sorted(held))
-        }
+        before = {}
+        for crc, *columns in self.among("SELECT crc, entry, count, used FROM uses WHERE entry IN", sorted(held)):
+            USES.verify(self.path, crc, *columns)
+            before[columns[0]] = (columns[1], columns[2])
         rows = []
         for entry in sorted(held):
             (count, used), (known, last) = uses[entry], before.get(entry, (0, 0))

@@ -155,6 +155,8 @@ class Preference:
         if self.expires_at is not None:
             object.__setattr__(self, "expires_at", checked_moment(self.expires_at))
         text = checked_text(self.text, "A preference").strip()
+        if self.id != "":
+            checked_text(self.id, "The id of a preference")
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "id", self.id or stable_id("preference", " ".join(text.split()).casefold()))
 

@@ -127,7 +127,7 @@ class _Writing:
         ]
         known = self._store.known(self._namespace, [item.id for item in items])
         for item in items:
-            if item.id in known and known[item.id].digest == version_of(item):
+            if item.id in known and known[item.id].is_version(item):
                 row = self._store.item_row(self._namespace, item.id)
                 if row is not None:
                     # The same item, held under other preferences: it stays.
@@ -173,6 +173,12 @@ class _Writing:
             self._store.promote(row)
             self.removed = True
         self.kept += 1
+        recorded = self._store.recorded(self._namespace, [item.id])
+        if recorded:
+            # What is held was not kept before: that is over, and its earlier versions are forgotten.
+            self._store.unsee(self._namespace, recorded[item.id])
+            self._store.forget_not_kept(self._namespace, item_id=item.id)
+            self.addition.forgotten = True
         for entry in alive:
             entry_row, crc = self._store.add_entry(self._namespace, row, entry)
             self.addition.rows.append(entry_row)
@@ -192,7 +198,7 @@ class _Writing:
         """Note what is not held, so that it is known when it comes again, and why some of it is not."""
         if self._store.ledger_kept != 0:
             self.addition.seen = [version_of(item) for item in outcome.discarded]
-            self._store.see(self._namespace, self.addition.seen)
+            self.addition.forgotten |= self._store.see(self._namespace, self.addition.seen) > 0
         self._store.put_not_kept(self._namespace, outcome.records)
 
     def forget_gone(self, outcome: Outcome) -> bool:

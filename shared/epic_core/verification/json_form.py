@@ -103,12 +103,27 @@ def _repaired(said: str, begin: int, end: int) -> Piece | None:
     if len(text) > _LONGEST_REPAIR:
         return None
     try:
-        import json_repair
+        # Where nothing but brackets is missing, nothing has to be guessed.
+        value = json.loads(text.rstrip("`.,; \t\n") + _missing(text), strict=False, object_pairs_hook=_object)
+    except (ValueError, RecursionError):
+        try:
+            import json_repair
 
-        value = json_repair.loads(text)
-    except Exception:  # whatever it trips over, the answer cannot be read
-        return None
+            value = json_repair.loads(text)
+        except Exception:  # whatever it trips over, the answer cannot be read
+            return None
     return Piece(value, _closed(text), False, begin, end) if value and isinstance(value, (dict, list)) else None
+
+
+def _missing(text: str) -> str:
+    """The brackets that would close what is open."""
+    opened: list[str] = []
+    for part in STRING_OR_BRACKET.finditer(text):
+        if part.group() in ("{", "["):
+            opened.append("}" if part.group() == "{" else "]")
+        elif part.group() in ("}", "]") and opened:
+            opened.pop()
+    return "".join(reversed(opened))
 
 
 def _closed(text: str) -> bool:
