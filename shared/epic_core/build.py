@@ -92,6 +92,7 @@ def _catch_up(
 
 def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -> Steps[None]:
     """Verify the undecided items again: under the preferences they wait for, and those that came since."""
+    drop_expired(state)
     with state.lock:
         encoder, space = state.encoder, state.space()
         store, namespace = state.store, state.namespace

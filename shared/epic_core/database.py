@@ -108,7 +108,15 @@ class Database:
                 self._upgrade()
             with self.reading():
                 self._check()
+            self._end_interrupted()
         schema.keep_sums(db)
+
+    def _end_interrupted(self) -> None:
+        """Remove the journal of a change that was interrupted before it changed anything: SQLite leaves it there."""
+        if self.writable and Path(f"{self.path}-journal").exists():
+            # If somebody is writing at the moment, it is theirs.
+            with suppress(StoreError), self.transaction(wait=False):
+                self._db.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
 
     def _upgrade(self) -> None:
         if not self.writable:

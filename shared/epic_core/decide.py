@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from epic_core.encoders.base import Encoder
-from epic_core.errors import EpicError
+from epic_core.errors import BudgetError, EpicError
 from epic_core.portions import Portion, verdicts_on
 from epic_core.reports import NotKept
 from epic_core.rewrites import Rewrite, rewriting_of, rewritings_of
@@ -19,6 +19,7 @@ from epic_core.verification.base import Verifier, rewriter_of
 from epic_core.writing import Outcome
 
 _KNOWN_AT_ONCE = 256
+_REMEMBERED = 16
 _FAILURES_SHOWN = 100
 _ANSWER_KEPT = 500
 _ANSWER_REPORTED = 4000
@@ -186,10 +187,12 @@ def _indexed(alignment: Alignment, rewrite: Rewrite | None) -> str:
 
 def remember(state: State, outcome: Outcome) -> None:
     """Commit the verdicts of an outcome to the cache, before the outcome itself."""
-    if outcome.verdicts:
-        with state.lock, state.store.transaction():
-            state.store.remember(state.namespace, outcome.version, outcome.verdicts)
-        outcome.verdicts = []
+    verdicts, outcome.verdicts = outcome.verdicts, []
+    # Under a budget in pieces; what finds no room is asked for again.
+    step = len(verdicts) if state.budget is None else _REMEMBERED
+    for start in range(0, len(verdicts), max(1, step)):
+        with suppress(BudgetError), state.lock, state.store.transaction():
+            state.store.remember(state.namespace, outcome.version, verdicts[start : start + step])
 
 
 def unverified(candidate: Candidate) -> list[NewEntry]:

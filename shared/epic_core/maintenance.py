@@ -78,7 +78,8 @@ def forget(state: State, items: Sequence[str | Item]) -> None:
     # An item may have been cut into chunks when it came.
     parts = [[item, *chunked(state, [item])[0]] if isinstance(item, Item) else [item] for item in items]
     everything = [part for together in parts for part in together]
-    ids = [item.id if isinstance(item, Item) else item for item in everything]
+    ids = list(dict.fromkeys(item.id if isinstance(item, Item) else item for item in everything))
+    drop_expired(state)
     # Under a budget, one by one: the journal of each change has to fit.
     step = len(ids) if state.budget is None else 1
     with state.lock:

@@ -109,7 +109,7 @@ def shrink(state: State) -> None:
         store.trim(state.namespace, budget.verdicts)
         state.mark_stale()
     with state.lock, store.reading():
-        mine = 2 * int(weigh(state).sizes.sum()) + 2 * store.second_tier_bytes(state.namespace)
+        mine = int(weigh(state).sizes.sum()) + store.second_tier_bytes(state.namespace)
     count, free, page = store.pages()
     enough = (count - free) * page - mine <= budget.pages(page) * page
     if enough:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from epic_core.encoders.base import Encoder
+from epic_core.errors import BudgetError
 from epic_core.portions import Portion, rewritten_by
 from epic_core.state import State
 from epic_core.steps import Encode, Steps, Take
@@ -69,7 +71,7 @@ def rewritings_of(
             else:
                 failed[place] = (f"It could not be rewritten. {rewritten.failure}", rewritten.answer)
         if made:
-            with state.lock, state.store.transaction():
+            with suppress(BudgetError), state.lock, state.store.transaction():
                 for place in made:
                     remember_rewrite(state.store, state.namespace, rewritings[place].item, done[place])
         if portion.last:

@@ -227,9 +227,7 @@ def check_rows(db: sqlite3.Connection, path: Path | None, tables: Sequence[Table
 
 
 def _described(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    found = db.execute(
-        "SELECT name, tbl_name, sql FROM main.sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
-    ).fetchall()
+    found = db.execute("SELECT name, tbl_name, sql FROM main.sqlite_master ORDER BY name").fetchall()
     return [(str(name), str(table), str(sql)) for name, table, sql in found]
 
 
@@ -273,7 +271,7 @@ def upgrade(db: sqlite3.Connection, version: int, path: Path | None) -> None:
     """
     columns = _OLD | (_SECOND if version > 1 else {})
     there = {name for name, table, _ in _described(db) if name == table}
-    if there != set(columns):
+    if there != {*columns, "sqlite_sequence"}:
         raise DamagedError(path, f"its tables are not those of schema version {version}")
     names = {table: listed.split(", ") for table, listed in columns.items()}
     try:

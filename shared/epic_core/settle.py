@@ -74,10 +74,7 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
         return write(state, outcome, report, clock)
     if outcome.verdicts:
         yield from make_room(state, _SLACK + 300 * len(outcome.verdicts), report)
-        try:
-            remember(state, outcome)
-        except BudgetError:
-            outcome.verdicts = []  # they are asked for again
+        remember(state, outcome)
     renew = False
     for piece in _pieces(outcome, min(4, pieces(state.budget))):
         renew |= yield from _fitted(state, piece, report, clock)
@@ -130,7 +127,8 @@ def _turn_down(state: State, piece: Outcome, report: BuildReport, clock: Clock) 
     """
     assert state.budget is not None
     item: Item = (piece.undecided[0] if piece.undecided else (piece.kept or piece.second)[0])[0]
-    if piece.undecided or not len(state.space().index):
+    tiny = _bytes(state, piece) <= state.budget.largest_item
+    if piece.undecided or (tiny and not len(state.space().index)):
         raise BudgetError(
             f"The budget of {state.budget.total} bytes has no room for item {item.id!r} ({len(item.text)} characters):"
             f" the file takes {state.store.file_bytes()}, and {state.budget.journal} are kept free for changing it"

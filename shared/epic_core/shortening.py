@@ -33,7 +33,7 @@ def shortened(text: str, instructions: Sequence[str]) -> str:
     chosen = {max(range(len(parts)), key=row.__getitem__) for row in scores}
     best = sorted(range(len(parts)), key=lambda part: -max(row[part] for row in scores))
     for part in best:
-        if sum(len(parts[n]) for n in chosen) + len(parts[part]) > room:
+        if sum(len(parts[n]) for n in chosen | {part}) > room:
             break
         chosen.add(part)
     kept = " ".join(parts[part].strip() for part in sorted(chosen))

@@ -549,6 +549,8 @@ def held(memory: EpicMemory, items: Iterable[Item]) -> dict[str, Any]:
             explanation = memory.explain(item.id)
         except UnknownItemError:
             continue
+        if explanation.note.startswith("Not held."):
+            continue  # on record among what was discarded
         entries = sorted(explanation.entries, key=lambda entry: entry.preference)
         found[item.id] = (explanation.item, entries, explanation.note)
     return found

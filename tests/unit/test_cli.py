@@ -377,7 +377,7 @@ def test_stats_counts_and_weighs_each_part(built: Epic) -> None:
     sizes = {name: int(size) for name, size in re.findall(r"^(\w+) +(\d+) bytes", result.out, re.M)}
 
     assert re.search(r"^items +2$", result.out, re.M)
-    assert set(sizes) == {"documents", "index", "instructions", "preferences", "verdicts", "rest", "total"}
+    assert set(sizes) == {"documents", "index", "instructions", "preferences", "verdicts", "ledger", "rest", "total"}
     assert sizes["total"] == sum(size for name, size in sizes.items() if name != "total")
     assert sizes["total"] == Path("me.epic").stat().st_size
 
@@ -390,7 +390,16 @@ def test_explain_says_why_an_item_is_held(built: Epic) -> None:
         assert part in result.out
 
 
-@pytest.mark.parametrize("item", ["corpus.jsonl:3", "no such id", "", "你好", "'; DROP TABLE items; --"])
+def test_explain_says_why_an_item_on_record_is_not_held(built: Epic) -> None:
+    result = built("explain", "me.epic", "corpus.jsonl:3")
+
+    assert result.code == 0
+    for part in ("square root", "Not held", "coarse filter", "tau", "similarity"):
+        assert part in result.out.replace("Similarity", "similarity")
+    assert held() == {"casino", "vegan"}
+
+
+@pytest.mark.parametrize("item", ["corpus.jsonl:4", "no such id", "", "你好", "'; DROP TABLE items; --"])
 def test_explaining_what_is_not_held_is_refused(built: Epic, item: str) -> None:
     refused(built("explain", "me.epic", item), item)
     assert held() == {"casino", "vegan"}

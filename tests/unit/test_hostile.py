@@ -6,14 +6,18 @@ import asyncio
 import os
 import sqlite3
 import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from epic_core import Alignment, Decision, EpicMemory, Filter, Item, SecondTier, Stance, Verdict
+from epic_core import Alignment, Decision, EpicMemory, Filter, Item, SecondTier, Stance, Verdict, schema
 from epic_core.cli import main
 from epic_core.context import format_context
-from epic_core.errors import EpicError, InvalidInputError, StoreError
+from epic_core.errors import DamagedError, EpicError, InvalidInputError, StoreError
+from epic_core.rows import checksum
+from epic_core.store import Store
 from epic_core.threads import in_thread
 from helpers import Answering, HashEncoder, KeepAll
 
@@ -37,6 +41,14 @@ def everything(path: Path) -> None:
         memory.add_preference(TRAIN)
 
 
+def verified(path: Path) -> int:
+    store = Store(path)
+    try:
+        return store.verify()
+    finally:
+        store.close()
+
+
 def damage(path: Path, *statements: str) -> None:
     connection = sqlite3.connect(path)
     for statement in statements:
@@ -45,34 +57,137 @@ def damage(path: Path, *statements: str) -> None:
     connection.close()
 
 
+def forge(path: Path, *statements: str) -> None:
+    """As `damage`, by somebody who knows how checksums and sums are made: they are right afterwards."""
+    connection = sqlite3.connect(path)
+    schema.keep_sums(connection)
+    for statement in statements:
+        connection.execute(statement)
+    for table in schema.TABLES:
+        row = "row" if table.numbered else table.checked[0]
+        for column, covered in (("crc", table.checked), ("text_crc", table.texts)):
+            if covered:
+                connection.create_function("checksum", len(covered), checksum)
+                found = f"SELECT {row}, {column}, checksum({', '.join(covered)}) FROM {table.name}"
+                for key, stored, right in connection.execute(found).fetchall():
+                    if stored != right:
+                        connection.execute(f"UPDATE {table.name} SET {column} = ? WHERE {row} = ?", (right, key))
+    connection.commit()
+    schema.check_sums(connection, path)
+    schema.check_rows(connection, path)
+    connection.close()
+
+
+ALTERED = [
+    "UPDATE entries SET stance = 'zzz'",
+    "UPDATE entries SET confidence = 'abc'",
+    "UPDATE entries SET vector = 5",
+    "UPDATE entries SET vector = zeroblob(3)",
+    "UPDATE items SET metadata = '{bad'",
+    "UPDATE items SET metadata = '" + "[" * 100_000 + "'",
+    "UPDATE items SET text = ''",
+    "UPDATE items SET text = x'789c00'",
+    "UPDATE items SET text = NULL",
+    "UPDATE items SET metadata = NULL",
+    "UPDATE entries SET stance = NULL",
+    "UPDATE entries SET similarity = NULL",
+    "UPDATE preferences SET vector = NULL",
+    "UPDATE preferences SET text = ''",
+    "UPDATE preferences SET vector = zeroblob(3)",
+    "UPDATE meta SET value = '{' WHERE key = 'encoder'",
+    "UPDATE meta SET value = '[]' WHERE key = 'encoder'",
+    "INSERT INTO meta (key, value, crc) VALUES ('tau/default', '\"abc\"', 0)",
+    "INSERT INTO meta (key, value, crc) VALUES ('second_tier/default', '7', 0)",
+    "INSERT INTO pending (namespace, id, text, metadata, reason, preferences, crc)"
+    " VALUES ('default', 'p', 'text', '{bad', 'why', '[]', 0)",
+]
+OTHER_TABLES = [
+    "CREATE TRIGGER t AFTER INSERT ON items BEGIN DELETE FROM items; END",
+    "CREATE VIEW v AS SELECT 1",
+    "CREATE TABLE hidden (x)",
+    "CREATE INDEX i ON items (metadata)",
+    "ALTER TABLE items ADD COLUMN hidden",
+    "DROP TABLE entries",
+    "CREATE UNIQUE INDEX i ON pending (id)",
+]
+
+
+# All but its number and what it is held for.
+COPIED = ", ".join(name for name in schema.ENTRIES.columns if name not in ("row", "preference"))
+
+
+@pytest.mark.parametrize("statement", [*ALTERED, *OTHER_TABLES])
+def test_a_file_that_was_tampered_with_is_refused_when_its_checksums_are_right(path: Path, statement: str) -> None:
+    if statement in OTHER_TABLES:
+        damage(path, statement)
+    else:
+        forge(path, statement)
+    with pytest.raises(StoreError):
+        everything(path)
+
+
 @pytest.mark.parametrize(
     "statement",
     [
-        "CREATE TRIGGER t AFTER INSERT ON items BEGIN DELETE FROM items; END",
-        "CREATE VIEW v AS SELECT 1",
-        "UPDATE entries SET stance = 'zzz'",
-        "UPDATE entries SET confidence = 'abc'",
-        "UPDATE entries SET vector = 5",
-        "UPDATE entries SET vector = zeroblob(3)",
-        "UPDATE items SET metadata = '{bad'",
-        "UPDATE items SET metadata = '" + "[" * 100_000 + "'",
-        "UPDATE items SET text = ''",
-        "UPDATE preferences SET text = ''",
-        "UPDATE preferences SET vector = NULL WHERE 0; ",
-        "UPDATE meta SET value = '{' WHERE key = 'encoder'",
-        "INSERT INTO meta VALUES ('tau/default', '\"abc\"')",
-        "INSERT INTO meta VALUES ('second_tier/default', '7')",
-        "INSERT INTO pending VALUES (1, 'default', 'p', 'text', '{bad', 'why', '[]')",
-        "DROP TABLE entries",
+        *ALTERED,
+        "UPDATE entries SET stance = 'conflicts'",
+        "UPDATE entries SET confidence = 0.1",
+        "UPDATE entries SET instruction = 'Go to the casino.'",
+        "UPDATE items SET text = 'red wine that nobody wrote' WHERE id = 'a'",
+        "UPDATE items SET metadata = '{}', digest = zeroblob(8)",
+        "UPDATE preferences SET expires = 1.0",
+        "UPDATE meta SET value = '0.1'",
+        "DELETE FROM entries WHERE row = 1",
+        "DELETE FROM items WHERE id = 'a'",
+        "DELETE FROM preferences",
+        f"INSERT INTO entries ({COPIED}) SELECT {COPIED} FROM entries WHERE row = 1",
+        "INSERT INTO uses (entry, count, used, crc) VALUES (1, 9, 9, 0)",
+        "DELETE FROM sums",
+        "UPDATE sums SET total = total + 1 WHERE name = 'items'",
     ],
 )
-def test_a_file_that_was_tampered_with_is_refused_or_read_right(path: Path, statement: str) -> None:
+def test_a_file_that_was_changed_without_its_checksums_is_damaged(path: Path, statement: str) -> None:
     damage(path, statement)
-    if statement.endswith("; "):
+    with pytest.raises(DamagedError, match=r"me\.epic"):
         everything(path)
-    else:
-        with pytest.raises(StoreError):
-            everything(path)
+    with pytest.raises(DamagedError, match=r"me\.epic"):
+        verified(path)
+
+
+HIDING = [
+    "UPDATE entries SET item = NULL",
+    "UPDATE entries SET item = 77 WHERE row = 1",
+    "UPDATE items SET namespace = 'other'",
+    "UPDATE preferences SET namespace = 'other'",
+    "UPDATE preferences SET id = NULL",
+]
+
+
+@pytest.mark.parametrize("statement", HIDING)
+def test_a_row_that_was_moved_out_of_sight_is_found_by_checking_the_whole_file(path: Path, statement: str) -> None:
+    damage(path, statement)
+    with pytest.raises(DamagedError, match=r"me\.epic"):
+        verified(path)
+
+
+@pytest.mark.parametrize("statement", HIDING)
+def test_rows_that_refer_to_nothing_are_refused_or_read_but_break_nothing(path: Path, statement: str) -> None:
+    forge(path, statement)
+    with suppress(EpicError):
+        everything(path)
+
+
+def test_a_file_into_which_nothing_was_written_is_read_right(path: Path) -> None:
+    damage(path, "UPDATE preferences SET vector = NULL WHERE 0")
+    everything(path)
+    assert verified(path) > 0
+
+
+def test_a_row_with_right_checksums_is_read_as_it_stands(path: Path) -> None:
+    forge(path, "UPDATE entries SET stance = 'conflicts'")
+    everything(path)
+    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
+        assert {entry.stance for entry in memory.explain("a").entries} == {Stance.CONFLICTS}
 
 
 def test_a_trigger_in_a_file_is_never_run(path: Path) -> None:
@@ -239,9 +354,17 @@ def test_a_new_file_is_not_removed_from_under_another_process(tmp_path: Path) ->
 def test_an_empty_file_of_the_users_is_never_removed(tmp_path: Path) -> None:
     path = tmp_path / "mine"
     path.touch()
+    settings: list[dict[str, Any]] = [{}, {"tau": 0.2, "fallback": SecondTier(tau=0.9)}]
+    for options in settings:
+        with pytest.raises(StoreError, match="is empty"):
+            EpicMemory.open(path, [WINE], encoder=HashEncoder(), **options)
+        assert path.read_bytes() == b""
+
+
+def test_a_file_is_not_made_or_left_when_its_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError):
-        EpicMemory.open(path, [WINE], encoder=HashEncoder(), tau=0.2, fallback=SecondTier(tau=0.9))
-    assert path.exists()
+        EpicMemory.open(tmp_path / "mine", [WINE], encoder=HashEncoder(), tau=0.2, fallback=SecondTier(tau=0.9))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("wrong", [{"encoder": "all-MiniLM-L6-v2"}, {"verifier": print}, {"chunker": str.split}])

@@ -6,18 +6,24 @@ import os
 import pickletools
 import sqlite3
 import stat
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from epic_core.database import APPLICATION_ID, SCHEMA_VERSION
+from epic_core.codes import code_length
 from epic_core.errors import EpicError, InvalidInputError, MemoryClosedError, StoreError
-from epic_core.store import NewEntry, Store
-from epic_core.types import Item, Preference, Stance
+from epic_core.rows import DIGEST_BYTES, deflated
+from epic_core.schema import APPLICATION_ID, SCHEMA_VERSION, USES
+from epic_core.sizes import sizes
+from epic_core.store import NewEntry, Store, version_of
+from epic_core.types import Item, MemoryEntry, Preference, Stance
 
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
 NAMESPACE = "default"
+# What `preferences_at` asks for.
+ENCODER = {"name": "n", "dimension": 2, "fingerprint": "f"}
 
 
 @pytest.fixture
@@ -44,7 +50,15 @@ def put(store: Store, text: str, preference: str = "p") -> tuple[int, int]:
         if wanted.id not in {held.id for held in store.preferences(NAMESPACE, 2)[1]}:
             store.add_preference(NAMESPACE, wanted, VECTOR)
         item = store.put_item(NAMESPACE, Item(text=text))
-        return item, store.add_entry(NAMESPACE, item, entry(wanted.id))
+        row, _ = store.add_entry(NAMESPACE, item, entry(wanted.id))
+        return item, row
+
+
+def entries_of(store: Store, item: int) -> list[MemoryEntry]:
+    """What is held of an item, in a store that says which encoder it was made with."""
+    with store.transaction():
+        store.set_meta(encoder=ENCODER)
+    return store.entries_of(NAMESPACE, item)
 
 
 def test_what_is_written_is_read_back_after_reopening(path: Path) -> None:
@@ -54,17 +68,19 @@ def test_what_is_written_is_read_back_after_reopening(path: Path) -> None:
         item = store.put_item(NAMESPACE, Item(text="Ünïcode 🙂", id="a", metadata={"n": 1, "list": ["x", None]}))
         store.add_entry(NAMESPACE, item, entry(Preference(text="p").id))
         store.put_pending(NAMESPACE, Item(text="later", id="b"), "no answer", ["x"])
-        store.set_meta(tau=0.3, encoder={"name": "n"})
+        store.set_meta(tau=0.3, encoder=ENCODER)
     store.close()
 
     store = Store(path)
     rows, preferences, vectors = store.preferences(NAMESPACE, 2)
     assert (len(rows), preferences, vectors.tolist()) == (1, [Preference(text="p")], [[1.0, 0.0]])
     assert list(store.items(NAMESPACE)) == [Item(text="Ünïcode 🙂", id="a", metadata={"n": 1, "list": ["x", None]})]
-    (stored,) = store.entries_of(item)
+    (stored,) = store.entries_of(NAMESPACE, item)
     assert (stored.instruction, stored.stance, stored.confidence) == ("Use it.", Stance.MIXED, 0.25)
+    assert (stored.rationale, stored.similarity, stored.preference) == ("near", 0.5, "p")
+    assert store.space(NAMESPACE, 2).vectors.tolist() == [[1.0, 0.0]]
     assert store.pending(NAMESPACE) == [(Item(text="later", id="b"), "no answer", ["x"])]
-    assert store.meta() == {"tau": 0.3, "encoder": {"name": "n"}}
+    assert store.meta() == {"tau": 0.3, "encoder": ENCODER}
     store.close()
 
 
@@ -112,11 +128,12 @@ def test_a_failed_transaction_leaves_nothing(path: Path, error: BaseException) -
 
 def test_a_broken_rule_of_the_database_is_a_store_error_and_leaves_nothing(path: Path) -> None:
     store = Store(path)
-    with pytest.raises(StoreError), store.transaction():
+    with pytest.raises(StoreError, match="FOREIGN KEY"), store.transaction():
         store.add_preference(NAMESPACE, Preference(text="p"), VECTOR)
-        store.add_preference(NAMESPACE, Preference(text="p"), VECTOR)
+        store.insert(USES, entry=77, count=1, used=1)
     assert store.preferences(NAMESPACE, 2)[1] == []
     store.close()
+    assert Store(path).verify() == 0
 
 
 def test_removing_a_preference_removes_its_entries_and_orphans_only(path: Path) -> None:
@@ -128,9 +145,10 @@ def test_removing_a_preference_removes_its_entries_and_orphans_only(path: Path) 
         store.add_entry(NAMESPACE, both, entry(Preference(text="q").id))
         store.remove_preference(NAMESPACE, Preference(text="p").id)
     assert [item.text for item in store.items(NAMESPACE)] == ["both", "only q"]
-    assert [e.preference for e in store.entries_of(both)] == ["q"]
-    expected = {"items": 2, "second_tier": 0, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
+    assert [e.preference for e in entries_of(store, both)] == ["q"]
+    expected = {"items": 2, "second_tier": 0, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0, "seen": 0}
     assert store.counts(NAMESPACE) == expected
+    store.verify()
     store.close()
 
 
@@ -205,8 +223,11 @@ def test_a_cut_file_is_a_store_error(path: Path) -> None:
 def test_a_vector_of_another_length_is_a_store_error(path: Path) -> None:
     store = Store(path)
     put(store, "text")
+    # A code has five bytes for each four components, begun or whole.
     with pytest.raises(StoreError, match="damaged"):
-        store.space(NAMESPACE, 3)
+        store.space(NAMESPACE, 5)
+    with pytest.raises(StoreError, match="damaged"):
+        store.preferences(NAMESPACE, 5)
     store.close()
 
 
@@ -249,12 +270,27 @@ def test_a_file_without_permission_is_an_error(path: Path, monkeypatch: pytest.M
         Store(path)
 
 
-def test_an_empty_file_becomes_a_memory(path: Path) -> None:
+@pytest.mark.parametrize("options", [{}, {"must_exist": True}, {"read_only": True}])
+def test_an_empty_file_is_an_error_and_stays(path: Path, options: dict[str, bool]) -> None:
     path.touch()
-    store = Store(path)
-    put(store, "text")
-    store.close()
-    assert [item.text for item in Store(path, must_exist=True).items(NAMESPACE)] == ["text"]
+    with pytest.raises(StoreError, match=r"me\.epic is empty"):
+        Store(path, **options)
+    assert path.read_bytes() == b"" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_new_file_is_made_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(database: sqlite3.Connection) -> None:
+        database.execute("CREATE TABLE meta (x)")
+        assert not path.exists()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("epic_core.schema.make", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Store(path)
+    assert list(path.parent.iterdir()) == []
+    Store(path).close()
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_closing_twice_is_fine(path: Path) -> None:
@@ -267,7 +303,13 @@ def test_closing_twice_is_fine(path: Path) -> None:
 def test_use_after_close_says_so(path: Path) -> None:
     store = Store(path)
     store.close()
-    for use in (lambda: list(store.items(NAMESPACE)), store.meta, lambda: put(store, "x"), store.sizes):
+    for use in (
+        lambda: list(store.items(NAMESPACE)),
+        store.meta,
+        lambda: put(store, "x"),
+        lambda: sizes(store),
+        store.verify,
+    ):
         with pytest.raises(MemoryClosedError, match="closed"):
             use()
 
@@ -288,41 +330,56 @@ def test_the_file_says_whose_it_is(path: Path) -> None:
 
 
 def test_nothing_is_pickled(path: Path) -> None:
-    store = Store(path)
-    put(store, "text")
+    store, long = Store(path), "a text that is long enough to be compressed " * 20
+    put(store, long)
+    store.ledger_kept = 10
+    with store.transaction():
+        store.see(NAMESPACE, [version_of(Item(text="seen"))])
     store.close()
     database = sqlite3.connect(path)
-    blobs = [
-        value
+    database.row_factory = sqlite3.Row
+    blobs = {
+        (table, column): row[column]
         for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         for row in database.execute(f"SELECT * FROM {table}").fetchall()
-        for value in row
-        if isinstance(value, bytes)
-    ]
+        for column in row.keys()  # noqa: SIM118
+        if isinstance(row[column], bytes)
+    }
     database.close()
-    assert blobs and all(len(blob) == VECTOR.nbytes for blob in blobs)
-    for blob in blobs:
+    lengths = {name: len(blob) for name, blob in blobs.items() if name != ("items", "text")}
+    assert lengths == {
+        ("preferences", "vector"): code_length(2),
+        ("entries", "vector"): code_length(2),
+        ("items", "digest"): DIGEST_BYTES,
+        ("ledger", "digests"): DIGEST_BYTES,
+    }
+    assert zlib.decompress(blobs["items", "text"]).decode() == long
+    for blob in blobs.values():
         with pytest.raises(ValueError):
             list(pickletools.genops(blob))
 
 
-def test_removed_text_is_gone_from_the_file(path: Path) -> None:
+@pytest.mark.parametrize("text", ["a secret that must go ", "a secret that must go " * 20])
+def test_removed_text_is_gone_from_the_file(path: Path, text: str) -> None:
+    stored = deflated(text)
+    kept = stored.encode() if isinstance(stored, str) else stored
+    assert len(kept) < 100
     store = Store(path)
-    put(store, "a secret that must go " * 20)
-    assert b"a secret" in path.read_bytes()
+    put(store, text)
+    assert kept in path.read_bytes()
     with store.transaction():
-        store.remove_items(NAMESPACE, [Item(text="a secret that must go " * 20).id])
+        store.remove_items(NAMESPACE, [Item(text=text).id])
     store.give_back()
     store.close()
-    assert b"a secret" not in path.read_bytes()
+    assert kept not in path.read_bytes() and b"a secret" not in path.read_bytes()
 
 
 def test_sizes_add_up_to_the_file(path: Path) -> None:
     store = Store(path)
     put(store, "Ünïcode text " * 100)
-    sizes = store.sizes()
-    assert sizes.pop("total") == sum(sizes.values()) == path.stat().st_size
-    assert all(size >= 0 for size in sizes.values())
+    parts = sizes(store)
+    assert parts.pop("total") == sum(parts.values()) == path.stat().st_size
+    assert all(size >= 0 for size in parts.values())
     store.close()
 
 

@@ -56,7 +56,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_the_same_documents_again_cost_no_call() -> None:
     lm, items = Scripted(), documents()
-    memory = memory_of(lm)
+    memory = memory_of(lm, ledger=0)
     first = memory.add(items)
     assert (first.passed, first.kept, first.discarded, first.cached) == (16, 12, 4, 0)
     assert lm.calls == first.usage.calls == 16
@@ -66,6 +66,27 @@ def test_the_same_documents_again_cost_no_call() -> None:
     assert (again.duplicates, again.discarded, again.cached, again.usage.calls) == (12, 4, 4, 0)
     assert lm.calls == 16 and contents(memory, items) == before
     assert "verdict cache" in str(again) and "4 verdicts" in str(again)
+
+
+def test_with_a_ledger_the_same_documents_again_are_not_even_looked_at() -> None:
+    lm, items = Scripted(), documents()
+    memory = memory_of(lm)
+    assert memory.add(items).discarded == 4
+    before = contents(memory, items)
+    again = memory.add(items)
+    # Four that the model discarded, and four that the coarse filter left out.
+    assert (again.duplicates, again.known, again.new, again.passed, again.discarded, again.cached) == (
+        12,
+        8,
+        0,
+        0,
+        0,
+        0,
+    )
+    assert (lm.calls, again.usage.calls) == (16, 0) and contents(memory, items) == before
+    # Under another id, or with other metadata, it is another item: the cache answers.
+    others = [replace(item, id=f"other {item.id}") for item in items]
+    assert memory.add(others).cached == 24 and lm.calls == 16
 
 
 @pytest.mark.parametrize("way", ["single", "paper", "batch"])
@@ -86,8 +107,13 @@ def test_a_reopened_file_remembers(path: Path) -> None:
         before = contents(memory, items)
     lm = Scripted()
     with opened(path, lm) as memory:
-        assert memory.add(items).discarded == 4
+        report = memory.add(items)
+        assert (report.duplicates, report.known, report.discarded) == (12, 8, 0)
         assert lm.calls == 0 and contents(memory, items) == before
+    with opened(path, lm, ledger=0) as memory:
+        report = memory.add(items)
+        assert (report.duplicates, report.known, report.discarded, report.cached) == (12, 0, 4, 4)
+        assert lm.calls == 0 and held(memory, items) == before[0]
 
 
 def test_the_same_text_under_other_ids_costs_no_call_and_is_held_alike() -> None:
@@ -179,7 +205,7 @@ def test_a_new_preference_is_asked_about_alone() -> None:
 )
 def test_another_model_other_prompts_or_another_way_ask_again(change: Callable[[], LMVerifier]) -> None:
     lm = Scripted()
-    memory = memory_of(lm)
+    memory = memory_of(lm, ledger=0)
     memory.add(["red wine nowine"])
     memory.verifier = other = change()
     assert memory.add(["red wine nowine"]).discarded == 1
@@ -194,7 +220,7 @@ def test_another_model_other_prompts_or_another_way_ask_again(change: Callable[[
 
 def test_another_verifier_that_asks_the_same_way_asks_nothing() -> None:
     lm = Scripted()
-    memory = memory_of(lm)
+    memory = memory_of(lm, ledger=0)
     memory.add(["red wine nowine"])
     memory.verifier = verifier_of(lm, max_tokens=99, retries=5)
     memory.add(["red wine nowine"])
@@ -250,7 +276,7 @@ def test_without_fine_verification_nothing_is_cached() -> None:
 @pytest.mark.parametrize("bound", [1, 2, 7, 10, 25])
 def test_the_cache_never_holds_more_than_its_bound_after_an_add(path: Path, bound: int) -> None:
     lm = Scripted()
-    with opened(path, lm, verdict_cache=bound) as memory:
+    with opened(path, lm, verdict_cache=bound, ledger=0) as memory:
         for start in range(0, 60, 7):
             memory.add([f"red wine nowine {n}" for n in range(start, start + 7)])
             assert 1 <= rows(path) <= bound
@@ -263,7 +289,7 @@ def test_the_cache_never_holds_more_than_its_bound_after_an_add(path: Path, boun
 
 def test_the_oldest_verdicts_go_first(path: Path) -> None:
     lm = Scripted()
-    with opened(path, lm, verdict_cache=20) as memory:
+    with opened(path, lm, verdict_cache=20, ledger=0) as memory:
         for n in range(30):
             memory.add([f"red wine nowine {n}"])
         kept = rows(path)
@@ -291,7 +317,7 @@ def test_a_smaller_bound_holds_from_the_next_add_on(path: Path) -> None:
 
 def test_a_cache_of_zero_keeps_none(path: Path) -> None:
     lm, items = Scripted(), documents()
-    with opened(path, lm, verdict_cache=0) as memory:
+    with opened(path, lm, verdict_cache=0, ledger=0) as memory:
         report = memory.add(items)
         again = memory.add(items)
         assert (report.usage.calls, again.usage.calls, again.cached) == (16, 4, 0)
@@ -312,9 +338,10 @@ def test_verdicts_are_counted_and_weighed() -> None:
     memory.add([BOTH])
     one = memory.stats().bytes["verdicts"]
     assert verdicts(memory) == 2 and one > 2 * len(f"Serve {WINE} with {BOTH}")
-    memory.add(["red wine nowine"])
+    # A discarded one takes less than a hundred bytes; whole pages are counted.
+    memory.add([f"nowine{' red wine' * n}" for n in range(1, 101)])
     stats = memory.stats()
-    assert verdicts(memory) == 3 and 0 < stats.bytes["verdicts"] - one < 100
+    assert verdicts(memory) == 102 and 100 * 40 < stats.bytes["verdicts"] - one < 100 * 100
     assert sum(size for part, size in stats.bytes.items() if part != "total") == stats.bytes["total"]
     assert "verdicts" in str(stats)
 
@@ -404,7 +431,7 @@ def test_chunks_that_a_document_has_no_more_are_forgotten(path: Path) -> None:
 
 def test_namespaces_share_nothing(path: Path) -> None:
     ann, bob = Scripted(), Scripted()
-    with opened(path, ann, WINE, namespace="ann") as memory:
+    with opened(path, ann, WINE, namespace="ann", ledger=0) as memory:
         memory.add(["red wine", "red wine nowine"])
         with EpicMemory.open(path, [WINE], namespace="bob", encoder=HashEncoder(), verifier=verifier_of(bob)) as other:
             other.add(["red wine", "red wine nowine"])

@@ -1,0 +1,270 @@
+"""A memory of 100,000 entries in one file: how long it takes to open, add to, search, and take a preference out of.
+
+Items, preferences and the encoder are made up: bags of words, each item about one preference or two. So the embeddings
+cost next to nothing and what is timed is the memory. Everything goes through the file as it always does. Times are
+medians of several runs; the goals stand beside them. With --profile, where the time of each of them goes.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common import median_seconds, parser, unit
+from epic_core import EpicMemory
+from epic_core.types import Alignment, Candidate, Decision, Item, Stance, Verdict
+
+DIMENSION = 256
+PREFERENCES = 10
+WORDS = 5_000
+IN_A_TEXT = 70
+IN_AN_INSTRUCTION = 25
+# Of four items three are about one preference, the fourth about two.
+ENTRIES_EACH = 5 / 4
+PROFILED = 14
+
+
+class Bags:
+    """Embeds a text as the sum of fixed random vectors, one for each word; topics weigh more than words."""
+
+    name = "bags"
+    dimension = DIMENSION
+    fingerprint = "v1"
+    tau = 0.3
+    floor = 0.1
+
+    def __init__(self) -> None:
+        generator = np.random.default_rng(0)
+        self.words = unit(generator.standard_normal((WORDS, DIMENSION))).astype(np.float32)
+        self.topics = 12.0 * unit(generator.standard_normal((PREFERENCES + 1, DIMENSION))).astype(np.float32)
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        return unit(np.stack([self._vector(text) for text in texts])).astype(np.float32)
+
+    async def aencode(self, texts: Sequence[str]) -> np.ndarray:
+        return self.encode(texts)
+
+    def _vector(self, text: str) -> np.ndarray:
+        topics = [int(number) for number in re.findall(r"\btopic(\d+)\b", text)]
+        words = [int(number) for number in re.findall(r"\bword(\d+)\b", text)]
+        return self.topics[topics].sum(axis=0) + self.words[words].sum(axis=0)
+
+
+class KeepsAll:
+    """Keeps every item under each of its preferences, and quotes its first words as the instruction."""
+
+    name = "keeps-all"
+
+    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
+        stances = tuple(Stance)
+        for candidate in candidates:
+            words = candidate.item.text.split()
+            quoted = " ".join(word for word in words if word.startswith("word"))[: 8 * IN_AN_INSTRUCTION]
+            alignments = tuple(
+                Alignment(
+                    preference_id=preference.id,
+                    instruction=f"{preference.text} {quoted}",
+                    stance=stances[len(words) % len(stances)],
+                    confidence=0.5 + similarity / 2.0,
+                    rationale="near",
+                )
+                for preference, similarity in zip(candidate.preferences, candidate.similarities, strict=True)
+            )
+            yield Verdict(decision=Decision.KEEP, rationale="near", alignments=alignments)
+
+    async def averify(self, candidates: Sequence[Candidate]) -> Any:
+        for verdict in self.verify(candidates):
+            yield verdict
+
+
+PREFERENCE_TEXTS = [f"I like topic{number}" for number in range(PREFERENCES)]
+
+
+def text_of(number: int) -> str:
+    """The text of an item about one preference, or of each fourth about two."""
+    generator = np.random.default_rng(number)
+    topics = generator.choice(PREFERENCES, 1 + (number % 4 == 3), replace=False)
+    words = generator.integers(WORDS, size=IN_A_TEXT)
+    return " ".join([*(f"topic{topic}" for topic in topics), *(f"word{word}" for word in words)])
+
+
+def question_of(number: int) -> str:
+    """A question about a preference, in words of its own."""
+    generator = np.random.default_rng(1_000_000_000 + number)
+    words = generator.integers(WORDS, size=12)
+    return " ".join([f"topic{number % PREFERENCES}", *(f"word{word}" for word in words)])
+
+
+def opened(path: Path, **options: Any) -> EpicMemory:
+    """The memory in a file."""
+    return EpicMemory.open(path, encoder=Bags(), verifier=KeepsAll(), **options)
+
+
+def build(path: Path, entries: int) -> None:
+    """Fill a new file."""
+    items = round(entries / ENTRIES_EACH)
+    started = time.perf_counter()
+    with opened(path, preferences=PREFERENCE_TEXTS) as memory:
+        memory.add(Item(id=f"item-{number}", text=text_of(number)) for number in range(items))
+        taken = time.perf_counter() - started
+        counts = memory.stats().counts
+        print(
+            f"{counts['entries']} entries on {counts['items']} items, {counts['preferences']} preferences;"
+            f" built in {taken:.1f} s, {1e3 * taken / counts['entries']:.3f} ms an entry"
+        )
+        print(memory.stats())
+
+
+def shown(what: str, seconds: Sequence[float], goal: float | None = None) -> None:
+    """A line of the table: median, the slowest tenth, the goal."""
+    middle, slow = statistics.median(seconds), float(np.quantile(seconds, 0.9))
+    said = "" if goal is None else f"   (at most {1e3 * goal:.0f} ms{'' if middle <= goal else ': MISSED'})"
+    print(f"{what:34} median {1e3 * middle:9.2f} ms   90 % below {1e3 * slow:9.2f} ms{said}")
+
+
+def timed(action: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def opening(path: Path, runs: int) -> None:
+    """Open, and open and search."""
+    taken = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        memory = opened(path)
+        taken.append(time.perf_counter() - started)
+        memory.close()
+    shown("open", taken, 2.0)
+    taken = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        memory = opened(path)
+        memory.search(question_of(0))
+        taken.append(time.perf_counter() - started)
+        memory.close()
+    shown("open and first search", taken, 2.0)
+
+
+def working(path: Path, runs: int) -> None:
+    """Search and add, in one open memory."""
+    with opened(path) as memory:
+        memory.search(question_of(0))
+        shown("search, k = 5", [timed(lambda n=n: memory.search(question_of(n))) for n in range(40 * runs)], 5e-3)
+        index = memory._state.space().index
+        query = memory.encoder.encode([question_of(1)])[0]
+        alone = median_seconds(lambda: index.search(query, 18, penalised=True), 20)
+        print(f"{'  of it the index':34} median {1e3 * alone:9.2f} ms")
+        first = 10_000_000
+        adding = [timed(lambda n=n: memory.add([text_of(first + n)])) for n in range(12 * runs)]
+        shown("add one item", adding, 5e-3)
+        pairs = [
+            (timed(lambda n=n: memory.add([text_of(2 * first + n)])), timed(lambda n=n: memory.search(question_of(n))))
+            for n in range(4 * runs)
+        ]
+        shown("search after one was added", [after for _, after in pairs], 5e-3)
+        shown("forget one item", [timed(lambda n=n: memory.forget(f"item-{n}")) for n in range(runs)])
+        shown("search after one was forgotten", [_after_forgetting(memory, n) for n in range(runs, 2 * runs)])
+
+
+def _after_forgetting(memory: EpicMemory, number: int) -> float:
+    memory.forget(f"item-{number}")
+    return timed(lambda: memory.search(question_of(number)))
+
+
+def preferences(path: Path, runs: int) -> None:
+    """Take a preference out, search, put it back; each time from the same file."""
+    taken: dict[str, list[float]] = {"remove": [], "search": [], "add": []}
+    for run in range(runs):
+        copy = path.with_suffix(".copy")
+        shutil.copy(path, copy)
+        with opened(copy) as memory:
+            memory.search(question_of(0))
+            chosen = PREFERENCE_TEXTS[run % PREFERENCES]
+            taken["remove"].append(timed(lambda c=chosen, m=memory: m.remove_preference(c)))
+            taken["search"].append(timed(lambda m=memory: m.search(question_of(1))))
+            taken["add"].append(timed(lambda c=chosen, m=memory: m.add_preference(c)))
+        copy.unlink()
+    shown("remove a preference", taken["remove"], 1.0)
+    shown("first search after it", taken["search"], 1.0)
+    shown("add a preference (all items seen)", taken["add"])
+
+
+def resident() -> float:
+    """Megabytes of this process in RAM."""
+    with Path("/proc/self/status").open() as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1e3
+
+
+def memory_of(path: Path) -> None:
+    """What a process of its own takes that opens the file and searches."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import bench_scale as b; from pathlib import Path; import faiss;"
+        "e = b.Bags(); before = b.resident(); m = b.opened(Path(sys.argv[2])); m.search(b.question_of(0));"
+        "print(before, b.resident())"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent), str(path)], capture_output=True, text=True, check=True
+    )
+    before, after = map(float, made.stdout.split())
+    print(f"RAM of a process: {after:.0f} MB with the memory open, {before:.0f} MB before")
+
+
+def profiled(path: Path) -> None:
+    """Where the time goes."""
+    memory: EpicMemory = _profile("open", lambda: opened(path))
+    memory.search(question_of(0))
+    _profile("20 searches", lambda: [memory.search(question_of(n)) for n in range(20)])
+    _profile("10 items added, one by one", lambda: [memory.add([text_of(40_000_000 + n)]) for n in range(10)])
+    _profile("remove a preference", lambda: memory.remove_preference(PREFERENCE_TEXTS[0]))
+    _profile("the search after it", lambda: memory.search(question_of(1)))
+    memory.close()
+
+
+def _profile(what: str, action: Callable[[], Any]) -> Any:
+    profile = cProfile.Profile()
+    made = profile.runcall(action)
+    print(f"\n{what}:")
+    pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(PROFILED)
+    return made
+
+
+def main() -> None:
+    made = parser(__doc__.splitlines()[0])
+    made.add_argument("--entries", type=int, default=100_000)
+    made.add_argument("--runs", type=int, default=5)
+    made.add_argument("--profile", action="store_true", help="say where the time goes")
+    made.add_argument("--keep", type=Path, help="make the file here, or use the one that is here, and leave it")
+    options = made.parse_args()  # everything here is made up: the data folder may be given, and is not read
+    with tempfile.TemporaryDirectory() as folder:
+        path = options.keep or Path(folder) / "large.epic"
+        if not path.exists():
+            build(path, options.entries)
+        size = path.stat().st_size
+        print(f"file after close: {size / 1e6:.1f} MB, {size / options.entries:.0f} bytes an entry")
+        memory_of(path)
+        opening(path, options.runs)
+        preferences(path, options.runs)
+        working_copy = Path(folder) / "working.epic"
+        shutil.copy(path, working_copy)
+        working(working_copy, options.runs)
+        if options.profile:
+            profiled(working_copy)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,474 @@
+"""A memory whose process is killed: what a worker does to it, what it has to hold then, and what it does hold.
+
+    with Killer() as killer:
+        for kill in killed(killer, folder / "me.epic", seed=1, kills=5):
+            assert not kill.failure, kill
+
+A `Killer` is a process that forks workers and kills them, each at a moment of its own. What a worker does follows from
+a seed and from what the memory held before, so that `Model` can tell what the memory has to hold after each operation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+import traceback
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from epic_core import EpicMemory, Item, intake, portions
+from epic_core.errors import StoreError
+from epic_core.files import SIDE_FILES
+from epic_core.rows import dumped_metadata, item_digest
+from epic_core.types import Alignment, Candidate, Decision, FloatArray, Verdict
+from helpers import FakeVerifier
+
+TOPICS = ("tea", "trains", "gardens", "chess", "bread", "rivers", "clocks", "kites")
+_BATCH = 5
+_IDS = 60
+_WORDS = ("old", "quiet", "bright", "narrow", "wooden", "early", "distant", "copper", "gentle", "plain")
+
+
+class TopicEncoder:
+    """An axis for each topic, so that a text passes the coarse filter for the preferences of its topics only."""
+
+    name = "topics"
+    dimension = len(TOPICS) + 8
+    fingerprint = "v1"
+    tau = 0.3
+    floor = 0.2
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        return np.stack([self._vector(text) for text in texts])
+
+    async def aencode(self, texts: Sequence[str]) -> FloatArray:
+        return self.encode(texts)
+
+    def _vector(self, text: str) -> FloatArray:
+        vector = np.zeros(self.dimension, dtype=np.float32)
+        for place, topic in enumerate(TOPICS):
+            vector[place] = topic in text
+        # Texts of one topic are near one another, but not the same.
+        vector[len(TOPICS) + zlib.crc32(text.encode()) % 8] = 0.2
+        return vector / np.linalg.norm(vector)
+
+
+def wanted(text: str, preference: str) -> bool:
+    """Whether the verifier keeps a text under a preference that it passed the coarse filter for."""
+    return zlib.crc32(f"{text}/{preference}".encode()) % 6 > 0
+
+
+def instruction(text: str, preference: str) -> str:
+    return f"Under {preference}: {text[:60]}"
+
+
+class Judge(FakeVerifier):
+    """Keeps what is `wanted`; its verdicts are cached."""
+
+    name = "judge"
+    cached = True
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        for candidate in candidates:
+            text = candidate.item.text
+            alignments = tuple(
+                Alignment(
+                    preference_id=preference.id,
+                    instruction=instruction(text, preference.text),
+                    confidence=zlib.crc32(text.encode()) % 100 / 100,
+                )
+                for preference in candidate.preferences
+                if wanted(text, preference.text)
+            )
+            decision = Decision.KEEP if alignments else Decision.DISCARD
+            yield Verdict(decision=decision, rationale="said so", alignments=alignments)
+
+
+# what is done
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One call, which changes the memory whole or not at all: "add", "prefer", "drop", "replace", "forget", "compact".
+
+    Attributes:
+        items: Id and text of what is added.
+        names: Preferences, or the ids that are forgotten.
+    """
+
+    kind: str
+    items: tuple[tuple[str, str], ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a memory has to hold: preferences in their order, and the texts of items by id.
+
+    An item is held as long as one of its pairs with the preferences is relevant.
+    """
+
+    preferences: tuple[str, ...] = ()
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def entries(self, text: str) -> dict[str, str]:
+        """The instructions of a text by preference."""
+        return {p: instruction(text, p) for p in self.preferences if p.split()[2] in text and wanted(text, p)}
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """As `content_of` has it."""
+        items = {key: [text, self.entries(text)] for key, text in self.texts.items()}
+        return {"preferences": list(self.preferences), "items": items}
+
+    def after(self, operation: Operation) -> Model:
+        """What it has to hold after an operation."""
+        preferences, texts = list(self.preferences), dict(self.texts)
+        if operation.kind == "add":
+            texts |= operation.items
+        elif operation.kind == "prefer":
+            preferences += operation.names
+        elif operation.kind == "drop":
+            preferences.remove(operation.names[0])
+        elif operation.kind == "replace":
+            old, new = operation.names
+            preferences[preferences.index(old)] = new
+        elif operation.kind == "forget":
+            texts = {key: text for key, text in texts.items() if key not in operation.names}
+        made = Model(tuple(preferences), texts)
+        return replace(made, texts={key: text for key, text in texts.items() if made.entries(text)})
+
+
+def operations(seed: int, model: Model) -> Iterator[Operation]:
+    """What is done to a memory that holds something; no end."""
+    chance = random.Random(seed)
+    while True:
+        operation = _operation(chance, model)
+        yield operation
+        model = model.after(operation)
+
+
+def _operation(chance: random.Random, model: Model) -> Operation:
+    kinds = ["add"] * 5 + ["compact"] + ["forget"] * (len(model.texts) > 3)
+    kinds += ["prefer"] * (len(model.preferences) < 6) + ["drop"] * (len(model.preferences) > 3) + ["replace"]
+    kind = chance.choice(kinds)
+    if kind == "add":
+        ids = chance.sample(range(_IDS), _BATCH)
+        return Operation(kind, tuple((f"item-{number}", _text(chance, model, f"item-{number}")) for number in ids))
+    if kind == "forget":
+        return Operation(kind, names=tuple(chance.sample(sorted(model.texts), 3)))
+    new = f"I like {chance.choice(TOPICS)} number {chance.randrange(10**6)}"
+    if kind == "prefer":
+        return Operation(kind, names=(new,))
+    if kind == "compact":
+        return Operation(kind)
+    old = chance.choice(model.preferences)
+    return Operation(kind, names=(old,) if kind == "drop" else (old, new))
+
+
+def _text(chance: random.Random, model: Model, item_id: str) -> str:
+    topics = [preference.split()[2] for preference in model.preferences]
+    if item_id not in model.texts:
+        # A new version that the coarse filter leaves out is committed before the portion of what it lets pass.
+        topics += TOPICS
+    sentences = [
+        " ".join(["The", *chance.choices(_WORDS, k=12), chance.choice(topics) if n == 0 else "thing"]) + "."
+        for n in range(chance.choice([1, 2, 8, 30]))
+    ]
+    return " ".join([f"Note {chance.randrange(10**9)}.", *sentences])
+
+
+# doing it, until killed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a worker does, and when it is killed.
+
+    Attributes:
+        preferences, texts: What the memory holds before.
+        begun: The worker is killed once it has begun so many operations,
+        delay: and so many seconds later.
+    """
+
+    path: str
+    seed: int
+    preferences: Sequence[str]
+    texts: dict[str, str]
+    budget: int | None
+    begun: int
+    delay: float
+
+
+def opened(path: str | Path, preferences: Sequence[str] | None = None, **options: Any) -> EpicMemory:
+    """A memory with the encoder and the verifier of the workers."""
+    return EpicMemory.open(path, preferences, encoder=TopicEncoder(), verifier=Judge(), **options)
+
+
+def work(plan: Plan, told: int) -> None:
+    """Do what a plan says, without end; told is a pipe that hears what is begun, and what is done."""
+
+    def tell(line: str) -> None:
+        os.write(told, f"{line}\n".encode())
+
+    # A batch of a stream is one change, however slow the machine.
+    portions._MOMENT = 3600.0
+    intake._BATCH = _BATCH
+    memory = opened(plan.path, plan.preferences, budget=plan.budget)
+    tell("opened")
+    model = Model(tuple(plan.preferences), plan.texts)
+    coming = operations(plan.seed, model)
+    current = next(coming)
+
+    def stream() -> Iterator[Item]:
+        nonlocal current
+        while current.kind == "add":
+            for item_id, text in current.items:
+                yield Item(id=item_id, text=text)
+            # Asked for more: the batch before is committed.
+            tell("done")
+            current = next(coming)
+            tell(f"begin {current.kind}")
+
+    tell(f"begin {current.kind}")
+    while True:
+        if current.kind == "add":
+            memory.add(stream())
+            continue
+        if current.kind == "prefer":
+            memory.add_preference(*current.names)
+        elif current.kind == "drop":
+            memory.remove_preference(*current.names)
+        elif current.kind == "replace":
+            memory.replace_preference(*current.names)
+        elif current.kind == "forget":
+            # As items: some of them are perhaps gone because of a budget, and an unknown id is an error.
+            memory.forget(*(Item(id=name, text="whatever it says") for name in current.names))
+        else:
+            memory.compact()
+        tell("done")
+        current = next(coming)
+        tell(f"begin {current.kind}")
+
+
+def serve() -> None:
+    """Fork a worker for each plan that is read, kill it when it is time, and say what it told."""
+    for line in sys.stdin:
+        plan = Plan(**json.loads(line))
+        heard, told = os.pipe()
+        worker = os.fork()
+        if worker == 0:
+            os.close(heard)
+            try:
+                work(plan, told)
+            except BaseException:
+                os.write(told, ("error " + json.dumps(traceback.format_exc())[-3000:] + "\n").encode())
+            os._exit(1)
+        os.close(told)
+        told_lines = b""
+        with os.fdopen(heard, "rb") as pipe:
+            while told_lines.count(b"begin") < plan.begun and (part := os.read(pipe.fileno(), 4096)):
+                told_lines += part
+            time.sleep(plan.delay)
+            os.kill(worker, signal.SIGKILL)
+            told_lines += pipe.read()
+        os.waitpid(worker, 0)
+        print(json.dumps(told_lines.decode().splitlines()), flush=True)
+
+
+class Killer:
+    """A process of its own that runs workers and kills them."""
+
+    def __enter__(self) -> Killer:
+        here = str(Path(__file__).resolve().parent)
+        command = f"import sys; sys.path.insert(0, {here!r}); import crashing; crashing.serve()"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def run(self, plan: Plan) -> list[str]:
+        """Run a worker until it is killed; what it told."""
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps(vars(plan)) + "\n")
+        self._process.stdin.flush()
+        told: list[str] = json.loads(self._process.stdout.readline())
+        return told
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._process.stdout.close()
+
+
+# what is left
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kill:
+    """One kill.
+
+    Attributes:
+        during: What was under way: "open" or the kind of an operation.
+        acknowledged: How many operations were.
+        journal: Whether it left a journal: a change was being written.
+        failure: What was wrong then, or nothing.
+    """
+
+    seed: int
+    during: str
+    acknowledged: int
+    journal: bool
+    failure: str
+
+
+def killed(killer: Killer, path: Path, *, seed: int, kills: int, budget: int | None = None) -> Iterator[Kill]:
+    """Kill workers on one file, one after the other, and look at what each left."""
+    chance = random.Random(seed)
+    model = Model(("I like tea number 1", "I like trains number 2", "I like chess number 3"))
+    for number in range(kills):
+        begun = chance.choice([0, *range(1, 25)])
+        plan = Plan(
+            path=str(path),
+            seed=seed * 1000 + number,
+            preferences=model.preferences,
+            texts=model.texts,
+            budget=budget,
+            begun=begun,
+            delay=chance.uniform(0.0, 0.012 if begun else 0.03),
+        )
+        told = killer.run(plan)
+        started = [line.split()[1] for line in told if line.startswith("begin")]
+        acknowledged = told.count("done")
+        journal = Path(f"{path}-journal").exists()
+        coming = operations(plan.seed, model)
+        for _ in range(acknowledged):
+            model = model.after(next(coming))
+        following = model.after(next(coming)) if len(started) > acknowledged else model
+        failure = next((line for line in told if line.startswith("error")), "")
+        if not failure and (path.exists() or "opened" in told):
+            try:
+                found = checked_within(path, model, following, budget) if budget else checked(path, model, following)
+                model = found
+            except Exception:
+                failure = traceback.format_exc()
+        yield Kill(
+            seed=plan.seed,
+            during=started[-1] if len(started) > acknowledged else "open",
+            acknowledged=acknowledged,
+            journal=journal,
+            failure=failure,
+        )
+        if failure:
+            return
+
+
+def exported(memory: EpicMemory, folder: Path) -> list[dict[str, Any]]:
+    """The lines of an export, which is removed again."""
+    target = folder / f"{memory.path.name if memory.path else 'ram'}.jsonl"
+    memory.export(target, overwrite=True)
+    lines = target.read_text(encoding="utf-8").splitlines()
+    target.unlink()
+    return [json.loads(line) for line in lines]
+
+
+def content_of(memory: EpicMemory, folder: Path) -> dict[str, Any]:
+    """What a memory holds, as it exports it: preferences; item id to text, and to instructions by preference."""
+    lines = exported(memory, folder)
+    names = {line["id"]: line["text"] for line in lines if line["kind"] == "preference"}
+    items = {
+        line["id"]: [line["text"], {names[entry["preference"]]: entry["instruction"] for entry in line["entries"]}]
+        for line in lines
+        if line["kind"] == "item"
+    }
+    return {"preferences": list(names.values()), "items": items}
+
+
+def checked(path: Path, acknowledged: Model, following: Model) -> Model:
+    """Check what a kill left: what was acknowledged, and what was under way whole or not at all; which of the two."""
+    allowed = [acknowledged.content, following.content]
+    before = _bytes(path)
+    try:
+        with opened(path, read_only=True) as looking:
+            found = content_of(looking, path.parent)
+        assert found in allowed, "read without being repaired, it holds something else"
+    except StoreError:
+        pass  # it has to be opened for writing once
+    assert _bytes(path) == before, "opened for reading only, it was written"
+    with opened(path) as memory:
+        found = content_of(memory, path.parent)
+        assert found in allowed, _difference(found, acknowledged.content, following.content)
+        assert memory.verify() > 0
+        assert [p.text for p in memory.preferences] == found["preferences"]
+    _assert_one_file(path)
+    with opened(path) as memory:
+        hits = memory.search(" ".join(TOPICS), k=2 * _IDS, stance_policy="any")
+        assert {hit.item.id: hit.item.text for hit in hits} == {key: text for key, (text, _) in found["items"].items()}
+    _assert_one_file(path)
+    return following if found == allowed[1] else acknowledged
+
+
+def checked_within(path: Path, acknowledged: Model, following: Model, budget: int) -> Model:
+    """As `checked`, for a memory with a byte budget: some may have been evicted, and changes are made in pieces."""
+    assert sum(len(octets) for octets in _bytes(path).values()) <= budget, "the budget was exceeded"
+    with opened(path) as memory:
+        assert memory.verify() > 0
+        found = content_of(memory, path.parent)
+        items = (line for line in exported(memory, path.parent) if line["kind"] == "item")
+        versions = {line["id"]: bytes.fromhex(line["version"]) for line in items}
+        assert memory.stats().budget == budget
+    _assert_one_file(path)
+    assert path.stat().st_size <= budget
+    assert found["preferences"] in [list(acknowledged.preferences), list(following.preferences)]
+    texts: dict[str, str] = {}
+    for item_id, (text, entries) in found["items"].items():
+        known = {model.texts[item_id] for model in (acknowledged, following) if item_id in model.texts}
+        right = [
+            each for each in known if versions[item_id] == item_digest(item_id, each, dumped_metadata({}, item_id))
+        ]
+        assert right, f"{item_id} was never added like that, or was forgotten"
+        texts[item_id] = right[0]
+        # A shortened text is made of sentences of the whole one.
+        assert text == right[0] or set(_sentences(text)) < set(_sentences(right[0])), text
+        pairs = acknowledged.entries(right[0]) | following.entries(right[0])
+        assert entries and entries.items() <= pairs.items()
+    return Model(tuple(found["preferences"]), texts)
+
+
+def _sentences(text: str) -> list[str]:
+    return re.split(r"(?<=\.) ", text)
+
+
+def _bytes(path: Path) -> dict[str, bytes]:
+    files = [path, *(Path(f"{path}{suffix}") for suffix in SIDE_FILES)]
+    return {file.name: file.read_bytes() for file in files if file.exists()}
+
+
+def _assert_one_file(path: Path) -> None:
+    assert not [suffix for suffix in SIDE_FILES if Path(f"{path}{suffix}").exists()], "a side file is left"
+
+
+def _difference(found: dict[str, Any], *allowed: dict[str, Any]) -> str:
+    lines = []
+    for name, one in zip(("acknowledged", "under way"), allowed, strict=True):
+        lines.append(f"against what was {name}: preferences {found['preferences']} and {one['preferences']}")
+        for key in sorted({*found["items"], *one["items"]}):
+            ours, theirs = found["items"].get(key), one["items"].get(key)
+            if ours != theirs:
+                lines.append(f"  {key}: {ours and list(ours[1])} and {theirs and list(theirs[1])}")
+    return "\n".join(lines)

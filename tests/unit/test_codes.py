@@ -1,0 +1,132 @@
+"""Vectors in ten bits a component: what is read back is near what was written, and is written again as it was."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epic_core.codes import code_length, packed, rounded, unpacked
+from epic_core.types import FloatArray
+
+DIMENSIONS = st.integers(1, 70)
+SEEDS = st.integers(0, 2**20)
+
+
+def unit_vectors(count: int, dimension: int, seed: int) -> FloatArray:
+    """Of several shapes: round, with a component that outweighs the others, and with many zeros."""
+    generator = np.random.default_rng(seed)
+    vectors = generator.normal(size=(count, dimension))
+    vectors[1::3] *= generator.random((len(vectors[1::3]), dimension)) ** 8
+    vectors[2::3] *= generator.random((len(vectors[2::3]), dimension)) < 0.3
+    vectors[:, generator.integers(dimension)] += 1e-3
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+@given(count=st.integers(1, 9), dimension=DIMENSIONS, seed=SEEDS)
+@settings(max_examples=150, deadline=None)
+def test_what_is_read_is_a_unit_vector_within_half_a_level_of_what_was_written(
+    count: int, dimension: int, seed: int
+) -> None:
+    vectors = unit_vectors(count, dimension, seed)
+    read = unpacked(packed(vectors), dimension)
+    assert read.shape == vectors.shape
+    assert read.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(read, axis=1), 1.0, atol=1e-5)
+    # Each component is off by at most half a level, the whole by their norm, and normalising at most doubles that.
+    half_a_level = np.abs(vectors).max(axis=1) / 511 / 2
+    assert (np.linalg.norm(read - vectors, axis=1) <= 2 * half_a_level * np.sqrt(dimension) + 1e-5).all()
+    # The signs of what is larger than a level stay.
+    clear = np.abs(vectors) > 2 * half_a_level[:, None]
+    assert (np.sign(read) == np.sign(vectors))[clear].all()
+
+
+@given(count=st.integers(1, 9), dimension=DIMENSIONS, seed=SEEDS)
+@settings(max_examples=150, deadline=None)
+def test_what_was_read_is_written_and_read_again_as_it_is(count: int, dimension: int, seed: int) -> None:
+    codes = packed(unit_vectors(count, dimension, seed))
+    read = unpacked(codes, dimension)
+    assert packed(read) == codes
+    assert unpacked(packed(read), dimension).tobytes() == read.tobytes()
+
+
+@given(dimension=DIMENSIONS, seed=SEEDS)
+@settings(max_examples=50, deadline=None)
+def test_a_vector_does_not_depend_on_those_it_is_read_or_written_with(dimension: int, seed: int) -> None:
+    vectors = unit_vectors(5, dimension, seed)
+    codes = packed(vectors)
+    assert [packed(vectors[row : row + 1])[0] for row in range(5)] == codes
+    together = unpacked(codes, dimension)
+    alone = np.concatenate([unpacked([code], dimension) for code in codes])
+    assert together.tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 4, 5, 7, 8, 255, 256, 257])
+def test_a_code_has_five_bytes_for_each_four_components_begun(dimension: int) -> None:
+    code = packed(unit_vectors(1, dimension, 7))[0]
+    assert len(code) == code_length(dimension) == 5 * ((dimension + 3) // 4)
+
+
+@pytest.mark.parametrize("dimension", [1, 3, 4, 10])
+def test_a_zero_vector_stays_one_and_does_not_become_nan(dimension: int) -> None:
+    zero = np.zeros((2, dimension), dtype=np.float32)
+    assert unpacked(packed(zero), dimension).tolist() == zero.tolist()
+    mixed = np.concatenate([zero, unit_vectors(1, dimension, 3)])
+    read = unpacked(packed(mixed), dimension)
+    assert read[:2].tolist() == zero.tolist()
+    assert np.linalg.norm(read[2]) == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("dimension", [1, 2, 6])
+def test_axes_are_kept_exactly(dimension: int, sign: float) -> None:
+    axes = sign * np.eye(dimension, dtype=np.float32)
+    assert rounded(axes).tolist() == axes.tolist()
+
+
+def test_every_level_is_read_as_it_was_written() -> None:
+    levels = np.arange(-511, 512, dtype=np.float32)
+    # Two components each: the largest, and one at every level, in each of the four places of a code.
+    for place in range(4):
+        vectors = np.zeros((len(levels), 5), dtype=np.float32)
+        vectors[:, 4], vectors[:, place] = 511.0, levels
+        read = unpacked(packed(vectors), 5)
+        assert np.rint(read[:, place] / read[:, 4] * 511).tolist() == levels.tolist()
+
+
+@given(count=st.integers(1, 5), dimension=DIMENSIONS, seed=SEEDS)
+@settings(max_examples=50, deadline=None)
+def test_rounded_is_what_the_file_gives_back_and_rounding_again_changes_nothing(
+    count: int, dimension: int, seed: int
+) -> None:
+    vectors = unit_vectors(count, dimension, seed)
+    once = rounded(vectors)
+    assert once.shape == vectors.shape
+    assert once.tobytes() == unpacked(packed(vectors), dimension).tobytes()
+    assert rounded(once).tobytes() == once.tobytes()
+
+
+def test_no_vectors_are_no_codes() -> None:
+    assert packed(np.empty((0, 7), dtype=np.float32)) == []
+    assert unpacked([], 7).shape == (0, 7)
+    assert rounded(np.empty((0, 7), dtype=np.float32)).shape == (0, 7)
+
+
+@pytest.mark.parametrize("wrong", [b"", b"\x00", "short", "long", "text", "none"])
+def test_a_code_of_another_length_or_kind_is_an_error(wrong: bytes | str) -> None:
+    right = packed(unit_vectors(2, 9, 1))
+    code = {"short": right[0][:-1], "long": right[0] + b"\x00", "text": "a" * len(right[0]), "none": None}.get(
+        wrong if isinstance(wrong, str) else "", wrong
+    )
+    with pytest.raises(ValueError, match="length"):
+        unpacked([right[1], code], 9)  # type: ignore[list-item]
+
+
+@given(dimension=DIMENSIONS, others=st.data())
+def test_codes_of_another_dimension_are_an_error_where_their_length_tells(
+    dimension: int, others: st.DataObject
+) -> None:
+    other = others.draw(DIMENSIONS.filter(lambda d: code_length(d) != code_length(dimension)))
+    with pytest.raises(ValueError, match="length"):
+        unpacked(packed(unit_vectors(2, dimension, 5)), other)

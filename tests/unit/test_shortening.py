@@ -1,0 +1,106 @@
+"""Less of a text: whole sentences, in order, and among them the one each instruction is about."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epic_core.chunking import sentences
+from epic_core.shortening import shortened
+
+COMMON = ["lemon", "garden", "river", "window", "silent", "paper", "yellow", "market", "winter", "stone"]
+
+
+@st.composite
+def long_texts(draw: st.DrawFn) -> list[str]:
+    """Sentences of common words, each with a word of its own by which an instruction can mean it."""
+    count = draw(st.integers(3, 14))
+    bodies = draw(st.lists(st.lists(st.sampled_from(COMMON), min_size=1, max_size=15), min_size=count, max_size=count))
+    return [f"Topic{n}x {' '.join(body)}{'.!?'[n % 3]}" for n, body in enumerate(bodies)]
+
+
+def kept_of(text: str, less: str) -> list[int]:
+    """Which sentences of a text a shorter one has; it has nothing else."""
+    parts, left, kept = sentences(text), less, []
+    for number, part in enumerate(parts):
+        if left.startswith(part) and (left == part or left[len(part)] == " "):
+            kept.append(number)
+            left = left[len(part) + 1 :]
+    assert left == ""
+    return kept
+
+
+@given(parts=long_texts(), data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_whole_sentences_stay_in_order_with_the_one_each_instruction_is_about(
+    parts: list[str], data: st.DataObject
+) -> None:
+    text = " ".join(parts)
+    wanted = data.draw(st.lists(st.integers(0, len(parts) - 1), min_size=1, max_size=3))
+    less = shortened(text, [f'Look for this: "Topic{n}x"' for n in wanted])
+    kept = kept_of(text, less)
+    assert set(wanted) <= set(kept)
+    # Beyond what the instructions need, no more than two fifths; a space between two sentences is not counted.
+    needed = sum(len(parts[n]) for n in set(wanted))
+    if less != text:
+        assert len(less) <= max(0.4 * len(text), needed) + len(kept) - 1
+    assert shortened(text, [f'Look for this: "Topic{n}x"' for n in wanted]) == less
+
+
+@given(parts=long_texts(), instructions=st.lists(st.text(max_size=60), max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_any_instructions_leave_some_whole_sentences_and_never_more_than_the_text(
+    parts: list[str], instructions: list[str]
+) -> None:
+    text = "  ".join(parts)
+    less = shortened(text, instructions)
+    assert less
+    assert len(less) <= len(text)
+    if less != text:
+        kept = kept_of(text, less)
+        assert 1 <= len(kept) < len(parts)
+        assert len(less) <= max(0.4 * len(text), len(instructions) * max(map(len, parts))) + len(kept) - 1
+
+
+@given(text=st.text(min_size=1, max_size=300), instructions=st.lists(st.text(max_size=40), max_size=3))
+@settings(max_examples=200, deadline=None)
+def test_any_text_gets_no_longer_and_not_empty(text: str, instructions: list[str]) -> None:
+    less = shortened(text, instructions)
+    assert less == text or 0 < len(less) < len(text)
+
+
+@pytest.mark.parametrize("text", ["One.", "One sentence about wine. Another about bread.", "no end at all", " \n "])
+def test_a_sentence_or_two_stay_as_they_are(text: str) -> None:
+    assert shortened(text, ["about wine"]) == text
+
+
+def test_without_instructions_the_text_stays() -> None:
+    text = "Wine is red. Bread is brown. Cheese is yellow. Grass is green."
+    assert shortened(text, []) == text
+
+
+def test_words_of_one_sentence_alone_count_more_than_words_of_many() -> None:
+    text = (
+        "The hotel is a hotel near the river. The hotel has rooms and the hotel has beds. "
+        "Its casino closes late. The hotel garden is a garden near the hotel."
+    )
+    assert "Its casino closes late." in shortened(text, ["A hotel with a casino, closes late."])
+
+
+def test_case_does_not_matter() -> None:
+    text = "Rivers flow on and on. CASINO FLOORS NEVER CLOSE. Gardens grow green. Windows open to the north."
+    assert "CASINO FLOORS" in shortened(text, ["the casino floors"])
+
+
+def test_several_instructions_each_keep_their_sentence() -> None:
+    parts = [f"Sentence number {word} is about {word} and nothing else at all." for word in COMMON]
+    less = shortened(" ".join(parts), ["about stone", "about lemon", "about river"])
+    assert less.index("lemon") < less.index("river") < less.index("stone")
+    assert len(less) <= 0.4 * len(" ".join(parts)) + 4
+
+
+def test_a_sentence_that_is_most_of_the_text_stays_if_it_is_the_one_meant() -> None:
+    long = "The casino " + "and the floor with many tables " * 20 + "never closes."
+    text = f"It is old. {long} It is large. It is loud."
+    assert long in shortened(text, ["the casino floor"])
