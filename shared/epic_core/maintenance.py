@@ -46,9 +46,12 @@ def replace_preference(
     with state.lock:
         space = state.space()
         replacing = space.preferences[space.find(old)]
-    if replacing.id == preference.id and replacing.text == preference.text:
-        with state.changing(state.encoder):
-            state.store.set_preference(state.namespace, preference)
+    if replacing.id == preference.id and replacing.means(preference):
+        # Another spelling, or another end: what is held for it stays.
+        encoder = state.encoder
+        vectors: FloatArray = yield Encode(encoder, [preference.text], "embedding")
+        with state.changing(encoder):
+            state.store.set_preference(state.namespace, preference, vectors[0])
     else:
         yield from _introduce(state, preference, replacing, report, clock, progress)
 

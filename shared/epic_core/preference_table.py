@@ -82,10 +82,11 @@ class PreferenceTable(Ledger):
             vector=packed(vector.reshape(1, -1))[0],
         )
 
-    def write_preference(self, row: int, preference: Preference) -> None:
-        """Change a preference's text, and when it expires."""
+    def write_preference(self, row: int, preference: Preference, vector: FloatArray) -> None:
+        """Change a preference's text and embedding, and when it expires."""
         ends = None if preference.expires_at is None else preference.expires_at.timestamp()
-        self.update(PREFERENCES, row, text=preference.text, expires=ends)
+        code = packed(vector.reshape(1, -1))[0]
+        self.update(PREFERENCES, row, text=preference.text, expires=ends, vector=code)
 
     def move_preference(self, namespace: str, preference_id: str, position: int) -> None:
         """Give a preference a place in the user's order."""

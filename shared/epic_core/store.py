@@ -418,12 +418,12 @@ class Store(PreferenceTable):
             known = self._texts_of(item, preference)
             self.update(ENTRIES, row, **{name: deflated_by(text, *known) for name, text in texts.items()})
 
-    def set_preference(self, namespace: str, preference: Preference) -> None:
-        """Write a held preference's text as it is now, and when it expires."""
+    def set_preference(self, namespace: str, preference: Preference, vector: FloatArray) -> None:
+        """Write a held preference's text and embedding as they are now, and when it expires."""
         row = self.preference_row(namespace, preference.id)
         if row is not None:
             entries = self._entry_texts("preference", row)
-            self.write_preference(row, preference)
+            self.write_preference(row, preference, vector)
             self._compress_anew(entries)
 
     def entries_at(

@@ -158,10 +158,17 @@ class Preference:
         if self.id != "":
             checked_text(self.id, "The id of a preference")
         object.__setattr__(self, "text", text)
-        object.__setattr__(self, "id", self.id or stable_id("preference", " ".join(text.split()).casefold()))
+        object.__setattr__(self, "id", self.id or stable_id("preference", self._plain()))
 
     def __str__(self) -> str:
         return self.text
+
+    def _plain(self) -> str:
+        return " ".join(self.text.split()).casefold()
+
+    def means(self, other: Preference) -> bool:
+        """Whether another states the same, but for case and white space."""
+        return self._plain() == other._plain()
 
     @classmethod
     def of(cls, value: str | Preference) -> Preference:
