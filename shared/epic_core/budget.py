@@ -17,7 +17,7 @@ from epic_core.rows import DIGEST_BYTES
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _LEAST_JOURNAL = 24_000
 _MOST = 2**48
-_JOURNAL_SHARE = 0.2
+_JOURNAL_SHARE = 0.12
 # A page in the journal takes eight bytes more than in the file.
 _JOURNALED = 1.02
 UNLIMITED = "unlimited"

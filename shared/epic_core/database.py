@@ -20,7 +20,7 @@ _VARIABLES = 900
 # A row is some hundred bytes, and there are a dozen tables: small pages waste least of a small file.
 _PAGE = 512
 # Pages given back to the file system in one transaction where the size of its journal matters.
-_GIVEN_BACK = 8
+_GIVEN_BACK = 4
 # A file up to so many bytes is written anew without gaps when it is closed: a matter of milliseconds.
 _TIDIED = 2_000_000
 
@@ -213,7 +213,8 @@ class Database:
 
     def _tidy(self) -> None:
         count, _, size = self.pages()
-        room = not self.budget or 2 * count * size < self.budget
+        # Its journal holds every page, and a little more.
+        room = not self.budget or 2.1 * count * size + 4096 < self.budget
         if self._written and self.path is not None and self.writable and count * size <= _TIDIED and room:
             self.check_place()
             # Nobody waits for this: whoever reads at the moment goes on reading.
@@ -314,7 +315,8 @@ class Database:
         pages, _, size = self.pages()
         with suppress(OSError):
             journal = Path(f"{self.path}-journal").stat().st_size
-            if pages * size + journal > self.budget:
+            # The commit itself changes the first page.
+            if pages * size + journal + 2 * size > self.budget:
                 raise BudgetError(
                     f"The byte budget of {self.path} has no room for the journal of this change. Raise the budget."
                 )

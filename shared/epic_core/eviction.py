@@ -236,8 +236,15 @@ def pieces(budget: Budget | None) -> int:
     return 2**31 if budget is None else max(1, budget.touched // 2 // _TOUCHED)
 
 
-def evict(state: State, rows: Sequence[int], reason: str, *, recorded: bool = True) -> int:
-    """Remove entries, and the items nothing else holds, in pieces whose journal fits; how many went."""
+def evict(state: State, rows: Sequence[int], reason: str | None, *, orphans: bool = False) -> int:
+    """Remove entries, and the items nothing else holds, in pieces whose journal fits; how many went.
+
+    Args:
+        state: The memory's.
+        rows: The entries.
+        reason: What is put on record; None for nothing.
+        orphans: Leave the items where they are.
+    """
     step, start, gone = pieces(state.budget), 0, 0
     allowed = 2**62 if state.budget is None else state.budget.touched // 2
     while start < len(rows):
@@ -251,14 +258,14 @@ def evict(state: State, rows: Sequence[int], reason: str, *, recorded: bool = Tr
                     if piece and octets > allowed:
                         break
                     piece.append(row)
-                addition = _remove(state, piece, reason if recorded else None)
+                addition = _remove(state, piece, reason, orphans=orphans)
                 gone += len(addition.gone)
             space.apply(addition)
         start += len(piece)
     return gone
 
 
-def _remove(state: State, rows: Sequence[int], reason: str | None) -> Addition:
+def _remove(state: State, rows: Sequence[int], reason: str | None, *, orphans: bool) -> Addition:
     store, namespace = state.store, state.namespace
     known = store.preferences_at(namespace)
     found = store.read(
@@ -266,12 +273,13 @@ def _remove(state: State, rows: Sequence[int], reason: str | None) -> Addition:
     )
     items = store.held_at(sorted({item for _, item, _, _ in found}))
     store.remove_entries([row for row, *_ in found])
-    store.drop_orphans(list(items))
+    if not orphans:
+        store.drop_orphans(list(items))
     left = {row for (row,) in store.among("SELECT row FROM items WHERE row IN", list(items))}
-    orphans = {row: held for row, held in items.items() if row not in left}
-    seen = [held.digest for held in orphans.values()]
+    gone = [held for row, held in items.items() if row not in left]
+    seen = [held.digest for held in gone]
     forgotten = store.see(namespace, seen) > 0
-    store.forget_chunks(namespace, [held.item.text for held in orphans.values()])
+    store.forget_chunks(namespace, [held.item.text for held in gone])
     if reason is not None:
         records = []
         for _, item, preference, similarity in found:
@@ -349,7 +357,7 @@ def drop_orphans(state: State) -> None:
                 state.store.set_meta(**{f"replacing/{state.namespace}": None})
 
 
-def thin(state: State, preference_row: int) -> None:
+def thin(state: State, preference_row: int, *, orphans: bool = False) -> None:
     """Evict so many entries of a preference that is about to go that one change can remove the rest."""
     if state.budget is None:
         return
@@ -362,4 +370,4 @@ def thin(state: State, preference_row: int) -> None:
     while left > state.budget.touched // 2 and going < len(rows):
         left -= bytes_of[going]
         going += 1
-    evict(state, rows[:going], "", recorded=False)
+    evict(state, rows[:going], None, orphans=orphans)

@@ -195,13 +195,14 @@ def _put_in_force(
         clock.add("index", started)
     else:
         # One change would need too large a journal: first the preference, then what it holds, piece by piece.
+        # Items that only the old preference held stay until it is known whether the new one holds them.
+        with state.changing(encoder):
+            state.store.set_meta(**{f"replacing/{state.namespace}": True})
         if replacing is not None:
             with state.lock:
                 space = state.space()
-                thin(state, space.preference_rows[space.find(replacing)])
+                thin(state, space.preference_rows[space.find(replacing)], orphans=True)
         with state.changing(encoder) as space:
-            # Items that only the old preference held stay until it is known whether the new one holds them.
-            state.store.set_meta(**{f"replacing/{state.namespace}": True})
             _write(state, space, preference, vector, replacing, Outcome(encoder=encoder), report, orphans=True)
         outcome.retried = True
         yield from written(state, outcome, report, clock)

@@ -14,6 +14,7 @@ from epic_core.eviction import drop_orphans, make_room, weigh
 from epic_core.fallback import SecondTier
 from epic_core.portable import Portable, take_in
 from epic_core.progress import Progress
+from epic_core.sizes import sizes
 from epic_core.state import State, described
 from epic_core.steps import Clock, run
 from epic_core.types import BuildReport, Preference
@@ -105,18 +106,18 @@ def shrink(state: State) -> None:
         return
     store.limit_pages(0)
     store.budget = 0
-    with state.lock, store.transaction():
-        store.trim(state.namespace, budget.verdicts)
-        state.mark_stale()
+    parts = sizes(store)
     with state.lock, store.reading():
         mine = int(weigh(state).sizes.sum()) + store.second_tier_bytes(state.namespace)
-    count, free, page = store.pages()
-    enough = (count - free) * page - mine <= budget.pages(page) * page
-    if enough:
+    least = (count - free) * page - mine - parts["verdicts"] - parts["ledger"]
+    if least <= budget.pages(page) * page:
+        with state.lock, store.transaction():
+            store.trim(state.namespace, budget.verdicts)
+            state.mark_stale()
         run(make_room(state, 0, BuildReport()), Clock())
-    store.compact()
+        store.compact()
     state.limit(budget)
-    if store.file_bytes() > budget.total or not enough:
+    if store.file_bytes() > budget.total:
         raise BudgetError(
             f"{store.path} takes {store.file_bytes()} bytes, and cannot be brought within the budget of {budget.total}"
             f" by what the namespace {state.namespace!r} may let go. Raise the budget."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from epic_core.rows import decoding, dumped_metadata
+from epic_core.rows import decoding, deflated, dumped_metadata, inflated
 from epic_core.schema import PENDING
 from epic_core.types import Item
 from epic_core.verdict_cache import VerdictTables
@@ -24,7 +24,7 @@ class RetryQueue(VerdictTables):
             PENDING,
             namespace=namespace,
             id=item.id,
-            text=item.text,
+            text=deflated(item.text),
             metadata=dumped_metadata(item.metadata, item.id),
             reason=reason,
             preferences=json.dumps(list(dict.fromkeys([*known, *preferences]))),
@@ -44,7 +44,7 @@ class RetryQueue(VerdictTables):
             for crc, *columns in self.read(f"SELECT crc, {_COLUMNS} FROM pending WHERE {where}", values):
                 PENDING.verify(self.path, crc, *columns)
                 _, item_id, text, metadata, reason, preferences = columns
-                item = Item(id=item_id, text=text, metadata=json.loads(metadata))
+                item = Item(id=item_id, text=inflated(text), metadata=json.loads(metadata))
                 waiting.append((item, str(reason), list(json.loads(preferences))))
         return waiting
 

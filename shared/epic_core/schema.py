@@ -46,7 +46,7 @@ CREATE TABLE uses (
  entry INTEGER PRIMARY KEY REFERENCES entries ON DELETE CASCADE, count INTEGER, used INTEGER, crc INTEGER
 );
 CREATE TABLE pending (
- row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, text TEXT, metadata TEXT, reason TEXT,
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, text, metadata TEXT, reason TEXT,
  preferences TEXT, crc INTEGER, UNIQUE (namespace, id)
 );
 CREATE TABLE verdicts (
@@ -311,6 +311,8 @@ def _converted(old: dict[str, list[dict[str, Any]]]) -> None:
             rewritten_for=row.get("rewritten_for"),
         )
         json.loads(row["metadata"])
+    for row in old["pending"]:
+        row.update(text=deflated(row["text"]))
     for row in old["entries"]:
         row.update(added=now, verifier=0, vector=_code(row["vector"]))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from epic_core.codes import code_length
 from epic_core.decide import Decided, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.encoders.base import Encoder
-from epic_core.errors import BudgetError
+from epic_core.errors import BudgetError, RetryQueueFullError
 from epic_core.eviction import make_room, pieces
 from epic_core.ledger import EVICTED
 from epic_core.progress import Progress
@@ -73,7 +74,7 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
     if state.budget is None:
         return write(state, outcome, report, clock)
     if outcome.verdicts:
-        yield from make_room(state, _SLACK + 300 * len(outcome.verdicts), report)
+        yield from _timed(make_room(state, _SLACK + 300 * len(outcome.verdicts), report), clock)
         remember(state, outcome)
     renew = False
     for piece in _pieces(outcome, min(4, pieces(state.budget))):
@@ -101,17 +102,20 @@ def _pieces(outcome: Outcome, step: int) -> Iterator[Outcome]:
 def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> Steps[bool]:
     assert state.budget is not None
     needed = _bytes(state, piece)
+    items = len(piece.kept) + len(piece.second) + len(piece.undecided)
+    if not items:
+        yield from _timed(make_room(state, needed, report), clock)
+        return write(state, piece, report, clock)
     if needed <= state.budget.largest_item:
         for attempt in range(_ATTEMPTS):
-            room = yield from make_room(state, needed << attempt, report)
+            room = yield from _timed(make_room(state, needed << attempt, report), clock)
             if not room:
                 break
             try:
                 return write(state, piece, report, clock)
             except BudgetError:
                 continue  # its pages take more than was reckoned
-    alone = len(piece.kept) + len(piece.second) + len(piece.undecided) == 1
-    if not alone:
+    if items > 1:
         renew = False
         for single in _pieces(piece, 1):
             renew |= yield from _fitted(state, single, report, clock)
@@ -119,16 +123,29 @@ def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> 
     return _turn_down(state, piece, report, clock)
 
 
+def _timed(steps: Steps[bool], clock: Clock) -> Steps[bool]:
+    started = time.perf_counter()
+    room = yield from steps
+    clock.add("making room", started)
+    return room
+
+
 def _turn_down(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> bool:
     """Note an item that does not fit.
 
     Raises:
-        BudgetError: if nothing at all fits, or it is undecided and must not be lost.
+        BudgetError: if nothing at all fits.
+        RetryQueueFullError: if it is undecided, and must not be lost.
     """
     assert state.budget is not None
     item: Item = (piece.undecided[0] if piece.undecided else (piece.kept or piece.second)[0])[0]
-    tiny = _bytes(state, piece) <= state.budget.largest_item
-    if piece.undecided or (tiny and not len(state.space().index)):
+    if piece.undecided:
+        raise RetryQueueFullError(
+            f"The budget of {state.budget.total} bytes has no room for item {item.id!r} in the retry queue. It and the"
+            f" items after it were not taken in. The reason was: {piece.undecided[0][1][:300]} Mend it, call"
+            " memory.retry(), then add the same items again."
+        )
+    if _bytes(state, piece) <= state.budget.largest_item and not len(state.space().index):
         raise BudgetError(
             f"The budget of {state.budget.total} bytes has no room for item {item.id!r} ({len(item.text)} characters):"
             f" the file takes {state.store.file_bytes()}, and {state.budget.journal} are kept free for changing it"
@@ -151,7 +168,7 @@ def _bytes(state: State, piece: Outcome) -> int:
             code + len(entry.instruction.encode()) + len(entry.rationale.encode()) + _ROW for entry in entries
         )
     octets += sum(len(rewrite.text.encode()) for rewrite in piece.rewrites.values())
-    octets += sum(_item_bytes(item) + len(reason) + len(item.text) for item, reason, _ in piece.undecided)
+    octets += sum(_item_bytes(item) + len(reason.encode()) + 200 for item, reason, _ in piece.undecided)
     octets += 8 * len(piece.discarded) + 600 * min(len(piece.records), state.store.records_room())
     return int(_FILLING * octets) + _SLACK
 

@@ -178,9 +178,10 @@ class Store(PreferenceTable):
         """Id to what is known of it, of those ids that are held or wait; what is held counts before what waits."""
         known: dict[str, Known] = {}
         with decoding(self.path):
-            for item_id, text, metadata in self.among(
+            for item_id, stored, metadata in self.among(
                 "SELECT id, text, metadata FROM pending WHERE namespace = ? AND id IN", ids, namespace
             ):
+                text = inflated(stored)
                 version = item_digest(item_id, text, metadata)
                 known[item_id] = Known(text=text, digest=version, stored=version, state="pending")
             for row in self.among(f"SELECT {_ITEM} FROM items i WHERE namespace = ? AND id IN", ids, namespace):
@@ -204,7 +205,7 @@ class Store(PreferenceTable):
 
     def is_current(self, namespace: str, item: Item) -> bool:
         """Whether an item is held, or waits in the retry queue, in this very form."""
-        version = (item.text, dumped_metadata(item.metadata, item.id))
+        version = (deflated(item.text), dumped_metadata(item.metadata, item.id))
         waiting = self.read("SELECT text, metadata FROM pending WHERE namespace = ? AND id = ?", (namespace, item.id))
         known = self.known(namespace, [item.id]).get(item.id)
         return waiting == [version] or (known is not None and known.is_version(item))

@@ -58,6 +58,7 @@ from epic_core.types import Item
 
 ACTIVE = 5
 LEAST, MOST = 3, 8
+FEWEST = 10
 WORTH = {"supports": 1.0, "mixed": 0.5, "neutral": 0.0, "conflicts": 0.0}
 STORES = ("EPIC", "EPIC with budget", "everything")
 
@@ -484,7 +485,9 @@ def plots(runs: Sequence[Sequence[Point]], folder: Path, budget: str) -> list[Pa
     figure, both = plt.subplots(1, 2, figsize=(6.4, 3.4), layout="constrained", sharey=True)
     for axes, kind in zip(both, KINDS, strict=True):
         for name, (colour, style, label) in looks.items():
-            shares = [together(points, kind, name).of_asked for points in columns]
+            tallies = [together(points, kind, name) for points in columns]
+            # The share of a handful of questions says nothing.
+            shares = [tally.of_asked if tally.asked >= FEWEST else float("nan") for tally in tallies]
             axes.plot(seen, shares, style, color=colour, label=label, linewidth=2)
         axes.set(xlabel="items seen", title={"labels": "labelled chunks", "choices": "one of four options"}[kind])
     both[0].set(ylabel="best hit follows the preferences", ylim=(0.0, 1.0))

@@ -439,13 +439,14 @@ def test_a_budget_too_small_for_a_file_that_is_there_leaves_it_as_it_is(path: Pa
 
 
 def test_no_room_for_a_single_entry_is_an_error_and_the_file_stays_good(path: Path, watch: Watch) -> None:
-    with opened(path, 60_000, preferences=[WINE]) as memory:
+    with opened(path, 40_000, preferences=[WINE]) as memory:
         with pytest.raises(BudgetError, match="budget"):
-            memory.add([text_of(1, 100_000)])
+            memory.add([text_of(1, 3_000)])
         assert len(memory) == 0
         assert memory.verify() > 0
-        assert memory.add([text_of(2, 300)]).kept == 1
-    assert watch.worst <= 60_000
+    assert watch.worst <= 40_000
+    with opened(path, "unlimited") as memory:
+        assert memory.add([text_of(1, 3_000)]).kept == 1
 
 
 def test_an_item_too_large_that_comes_first_does_not_keep_out_what_fits(path: Path) -> None:
@@ -581,8 +582,9 @@ def test_evicted_entries_are_counted_and_on_record_with_the_reason(path: Path) -
         assert "by-value" in memory.explain(gone[0]).note
         assert any("had to go" in warning for warning in report.warnings)
         # What went was seen: it costs nothing when it comes again, as far as the ledger reaches.
-        again = memory.add(came[key] for key in gone[:5])
-        assert again.known == 5
+        assert len(gone) > 2
+        again = memory.add(came[key] for key in gone)
+        assert again.known == len(gone)
 
 
 def test_shortened_items_keep_the_sentences_of_their_instructions_and_stay_the_same_items(path: Path) -> None:
@@ -799,7 +801,11 @@ def test_entries_that_would_go_are_judged_again_by_a_language_model(path: Path, 
             number += 1
         before = held_of(memory, path.parent.parent)
         memory.verifier = second = Second(lambda n: Decision.KEEP if n % 2 else Decision.DISCARD)
-        report = memory.add(Item(id=f"other {n}", text=text_of(9000 + n, 250, sure=9)) for n in range(1, 60, 2))
+        for n in range(1, 600, 2):
+            # Only until it has come to that: those it keeps are the oldest again in time.
+            report = memory.add([Item(id=f"other {n}", text=text_of(9000 + n, 250, sure=9))])
+            if len(second.asked) > 2 and report.evicted:
+                break
         held = held_of(memory, path.parent.parent)
         old = {text for text, _ in second.asked} & {line["text"] for line in before.values()}
         asked = [int(key.split()[1]) for key, line in before.items() if line["text"] in old]
