@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
-from itertools import islice
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from epic_core.chunking import ConversationChunker
@@ -15,6 +15,8 @@ from epic_core.types import Item, Preference
 Items: TypeAlias = str | Item | Iterable[str | Item]
 
 _BATCH = 512
+# A stream that is slow is committed as it comes.
+_WAIT = 0.5
 
 
 def coerced(items: Iterable[Any], first: int = 0) -> list[Item]:
@@ -35,7 +37,9 @@ def coerced(items: Iterable[Any], first: int = 0) -> list[Item]:
 
 
 def batches(items: Any) -> Iterator[list[Item]]:
-    """Items of any iterable, in batches. A list or tuple is checked whole before its first batch.
+    """Items of any iterable, in batches; of a slow one, after half a second.
+
+    A list or tuple is checked whole before its first batch.
 
     Raises:
         InvalidInputError: for what is no item, naming its position.
@@ -44,11 +48,26 @@ def batches(items: Any) -> Iterator[list[Item]]:
         items = [items]
     if not isinstance(items, Iterable) or isinstance(items, (bytes, Mapping)):
         raise InvalidInputError(f"add takes texts or Items, not {type(items).__name__}.")
-    whole = isinstance(items, (list, tuple))
-    iterator, taken = iter(coerced(items) if whole else items), 0
-    while batch := list(islice(iterator, _BATCH)):
-        yield batch if whole else coerced(batch, taken)
-        taken += len(batch)
+    if isinstance(items, (list, tuple)):
+        made = coerced(items)
+        yield from (made[start : start + _BATCH] for start in range(0, len(made), _BATCH))
+        return
+    taken, began = 0, 0.0
+    waiting: list[Any] = []
+    for item in items:
+        began = began if waiting else time.monotonic()
+        waiting.append(item)
+        if _complete(waiting, began):
+            yield coerced(waiting, taken)
+            taken += len(waiting)
+            waiting = []
+    if waiting:
+        yield coerced(waiting, taken)
+
+
+def _complete(waiting: Sequence[Any], began: float) -> bool:
+    """Whether a batch is large enough, or what came first has waited long enough for the others."""
+    return len(waiting) >= _BATCH or time.monotonic() - began >= _WAIT
 
 
 async def abatches(items: Any) -> AsyncIterator[list[Item]]:
@@ -59,11 +78,12 @@ async def abatches(items: Any) -> AsyncIterator[list[Item]]:
         while batch := await in_thread(next, synchronous, []):
             yield batch
         return
-    taken = 0
+    taken, began = 0, 0.0
     waiting: list[Any] = []
     async for item in items:
+        began = began if waiting else time.monotonic()
         waiting.append(item)
-        if len(waiting) == _BATCH:
+        if _complete(waiting, began):
             yield coerced(waiting, taken)
             taken += len(waiting)
             waiting = []

@@ -35,6 +35,9 @@ from epic_core.verification import EmbeddedVerifier, Verifier
 Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Steps[None]]
 """Work that says in a report what it did."""
 
+OnBatch: TypeAlias = Callable[[BuildReport], object]
+"""Told the report so far, after each batch."""
+
 R = TypeVar("R")
 
 
@@ -278,13 +281,15 @@ class EpicMemory(Housekeeping):
 
     # building
 
-    def add(self, items: Items, *, progress: bool = False) -> BuildReport:
+    def add(self, items: Items, *, progress: bool | OnBatch = False) -> BuildReport:
         """Offer items to the memory: coarse filter, fine verification, index. Committed batch by batch.
 
         Args:
-            items: Texts or `Item`s, one or an iterable of any length. An item already held with the same
-                text is skipped; a known id with another text replaces the earlier version.
-            progress: Show a bar.
+            items: Texts or `Item`s, one or an iterable of any length, also one that never ends: a batch is committed
+                when it has 512 items or half a second has passed. An item already held with the same text is skipped,
+                and so is one that was discarded under the same preferences; a known id with another text replaces the
+                earlier version.
+            progress: Show a bar; or call this with the report so far after each batch that was committed.
 
         Raises:
             InvalidInputError: for an item that is no text; the batches before it are kept.
@@ -293,18 +298,22 @@ class EpicMemory(Housekeeping):
         """
         self._state.store.check_writable()
         report, clock = self._new_report()
-        with Progress(items, shown=progress) as bar:
+        with Progress(items, shown=progress is True) as bar:
             for batch in batches(items):
                 self._run(build.add_batch(self._state, batch, report, clock, bar), clock)
+                if callable(progress):
+                    progress(self._so_far(report, clock))
         return self._finished(report, clock)
 
-    async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool = False) -> BuildReport:
+    async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool | OnBatch = False) -> BuildReport:
         """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
         self._state.store.check_writable()
         report, clock = self._new_report()
-        with Progress(items, shown=progress) as bar:
+        with Progress(items, shown=progress is True) as bar:
             async for batch in abatches(items):
                 await self._arun(build.add_batch(self._state, batch, report, clock, bar), clock)
+                if callable(progress):
+                    progress(self._so_far(report, clock))
         return self._finished(report, clock)
 
     def add_conversation(
@@ -340,9 +349,13 @@ class EpicMemory(Housekeeping):
         clock.parts.update(dict.fromkeys(build.PARTS, 0.0))
         return BuildReport(), clock
 
-    def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:
+    def _so_far(self, report: BuildReport, clock: Clock) -> BuildReport:
         report.timings = dict(clock.parts)
         report.tau = self._state.tau if self._state.coarse else None
+        return report
+
+    def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:
+        self._so_far(report, clock)
         build.warn(report, self._state)
         return report
 
