@@ -13,6 +13,7 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
 from epic_core.eviction import drop_expired
 from epic_core.fallback import SecondTier
+from epic_core.item_table import version_of
 from epic_core.progress import Progress
 from epic_core.reports import NotKept
 from epic_core.rewrites import held_for
@@ -20,7 +21,6 @@ from epic_core.settle import settle, written
 from epic_core.space import Space
 from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps
-from epic_core.store import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.verification import EmbeddedVerifier
 from epic_core.writing import Outcome

@@ -1,22 +1,18 @@
-"""One SQLite file: how it is made, opened, checked, written, copied, and what its errors mean."""
+"""One SQLite file as a whole: how it is made, opened, checked, brought up to date, tidied and copied."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from epic_core import schema
-from epic_core.errors import AlreadyThereError, BudgetError, DamagedError, MemoryClosedError, ReadOnlyError, StoreError
+from epic_core.connection import Connection
+from epic_core.errors import AlreadyThereError, DamagedError, StoreError
 from epic_core.files import SIDE_FILES, check_path, new_file
 
 _BUSY_SECONDS = 10.0
-_VARIABLES = 900
 # A row is some hundred bytes, and there are a dozen tables: small pages waste least of a small file.
 _PAGE = 512
 # Pages given back to the file system in one transaction where the size of its journal matters.
@@ -25,7 +21,7 @@ _GIVEN_BACK = 4
 _TIDIED = 2_000_000
 
 
-class Database:
+class Database(Connection):
     """One file, or a database in memory.
 
     Args:
@@ -33,25 +29,14 @@ class Database:
         must_exist: Refuse to make a new file.
         read_only: Never write into it.
 
-    Attributes:
-        path: The file.
-        page_limit: How many pages the file may have, for a byte budget; 0 for any number.
-        budget: Bytes that file and journal may take together; 0 for any number.
-
     Raises:
         StoreError: if the file cannot be opened, is no memory, or has another schema version.
         DamagedError: if it is not as it was written.
     """
 
     def __init__(self, path: str | Path | None, *, must_exist: bool = False, read_only: bool = False) -> None:
-        self.path = None if path is None else Path(path)
-        self.read_only = read_only
-        self.page_limit = 0
-        self.budget = 0
-        self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        self._made = self._written = False
-        self._identity: tuple[int, int] | None = None
+        super().__init__(None if path is None else Path(path), read_only=read_only)
+        self._made = False
         if self.path is not None and "\x00" in str(self.path):
             raise StoreError("The name of a file cannot hold a NUL character. Give another name.")
         try:
@@ -163,45 +148,6 @@ class Database:
             except UnicodeDecodeError as error:
                 raise DamagedError(self.path, str(error)) from None
 
-    def _explained(self, error: sqlite3.Error) -> StoreError:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            return StoreError(f"{self.path} is being written by another process. Try again when it has finished.")
-        if "not a database" in text or "malformed" in text or "no such" in text or "corrupt" in text:
-            return StoreError(f"{self.path} is not a memory of epic-memory, or it is damaged ({text}).")
-        if "readonly" in text and self.path is not None and Path(f"{self.path}-journal").exists():
-            return StoreError(
-                f"{self.path} was interrupted while it was written, and has to be opened for writing once. Do not copy"
-                f" it without {self.path.name}-journal."
-            )
-        if "readonly" in text:
-            return ReadOnlyError(f"No permission to write {self.path}. Change its permissions, or copy it.")
-        if "unable to open" in text and self.path is not None:
-            return StoreError(
-                f"{self.path} cannot be read or written ({text}): there is no permission to make a file beside it, or"
-                " it was interrupted while it was written and has to be opened for writing once."
-            )
-        if "decode" in text:
-            return DamagedError(self.path, "a text in it is none")
-        if "full" in text and self.page_limit:
-            return BudgetError(
-                f"The byte budget of {self.path or 'this memory'} has no room for this, even after what could go has"
-                " gone. Raise the budget."
-            )
-        if "full" in text:
-            return StoreError(f"No space is left to write {self.path}. Its last state is intact; free some space.")
-        if "I/O" in text:
-            return StoreError(
-                f"{self.path} cannot be read or written ({text}). Is the disk full? Its last state is intact."
-            )
-        return StoreError(f"{self.path or 'The memory'} cannot be read or written: {text}")
-
-    @property
-    def _db(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise MemoryClosedError("This memory is closed. Open it again with EpicMemory.open(path).")
-        return self._connection
-
     def close(self) -> None:
         """Close the file; closing twice is fine. A small one that was written is left without gaps."""
         with self._lock:
@@ -230,167 +176,6 @@ class Database:
                         self.path.unlink(missing_ok=True)
             self.close()
 
-    @property
-    def writable(self) -> bool:
-        """Whether the file may be written."""
-        return not self.read_only and (self.path is None or os.access(self.path, os.W_OK))
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._connection is None
-
-    def check_writable(self) -> None:
-        """Refuse to go on where nothing can be written.
-
-        Raises:
-            ReadOnlyError: saying why.
-        """
-        self.check_place()
-        if not self.closed and not self.writable:
-            raise ReadOnlyError(
-                f"{self.path} was opened for reading only. Open it for writing."
-                if self.read_only
-                else f"No permission to write {self.path}. Change its permissions, or copy it."
-            )
-
-    def check_place(self) -> None:
-        """Refuse to go on with a file that is not at its place any more.
-
-        Raises:
-            StoreError: if it was removed, or another file put there.
-        """
-        if self.path is None or self._connection is None:
-            return
-        try:
-            found = self.path.stat()
-        except OSError:
-            found = None
-        if found is None or (found.st_dev, found.st_ino) != self._identity:
-            what = "was removed" if found is None else "was replaced by another file"
-            raise StoreError(
-                f"{self.path} {what} while it was open, and cannot be written any more. What it held can still be"
-                " saved: memory.backup('another.epic')."
-            )
-
-    @contextmanager
-    def transaction(self, *, wait: bool = True) -> Iterator[None]:
-        """All changes inside happen together or not at all; other threads wait.
-
-        Args:
-            wait: For another process that writes, some seconds.
-
-        Raises:
-            ReadOnlyError: if the memory was opened for reading only, or may not be written.
-            StoreError: if another process goes on writing, the file has gone, or there is no space.
-        """
-        with self._lock:
-            db = self._db
-            self.check_place()
-            self.check_writable()
-            waits = int(self.scalar("PRAGMA busy_timeout"))
-            if not wait:
-                db.execute("PRAGMA busy_timeout = 0")
-            try:
-                db.execute("BEGIN IMMEDIATE")
-                yield
-                self.check_place()
-                self._check_budget()
-                db.execute("COMMIT")
-                self._written = True
-            except sqlite3.Error as error:
-                self._rollback()
-                raise self._explained(error) from error
-            except BaseException:
-                self._rollback()
-                raise
-            finally:
-                if not wait and self._connection is not None:
-                    db.execute(f"PRAGMA busy_timeout = {waits}")
-
-    def _check_budget(self) -> None:
-        """Refuse a change that would take more bytes than the budget while it is committed."""
-        if not self.budget or self.path is None:
-            return
-        pages, _, size = self.pages()
-        with suppress(OSError):
-            journal = Path(f"{self.path}-journal").stat().st_size
-            # The commit itself changes the first page.
-            if pages * size + journal + 2 * size > self.budget:
-                raise BudgetError(
-                    f"The byte budget of {self.path} has no room for the journal of this change. Raise the budget."
-                )
-
-    def _rollback(self) -> None:
-        if self._connection is not None and self._connection.in_transaction:
-            with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Everything read inside is of one state of the file."""
-        with self._lock:
-            if self._db.in_transaction:
-                yield
-                return
-            try:
-                self._db.execute("BEGIN")
-            except sqlite3.Error as error:
-                raise self._explained(error) from error
-            try:
-                yield
-            finally:
-                self._rollback()
-
-    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a statement."""
-        with self._lock:
-            try:
-                return self._db.execute(sql, parameters).fetchall()
-            except sqlite3.Error as error:
-                raise self._explained(error) from error
-            except UnicodeDecodeError as error:
-                raise DamagedError(self.path, str(error)) from None
-
-    def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """The first column of the first row of a statement; None without rows."""
-        rows = self.read(sql, parameters)
-        return rows[0][0] if rows else None
-
-    def changed_elsewhere(self) -> int:
-        """A number that changes when another connection commits to the file."""
-        return 0 if self.path is None else int(self.scalar("PRAGMA data_version"))
-
-    def among(self, sql: str, values: Sequence[Any], *before: Any) -> Iterator[Any]:
-        """Rows of a statement that ends in IN, in blocks: SQLite takes so many variables and no more."""
-        for start in range(0, len(values), _VARIABLES):
-            block = values[start : start + _VARIABLES]
-            yield from self.read(f"{sql} ({','.join('?' * len(block))})", (*before, *block))
-
-    def insert(self, table: schema.Table, *, row: int | None = None, **columns: Any) -> int:
-        """Write a row with its checksums, in place of one with the same key; its number."""
-        return int(self._db.execute(table.insert, table.values(columns, row)).lastrowid or 0)
-
-    def insert_all(self, table: schema.Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Write rows as `insert` does."""
-        self._db.executemany(table.insert, [table.values(row) for row in rows])
-
-    def update(self, table: schema.Table, row: int, **columns: Any) -> None:
-        """Change columns of a row, and its checksums with them."""
-        for values in self.read(f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE row = ?", (row,)):
-            held = dict(zip(table.columns, values, strict=True))
-            # What is damaged must not be given a checksum that says it is right.
-            table.verify(self.path, held["crc"], *(held[name] for name in table.checked))
-            if table.texts:
-                table.verify(self.path, held["text_crc"], *(held[name] for name in table.texts))
-            self.insert_changed(table, row, {**held, **columns})
-
-    def insert_changed(self, table: schema.Table, row: int, columns: dict[str, Any]) -> None:
-        """Write a row's columns and checksums anew; what refers to it stays."""
-        values = dict(zip(table.columns, table.values(columns, row), strict=True))
-        assigned = ", ".join(f"{name} = :{name}" for name in values if name != "row")
-        self._db.execute(f"UPDATE {table.name} SET {assigned} WHERE row = :row", values)
-
     # the whole file
 
     def give_back(self) -> None:
@@ -409,10 +194,6 @@ class Database:
                         return
             except sqlite3.Error as error:
                 raise self._explained(error) from error
-
-    def pages(self) -> tuple[int, int, int]:
-        """How many pages the file has, how many of them are free, and the bytes of one."""
-        return tuple(int(self.scalar(f"PRAGMA {name}")) for name in ("page_count", "freelist_count", "page_size"))  # type: ignore[return-value]
 
     def limit_pages(self, pages: int) -> None:
         """Let the file have so many pages and no more; 0 for any number."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from epic_core.budget import Budget
 from epic_core.codes import unpacked
 from epic_core.decide import Decided, outcome_of, verdicts_on_all
+from epic_core.item_table import HeldItem, version_of
 from epic_core.ledger import EVICTED
 from epic_core.reports import NotKept
 from epic_core.retention import Held, Positions, choose
@@ -21,7 +22,7 @@ from epic_core.shortening import shortened
 from epic_core.space import Addition
 from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps
-from epic_core.store import HeldItem, verifier_number, version_of
+from epic_core.store import verifier_number
 from epic_core.types import BuildReport, Candidate, FloatArray, Stance
 from epic_core.verification.base import Verifier
 from epic_core.writing import write

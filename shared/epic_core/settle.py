@@ -11,6 +11,7 @@ from epic_core.decide import Decided, outcome_of, remember, unverified, verdicts
 from epic_core.encoders.base import Encoder
 from epic_core.errors import BudgetError, RetryQueueFullError
 from epic_core.eviction import make_room, pieces
+from epic_core.item_table import version_of
 from epic_core.ledger import EVICTED
 from epic_core.progress import Progress
 from epic_core.reports import NotKept
@@ -18,7 +19,6 @@ from epic_core.rewrites import renew_rewrites
 from epic_core.rows import deflated, dumped_metadata
 from epic_core.state import State
 from epic_core.steps import Clock, Steps
-from epic_core.store import version_of
 from epic_core.types import BuildReport, Candidate, Item
 from epic_core.verification.base import Verifier
 from epic_core.writing import Outcome, write

@@ -6,34 +6,29 @@ stored once, however many entries it has; long texts are compressed, vectors are
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from epic_core.codes import packed, unpacked
-from epic_core.preference_table import PreferenceTable
+from epic_core.item_table import HeldItem, ItemTable
 from epic_core.rows import (
     decoding,
     deflated,
     deflated_by,
     digest,
-    dumped_metadata,
     inflated,
     inflated_by,
-    item_digest,
 )
 from epic_core.schema import ENTRIES, ITEMS, PREFERENCES, USES
-from epic_core.types import FloatArray, Item, MemoryEntry, Preference, Stance
+from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
 
 _STANCES = {str(stance): stance for stance in Stance}
-_ITEM = ", ".join(f"i.{name}" for name in (*ITEMS.checked, "crc", *ITEMS.texts, "text_crc"))
 _ENTRY = ", ".join(f"e.{name}" for name in (*ENTRIES.checked, "crc", *ENTRIES.texts, "text_crc"))
 _INDEXED = ", ".join(f"e.{name}" for name in ENTRIES.checked)
-_BLOCK = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,44 +49,6 @@ class NewEntry:
     vector: FloatArray
     verifier: int = 0
     added: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldItem:
-    """An item as it is stored.
-
-    Attributes:
-        item: The item; its text may have been shortened.
-        rewrite: x^, or empty.
-        digest: Of the version that was handed in.
-        second_tier: Whether it has no entries, only an embedding.
-    """
-
-    item: Item
-    rewrite: str
-    digest: bytes
-    second_tier: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Known:
-    """What is known of an item's id.
-
-    Attributes:
-        text: As it is stored.
-        digest: Of the version that was handed in.
-        stored: Of the version that is stored, which may be shorter.
-        state: Whether it is held or waits.
-    """
-
-    text: str
-    digest: bytes
-    stored: bytes
-    state: Literal["held", "pending"]
-
-    def is_version(self, item: Item) -> bool:
-        """Whether an item is this one, as it was handed in or as it is stored by now."""
-        return version_of(item) in (self.digest, self.stored)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,17 +83,12 @@ class SpaceRows:
         )
 
 
-def version_of(item: Item) -> bytes:
-    """The digest of an item as it is."""
-    return item_digest(item.id, item.text, dumped_metadata(item.metadata, item.id))
-
-
 def verifier_number(name: str) -> int:
     """A number for a verifier's name, as entries carry it."""
     return int.from_bytes(digest(name, size=4), "little")
 
 
-class Store(PreferenceTable):
+class Store(ItemTable):
     """A memory's tables. Opened as a `Database` is."""
 
     def remove_preference(self, namespace: str, preference_id: str) -> None:
@@ -172,162 +124,11 @@ class Store(PreferenceTable):
         )
         return [int(row) for (row,) in rows]
 
-    # items
-
-    def known(self, namespace: str, ids: Sequence[str]) -> dict[str, Known]:
-        """Id to what is known of it, of those ids that are held or wait; what is held counts before what waits."""
-        known: dict[str, Known] = {}
-        with decoding(self.path):
-            for item_id, stored, metadata in self.among(
-                "SELECT id, text, metadata FROM pending WHERE namespace = ? AND id IN", ids, namespace
-            ):
-                text = inflated(stored)
-                version = item_digest(item_id, text, metadata)
-                known[item_id] = Known(text=text, digest=version, stored=version, state="pending")
-            for row in self.among(f"SELECT {_ITEM} FROM items i WHERE namespace = ? AND id IN", ids, namespace):
-                held = self._held_item(row)
-                known[held.item.id] = Known(
-                    text=held.item.text, digest=held.digest, stored=version_of(held.item), state="held"
-                )
-        return known
-
-    def _held_item(self, row: Sequence[Any]) -> HeldItem:
-        *checked, crc, text, rewrite, text_crc = row
-        ITEMS.verify(self.path, crc, *checked)
-        ITEMS.verify(self.path, text_crc, text, rewrite)
-        _, item_id, version, metadata, second_tier, _ = checked
-        return HeldItem(
-            item=Item(id=item_id, text=inflated(text), metadata=json.loads(metadata)),
-            rewrite="" if rewrite is None else inflated(rewrite),
-            digest=version,
-            second_tier=second_tier is not None,
-        )
-
-    def is_current(self, namespace: str, item: Item) -> bool:
-        """Whether an item is held, or waits in the retry queue, in this very form."""
-        version = (deflated(item.text), dumped_metadata(item.metadata, item.id))
-        waiting = self.read("SELECT text, metadata FROM pending WHERE namespace = ? AND id = ?", (namespace, item.id))
-        known = self.known(namespace, [item.id]).get(item.id)
-        return waiting == [version] or (known is not None and known.is_version(item))
-
-    def put_item(self, namespace: str, item: Item, *, second_tier: FloatArray | None = None) -> int:
-        """Write an item in place of any earlier version of it; its row."""
-        self.remove_items(namespace, [item.id])
-        metadata = dumped_metadata(item.metadata, item.id)
-        return self.insert(
-            ITEMS,
-            namespace=namespace,
-            id=item.id,
-            digest=item_digest(item.id, item.text, metadata),
-            metadata=metadata,
-            second_tier=None if second_tier is None else packed(second_tier.reshape(1, -1))[0],
-            rewritten_for=None,
-            text=deflated(item.text),
-            rewrite=None,
-        )
-
-    def restore_item(self, namespace: str, held: HeldItem, second_tier: FloatArray | None) -> int:
-        """Write an item as it was stored elsewhere; its row."""
-        row = self.put_item(namespace, held.item, second_tier=second_tier)
-        self.update(ITEMS, row, digest=held.digest)
-        return row
-
     def shorten(self, item_row: int, text: str) -> None:
         """Keep less of an item's text. It still counts as the version that was handed in."""
         entries = self._entry_texts("item", item_row)
         self.update(ITEMS, item_row, text=deflated(text))
         self._compress_anew(entries)
-
-    def remove_items(self, namespace: str, ids: Sequence[str]) -> None:
-        """Remove items with their entries and their place in the retry queue."""
-        for table in ("items", "pending"):
-            self._db.executemany(
-                f"DELETE FROM {table} WHERE namespace = ? AND id = ?", [(namespace, item_id) for item_id in ids]
-            )
-
-    def item_row(self, namespace: str, item_id: str) -> int | None:
-        """The row of a held item."""
-        row = self.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
-        return None if row is None else int(row)
-
-    def item_bytes(self, item_row: int) -> int:
-        """About how many bytes of the file an item takes, its entries apart; 0 if it is not there."""
-        size = self.scalar(
-            "SELECT length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0)"
-            " + length(CAST(metadata AS BLOB)) + 2 * length(CAST(id AS BLOB)) + 160 FROM items WHERE row = ?",
-            (item_row,),
-        )
-        return 0 if size is None else int(size)
-
-    def holds_chunks(self, namespace: str) -> bool:
-        """Whether anything is held that could be a chunk of a document."""
-        return bool(
-            self.scalar("SELECT EXISTS (SELECT 1 FROM items WHERE namespace = ?)", (namespace,))
-            or self.scalar("SELECT EXISTS (SELECT 1 FROM pending WHERE namespace = ?)", (namespace,))
-        )
-
-    def chunks_from(self, namespace: str, document: str, first: int) -> list[str]:
-        """Ids of the held chunks of a document with numbers from `first`, and of the document held whole."""
-        found: list[str] = []
-        for table in ("items", "pending"):
-            # '$' follows '#': the index on ids finds a document's chunks without looking at others.
-            rows = self.read(
-                f"SELECT id, metadata FROM {table} WHERE namespace = ? AND id > ? AND id < ?",
-                (namespace, f"{document}#", f"{document}$"),
-            )
-            for item_id, metadata in rows:
-                with decoding(self.path):
-                    number = json.loads(metadata).get("chunk")
-                # A user's own id may look like a chunk's.
-                if isinstance(number, int) and number >= first and item_id == f"{document}#{number}":
-                    found.append(item_id)
-            if first and self.read(f"SELECT 1 FROM {table} WHERE namespace = ? AND id = ?", (namespace, document)):
-                found.append(document)
-        return found
-
-    def promote(self, item_row: int) -> None:
-        """Take an item out of the second tier: it has entries now."""
-        if self.scalar("SELECT second_tier IS NOT NULL FROM items WHERE row = ?", (item_row,)):
-            self.update(ITEMS, item_row, second_tier=None)
-
-    def items(self, namespace: str) -> Iterator[Item]:
-        """All held items, oldest first, read in blocks."""
-        for _, held in self.held_items(namespace):
-            yield held.item
-
-    def held_items(self, namespace: str) -> Iterator[tuple[int, HeldItem]]:
-        """Rows and items as they are stored, oldest first, read in blocks."""
-        last = 0
-        while rows := self.read(
-            f"SELECT i.row, {_ITEM} FROM items i WHERE namespace = ? AND row > ? ORDER BY row LIMIT ?",
-            (namespace, last, _BLOCK),
-        ):
-            with decoding(self.path):
-                block = [(int(row), self._held_item(columns)) for row, *columns in rows]
-            yield from block
-            last = rows[-1][0]
-
-    def held_at(self, rows: Sequence[int]) -> dict[int, HeldItem]:
-        """Item row to item as it is stored."""
-        with decoding(self.path):
-            found = self.among(f"SELECT i.row, {_ITEM} FROM items i WHERE row IN", rows)
-            return {int(row): self._held_item(columns) for row, *columns in found}
-
-    def items_at(self, rows: Sequence[int]) -> dict[int, Item]:
-        """Item row to item."""
-        return {row: held.item for row, held in self.held_at(rows).items()}
-
-    def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
-        """Item row and metadata of every held item."""
-        made = []
-        columns = ", ".join(ITEMS.checked)
-        with decoding(self.path):
-            for row, crc, *values in self.read(
-                f"SELECT row, crc, {columns} FROM items WHERE namespace = ?", (namespace,)
-            ):
-                ITEMS.verify(self.path, crc, *values)
-                made.append((int(row), json.loads(values[3])))
-        return made
 
     # rewritten texts
 
@@ -518,29 +319,6 @@ class Store(PreferenceTable):
                 stances=[Stance(_STANCES.get(stance, stance)) for stance in stances],
                 vectors=unpacked(codes, dimension),
             )
-
-    def second_tier_rows(self, namespace: str) -> list[int]:
-        """Rows of the items of the second tier."""
-        return [
-            int(row)
-            for (row,) in self.read(
-                "SELECT row FROM items WHERE namespace = ? AND second_tier IS NOT NULL ORDER BY row", (namespace,)
-            )
-        ]
-
-    def second_tier_bytes(self, namespace: str) -> int:
-        """About how many bytes of the file the second tier takes."""
-        return sum(self.item_bytes(row) for row in self.second_tier_rows(namespace))
-
-    def second_tier(self, rows: Sequence[int], dimension: int) -> FloatArray:
-        """Embeddings E(x) of items of the second tier."""
-        codes = {}
-        columns = ", ".join(ITEMS.checked)
-        for row, crc, *values in self.among(f"SELECT row, crc, {columns} FROM items WHERE row IN", rows):
-            ITEMS.verify(self.path, crc, *values)
-            codes[row] = values[4]
-        with decoding(self.path):
-            return unpacked([codes.get(row, b"") for row in rows], dimension)
 
     def entry_lines(self, item_row: int) -> list[tuple[int, dict[str, Any]]]:
         """Rows of an item's entries and their columns, vectors left out; oldest first."""

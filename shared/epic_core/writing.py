@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import RetryQueueFullError
+from epic_core.item_table import version_of
 from epic_core.reports import NotKept
 from epic_core.rewrites import Rewrite, put_rewrite
 from epic_core.space import Addition, Space
 from epic_core.state import State
 from epic_core.steps import Clock
-from epic_core.store import NewEntry, version_of
+from epic_core.store import NewEntry
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Verdict
 
 

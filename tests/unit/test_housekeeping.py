@@ -34,7 +34,7 @@ from epic_core.errors import (
     UnknownItemError,
     UnknownPreferenceError,
 )
-from epic_core.store import version_of
+from epic_core.item_table import version_of
 from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
 from helpers import HashEncoder, KeepAll
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from epic_core import EpicMemory, Item, SecondTier
-from epic_core.store import version_of
+from epic_core.item_table import version_of
 from epic_core.types import Candidate, Decision, Verdict
 from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, keep
 

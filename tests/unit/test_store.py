@@ -17,7 +17,8 @@ from epic_core.errors import EpicError, InvalidInputError, MemoryClosedError, St
 from epic_core.rows import DIGEST_BYTES, deflated
 from epic_core.schema import APPLICATION_ID, SCHEMA_VERSION, USES
 from epic_core.sizes import sizes
-from epic_core.store import NewEntry, Store, version_of
+from epic_core.item_table import version_of
+from epic_core.store import NewEntry, Store
 from epic_core.types import Item, MemoryEntry, Preference, Stance
 
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
