@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from epic_core.fallback import SecondTier
     from epic_core.filters import Filter
     from epic_core.memory import EpicMemory
+    from epic_core.reports import NotKept
+    from epic_core.retention import ByValue, Ebbinghaus, UsageFifo
     from epic_core.steering import QuerySteering
     from epic_core.types import (
         Alignment,
@@ -29,8 +31,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Alignment",
     "BuildReport",
+    "ByValue",
     "Candidate",
     "Decision",
+    "Ebbinghaus",
     "EpicError",
     "EpicMemory",
     "Filter",
@@ -38,15 +42,21 @@ __all__ = [
     "Hits",
     "Item",
     "MemoryEntry",
+    "NotKept",
     "Preference",
     "QuerySteering",
     "SecondTier",
     "Stance",
+    "UsageFifo",
     "Verdict",
 ]
 
 # Imported when first used: `import epic_core` costs next to nothing, and numpy only when something is done.
 _MODULES = {
+    "ByValue": "retention",
+    "Ebbinghaus": "retention",
+    "NotKept": "reports",
+    "UsageFifo": "retention",
     "EpicError": "errors",
     "EpicMemory": "memory",
     "Filter": "filters",

@@ -13,7 +13,6 @@ import numpy as np
 
 from epic_core.types import FloatArray
 
-NAME = "10 bit"
 _LEVELS = 511
 _ZERO = 512
 

@@ -45,14 +45,12 @@ class Ledger(RetryQueue):
         not_kept_kept: How many discarded items are kept as a sample, and how many evicted ones on record; None for a
             share of the file.
         ledger_most, not_kept_most: Bounds for both, whatever they are.
-        ledger_dropped: How many have left the ledger because there were more.
     """
 
     ledger_kept: int | None = None
     ledger_most: int = 2**31
     not_kept_kept: int | None = None
     not_kept_most: int = 2**31
-    ledger_dropped: int = 0
 
     def seen(self, namespace: str) -> Digests:
         """The digests of what was seen and is not held, ascending."""
@@ -76,9 +74,7 @@ class Ledger(RetryQueue):
             else:
                 self.insert(LEDGER, namespace=namespace, digests=block)
         excess = self.seen_count(namespace) - self._ledger_room()
-        dropped = self.drop_seen(namespace, excess) if excess > 0 else 0
-        self.ledger_dropped += dropped
-        return dropped
+        return self.drop_seen(namespace, excess) if excess > 0 else 0
 
     def _ledger_room(self) -> int:
         if self.ledger_kept is not None:
