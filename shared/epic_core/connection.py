@@ -20,7 +20,8 @@ class Connection:
     """Statements and transactions of one file, or of a database in memory.
 
     Attributes:
-        path: The file; None for memory.
+        path: The file, as it was named; None for memory.
+        place: Where it is.
         read_only: Whether it is never written into.
         page_limit: How many pages the file may have, for a byte budget; 0 for any number.
         budget: Bytes that file and journal may take together; 0 for any number.
@@ -28,6 +29,8 @@ class Connection:
 
     def __init__(self, path: Path | None, *, read_only: bool) -> None:
         self.path = path
+        # Where it is, whatever the working directory becomes: SQLite keeps its journal beside the file a link leads to.
+        self.place: Path | None = None
         self.read_only = read_only
         self.page_limit = 0
         self.budget = 0
@@ -42,7 +45,7 @@ class Connection:
             return StoreError(f"{self.path} is being written by another process. Try again when it has finished.")
         if "not a database" in text or "malformed" in text or "no such" in text or "corrupt" in text:
             return StoreError(f"{self.path} is not a memory of epic-memory, or it is damaged ({text}).")
-        if "readonly" in text and self.path is not None and Path(f"{self.path}-journal").exists():
+        if "readonly" in text and self.path is not None and Path(f"{self.place}-journal").exists():
             return StoreError(
                 f"{self.path} was interrupted while it was written, and has to be opened for writing once. Do not copy"
                 f" it without {self.path.name}-journal."
@@ -78,7 +81,7 @@ class Connection:
     @property
     def writable(self) -> bool:
         """Whether the file may be written."""
-        return not self.read_only and (self.path is None or os.access(self.path, os.W_OK))
+        return not self.read_only and (self.place is None or os.access(self.place, os.W_OK))
 
     @property
     def closed(self) -> bool:
@@ -105,10 +108,10 @@ class Connection:
         Raises:
             StoreError: if it was removed, or another file put there.
         """
-        if self.path is None or self._connection is None:
+        if self.place is None or self._connection is None:
             return
         try:
-            found = self.path.stat()
+            found = self.place.stat()
         except OSError:
             found = None
         if found is None or (found.st_dev, found.st_ino) != self._identity:
@@ -163,7 +166,7 @@ class Connection:
             return
         pages, _, size = self.pages()
         with suppress(OSError):
-            journal = Path(f"{self.path}-journal").stat().st_size
+            journal = Path(f"{self.place}-journal").stat().st_size
             # The commit itself changes the first page.
             if pages * size + journal + 2 * size > self.budget:
                 raise BudgetError(

@@ -60,6 +60,7 @@ class Database(Connection):
     def _target(self, path: Path, must_exist: bool) -> str:
         """The address of the file for SQLite; the file is there after this."""
         check_path(path, must_exist)
+        self.place = place = path.resolve()
         if not path.exists():
             self._made = _make(path)
         if path.stat().st_size == 0:
@@ -70,7 +71,7 @@ class Database(Connection):
         self._identity = (found.st_dev, found.st_ino)
         # A file without write permission can be searched all the same.
         mode = "rw" if self.writable else "ro"
-        return f"{path.absolute().as_uri()}?mode={mode}"
+        return f"{place.as_uri()}?mode={mode}"
 
     def _prepare(self) -> None:
         """Set the connection up, and check what it is connected to."""
@@ -98,7 +99,7 @@ class Database(Connection):
 
     def _end_interrupted(self) -> None:
         """Remove the journal of a change that was interrupted before it changed anything: SQLite leaves it there."""
-        if self.writable and Path(f"{self.path}-journal").exists():
+        if self.writable and Path(f"{self.place}-journal").exists():
             # If somebody is writing at the moment, it is theirs.
             with suppress(StoreError), self.transaction(wait=False):
                 self._db.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
@@ -170,10 +171,10 @@ class Database(Connection):
     def discard_if_new(self, *, whatever: bool = False) -> None:
         """Close, and remove the file if this made it and nobody has written into it since, or whatever it holds."""
         with self._lock:
-            if self._made and self.path is not None and self._connection is not None:
+            if self._made and self.place is not None and self._connection is not None:
                 with suppress(sqlite3.Error, StoreError):
                     if whatever or not self.scalar("SELECT sum(rows) FROM sums"):
-                        self.path.unlink(missing_ok=True)
+                        self.place.unlink(missing_ok=True)
             self.close()
 
     # the whole file
@@ -202,10 +203,10 @@ class Database(Connection):
 
     def file_bytes(self) -> int:
         """Bytes on disk, side files included; of a memory in RAM, what it would be."""
-        if self.path is None:
+        if self.place is None:
             count, _, size = self.pages()
             return count * size
-        files = [self.path, *(Path(f"{self.path}{suffix}") for suffix in SIDE_FILES)]
+        files = [self.place, *(Path(f"{self.place}{suffix}") for suffix in SIDE_FILES)]
         total = 0
         for file in files:
             with suppress(OSError):
@@ -231,7 +232,7 @@ class Database(Connection):
         Raises:
             StoreError: if it is this one.
         """
-        if self.path is not None and path.exists() and self.path.exists() and path.samefile(self.path):
+        if self.place is not None and path.exists() and self.place.exists() and path.samefile(self.place):
             raise StoreError(f"{path} is the memory itself. Give another name.")
 
     def copy_to(self, path: Path, *, overwrite: bool) -> None:

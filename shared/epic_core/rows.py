@@ -15,6 +15,8 @@ from epic_core.errors import DamagedError, InvalidInputError
 # Shorter texts hardly get smaller; and what gains little had better stay readable.
 _COMPRESSED_FROM = 200
 _GAIN = 0.9
+# Longer texts are stored as they are; nothing that was compressed is longer.
+_LARGEST = 2**26
 DIGEST_BYTES = 6
 _WINDOW = 2**15
 # What many instructions and rationales have in common. A part of the file format: it stays as it is.
@@ -64,7 +66,7 @@ def deflated(text: str) -> str | bytes:
     In the `sqlite3` shell: `SELECT CAST(sqlar_uncompress(text, 1000000) AS TEXT) FROM items`.
     """
     encoded = text.encode()
-    if len(encoded) < _COMPRESSED_FROM:
+    if not _COMPRESSED_FROM <= len(encoded) < _LARGEST:
         return text
     compressed = zlib.compress(encoded, 9)
     return compressed if len(compressed) < _GAIN * len(encoded) else text
@@ -79,7 +81,7 @@ def inflated(stored: str | bytes) -> str:
     if isinstance(stored, str):
         return stored
     try:
-        return zlib.decompress(stored).decode()
+        return _unpacked(zlib.decompressobj(), stored)
     except (zlib.error, TypeError) as error:
         raise ValueError(f"a text cannot be read ({error})") from None
 
@@ -89,7 +91,7 @@ def deflated_by(text: str, *known: str) -> str | bytes:
 
     An instruction quotes its item and names its preference: a few references say most of it.
     """
-    if not text:
+    if not 0 < len(text) < _LARGEST // 4:
         return text
     packer = zlib.compressobj(9, zlib.DEFLATED, 15, 9, zlib.Z_DEFAULT_STRATEGY, _dictionary(known))
     compressed = packer.compress(text.encode()) + packer.flush()
@@ -105,10 +107,17 @@ def inflated_by(stored: str | bytes, *known: str) -> str:
     if isinstance(stored, str):
         return stored
     try:
-        unpacker = zlib.decompressobj(15, zdict=_dictionary(known))
-        return (unpacker.decompress(stored) + unpacker.flush()).decode()
+        return _unpacked(zlib.decompressobj(15, zdict=_dictionary(known)), stored)
     except (zlib.error, TypeError) as error:
         raise ValueError(f"a text cannot be read ({error})") from None
+
+
+def _unpacked(unpacker: Any, stored: bytes) -> str:
+    # A few bytes of a file that means harm could become gigabytes.
+    text: bytes = unpacker.decompress(stored, _LARGEST)
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("a text is cut, or too long")
+    return text.decode()
 
 
 def _dictionary(known: tuple[str, ...]) -> bytes:
