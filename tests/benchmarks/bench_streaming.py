@@ -478,7 +478,7 @@ def plots(runs: Sequence[Sequence[Point]], folder: Path, budget: str) -> list[Pa
         octets = np.array([[point.bytes[name] / 1e6 for point in points] for points in columns])
         axes.plot(seen, octets.mean(axis=1), style, color=colour, label=label, linewidth=2)
         axes.fill_between(seen, octets.min(axis=1), octets.max(axis=1), color=colour, alpha=0.15, linewidth=0)
-    axes.set(yscale="log", xlabel="items seen", ylabel="MB on disk")
+    axes.set(ylim=0, xlabel="items seen", ylabel="MB on disk")
     axes.legend(frameon=False)
     made.append(_saved(figure, folder / "streaming_bytes.svg"))
 
