@@ -14,7 +14,9 @@ from numbers import Integral
 from epic_core.errors import InvalidInputError
 from epic_core.rows import DIGEST_BYTES
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_UNITS = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMG", start=1):
+    _UNITS |= {_letter: 1000**_power, f"{_letter}B": 1000**_power, f"{_letter}IB": 1024**_power}
 _LEAST_JOURNAL = 24_000
 _MOST = 2**48
 _JOURNAL_SHARE = 0.12
@@ -40,7 +42,8 @@ def checked_budget(budget: object) -> int | None:
             budget = int(octets) if octets < _MOST else budget
     if not isinstance(budget, Integral) or isinstance(budget, bool) or not 1 <= int(budget) < _MOST:
         raise InvalidInputError(
-            f'budget must be a number of bytes, text like "1 MB" or "512 KiB", or "{UNLIMITED}"; not {budget!r}.'
+            f'budget must be a number of bytes, text like "1 MB" or "512 KiB", or "{UNLIMITED}" to lift it;'
+            f" not {budget!r}."
         )
     return int(budget)
 
@@ -77,7 +80,7 @@ class Budget:
     @property
     def verdicts(self) -> int:
         """How many verdicts are cached at most: a tenth."""
-        return self.total // 10 // 300
+        return self.total // 10 // 600
 
     @property
     def ledger(self) -> int:

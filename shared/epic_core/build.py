@@ -163,8 +163,8 @@ def warn(report: BuildReport, state: State) -> None:
         )
     if report.evicted and state.budget is not None:
         report.warnings.append(
-            f"{report.evicted} entries had to go for the budget of {state.budget.total} bytes: memory.not_kept() says"
-            " which. Raise it to keep more."
+            f"{report.evicted} entries had to go, or did not fit, for the budget of {state.budget.total} bytes. Raise"
+            " it to keep more; memory.not_kept() shows the last of them."
         )
     if report.waiting:
         report.warnings.append(f"{report.waiting} of the items held already wait in the retry queue: memory.retry().")

@@ -95,6 +95,10 @@ class Database(Connection):
             with self.reading():
                 self._check()
             self._end_interrupted()
+            if self.writable and self.scalar("PRAGMA journal_mode") != "delete":
+                # Somebody else's choice: it would leave side files, and a budget would not hold.
+                with suppress(sqlite3.Error):
+                    db.execute("PRAGMA journal_mode = DELETE")
         schema.keep_sums(db)
 
     def _end_interrupted(self) -> None:
@@ -173,7 +177,10 @@ class Database(Connection):
         with self._lock:
             if self._made and self.place is not None and self._connection is not None:
                 with suppress(sqlite3.Error, StoreError):
-                    if whatever or not self.scalar("SELECT sum(rows) FROM sums"):
+                    empty = whatever or not self.scalar("SELECT sum(rows) FROM sums")
+                    self._written = False
+                    self.close()
+                    if empty:
                         self.place.unlink(missing_ok=True)
             self.close()
 
@@ -193,8 +200,10 @@ class Database(Connection):
                     before, free = free, int(self.scalar("PRAGMA freelist_count"))
                     if free >= before:
                         return
-            except sqlite3.Error as error:
-                raise self._explained(error) from error
+            except sqlite3.OperationalError as error:
+                # The change itself is committed; if somebody reads just now, the space is given back another time.
+                if "locked" not in str(error) and "busy" not in str(error):
+                    raise self._explained(error) from error
 
     def limit_pages(self, pages: int) -> None:
         """Let the file have so many pages and no more; 0 for any number."""

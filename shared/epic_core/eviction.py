@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from epic_core.budget import Budget
 from epic_core.codes import unpacked
 from epic_core.decide import Decided, outcome_of, verdicts_on_all
+from epic_core.errors import BudgetError, InvalidInputError
 from epic_core.item_table import HeldItem, version_of
 from epic_core.ledger import EVICTED
 from epic_core.reports import NotKept
@@ -23,11 +25,11 @@ from epic_core.space import Addition
 from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps
 from epic_core.store import verifier_number
-from epic_core.types import BuildReport, Candidate, FloatArray, Stance
+from epic_core.types import BuildReport, Candidate, FloatArray, Preference, Stance
 from epic_core.verification.base import Verifier
 from epic_core.writing import write
 
-_ROUNDS = 12
+_ROUNDS = 30
 # Bytes of the file that removing one entry may touch, its item's text apart: its rows and those of the SQL indexes.
 _TOUCHED = 6_000
 _ROW = 120
@@ -132,8 +134,14 @@ def weigh(state: State) -> Weighed:
 
 def _doomed(state: State, weighed: Weighed, missing: int) -> Positions:
     held = weighed.held
-    order = state.retention.order(held, time.time())
-    goal = max(missing, int(state.retention.share * int(weighed.sizes.sum())))
+    try:
+        order = np.asarray(state.retention.order(held, time.time())).astype(np.intp, casting="same_kind")
+    except TypeError as error:
+        raise InvalidInputError(
+            f"The retention policy {state.retention.name!r} must return positions, whole numbers; {error}."
+        ) from None
+    # What is missing is reckoned anew after each round: half of it at a time, so that no more goes than has to.
+    goal = max(missing // 2, int(state.retention.share * int(weighed.sizes.sum())))
     # Floors that took more than half of what is held would leave no room for anything new.
     preferences = max(1, len(np.unique(held.preferences)))
     floor = min(state.floor, len(held) // 2 // preferences)
@@ -153,11 +161,9 @@ def _shorten(state: State, weighed: Weighed, doomed: Positions, report: BuildRep
     rows = {int(weighed.held.items[position]) for position in _unsure(weighed, doomed)}
     spared: set[int] = set()
     store, namespace = state.store, state.namespace
-    step = pieces(state.budget)
-    found = sorted(rows)
-    for start in range(0, len(found), step):
+    for piece in by_bytes(state, sorted(rows), lambda row: row):
         with state.changing(state.encoder):
-            for row, held in store.held_at(found[start : start + step]).items():
+            for row, held in store.held_at(piece).items():
                 entries = store.entry_lines(row)
                 text = _shorter(held, [held.rewrite or columns["instruction"] for _, columns in entries])
                 if text is None:
@@ -214,12 +220,15 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
         outcome = yield from outcome_of(state, state.encoder, verifier, decided, new, again)
         # What it does not keep goes anyway; what it cannot say stays as it was judged.
         outcome.discarded, outcome.undecided, outcome.records = [], [], []
-        kept.update((item.id, entry.preference_id) for item, entries in outcome.kept for entry in entries)
         step = pieces(state.budget)
         pairs = outcome.kept
         for start in range(0, len(pairs), step):
             outcome.kept = pairs[start : start + step]
-            write(state, outcome, BuildReport(), Clock())
+            try:
+                write(state, outcome, BuildReport(), Clock())
+            except BudgetError:
+                continue  # no room for what it says: then they go
+            kept.update((item.id, entry.preference_id) for item, entries in outcome.kept for entry in entries)
 
     yield from verdicts_on_all(state, candidates, again, commit)
     with state.lock, state.store.reading():
@@ -237,45 +246,52 @@ def pieces(budget: Budget | None) -> int:
     return 2**31 if budget is None else max(1, budget.touched // 2 // _TOUCHED)
 
 
-def evict(state: State, rows: Sequence[int], reason: str | None, *, orphans: bool = False) -> int:
+def evict(state: State, rows: Sequence[int], reason: str | None) -> int:
     """Remove entries, and the items nothing else holds, in pieces whose journal fits; how many went.
 
     Args:
         state: The memory's.
         rows: The entries.
         reason: What is put on record; None for nothing.
-        orphans: Leave the items where they are.
     """
-    step, start, gone = pieces(state.budget), 0, 0
-    allowed = 2**62 if state.budget is None else state.budget.touched // 2
-    while start < len(rows):
+    gone = 0
+    items = dict(state.store.among("SELECT row, item FROM entries WHERE row IN", list(rows)))
+    for piece in by_bytes(state, [row for row in rows if row in items], lambda row: items[row]):
         with state.lock:
             with state.changing(state.encoder) as space:
-                piece: list[int] = []
-                octets = 0
-                for row in rows[start : start + step]:
-                    item = state.store.scalar("SELECT item FROM entries WHERE row = ?", (row,))
-                    octets += state.store.item_bytes(item or -1)
-                    if piece and octets > allowed:
-                        break
-                    piece.append(row)
-                addition = _remove(state, piece, reason, orphans=orphans)
+                addition = _remove(state, piece, reason)
                 gone += len(addition.gone)
             space.apply(addition)
-        start += len(piece)
     return gone
 
 
-def _remove(state: State, rows: Sequence[int], reason: str | None, *, orphans: bool) -> Addition:
+def by_bytes(state: State, rows: Sequence[int], item_of: Callable[[int], int]) -> Iterator[list[int]]:
+    """Rows in pieces, so that the journal of a change that removes or rewrites the items of one fits the budget."""
+    budget = state.budget
+    if budget is None:
+        yield list(rows)
+        return
+    piece: list[int] = []
+    octets = 0
+    for row in rows:
+        size = _TOUCHED + 2 * state.store.item_bytes(item_of(row))
+        if piece and octets + size > budget.touched // 2:
+            yield piece
+            piece, octets = [], 0
+        piece.append(row)
+        octets += size
+    if piece:
+        yield piece
+
+
+def _remove(state: State, rows: Sequence[int], reason: str | None) -> Addition:
     store, namespace = state.store, state.namespace
     known = store.preferences_at(namespace)
-    found = store.read(
-        f"SELECT row, item, preference, similarity FROM entries WHERE row IN ({','.join('?' * len(rows))})", tuple(rows)
-    )
+    sql = "SELECT row, item, preference, similarity FROM entries WHERE row IN"
+    found = list(store.among(sql, list(rows)))
     items = store.held_at(sorted({item for _, item, _, _ in found}))
     store.remove_entries([row for row, *_ in found])
-    if not orphans:
-        store.drop_orphans(list(items))
+    store.drop_orphans(list(items))
     left = {row for (row,) in store.among("SELECT row FROM items WHERE row IN", list(items))}
     gone = [held for row, held in items.items() if row not in left]
     seen = [held.digest for held in gone]
@@ -306,7 +322,9 @@ def _drop_second_tier(state: State, missing: int, report: BuildReport) -> int:
         if freed >= missing:
             break
         with state.changing(state.encoder):
-            held = state.store.held_at([row])[row]
+            held = state.store.held_at([row]).get(row)
+            if held is None:
+                continue
             freed += state.store.item_bytes(row) + state.encoder.dimension
             state.store.see(state.namespace, [held.digest])
             state.store.remove_items(state.namespace, [held.item.id])
@@ -320,55 +338,56 @@ def drop_expired(state: State) -> None:
         expired = state.space().expired
         if not expired or not state.store.writable:
             return
-        store, namespace = state.store, state.namespace
         for preference in expired:
-            row = store.preference_row(namespace, preference.id)
-            if row is None:
-                continue
-            thin(state, row)
-            with state.changing(state.encoder):
-                held = store.held_at(
-                    [item for (item,) in store.read("SELECT item FROM entries WHERE preference = ?", (row,))]
-                )
-                store.remove_preference(namespace, preference.id)
-                left = store.held_at(list(held))
-                reason = f"its preference {preference.text!r} has expired"
-                store.put_not_kept(
-                    namespace,
-                    [
-                        (
-                            item.digest,
-                            NotKept(item_id=item.item.id, text=item.item.text, stage="expired", reason=reason),
-                        )
-                        for item_row, item in held.items()
-                        if item_row not in left
-                    ],
-                )
-        store.give_back()
+            # What cannot be done now is hidden all the same, and done another time.
+            with suppress(BudgetError):
+                take_away(state, preference, reason="its preference has expired")
+        state.store.give_back()
 
 
-def drop_orphans(state: State) -> None:
-    """Remove the items that a change under a budget has left without entries."""
-    rows = state.store.all_orphans(state.namespace)
-    step = pieces(state.budget)
-    for start in range(0, max(1, len(rows)), step):
+def take_away(state: State, preference: Preference, *, reason: str | None = None) -> None:
+    """Remove a preference, its entries, and the items nothing else holds.
+
+    Args:
+        state: The memory's.
+        preference: One that is held.
+        reason: Put on record for the items that go; None for nothing.
+    """
+    store, namespace = state.store, state.namespace
+    with state.lock:
+        row = store.preference_row(namespace, preference.id)
+        if row is None:
+            return
+        if state.budget is not None:
+            _thin(state, preference, row)
         with state.changing(state.encoder):
-            state.store.drop_orphans(rows[start : start + step])
-            if start + step >= len(rows):
-                state.store.set_meta(**{f"replacing/{state.namespace}": None})
+            items = [] if reason is None else store.items_under(row)
+            held = store.held_at(items)
+            store.remove_preference(namespace, preference.id)
+            left = store.held_at(items)
+            records = [
+                (
+                    item.digest,
+                    NotKept(item_id=item.item.id, text=item.item.text, stage="expired", reason=reason or ""),
+                )
+                for item_row, item in held.items()
+                if item_row not in left
+            ]
+            store.put_not_kept(namespace, records)
 
 
-def thin(state: State, preference_row: int, *, orphans: bool = False) -> None:
-    """Evict so many entries of a preference that is about to go that one change can remove the rest."""
-    if state.budget is None:
-        return
-    rows = [
-        row
-        for (row,) in state.store.read("SELECT row FROM entries WHERE preference = ? ORDER BY row", (preference_row,))
-    ]
-    bytes_of = [_TOUCHED + state.store.item_bytes(state.space().item_of.get(row, -1)) for row in rows]
+def _thin(state: State, preference: Preference, row: int) -> None:
+    """Remove so much of what belongs to a preference that one change can remove the rest."""
+    assert state.budget is not None
+    store = state.store
+    while True:
+        with state.lock, store.transaction():
+            if not store.forget_some(state.namespace, preference, pieces(state.budget)):
+                break
+    found = store.read("SELECT row, item FROM entries WHERE preference = ? ORDER BY row", (row,))
+    bytes_of = [_TOUCHED + store.item_bytes(item) for _, item in found]
     left, going = sum(bytes_of), 0
-    while left > state.budget.touched // 2 and going < len(rows):
+    while left > state.budget.touched // 2 and going < len(found):
         left -= bytes_of[going]
         going += 1
-    evict(state, rows[:going], None, orphans=orphans)
+    evict(state, [entry for entry, _ in found[:going]], None)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import glob
 import os
-import tempfile
+import secrets
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from epic_core.errors import AlreadyThereError, StoreError
 
+# Seconds after which a file that nobody has finished is taken for abandoned.
+_STALE = 3600.0
 SIDE_FILES = ("-journal", "-wal", "-shm")
 
 
@@ -22,13 +26,11 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[str]:
     """
     if path.exists() and not overwrite:
         raise AlreadyThereError(f"{path} is there already. Give another name, or remove it first.")
-    handle, made = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".new", dir=path.absolute().parent)
-    os.close(handle)
+    _sweep(path)
+    made = str(path.absolute().parent / f".{path.name[:100]}.{secrets.token_hex(6)}.new")
     try:
+        Path(made).open("xb").close()
         yield made
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(made).chmod(0o666 & ~mask)
         with Path(made).open("rb+") as written:
             os.fsync(written.fileno())
         if overwrite:
@@ -40,6 +42,14 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[str]:
     finally:
         for suffix in ("", *SIDE_FILES):
             Path(f"{made}{suffix}").unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what an earlier attempt left when it was killed."""
+    for left in path.absolute().parent.glob(f".{glob.escape(path.name[:100])}.*.new*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > _STALE:
+                left.unlink()
 
 
 def _put(made: str, path: Path) -> None:

@@ -50,13 +50,23 @@ class Housekeeping:
         with self._state.lock:
             return self._state.store.not_kept(self._state.namespace)
 
-    def forget(self, *items: str | Item) -> None:
+    @property
+    def namespaces(self) -> list[str]:
+        """The namespaces of the file that hold something, sorted."""
+        with self._state.lock:
+            return self._state.store.namespaces()
+
+    def forget(self, *items: str | Item) -> int:
         """Forget items for good: text, entries, what a model said of them, and that they were ever seen.
 
         What is removed is overwritten in the file.
 
         Args:
-            *items: Ids; or items as they were handed in, also such as were not kept.
+            *items: Ids, also of a document that was cut into chunks; or items as they were handed in, also such as
+                were not kept.
+
+        Returns:
+            How many of them were held, or waited to be verified again.
 
         Raises:
             UnknownItemError: for an id that nothing is known of; nothing is forgotten then.
@@ -64,11 +74,11 @@ class Housekeeping:
         for item in items:
             if not isinstance(item, Item):
                 checked_text(item, "The item's id")
-        maintenance.forget(self._state, items)
+        return maintenance.forget(self._state, items)
 
-    async def aforget(self, *items: str | Item) -> None:
+    async def aforget(self, *items: str | Item) -> int:
         """As `forget`, without blocking the event loop."""
-        await self._in_thread(partial(self.forget, *items))
+        return await self._in_thread(partial(self.forget, *items))
 
     def export(self, path: str | Path, *, overwrite: bool = False) -> int:
         """Write this namespace as lines of JSON: preferences, items, entries, what waits; no embeddings.
@@ -102,9 +112,13 @@ class Housekeeping:
         A memory in RAM is written into a file.
 
         Raises:
+            DamagedError: if the memory is not as it was written; nothing is copied then.
             StoreError: if the copy cannot be written, or there is a file already.
         """
-        self._state.store.copy_to(_path(path), overwrite=overwrite)
+        with self._state.lock:
+            # A damaged file must not take the place of the last good copy.
+            self._state.store.verify()
+            self._state.store.copy_to(_path(path), overwrite=overwrite)
 
     async def abackup(self, path: str | Path, *, overwrite: bool = False) -> None:
         """As `backup`, without blocking the event loop."""
@@ -129,10 +143,12 @@ class Housekeeping:
             How many bytes smaller the file is.
 
         Raises:
+            DamagedError: if the memory is not as it was written.
             StoreError: if it cannot be written.
         """
         state = self._state
         with state.lock:
+            state.store.verify()
             before = state.store.file_bytes()
             drop_expired(state)
             state.store.compact()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -15,7 +16,7 @@ from epic_core.types import Item, Preference
 Items: TypeAlias = str | Item | Iterable[str | Item]
 
 _BATCH = 512
-# A stream that is slow is committed as it comes.
+# What came first does not wait longer than this for the rest of its batch.
 _WAIT = 0.5
 
 
@@ -80,13 +81,29 @@ async def abatches(items: Any) -> AsyncIterator[list[Item]]:
         return
     taken, began = 0, 0.0
     waiting: list[Any] = []
-    async for item in items:
-        began = began if waiting else time.monotonic()
-        waiting.append(item)
-        if _complete(waiting, began):
-            yield coerced(waiting, taken)
-            taken += len(waiting)
-            waiting = []
+    stream = items.__aiter__()
+    coming: asyncio.Future[Any] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(stream.__anext__())
+            left = None if not waiting else max(0.0, began + _WAIT - time.monotonic())
+            done, _ = await asyncio.wait({coming}, timeout=left)
+            if done:
+                try:
+                    item = coming.result()
+                except StopAsyncIteration:
+                    break
+                finally:
+                    coming = None
+                began = began if waiting else time.monotonic()
+                waiting.append(item)
+            if not done or _complete(waiting, began):
+                yield coerced(waiting, taken)
+                taken += len(waiting)
+                waiting = []
+    finally:
+        if coming is not None:
+            coming.cancel()
     if waiting:
         yield coerced(waiting, taken)
 

@@ -133,6 +133,22 @@ class ItemTable(PreferenceTable):
         row = self.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
         return None if row is None else int(row)
 
+    def raw_bytes(self) -> int:
+        """About how many bytes of the file all items and entries take, of every namespace."""
+        items = self.scalar(
+            "SELECT coalesce(sum(length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0)"
+            " + length(CAST(metadata AS BLOB)) + 2 * length(CAST(id AS BLOB)) + 120), 0) FROM items"
+        )
+        entries = self.scalar(
+            "SELECT coalesce(sum(length(vector) + length(CAST(instruction AS BLOB))"
+            " + length(CAST(rationale AS BLOB)) + 120), 0) FROM entries"
+        )
+        return int(items) + int(entries)
+
+    def holds_anything(self) -> bool:
+        """Whether there is any row but the description."""
+        return bool(self.scalar("SELECT sum(rows) FROM sums WHERE name != 'meta'"))
+
     def item_bytes(self, item_row: int) -> int:
         """About how many bytes of the file an item takes, its entries apart; 0 if it is not there."""
         size = self.scalar(

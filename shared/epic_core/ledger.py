@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from epic_core.reports import NotKept
 from epic_core.retry_queue import RetryQueue
 from epic_core.rows import DIGEST_BYTES as _WIDTH
+from epic_core.rows import decoding
 from epic_core.schema import LEDGER, NOT_KEPT
 
 _IN_A_ROW = 256
 _EXCERPT = 80
-# Where nothing else is said, the ledger may take this share of the file, and each kind of record half of it.
+# Where nothing else is said, the ledger may take a share of the file, and so may each kind of record.
 _SHARE = 0.015
+_LEDGER_SHARE = 0.05
+_LEDGER_LESS = 600
 _LEAST = 200
 _RECORD = 250
 _LEAST_RECORDS = 4
@@ -58,7 +61,8 @@ class Ledger(RetryQueue):
         for crc, *columns in self.read("SELECT crc, namespace, digests FROM ledger WHERE namespace = ?", (namespace,)):
             LEDGER.verify(self.path, crc, *columns)
             digests.append(columns[1])
-        return np.sort(numbers(digests))
+        with decoding(self.path):
+            return np.sort(numbers(digests))
 
     def see(self, namespace: str, digests: Sequence[bytes]) -> int:
         """Note items that were seen and are not held; how many older ones went. Call it inside a transaction."""
@@ -79,7 +83,10 @@ class Ledger(RetryQueue):
     def _ledger_room(self) -> int:
         if self.ledger_kept is not None:
             return min(self.ledger_kept, self.ledger_most)
-        return min(max(_LEAST, int(_SHARE * self._octets() / _WIDTH)), self.ledger_most)
+        if self.budget:
+            return self.ledger_most
+        # A small memory keeps a small one.
+        return min(max(_LEAST, int(_LEDGER_SHARE * self._octets() / _WIDTH) - _LEDGER_LESS), self.ledger_most)
 
     def _octets(self) -> int:
         count, free, page = self.pages()

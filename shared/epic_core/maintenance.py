@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from epic_core.build import candidate_of, chunked
 from epic_core.coarse import coarse_filter
@@ -17,7 +18,7 @@ from epic_core.errors import (
     RetryQueueFullError,
     UnknownItemError,
 )
-from epic_core.eviction import drop_expired, drop_orphans, thin
+from epic_core.eviction import drop_expired, take_away
 from epic_core.item_table import version_of
 from epic_core.progress import Progress
 from epic_core.reports import Explanation, Stats
@@ -43,6 +44,7 @@ def replace_preference(
     state: State, old: str | Preference, preference: Preference, report: BuildReport, clock: Clock, progress: Progress
 ) -> Steps[None]:
     """Put a preference in another's place, and match the held items with it."""
+    _check_end(preference)
     with state.lock:
         space = state.space()
         replacing = space.preferences[space.find(old)]
@@ -64,44 +66,63 @@ def remove_preference(
     drop_expired(state)
     with state.lock:
         space = state.space()
-        thin(state, space.preference_rows[space.find(preference)])
-    with state.changing(encoder) as space:
-        state.store.remove_preference(state.namespace, space.preferences[space.find(preference)].id)
+        found = space.preferences[space.find(preference)]
+    take_away(state, found)
     state.store.give_back()
     yield from renew_rewrites(state, encoder, report)
 
 
-def forget(state: State, items: Sequence[str | Item]) -> None:
-    """Forget items, and that they were seen.
+def forget(state: State, items: Sequence[str | Item]) -> int:
+    """Forget items, and that they were seen; how many of them were held.
 
     Raises:
         UnknownItemError: for an id of which nothing is known; nothing is forgotten then.
     """
     store, namespace = state.store, state.namespace
-    # An item may have been cut into chunks when it came.
-    parts = [[item, *chunked(state, [item])[0]] if isinstance(item, Item) else [item] for item in items]
-    everything = [part for together in parts for part in together]
-    ids = list(dict.fromkeys(item.id if isinstance(item, Item) else item for item in everything))
     drop_expired(state)
-    # Under a budget, one by one: the journal of each change has to fit.
-    step = len(ids) if state.budget is None else 1
     with state.lock:
-        with state.changing(state.encoder) as space:
-            _forget_traces(state, everything, ids)
-            addition = Addition(forgotten=True)
-            for item_id in ids:
-                row = store.item_row(namespace, item_id)
-                if row is not None:
-                    addition.gone += space.rows_of.get(row, [])
-                    addition.gone_second.append(row)
-            store.remove_items(namespace, ids[:step])
-            addition.sums = store.sums()
-        if step >= len(ids):
+        everything = [part for item in items for part in _with_chunks(state, item)]
+        held = _checked_known(state, everything)
+        # Under a budget, one by one: the journal of each change has to fit.
+        step = len(everything) if state.budget is None else 1
+        for start in range(0, len(everything), max(1, step)):
+            piece = everything[start : start + step]
+            ids = list(dict.fromkeys(item.id if isinstance(item, Item) else item for item in piece))
+            with state.changing(state.encoder) as space:
+                addition = Addition(forgotten=True)
+                _forget_traces(state, piece, ids)
+                for item_id in ids:
+                    row = store.item_row(namespace, item_id)
+                    if row is not None:
+                        addition.gone += space.rows_of.get(row, [])
+                        addition.gone_second.append(row)
+                store.remove_items(namespace, ids)
+                addition.sums = store.sums()
             space.apply(addition)
-        for start in range(step, len(ids), max(1, step)):
-            with state.changing(state.encoder):
-                store.remove_items(namespace, ids[start : start + step])
     store.give_back()
+    return held
+
+
+def _with_chunks(state: State, item: str | Item) -> list[str | Item]:
+    """An item, the chunks it is cut into, and those it is held in."""
+    item_id = item.id if isinstance(item, Item) else item
+    cut: list[str | Item] = list(chunked(state, [item])[0]) if isinstance(item, Item) else []
+    chunks = [key for key in state.store.chunks_from(state.namespace, item_id, 0) if key != item_id]
+    own = [] if chunks and item_id not in state.store.known(state.namespace, [item_id]) and not cut else [item]
+    return [*own, *cut, *chunks]
+
+
+def _checked_known(state: State, items: Sequence[str | Item]) -> int:
+    ids = [item for item in items if isinstance(item, str)]
+    known, recorded = state.store.known(state.namespace, ids), state.store.recorded(state.namespace, ids)
+    for item_id in ids:
+        if item_id not in known and item_id not in recorded:
+            raise UnknownItemError(
+                f"Nothing is known of an item with the id {item_id!r}. To forget that one was seen which was not kept,"
+                " give the item itself (`memory.forget(Item(...))`)."
+            )
+    every = {item.id if isinstance(item, Item) else item for item in items}
+    return sum(each.state == "held" for each in state.store.known(state.namespace, sorted(every)).values())
 
 
 def _forget_traces(state: State, items: Sequence[str | Item], ids: Sequence[str]) -> None:
@@ -115,11 +136,6 @@ def _forget_traces(state: State, items: Sequence[str | Item], ids: Sequence[str]
         if isinstance(item, Item):
             digests.add(version_of(item))
             texts.append(item.text)
-        elif item not in known and item not in recorded:
-            raise UnknownItemError(
-                f"Nothing is known of an item with the id {item!r}. To forget that one was seen which was not kept,"
-                " give the item itself."
-            )
     store.forget_chunks(namespace, texts)
     store.unsee(namespace, digests)
     for item_id in ids:
@@ -134,8 +150,7 @@ def _introduce(
     clock: Clock,
     progress: Progress,
 ) -> Steps[None]:
-    if preference.expires_at is not None and preference.expires_at.timestamp() <= time.time():
-        raise InvalidInputError(f"The preference {preference.text!r} has expired already.")
+    _check_end(preference)
     drop_expired(state)
     with state.lock:
         _check_new(state.space(), preference, replacing)
@@ -194,19 +209,36 @@ def _put_in_force(
             state.store.give_back()
         clock.add("index", started)
     else:
-        # One change would need too large a journal: first the preference, then what it holds, piece by piece.
-        # Items that only the old preference held stay until it is known whether the new one holds them.
-        with state.changing(encoder):
-            state.store.set_meta(**{f"replacing/{state.namespace}": True})
-        if replacing is not None:
-            with state.lock:
-                space = state.space()
-                thin(state, space.preference_rows[space.find(replacing)], orphans=True)
-        with state.changing(encoder) as space:
-            _write(state, space, preference, vector, replacing, Outcome(encoder=encoder), report, orphans=True)
-        outcome.retried = True
-        yield from written(state, outcome, report, clock)
-        drop_orphans(state)
+        yield from _put_in_force_piecewise(state, encoder, preference, vector, replacing, outcome, report, clock)
+
+
+def _put_in_force_piecewise(
+    state: State,
+    encoder: Encoder,
+    preference: Preference,
+    vector: FloatArray,
+    replacing: Preference | None,
+    outcome: Outcome,
+    report: BuildReport,
+    clock: Clock,
+) -> Steps[None]:
+    """As `_put_in_force`, in changes whose journals fit into a budget: the old preference goes last.
+
+    Whatever happens in between, nothing that is held is lost: until the end the old preference is in force too.
+    """
+    with state.changing(encoder) as space:
+        if replacing is not None and replacing.id == preference.id:
+            # Two of one id cannot stand side by side.
+            _write(state, space, preference, vector, replacing, outcome, report)
+            return
+        position = None if replacing is None else space.find(replacing)
+        _write(state, space, preference, vector, None, replace(outcome, kept=[], undecided=[]), report, coming=outcome)
+        if position is not None:
+            state.store.move_preference(state.namespace, preference.id, position)
+    outcome.retried = True
+    yield from written(state, outcome, report, clock)
+    if replacing is not None:
+        take_away(state, replacing)
 
 
 def _matching(
@@ -228,15 +260,17 @@ def _write(
     outcome: Outcome,
     report: BuildReport,
     *,
-    orphans: bool = False,
+    coming: Outcome | None = None,
 ) -> None:
+    """Write a preference and what it holds, and take out the one it replaces; `coming` is what is written later."""
     store, namespace = state.store, state.namespace
     _check_new(space, preference, replacing)
     row = None if replacing is None else space.preference_rows[space.find(replacing)]
-    if outcome.undecided and store.pending_count(namespace) + len(outcome.undecided) > state.retry_queue:
+    undecided = (coming or outcome).undecided
+    if undecided and store.pending_count(namespace) + len(undecided) > state.retry_queue:
         raise RetryQueueFullError(
-            f"{len(outcome.undecided)} held items are undecided under {preference.text!r}, and the retry queue takes"
-            f" {state.retry_queue}. Nothing was changed. The last reason was: {outcome.undecided[-1][1][:300]} Mend it,"
+            f"{len(undecided)} held items are undecided under {preference.text!r}, and the retry queue takes"
+            f" {state.retry_queue}. Nothing was changed. The last reason was: {undecided[-1][1][:300]} Mend it,"
             " and do it again: what was decided is remembered."
         )
     position, left = (None, []) if replacing is None or row is None else store.take_out(namespace, row, replacing.id)
@@ -258,8 +292,12 @@ def _write(
     for item, reason, ids in outcome.undecided:
         store.put_pending(namespace, item, reason, ids)
     # Last: an item that only the old preference held may be held by the new one.
-    if not orphans:
-        store.drop_orphans(left)
+    store.drop_orphans(left)
+
+
+def _check_end(preference: Preference) -> None:
+    if preference.expires_at is not None and preference.expires_at.timestamp() <= time.time():
+        raise InvalidInputError(f"The preference {preference.text!r} has expired already.")
 
 
 def _check_new(space: Space, preference: Preference, replacing: Preference | None) -> None:
@@ -288,14 +326,14 @@ def reencode(state: State, encoder: Encoder) -> Steps[None]:
         with state.lock, state.store.transaction():
             if state.store.embedded_texts() != texts:
                 continue  # something was written meanwhile
-            state.spaces.clear()
             tables = [dict(zip(table, rows, strict=True)) for table, rows in zip(texts, vectors, strict=True)]
             state.store.replace_vectors(*tables)
             state.store.set_meta(encoder=described(encoder))
             for namespace in state.store.namespaces():
                 state.store.set_meta(**{f"tau/{namespace}": None})
-            _adopt(state, encoder)
-            return
+        # Only now: until it is committed, the file is the old encoder's.
+        _adopt(state, encoder)
+        return
 
 
 def _adopt(state: State, encoder: Encoder) -> None:
@@ -303,6 +341,7 @@ def _adopt(state: State, encoder: Encoder) -> None:
 
     if type(state.verifier) is EmbeddedVerifier and state.verifier.encoder is state.encoder:
         state.verifier = EmbeddedVerifier(encoder, threshold=state.verifier.threshold)
+    state.spaces.clear()
     state.encoder = encoder
     state.own_tau = None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from functools import partial
 from numbers import Integral
@@ -23,7 +25,7 @@ from epic_core.filters import Filter
 from epic_core.housekeeping import Housekeeping
 from epic_core.intake import Items, abatches, batches, checked_part, conversation_items, unique_preferences
 from epic_core.progress import Progress
-from epic_core.retention import ByValue, RetentionPolicy
+from epic_core.retention import ByValue, RetentionPolicy, checked_policy
 from epic_core.retrieval import StancePolicy
 from epic_core.state import State
 from epic_core.steering import Mode, checked_mode
@@ -155,7 +157,7 @@ class EpicMemory(Housekeeping):
             if part is not None:
                 checked_part(name, part, method)
         if retention is not None:
-            checked_part("retention", retention, "order")
+            checked_policy(retention)
         self._state = State(
             encoder=encoder,
             verifier=EmbeddedVerifier(encoder) if verifier is None else verifier,
@@ -212,6 +214,8 @@ class EpicMemory(Housekeeping):
         """
         if not isinstance(path, (str, Path)) or not str(path):
             raise InvalidInputError(f"open needs the name of a file, not {path!r}. EpicMemory() makes one in RAM.")
+        if str(path) == ":memory:":
+            raise InvalidInputError("':memory:' is no file here: EpicMemory(preferences=[...]) makes a memory in RAM.")
         given = None if preferences is None else unique_preferences(preferences)
         store: list[Store] = []
 
@@ -241,6 +245,8 @@ class EpicMemory(Housekeeping):
             InvalidInputError: naming the line that is wrong, or if the export was cut; nothing is written then.
             StoreError: if a file cannot be read or written, or the namespace holds something.
         """
+        if "preferences" in options:
+            raise InvalidInputError("import_ takes the preferences of the export. Change them afterwards.")
         read = portable.read_export(Path(export))
         store: list[Store] = []
 
@@ -286,7 +292,8 @@ class EpicMemory(Housekeeping):
 
         Args:
             items: Texts or `Item`s, one or an iterable of any length, also one that never ends: a batch is committed
-                when it has 512 items or half a second has passed. An item already held with the same text is skipped,
+                when it has 512 items, or with the first item that comes after half a second; what was read and not
+                committed when the stream fails is not taken in. An item already held with the same text is skipped,
                 and so is one that was discarded under the same preferences; a known id with another text replaces the
                 earlier version.
             progress: Show a bar; or call this with the report so far after each batch that was committed.
@@ -313,7 +320,9 @@ class EpicMemory(Housekeeping):
             async for batch in abatches(items):
                 await self._arun(build.add_batch(self._state, batch, report, clock, bar), clock)
                 if callable(progress):
-                    progress(self._so_far(report, clock))
+                    told = progress(self._so_far(report, clock))
+                    if inspect.isawaitable(told):
+                        await told
         return self._finished(report, clock)
 
     def add_conversation(
@@ -352,10 +361,10 @@ class EpicMemory(Housekeeping):
     def _so_far(self, report: BuildReport, clock: Clock) -> BuildReport:
         report.timings = dict(clock.parts)
         report.tau = self._state.tau if self._state.coarse else None
-        return report
+        return copy.deepcopy(report)
 
     def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:
-        self._so_far(report, clock)
+        report = self._so_far(report, clock)
         build.warn(report, self._state)
         return report
 

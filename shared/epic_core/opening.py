@@ -10,7 +10,7 @@ from epic_core import maintenance
 from epic_core.budget import Budget
 from epic_core.encoders.base import embed
 from epic_core.errors import BudgetError, InvalidInputError, PreferencesMismatchError, StoreError
-from epic_core.eviction import drop_orphans, make_room, weigh
+from epic_core.eviction import make_room, weigh
 from epic_core.fallback import SecondTier
 from epic_core.portable import Portable, take_in
 from epic_core.progress import Progress
@@ -18,6 +18,9 @@ from epic_core.sizes import sizes
 from epic_core.state import State, described
 from epic_core.steps import Clock, run
 from epic_core.types import BuildReport, Preference
+
+# An entry, its item and a preference, with what SQLite needs besides.
+_ROOM_FOR_AN_ENTRY = 10_000
 
 
 def found(state: State, preferences: Sequence[Preference]) -> bool:
@@ -74,8 +77,6 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
     if state.store.writable and any(meta.get(key) != value for key, value in settings.items()):
         with state.store.transaction():
             state.store.set_meta(**settings)
-    if meta.get(f"replacing/{state.namespace}") and state.store.writable:
-        drop_orphans(state)
     if given is None:
         return
     now = time.time()
@@ -89,7 +90,13 @@ def hold_to(state: State, octets: int | None) -> None:
     remembered = state.store.meta().get("budget")
     if octets is None:
         octets = remembered if isinstance(remembered, int) and remembered > 0 else 0
-    state.limit(Budget(octets) if octets else None)
+    budget = Budget(octets) if octets else None
+    if budget is not None:
+        count, free, page = state.store.pages()
+        least = _ROOM_FOR_AN_ENTRY + budget.journal + (count - free) * page
+        if octets < least and not state.store.holds_anything():
+            raise BudgetError(f"A budget of {octets} bytes has no room for an entry. It takes {least} at least.")
+    state.limit(budget)
 
 
 def shrink(state: State) -> None:
@@ -109,11 +116,15 @@ def shrink(state: State) -> None:
     parts = sizes(store)
     with state.lock, store.reading():
         mine = int(weigh(state).sizes.sum()) + store.second_tier_bytes(state.namespace)
-    least = (count - free) * page - mine - parts["verdicts"] - parts["ledger"]
+        share = mine / max(mine, store.raw_bytes())
+    content = parts["documents"] + parts["index"] + parts["instructions"]
+    least = (count - free) * page - int(share * content) - parts["verdicts"] - parts["ledger"]
     if least <= budget.pages(page) * page:
         with state.lock, store.transaction():
             store.trim(state.namespace, budget.verdicts)
             state.mark_stale()
+        # Written anew first: what the gaps take need not be evicted.
+        store.compact()
         run(make_room(state, 0, BuildReport()), Clock())
         store.compact()
     state.limit(budget)

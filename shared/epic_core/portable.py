@@ -17,7 +17,7 @@ from typing import Any
 from epic_core.coarse import checked_tau
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.item_table import HeldItem
-from epic_core.rows import dumped_metadata
+from epic_core.rows import DIGEST_BYTES, dumped_metadata
 from epic_core.state import State, described
 from epic_core.steps import Encode, Steps
 from epic_core.store import NewEntry
@@ -163,8 +163,8 @@ def _entry(line: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "preference": None if line["preference"] is None else str(line["preference"]),
         "stance": Stance(line["stance"]),
-        "confidence": None if line["confidence"] is None else float(line["confidence"]),
-        "similarity": float(line["similarity"]),
+        "confidence": None if line["confidence"] is None else _share(line["confidence"], 0.0),
+        "similarity": _share(line["similarity"], -1.0),
         "added": _whole(line["added"]),
         "verifier": _whole(line["verifier"]),
         "instruction": str(line["instruction"]),
@@ -181,10 +181,18 @@ def _take_item(read: Portable, line: Any) -> None:
         digest=bytes.fromhex(line["version"]),
         second_tier=bool(line["second_tier"]),
     )
+    if len(held.digest) != DIGEST_BYTES:
+        raise ValueError("its version is none")
     entries = [_entry(entry) for entry in line["entries"]]
     if bool(entries) is held.second_tier:
         raise ValueError("an item has entries, or is in the second tier")
     read.items.append((held, [entry["preference"] for entry in entries], entries))
+
+
+def _share(value: Any, low: float) -> float:
+    if not low - 1e-3 <= value <= 1.0 + 1e-3:
+        raise ValueError(f"{value!r} is not between {low} and 1")
+    return float(value)
 
 
 def _whole(value: Any) -> int:

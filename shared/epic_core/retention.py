@@ -274,6 +274,19 @@ class Random:
         return _generator(self.seed, held).permutation(len(held)).astype(np.intp)
 
 
+def checked_policy(policy: object) -> None:
+    """Refuse what is no policy.
+
+    Raises:
+        InvalidInputError: if it has no name, no share above 0 and at most 1, or no method `order`.
+    """
+    if isinstance(policy, type) or not callable(getattr(policy, "order", None)):
+        raise InvalidInputError(f"retention must be an object with a method order(held, now), not {policy!r}.")
+    if not isinstance(getattr(policy, "name", None), str):
+        raise InvalidInputError(f"The retention policy {policy!r} needs a name.")
+    _checked_share(getattr(policy, "share", None))
+
+
 def choose(order: Positions, held: Held, sizes: NDArray[np.int64], needed: int, floor: int) -> Positions:
     """Pick the entries that go: the first of an order until they make enough room.
 
@@ -357,8 +370,8 @@ def _checked(value: float, what: str, wanted: str, *, low: float, high: float) -
     return float(value)
 
 
-def _checked_share(share: float) -> None:
-    if not isinstance(share, Real) or isinstance(share, bool) or not 0.0 < share <= 1.0:
+def _checked_share(share: object) -> None:
+    if not isinstance(share, Real) or isinstance(share, bool) or not 0.0 < float(share) <= 1.0:
         raise InvalidInputError(f"share must be a number above 0 and at most 1, not {share!r}.")
 
 

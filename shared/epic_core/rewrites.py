@@ -160,7 +160,9 @@ def _take_back(state: State, encoder: Encoder, items: Mapping[int, Item], report
 
 def _renewing(state: State, item: Item, row: int, known: Mapping[str, Preference]) -> Rewriting:
     entries = state.store.entries_of(state.namespace, row)
-    preferences = tuple(known[e.preference_id] for e in entries if e.preference_id is not None)
+    # Without those that have expired in the meantime.
+    held = [entry.preference_id or "" for entry in entries]
+    preferences = tuple(known[key] for key in held if key in known)
     return Rewriting(item=item, preferences=preferences, rationale=entries[0].rationale if entries else "")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from epic_core.codes import code_length
@@ -19,7 +19,7 @@ from epic_core.rewrites import renew_rewrites
 from epic_core.rows import deflated, dumped_metadata
 from epic_core.state import State
 from epic_core.steps import Clock, Steps
-from epic_core.types import BuildReport, Candidate, Item
+from epic_core.types import BuildReport, Candidate, Item, Preference
 from epic_core.verification.base import Verifier
 from epic_core.writing import Outcome, write
 
@@ -73,22 +73,36 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
     """
     if state.budget is None:
         return write(state, outcome, report, clock)
+    asked: dict[str, Preference] = {}
     if outcome.verdicts:
         yield from _timed(make_room(state, _SLACK + 300 * len(outcome.verdicts), report), clock)
+        asked = {p.id: p for candidate, _ in outcome.verdicts for p in candidate.preferences}
         remember(state, outcome)
     renew = False
-    for piece in _pieces(outcome, min(4, pieces(state.budget))):
+    # Where earlier versions have to go first, they go one by one.
+    ids = [item.id for item in outcome.discarded]
+    held = bool(ids) and bool(state.store.known(state.namespace, ids))
+    for piece in _pieces(outcome, min(4, pieces(state.budget)), 1 if held else _DISCARDED):
         renew |= yield from _fitted(state, piece, report, clock)
+    _forget_gone(state, asked)
     return renew
 
 
-def _pieces(outcome: Outcome, step: int) -> Iterator[Outcome]:
+def _forget_gone(state: State, asked: Mapping[str, Preference]) -> None:
+    """Forget what was answered under preferences that were removed while the model thought."""
+    for preference in asked.values():
+        if state.store.preference_row(state.namespace, preference.id) is None:
+            with state.lock, state.store.transaction():
+                state.store.forget_preference(state.namespace, preference)
+
+
+def _pieces(outcome: Outcome, step: int, discarded: int = _DISCARDED) -> Iterator[Outcome]:
     """An outcome in pieces of so many items."""
     empty = replace(outcome, kept=[], second=[], undecided=[], discarded=[], stale=[], verdicts=[], records=[])
     for start in range(0, len(outcome.stale), step):
         yield replace(empty, stale=outcome.stale[start : start + step])
-    for start in range(0, len(outcome.discarded), _DISCARDED):
-        yield replace(empty, discarded=outcome.discarded[start : start + _DISCARDED])
+    for start in range(0, len(outcome.discarded), discarded):
+        yield replace(empty, discarded=outcome.discarded[start : start + discarded])
     if outcome.records:
         yield replace(empty, records=outcome.records)
     for start in range(0, len(outcome.second), step):
@@ -145,7 +159,9 @@ def _turn_down(state: State, piece: Outcome, report: BuildReport, clock: Clock) 
             f" items after it were not taken in. The reason was: {piece.undecided[0][1][:300]} Mend it, call"
             " memory.retry(), then add the same items again."
         )
-    if _bytes(state, piece) <= state.budget.largest_item and not len(state.space().index):
+    with state.lock:
+        empty = not len(state.space().index)
+    if _bytes(state, piece) <= state.budget.largest_item and empty:
         raise BudgetError(
             f"The budget of {state.budget.total} bytes has no room for item {item.id!r} ({len(item.text)} characters):"
             f" the file takes {state.store.file_bytes()}, and {state.budget.journal} are kept free for changing it"

@@ -82,6 +82,7 @@ class State:
             change = self.store.changed_elsewhere()
             if change != self._seen_change:
                 self.check_encoder()
+                self._read_budget()
                 self._seen_change = change
                 self.mark_stale()
                 self._stamp = ""
@@ -114,6 +115,13 @@ class State:
         store.not_kept_most = budget.not_kept
         self.retry_queue = min(self.retry_queue, budget.retry_queue)
 
+    def _read_budget(self) -> None:
+        """Hold to the budget that somebody else has given the file in the meantime."""
+        octets = self.store.meta().get("budget")
+        budget = Budget(octets) if isinstance(octets, int) and octets > 0 else None
+        if budget != self.budget and not self._changing:
+            self.limit(budget)
+
     def mark_stale(self) -> None:
         """Have every namespace look at the file again before it is used."""
         for space in self.spaces.values():
@@ -137,8 +145,8 @@ class State:
             if encoder is not self.encoder:
                 raise EncoderError("The memory was embedded anew while this was going on. Do it again.")
             self.mark_stale()
-            self._changing = True
             try:
+                self._changing = True
                 yield space
             finally:
                 self._changing = False
@@ -157,9 +165,9 @@ class State:
         self._searches = 0
         if not self._uses or self.store.closed or not self.store.writable:
             return
-        rows = sorted(self._uses)
-        step = len(rows) if self.budget is None else _USES_IN_A_CHANGE
         with suppress(StoreError), self.lock:
+            rows = sorted(self._uses)
+            step = max(1, len(rows)) if self.budget is None else _USES_IN_A_CHANGE
             for start in range(0, len(rows), step):
                 piece = {row: self._uses[row] for row in rows[start : start + step]}
                 with self.store.transaction(wait=False):

@@ -97,10 +97,14 @@ class Store(ItemTable):
         if row is not None:
             self.drop_orphans(self.take_out(namespace, row, preference_id)[1])
 
+    def items_under(self, preference_row: int) -> list[int]:
+        """Rows of the items that have an entry under a preference."""
+        return [int(item) for (item,) in self.read("SELECT item FROM entries WHERE preference = ?", (preference_row,))]
+
     def take_out(self, namespace: str, row: int, preference_id: str) -> tuple[int, list[int]]:
         """Remove a preference with its entries; its position, and the items that it held."""
         position, text = self.read("SELECT position, text FROM preferences WHERE row = ?", (row,))[0]
-        items = [item for (item,) in self.read("SELECT item FROM entries WHERE preference = ?", (row,))]
+        items = self.items_under(row)
         self._db.execute("DELETE FROM preferences WHERE row = ?", (row,))
         self.forget_preference(namespace, Preference(id=preference_id, text=text))
         self.stop_waiting_for(namespace, preference_id)
@@ -114,15 +118,6 @@ class Store(ItemTable):
             " AND NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)",
             [(row,) for row in items],
         )
-
-    def all_orphans(self, namespace: str) -> list[int]:
-        """Rows of the items that have no entries and are not in the second tier."""
-        rows = self.read(
-            "SELECT row FROM items WHERE namespace = ? AND second_tier IS NULL"
-            " AND NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)",
-            (namespace,),
-        )
-        return [int(row) for (row,) in rows]
 
     def shorten(self, item_row: int, text: str) -> None:
         """Keep less of an item's text. It still counts as the version that was handed in."""

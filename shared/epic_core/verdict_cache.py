@@ -18,6 +18,7 @@ from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, 
 from epic_core.verification.base import combined
 
 _FREED = 0.1
+_DROPPED = 64
 
 
 def preferences_key(namespace: str, texts: Iterable[str]) -> bytes:
@@ -156,6 +157,18 @@ class VerdictTables(Database):
         self._db.execute("DELETE FROM rewrites WHERE instr(preferences, ?)", key)
         self._held = None
 
+    def forget_some(self, namespace: str, preference: Preference, limit: int) -> bool:
+        """Drop some of what was answered under a preference; whether there was any. Call it inside a transaction."""
+        key = digest(namespace, preference.text)
+        gone = 0
+        for table, condition in (("verdicts", "preference = ?"), ("rewrites", "instr(preferences, ?)")):
+            column = "preference" if table == "verdicts" else "preferences"
+            rows = self.read(f"SELECT chunk, {column}, version FROM {table} WHERE {condition} LIMIT ?", (key, limit))
+            self._db.executemany(f"DELETE FROM {table} WHERE chunk = ? AND {column} = ? AND version = ?", rows)
+            gone += len(rows)
+        self._held = None
+        return gone > 0
+
     def _next(self) -> int:
         """A number larger than all given before."""
         if self._newest is None:
@@ -187,10 +200,9 @@ class VerdictTables(Database):
 
     def forget_verdicts(self) -> None:
         """Drop everything that was answered."""
-        if self.verdicts_held():
+        while held := self.verdicts_held():
             with self.transaction():
-                for table in ("verdicts", "rewrites"):
-                    self._db.execute(f"DELETE FROM {table}")
+                self.drop_verdicts(min(held, _DROPPED))
             self.give_back()
         self.recount_verdicts()
 

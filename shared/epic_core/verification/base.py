@@ -119,6 +119,10 @@ def checked_verdict(candidate: Candidate, verdict: object, *, rewritten: bool = 
     """
     if not isinstance(verdict, Verdict):
         raise VerifierError(f"A verifier must yield Verdict objects, not {type(verdict).__name__}.")
+    for confidence in (verdict.confidence, *(alignment.confidence for alignment in verdict.alignments)):
+        # Not-a-number is less than nothing, too.
+        if confidence is not None and not 0.0 <= confidence <= 1.0:
+            raise VerifierError(f"A verdict's confidence must be between 0 and 1, or None; not {confidence!r}.")
     if verdict.decision is not Decision.KEEP:
         return replace(verdict, rationale=writable(verdict.rationale), answer=writable(verdict.answer))
     asked = {preference.id for preference in candidate.preferences}
