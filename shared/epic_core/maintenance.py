@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from epic_core.build import candidate_of, chunked
@@ -14,6 +15,7 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import (
     BudgetError,
     DuplicatePreferenceError,
+    EpicError,
     InvalidInputError,
     RetryQueueFullError,
     UnknownItemError,
@@ -44,7 +46,6 @@ def replace_preference(
     state: State, old: str | Preference, preference: Preference, report: BuildReport, clock: Clock, progress: Progress
 ) -> Steps[None]:
     """Put a preference in another's place, and match the held items with it."""
-    _check_end(preference)
     with state.lock:
         space = state.space()
         replacing = space.preferences[space.find(old)]
@@ -234,9 +235,17 @@ def _put_in_force_piecewise(
         position = None if replacing is None else space.find(replacing)
         _write(state, space, preference, vector, None, replace(outcome, kept=[], undecided=[]), report, coming=outcome)
         if position is not None:
-            state.store.move_preference(state.namespace, preference.id, position)
+            order = [held.id for held in space.preferences]
+            for place, held_id in enumerate([*order[: position + 1], preference.id, *order[position + 1 :]]):
+                state.store.move_preference(state.namespace, held_id, place)
     outcome.retried = True
-    yield from written(state, outcome, report, clock)
+    try:
+        yield from written(state, outcome, report, clock)
+    except BaseException:
+        # As if it had not been begun. After a kill, both are in force.
+        with suppress(EpicError):
+            take_away(state, preference)
+        raise
     if replacing is not None:
         take_away(state, replacing)
 

@@ -14,10 +14,10 @@ import pytest
 
 from epic_core.codes import code_length
 from epic_core.errors import EpicError, InvalidInputError, MemoryClosedError, StoreError
+from epic_core.item_table import version_of
 from epic_core.rows import DIGEST_BYTES, deflated
 from epic_core.schema import APPLICATION_ID, SCHEMA_VERSION, USES
 from epic_core.sizes import sizes
-from epic_core.item_table import version_of
 from epic_core.store import NewEntry, Store
 from epic_core.types import Item, MemoryEntry, Preference, Stance
 
