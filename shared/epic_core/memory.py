@@ -93,8 +93,8 @@ class EpicMemory(Housekeeping):
             preference is not asked about again; 0 keeps none.
         retry_queue: How many undecided items wait at most; what would add more to them stops with an error.
         ledger: Of how many items that were not kept the memory knows that it has seen them, so that they cost
-            nothing when they come again; 0 for none. Default: what fits into a
-            fiftieth of the file, 200 at least.
+            nothing when they come again; 0 for none. Default: a twentieth
+            of the file, less in a small one, 200 at least.
         not_kept: How many discarded items are kept on record, as a sample, and how many evicted ones. Default: as many
             as fit into a hundredth of the file each, 4 at least.
         budget: Bytes on disk that are never exceeded, side files included: a number, or text like "1 MB". The file

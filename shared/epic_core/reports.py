@@ -45,11 +45,12 @@ class Stats:
     """Counts and bytes.
 
     Attributes:
-        counts: "items", "second_tier", "entries", "preferences", "pending" of the namespace; "verdicts"
-            that are cached, of the whole memory.
+        counts: "items", "second_tier", "entries", "preferences", "pending" of the namespace, "seen" (how many items its
+            ledger knows); "verdicts" that are cached, of the whole memory. What has expired counts until it is removed.
         bytes: Of the whole memory, as the paper's Table 6: "documents" (texts, ids, metadata), "index"
             (embeddings of entries), "instructions" (with stances and rationales), "preferences" (texts
-            and embeddings), "verdicts" (the cache of what a language model decided), "rest" (the database's own
+            and embeddings), "verdicts" (the cache of what a language model decided), "ledger" (what was seen and is not
+            held, with the records of it), "rest" (the database's own
             structure), and "total", their sum.
         encoder, verifier: Names.
         tau: The coarse filter's threshold.
