@@ -311,7 +311,7 @@ def _remove(state: State, rows: Sequence[int], reason: str | None) -> Addition:
                 similarity=float(similarity),
             )
             records.append((held.digest, record))
-        store.put_not_kept(namespace, records)
+        store.put_not_kept(namespace, records, {each.text: row for row, each in known.items()})
     return Addition(gone=[row for row, *_ in found], seen=seen, forgotten=forgotten, sums=store.sums())
 
 
@@ -373,7 +373,7 @@ def take_away(state: State, preference: Preference, *, reason: str | None = None
                 for item_row, item in held.items()
                 if item_row not in left
             ]
-            store.put_not_kept(namespace, records)
+            store.put_not_kept(namespace, records, {})
 
 
 def _thin(state: State, preference: Preference, row: int) -> None:

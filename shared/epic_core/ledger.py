@@ -7,7 +7,7 @@ nothing. An item that has left the ledger, or that came with other preferences o
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ _EXCERPT = 80
 _SHARE = 0.015
 _LEDGER_SHARE = 0.05
 _LEDGER_LESS = 600
-_LEAST = 200
+_LEAST = 150
 _RECORD = 250
 _LEAST_RECORDS = 4
 EVICTED = "budget"
@@ -140,7 +140,9 @@ class Ledger(RetryQueue):
 
     # the sample
 
-    def put_not_kept(self, namespace: str, records: Sequence[tuple[bytes, NotKept]]) -> None:
+    def put_not_kept(
+        self, namespace: str, records: Sequence[tuple[bytes, NotKept]], preferences: Mapping[str, int]
+    ) -> None:
         """Keep some of what was discarded, a uniform sample, and the last of what was evicted.
 
         Call it inside a transaction.
@@ -148,6 +150,7 @@ class Ledger(RetryQueue):
         Args:
             namespace: Whose.
             records: Each with its digest: the smallest digests make the sample.
+            preferences: Their texts, and the rows of these.
         """
         limit = self.records_room() if records else 0
         if not limit:
@@ -163,9 +166,7 @@ class Ledger(RetryQueue):
         )
         taken = [each for each in discarded[:limit] if highest is None or each[0] < highest]
         evicted = [each for each in records if each[1].stage == EVICTED][-limit:]
-        known = {
-            text: row for row, text in self.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,))
-        }
+
         for digest, record in (*taken, *evicted):
             self.insert(
                 NOT_KEPT,
@@ -174,7 +175,7 @@ class Ledger(RetryQueue):
                 digest=digest,
                 stage=record.stage,
                 reason=record.reason,
-                preference=known.get(record.preference),
+                preference=preferences.get(record.preference),
                 similarity=record.similarity,
                 at=int(record.at or time.time()),
                 text=record.text[:_EXCERPT],

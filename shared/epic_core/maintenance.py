@@ -283,7 +283,7 @@ def _write(
             " and do it again: what was decided is remembered."
         )
     position, left = (None, []) if replacing is None or row is None else store.take_out(namespace, row, replacing.id)
-    store.add_preference(namespace, preference, vector, position=position)
+    new = store.add_preference(namespace, preference, vector, position=position)
     # What was discarded was discarded under the others.
     store.clear_ledger(namespace)
     for item, entries in outcome.kept:
@@ -294,7 +294,7 @@ def _write(
         store.promote(row)
         report.kept += 1
         for entry in entries:
-            store.add_entry(namespace, row, entry)
+            store.add_entry(row, new, entry)
             report.entries += 1
         if item.id in outcome.rewrites:
             put_rewrite(store, namespace, item, row, outcome.rewrites[item.id], entries[0].vector)

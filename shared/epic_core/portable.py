@@ -226,10 +226,12 @@ def take_in(state: State, read: Portable) -> Steps[None]:
             # A threshold belongs to the encoder it was found with.
             if read.header.get(name) is not None and (same or name == "verifier"):
                 store.set_meta(**{f"{name}/{namespace}": read.header[name]})
-        for preference, vector in zip(read.preferences, preferences, strict=True):
-            store.add_preference(namespace, preference, vector)
+        rows = {
+            preference.id: store.add_preference(namespace, preference, vector)
+            for preference, vector in zip(read.preferences, preferences, strict=True)
+        }
         for held, made_for, entries in read.items:
-            _write(state, held, made_for, entries, vector_of)
+            _write(state, held, made_for, entries, vector_of, rows)
         for item, reason, ids in read.pending:
             store.put_pending(namespace, item, reason, ids)
 
@@ -250,6 +252,7 @@ def _write(
     made_for: list[str],
     entries: list[dict[str, Any]],
     vector_of: Mapping[str, FloatArray],
+    rows: Mapping[str, int],
 ) -> None:
     store, namespace = state.store, state.namespace
     second = vector_of[held.item.text] if held.second_tier else None
@@ -258,10 +261,12 @@ def _write(
         entry = dict(columns)
         uses, used = entry.pop("uses"), entry.pop("used")
         preference = entry.pop("preference")
-        if preference is not None and store.preference_row(namespace, preference) is None:
+        if preference is not None and preference not in rows:
             raise InvalidInputError(f"Item {held.item.id!r} is held for a preference that is not in the export.")
         vector = vector_of[entry["instruction"] or held.rewrite or held.item.text]
-        row, _ = store.add_entry(namespace, item_row, NewEntry(preference_id=preference, vector=vector, **entry))
+        row, _ = store.add_entry(
+            item_row, rows.get(preference or ""), NewEntry(preference_id=preference, vector=vector, **entry)
+        )
         if uses:
             store.add_uses({row: (uses, used or 0)})
     if held.rewrite:

@@ -32,7 +32,6 @@ CREATE TABLE preferences (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, position INTEGER, id TEXT, text TEXT, expires REAL,
  vector BLOB, crc INTEGER
 );
-CREATE INDEX preferences_namespace ON preferences (namespace);
 CREATE TABLE items (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, metadata TEXT, second_tier BLOB,
  rewritten_for BLOB, crc INTEGER, text_crc INTEGER, text, rewrite, UNIQUE (namespace, id)

@@ -90,8 +90,10 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
 
 def _forget_gone(state: State, asked: Mapping[str, Preference]) -> None:
     """Forget what was answered under preferences that were removed while the model thought."""
+    with state.lock:
+        live = {preference.id for preference in state.space().preferences} if asked else set()
     for preference in asked.values():
-        if state.store.preference_row(state.namespace, preference.id) is None:
+        if preference.id not in live:
             with state.lock, state.store.transaction():
                 state.store.forget_preference(state.namespace, preference)
 

@@ -163,9 +163,8 @@ class Store(ItemTable):
         """Remove entries."""
         self._db.executemany("DELETE FROM entries WHERE row = ?", [(row,) for row in rows])
 
-    def add_entry(self, namespace: str, item_row: int, entry: NewEntry) -> tuple[int, int]:
-        """Write an entry; its row and its checksum."""
-        preference = self.preference_row(namespace, entry.preference_id)
+    def add_entry(self, item_row: int, preference: int | None, entry: NewEntry) -> tuple[int, int]:
+        """Write an entry under a preference's row; its row and its checksum."""
         columns: dict[str, Any] = {
             "item": item_row,
             "preference": preference,

@@ -97,6 +97,7 @@ class _Writing:
     def __init__(self, state: State, space: Space) -> None:
         self._store, self._namespace, self._room = state.store, state.namespace, state.retry_queue
         self._preference_rows = {p.id: row for p, row in zip(space.preferences, space.preference_rows, strict=True)}
+        self._preference_texts = {p.text: row for p, row in zip(space.preferences, space.preference_rows, strict=True)}
         self._held: dict[str, int] = {}
         self.addition = Addition()
         self.removed = False
@@ -181,7 +182,7 @@ class _Writing:
             self._store.forget_not_kept(self._namespace, item_id=item.id)
             self.addition.forgotten = True
         for entry in alive:
-            entry_row, crc = self._store.add_entry(self._namespace, row, entry)
+            entry_row, crc = self._store.add_entry(row, self._preference_rows.get(entry.preference_id or ""), entry)
             self.addition.rows.append(entry_row)
             self.addition.crcs.append(crc)
             self.addition.items.append(row)
@@ -200,7 +201,7 @@ class _Writing:
         if self._store.ledger_kept != 0:
             self.addition.seen = [version_of(item) for item in outcome.discarded]
             self.addition.forgotten |= self._store.see(self._namespace, self.addition.seen) > 0
-        self._store.put_not_kept(self._namespace, outcome.records)
+        self._store.put_not_kept(self._namespace, outcome.records, self._preference_texts)
 
     def forget_gone(self, outcome: Outcome) -> bool:
         """Forget what was answered under preferences that have gone; whether a text was rewritten for one of them."""

@@ -51,7 +51,7 @@ def put(store: Store, text: str, preference: str = "p") -> tuple[int, int]:
         if wanted.id not in {held.id for held in store.preferences(NAMESPACE, 2)[1]}:
             store.add_preference(NAMESPACE, wanted, VECTOR)
         item = store.put_item(NAMESPACE, Item(text=text))
-        row, _ = store.add_entry(NAMESPACE, item, entry(wanted.id))
+        row, _ = store.add_entry(item, store.preference_row(NAMESPACE, wanted.id), entry(wanted.id))
         return item, row
 
 
@@ -67,7 +67,7 @@ def test_what_is_written_is_read_back_after_reopening(path: Path) -> None:
     with store.transaction():
         store.add_preference(NAMESPACE, Preference(text="p"), VECTOR)
         item = store.put_item(NAMESPACE, Item(text="Ünïcode 🙂", id="a", metadata={"n": 1, "list": ["x", None]}))
-        store.add_entry(NAMESPACE, item, entry(Preference(text="p").id))
+        store.add_entry(item, store.preference_row(NAMESPACE, Preference(text="p").id), entry(Preference(text="p").id))
         store.put_pending(NAMESPACE, Item(text="later", id="b"), "no answer", ["x"])
         store.set_meta(tau=0.3, encoder=ENCODER)
     store.close()
@@ -143,7 +143,7 @@ def test_removing_a_preference_removes_its_entries_and_orphans_only(path: Path) 
     put(store, "only p", "p")
     put(store, "only q", "q")
     with store.transaction():
-        store.add_entry(NAMESPACE, both, entry(Preference(text="q").id))
+        store.add_entry(both, store.preference_row(NAMESPACE, Preference(text="q").id), entry(Preference(text="q").id))
         store.remove_preference(NAMESPACE, Preference(text="p").id)
     assert [item.text for item in store.items(NAMESPACE)] == ["both", "only q"]
     assert [e.preference for e in entries_of(store, both)] == ["q"]
