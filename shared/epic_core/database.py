@@ -61,13 +61,13 @@ class Database(Connection):
         """The address of the file for SQLite; the file is there after this."""
         check_path(path, must_exist)
         self.place = place = path.resolve()
-        if not path.exists():
-            self._made = _make(path)
-        if path.stat().st_size == 0:
+        if not place.exists():
+            self._made = _make(place)
+        if place.stat().st_size == 0:
             raise StoreError(
                 f"{path} is empty: it is no memory, or it was cut. Remove it to begin anew, or go back to a copy."
             )
-        found = path.stat()
+        found = place.stat()
         self._identity = (found.st_dev, found.st_ino)
         # A file without write permission can be searched all the same.
         mode = "rw" if self.writable else "ro"
