@@ -110,7 +110,8 @@ def outcome_of(
         report: Counts them.
         without: The id of a preference that is about to go.
     """
-    outcome = Outcome(encoder=encoder, version=verifier.name, verdicts=list(new))
+    asked = {preference.id: preference for candidate, _ in new for preference in candidate.preferences}
+    outcome = Outcome(encoder=encoder, version=verifier.name, verdicts=list(new), asked=list(asked.values()))
     judged = verifier_number(verifier.name)
     keep: list[tuple[Candidate, Verdict]] = []
     for candidate, verdict in decided:

@@ -1,4 +1,4 @@
-"""Making room under a byte budget: what is shortened, judged again, or goes (section 3 of docs/memory.md)."""
+"""Making room under a byte budget: what is shortened, judged again, or goes (docs/memory.md, "A budget")."""
 
 from __future__ import annotations
 

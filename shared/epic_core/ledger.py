@@ -166,7 +166,6 @@ class Ledger(RetryQueue):
         )
         taken = [each for each in discarded[:limit] if highest is None or each[0] < highest]
         evicted = [each for each in records if each[1].stage == EVICTED][-limit:]
-
         for digest, record in (*taken, *evicted):
             self.insert(
                 NOT_KEPT,

@@ -74,7 +74,7 @@ def remove_preference(
 
 
 def forget(state: State, items: Sequence[str | Item]) -> int:
-    """Forget items, and that they were seen; how many of them were held.
+    """Forget items, and that they were seen; how many of them were held, or waited.
 
     Raises:
         UnknownItemError: for an id of which nothing is known; nothing is forgotten then.
@@ -123,7 +123,7 @@ def _checked_known(state: State, items: Sequence[str | Item]) -> int:
                 " give the item itself (`memory.forget(Item(...))`)."
             )
     every = {item.id if isinstance(item, Item) else item for item in items}
-    return sum(each.state == "held" for each in state.store.known(state.namespace, sorted(every)).values())
+    return len(state.store.known(state.namespace, sorted(every)))
 
 
 def _forget_traces(state: State, items: Sequence[str | Item], ids: Sequence[str]) -> None:
@@ -201,43 +201,27 @@ def _put_in_force(
     report: BuildReport,
     clock: Clock,
 ) -> Steps[None]:
-    """Write a preference with all that it holds, in place of another's."""
+    """Write a preference with all that it holds, in place of another's: at once, or under a budget piece by piece.
+
+    In pieces the old preference goes last. Whatever happens in between, nothing that is held is lost: until the end
+    the old preference is in force too.
+    """
     started = time.perf_counter()
-    if state.budget is None:
-        with state.changing(encoder) as space:
+    # Two of one id cannot stand side by side.
+    at_once = state.budget is None or (replacing is not None and replacing.id == preference.id)
+    with state.changing(encoder) as space:
+        if at_once:
             _write(state, space, preference, vector, replacing, outcome, report)
+        else:
+            first = replace(outcome, kept=[], undecided=[])
+            _write(state, space, preference, vector, None, first, report, coming=outcome)
+            if replacing is not None:
+                _place_after(state, space, replacing, preference)
+    clock.add("index", started)
+    if at_once:
         if replacing is not None:
             state.store.give_back()
-        clock.add("index", started)
-    else:
-        yield from _put_in_force_piecewise(state, encoder, preference, vector, replacing, outcome, report, clock)
-
-
-def _put_in_force_piecewise(
-    state: State,
-    encoder: Encoder,
-    preference: Preference,
-    vector: FloatArray,
-    replacing: Preference | None,
-    outcome: Outcome,
-    report: BuildReport,
-    clock: Clock,
-) -> Steps[None]:
-    """As `_put_in_force`, in changes whose journals fit into a budget: the old preference goes last.
-
-    Whatever happens in between, nothing that is held is lost: until the end the old preference is in force too.
-    """
-    with state.changing(encoder) as space:
-        if replacing is not None and replacing.id == preference.id:
-            # Two of one id cannot stand side by side.
-            _write(state, space, preference, vector, replacing, outcome, report)
-            return
-        position = None if replacing is None else space.find(replacing)
-        _write(state, space, preference, vector, None, replace(outcome, kept=[], undecided=[]), report, coming=outcome)
-        if position is not None:
-            order = [held.id for held in space.preferences]
-            for place, held_id in enumerate([*order[: position + 1], preference.id, *order[position + 1 :]]):
-                state.store.move_preference(state.namespace, held_id, place)
+        return
     outcome.retried = True
     try:
         yield from written(state, outcome, report, clock)
@@ -248,6 +232,13 @@ def _put_in_force_piecewise(
         raise
     if replacing is not None:
         take_away(state, replacing)
+
+
+def _place_after(state: State, space: Space, first: Preference, then: Preference) -> None:
+    order = [held.id for held in space.preferences]
+    position = space.find(first) + 1
+    for place, held_id in enumerate([*order[:position], then.id, *order[position:]]):
+        state.store.move_preference(state.namespace, held_id, place)
 
 
 def _matching(
@@ -332,17 +323,28 @@ def reencode(state: State, encoder: Encoder) -> Steps[None]:
         vectors: list[FloatArray] = []
         for table in texts:
             vectors += [(yield Encode(encoder, list(table.values()), "embedding"))]
-        with state.lock, state.store.transaction():
-            if state.store.embedded_texts() != texts:
+        with state.lock:
+            if not _embedded_anew(state, encoder, texts, vectors):
                 continue  # something was written meanwhile
-            tables = [dict(zip(table, rows, strict=True)) for table, rows in zip(texts, vectors, strict=True)]
-            state.store.replace_vectors(*tables)
-            state.store.set_meta(encoder=described(encoder))
-            for namespace in state.store.namespaces():
-                state.store.set_meta(**{f"tau/{namespace}": None})
-        # Only now: until it is committed, the file is the old encoder's.
-        _adopt(state, encoder)
-        return
+            # Only now, until it is committed the file is the old encoder's; and before anybody else writes.
+            _adopt(state, encoder)
+            return
+
+
+def _embedded_anew(
+    state: State, encoder: Encoder, texts: tuple[dict[int, str], ...], vectors: list[FloatArray]
+) -> bool:
+    """Write the embeddings of all texts, if they are still those that the file holds; whether they are."""
+    with state.store.transaction():
+        if state.store.embedded_texts() != texts:
+            return False
+        state.store.replace_vectors(
+            *(dict(zip(table, rows, strict=True)) for table, rows in zip(texts, vectors, strict=True))
+        )
+        state.store.set_meta(encoder=described(encoder))
+        for namespace in state.store.namespaces():
+            state.store.set_meta(**{f"tau/{namespace}": None})
+    return True
 
 
 def _adopt(state: State, encoder: Encoder) -> None:
@@ -367,12 +369,7 @@ def explain(state: State, item_id: str) -> Explanation:
         for record in store.not_kept(namespace):
             if record.item_id == item_id:
                 item = Item(id=item_id, text=record.text)
-                near = (
-                    ""
-                    if record.similarity is None
-                    else f" Similarity {record.similarity:.3f} with {record.preference!r}."
-                )
-                return Explanation(item=item, entries=(), note=f"Not held. {record.stage}: {record.reason}.{near}")
+                return Explanation(item=item, entries=(), note=f"Not held. {record.why}.")
         raise UnknownItemError(
             f"No item with the id {item_id!r} is held: it was never added, or it was not kept, and is not in the sample"
             " of those whose reason is on record."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from epic_core.codes import code_length
@@ -73,10 +73,8 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
     """
     if state.budget is None:
         return write(state, outcome, report, clock)
-    asked: dict[str, Preference] = {}
     if outcome.verdicts:
         yield from _timed(make_room(state, _SLACK + 300 * len(outcome.verdicts), report), clock)
-        asked = {p.id: p for candidate, _ in outcome.verdicts for p in candidate.preferences}
         remember(state, outcome)
     renew = False
     # Where earlier versions have to go first, they go one by one.
@@ -84,15 +82,15 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
     held = bool(ids) and bool(state.store.known(state.namespace, ids))
     for piece in _pieces(outcome, min(4, pieces(state.budget)), 1 if held else _DISCARDED):
         renew |= yield from _fitted(state, piece, report, clock)
-    _forget_gone(state, asked)
+    _forget_gone(state, outcome.asked)
     return renew
 
 
-def _forget_gone(state: State, asked: Mapping[str, Preference]) -> None:
+def _forget_gone(state: State, asked: Sequence[Preference]) -> None:
     """Forget what was answered under preferences that were removed while the model thought."""
     with state.lock:
         live = {preference.id for preference in state.space().preferences} if asked else set()
-    for preference in asked.values():
+    for preference in asked:
         if preference.id not in live:
             with state.lock, state.store.transaction():
                 state.store.forget_preference(state.namespace, preference)
@@ -100,7 +98,9 @@ def _forget_gone(state: State, asked: Mapping[str, Preference]) -> None:
 
 def _pieces(outcome: Outcome, step: int, discarded: int = _DISCARDED) -> Iterator[Outcome]:
     """An outcome in pieces of so many items."""
-    empty = replace(outcome, kept=[], second=[], undecided=[], discarded=[], stale=[], verdicts=[], records=[])
+    empty = replace(
+        outcome, kept=[], second=[], undecided=[], discarded=[], stale=[], verdicts=[], asked=[], records=[]
+    )
     for start in range(0, len(outcome.stale), step):
         yield replace(empty, stale=outcome.stale[start : start + step])
     for start in range(0, len(outcome.discarded), discarded):

@@ -107,6 +107,7 @@ class State:
         if budget is None:
             store.limit_pages(0)
             store.budget = 0
+            store.ledger_most = store.not_kept_most = 2**31
             return
         store.limit_pages(budget.pages(store.pages()[2]))
         store.budget = budget.total

@@ -14,7 +14,7 @@ from epic_core.space import Addition, Space
 from epic_core.state import State
 from epic_core.steps import Clock
 from epic_core.store import NewEntry
-from epic_core.types import BuildReport, Candidate, FloatArray, Item, Verdict
+from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
 
 
 @dataclass(kw_only=True)
@@ -24,6 +24,7 @@ class Outcome:
     Attributes:
         version: The name of the verifier.
         verdicts: What is to be remembered of its verdicts.
+        asked: The preferences that new verdicts are about.
         rewrites: Item id to rewritten text, of kept items.
         retried: Whether the items come from the retry queue.
         records: Of what was discarded, some with the reasons, by their digests.
@@ -37,6 +38,7 @@ class Outcome:
     encoder: Encoder
     version: str = ""
     verdicts: list[tuple[Candidate, Verdict]] = field(default_factory=list)
+    asked: list[Preference] = field(default_factory=list)
     rewrites: dict[str, Rewrite] = field(default_factory=dict)
     retried: bool = False
     records: list[tuple[bytes, NotKept]] = field(default_factory=list)
@@ -205,8 +207,7 @@ class _Writing:
 
     def forget_gone(self, outcome: Outcome) -> bool:
         """Forget what was answered under preferences that have gone; whether a text was rewritten for one of them."""
-        asked = [preference for candidate, _ in outcome.verdicts for preference in candidate.preferences]
         rewritten = [preference for rewrite in outcome.rewrites.values() for preference in rewrite.preferences]
-        for preference in {p.id: p for p in asked + rewritten if p.id not in self._preference_rows}.values():
+        for preference in {p.id: p for p in outcome.asked + rewritten if p.id not in self._preference_rows}.values():
             self._store.forget_preference(self._namespace, preference)
         return any(preference.id not in self._preference_rows for preference in rewritten)

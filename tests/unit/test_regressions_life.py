@@ -7,6 +7,7 @@ import json
 import random
 import sqlite3
 import string
+import threading
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -453,3 +454,22 @@ async def test_what_a_slow_stream_gave_is_committed_while_it_waits() -> None:
     report = await memory.aadd(slow())
     assert held == [2]
     assert (report.seen, len(memory)) == (3, 3)
+
+
+def test_nobody_writes_between_a_reencoding_and_its_adoption(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=KeepAll())
+    memory.add(["red wine from the south"])
+    adopt = maintenance._adopt
+    writers = []
+
+    def adopted(*given: Any) -> None:
+        writers.append(threading.Thread(target=memory.add, args=(["more red wine"],)))
+        writers[0].start()
+        writers[0].join(0.2)
+        assert writers[0].is_alive()  # it waits: its vectors would be the old encoder's
+        adopt(*given)
+
+    monkeypatch.setattr(maintenance, "_adopt", adopted)
+    memory.reencode(HashEncoder(32))
+    writers[0].join()
+    assert len(memory.search(WINE)) == 2
