@@ -33,7 +33,7 @@ class NotKept:
     @property
     def why(self) -> str:
         """Stage, reason and nearest preference, in one sentence."""
-        near = f" ({self.similarity:.3f} with {self.preference!r})" if self.similarity is not None else ""
+        near = f" (similarity {self.similarity:.3f} with {self.preference!r})" if self.similarity is not None else ""
         return f"{self.stage}: {self.reason}{near}"
 
     def __str__(self) -> str:
