@@ -8,10 +8,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from epic_core import schema
 from epic_core.errors import BudgetError, DamagedError, MemoryClosedError, ReadOnlyError, StoreError
+from epic_core.tables import Schema, Table
 
 _VARIABLES = 900
 
@@ -20,12 +20,15 @@ class Connection:
     """Statements and transactions of one file, or of a database in memory.
 
     Attributes:
+        schema: Of the kind of file.
         path: The file, as it was named; None for memory.
         place: Where it is.
         read_only: Whether it is never written into.
         page_limit: How many pages the file may have, for a byte budget; 0 for any number.
         budget: Bytes that file and journal may take together; 0 for any number.
     """
+
+    schema: ClassVar[Schema]
 
     def __init__(self, path: Path | None, *, read_only: bool) -> None:
         self.path = path
@@ -44,7 +47,7 @@ class Connection:
         if "locked" in text or "busy" in text:
             return StoreError(f"{self.path} is being written by another process. Try again when it has finished.")
         if "not a database" in text or "malformed" in text or "no such" in text or "corrupt" in text:
-            return StoreError(f"{self.path} is not a memory of epic-memory, or it is damaged ({text}).")
+            return StoreError(f"{self.path} is not a {self.schema.noun} of epic-memory, or it is damaged ({text}).")
         if "readonly" in text and self.path is not None and Path(f"{self.place}-journal").exists():
             return StoreError(
                 f"{self.path} was interrupted while it was written, and has to be opened for writing once. Do not copy"
@@ -61,8 +64,8 @@ class Connection:
             return DamagedError(self.path, "a text in it is none")
         if "full" in text and self.page_limit:
             return BudgetError(
-                f"The byte budget of {self.path or 'this memory'} has no room for this, even after what could go has"
-                " gone. Raise the budget."
+                f"The byte budget of {self.path or f'this {self.schema.noun}'} has no room for this, even after what"
+                " could go has gone. Raise the budget."
             )
         if "full" in text:
             return StoreError(f"No space is left to write {self.path}. Its last state is intact; free some space.")
@@ -70,12 +73,12 @@ class Connection:
             return StoreError(
                 f"{self.path} cannot be read or written ({text}). Is the disk full? Its last state is intact."
             )
-        return StoreError(f"{self.path or 'The memory'} cannot be read or written: {text}")
+        return StoreError(f"{self.path or f'The {self.schema.noun}'} cannot be read or written: {text}")
 
     @property
     def _db(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise MemoryClosedError("This memory is closed. Open it again with EpicMemory.open(path).")
+            raise MemoryClosedError(f"This {self.schema.noun} is closed. Open it again.")
         return self._connection
 
     @property
@@ -118,7 +121,7 @@ class Connection:
             what = "was removed" if found is None else "was replaced by another file"
             raise StoreError(
                 f"{self.path} {what} while it was open, and cannot be written any more. What it held can still be"
-                " saved: memory.backup('another.epic')."
+                " saved: backup('another file')."
             )
 
     def pages(self) -> tuple[int, int, int]:
@@ -219,15 +222,15 @@ class Connection:
             block = values[start : start + _VARIABLES]
             yield from self.read(f"{sql} ({','.join('?' * len(block))})", (*before, *block))
 
-    def insert(self, table: schema.Table, *, row: int | None = None, **columns: Any) -> int:
+    def insert(self, table: Table, *, row: int | None = None, **columns: Any) -> int:
         """Write a row with its checksums, in place of one with the same key; its number."""
         return int(self._db.execute(table.insert, table.values(columns, row)).lastrowid or 0)
 
-    def insert_all(self, table: schema.Table, rows: Sequence[dict[str, Any]]) -> None:
+    def insert_all(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
         """Write rows as `insert` does."""
         self._db.executemany(table.insert, [table.values(row) for row in rows])
 
-    def update(self, table: schema.Table, row: int, **columns: Any) -> None:
+    def update(self, table: Table, row: int, **columns: Any) -> None:
         """Change columns of a row, and its checksums with them."""
         for values in self.read(f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE row = ?", (row,)):
             held = dict(zip(table.columns, values, strict=True))
@@ -237,7 +240,7 @@ class Connection:
                 table.verify(self.path, held["text_crc"], *(held[name] for name in table.texts))
             self.insert_changed(table, row, {**held, **columns})
 
-    def insert_changed(self, table: schema.Table, row: int, columns: dict[str, Any]) -> None:
+    def insert_changed(self, table: Table, row: int, columns: dict[str, Any]) -> None:
         """Write a row's columns and checksums anew; what refers to it stays."""
         values = dict(zip(table.columns, table.values(columns, row), strict=True))
         assigned = ", ".join(f"{name} = :{name}" for name in values if name != "row")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import weakref
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from epic_core import schema
 from epic_core.connection import Connection
 from epic_core.errors import AlreadyThereError, DamagedError, StoreError
 from epic_core.files import SIDE_FILES, check_path, new_file
+from epic_core.rows import decoding
+from epic_core.tables import META, Schema
 
 _BUSY_SECONDS = 10.0
 # A row is some hundred bytes, and there are a dozen tables: small pages waste least of a small file.
@@ -30,7 +33,7 @@ class Database(Connection):
         read_only: Never write into it.
 
     Raises:
-        StoreError: if the file cannot be opened, is no memory, or has another schema version.
+        StoreError: if the file cannot be opened, is none of this kind, or has another schema version.
         DamagedError: if it is not as it was written.
     """
 
@@ -59,13 +62,14 @@ class Database(Connection):
 
     def _target(self, path: Path, must_exist: bool) -> str:
         """The address of the file for SQLite; the file is there after this."""
-        check_path(path, must_exist)
+        check_path(path, self.schema if must_exist else None)
         self.place = place = path.resolve()
         if not place.exists():
-            self._made = _make(place)
+            self._made = _make(place, self.schema)
         if place.stat().st_size == 0:
             raise StoreError(
-                f"{path} is empty: it is no memory, or it was cut. Remove it to begin anew, or go back to a copy."
+                f"{path} is empty: it is no {self.schema.noun}, or it was cut. Remove it to begin anew, or go back to a"
+                " copy."
             )
         found = place.stat()
         self._identity = (found.st_dev, found.st_ino)
@@ -88,9 +92,9 @@ class Database(Connection):
         ):
             db.execute(f"PRAGMA {pragma}")
         if self.path is None:
-            _found(db)
+            _found(db, self.schema)
         else:
-            if schema.check_version(db, self.path) < schema.SCHEMA_VERSION:
+            if self.schema.check_version(db, self.path) < self.schema.version:
                 self._upgrade()
             with self.reading():
                 self._check()
@@ -99,14 +103,14 @@ class Database(Connection):
                 # Somebody else's choice: it would leave side files, and a budget would not hold.
                 with suppress(sqlite3.Error):
                     db.execute("PRAGMA journal_mode = DELETE")
-        schema.keep_sums(db)
+        self.schema.keep_sums(db)
 
     def _end_interrupted(self) -> None:
         """Remove the journal of a change that was interrupted before it changed anything: SQLite leaves it there."""
         if self.writable and Path(f"{self.place}-journal").exists():
             # If somebody is writing at the moment, it is theirs.
             with suppress(StoreError), self.transaction(wait=False):
-                self._db.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
+                self._db.execute(f"PRAGMA user_version = {self.schema.version}")
 
     def _upgrade(self) -> None:
         if not self.writable:
@@ -118,17 +122,17 @@ class Database(Connection):
         self._check_structure()
         with self.transaction():
             # Another process may have done it in the meantime.
-            version = schema.check_version(self._db, self.path)
-            if version < schema.SCHEMA_VERSION:
-                schema.upgrade(self._db, version, self.path)
+            version = self.schema.check_version(self._db, self.path)
+            if version < self.schema.version and self.schema.upgrade is not None:
+                self.schema.upgrade(self._db, version, self.path)
         self.give_back()
 
     def _check(self) -> None:
-        schema.check_version(self._db, self.path)
-        schema.check_schema(self._db, self.path)
+        self.schema.check_version(self._db, self.path)
+        self.schema.check_schema(self._db, self.path)
         self._check_structure()
-        schema.check_sums(self._db, self.path)
-        schema.check_small(self._db, self.path)
+        self.schema.check_sums(self._db, self.path)
+        self.schema.check_small(self._db, self.path)
         dangling = self.read("PRAGMA foreign_key_check")
         if dangling:
             raise DamagedError(self.path, f"a row of its table {dangling[0][0]} refers to one that is not there")
@@ -147,7 +151,7 @@ class Database(Connection):
         with self.reading():
             try:
                 self._check()
-                return schema.check_rows(self._db, self.path)
+                return self.schema.check_rows(self._db, self.path)
             except sqlite3.Error as error:
                 raise self._explained(error) from error
             except UnicodeDecodeError as error:
@@ -183,6 +187,24 @@ class Database(Connection):
                     if empty:
                         self.place.unlink(missing_ok=True)
             self.close()
+
+    # what every kind of file says of itself
+
+    def meta(self) -> dict[str, Any]:
+        """Everything in `meta`, decoded."""
+        made = {}
+        with decoding(self.path):
+            for crc, *columns in self.read("SELECT crc, key, value FROM meta"):
+                META.verify(self.path, crc, *columns)
+                made[str(columns[0])] = json.loads(columns[1])
+        return made
+
+    def set_meta(self, **values: Any) -> None:
+        """Write some of `meta`; None removes a key."""
+        for key, value in values.items():
+            self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
+            if value is not None:
+                self.insert(META, key=key, value=json.dumps(value, separators=(",", ":")))
 
     # the whole file
 
@@ -242,7 +264,7 @@ class Database(Connection):
             StoreError: if it is this one.
         """
         if self.place is not None and path.exists() and self.place.exists() and path.samefile(self.place):
-            raise StoreError(f"{path} is the memory itself. Give another name.")
+            raise StoreError(f"{path} is the {self.schema.noun} itself. Give another name.")
 
     def copy_to(self, path: Path, *, overwrite: bool) -> None:
         """Write a copy of the last committed state, whole or not at all.
@@ -250,7 +272,7 @@ class Database(Connection):
         Raises:
             StoreError: if it cannot be written, or is there and `overwrite` is off.
         """
-        check_path(path, False)
+        check_path(path)
         self.check_other(path)
         try:
             with new_file(path, overwrite=overwrite) as made, self._lock:
@@ -267,8 +289,8 @@ def _connect(target: str) -> sqlite3.Connection:
     return sqlite3.connect(target, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
 
 
-def _found(db: sqlite3.Connection) -> None:
-    """Make the schema in an empty database."""
+def _found(db: sqlite3.Connection, schema: Schema) -> None:
+    """Make the tables in an empty database."""
     db.execute(f"PRAGMA page_size = {_PAGE}")
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     db.execute("BEGIN")
@@ -276,13 +298,13 @@ def _found(db: sqlite3.Connection) -> None:
     db.execute("COMMIT")
 
 
-def _make(path: Path) -> bool:
-    """Make an empty memory, whole or not at all; False if somebody else was faster."""
+def _make(path: Path, schema: Schema) -> bool:
+    """Make an empty file, whole or not at all; False if somebody else was faster."""
     try:
         with new_file(path, overwrite=False) as made:
             db = sqlite3.connect(made, isolation_level=None)
             try:
-                _found(db)
+                _found(db, schema)
             finally:
                 db.close()
     except AlreadyThereError:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from epic_core.errors import AlreadyThereError, StoreError
+from epic_core.tables import Schema
 
 # Seconds after which a file that nobody has finished is taken for abandoned.
 _STALE = 3600.0
@@ -65,21 +66,21 @@ def _put(made: str, path: Path) -> None:
         Path(made).replace(path)
 
 
-def check_path(path: Path, must_exist: bool) -> None:
+def check_path(path: Path, must_exist: Schema | None = None) -> None:
     """Refuse a place where no file can be.
 
     Args:
         path: The file.
-        must_exist: Refuse one that is not there, or is empty.
+        must_exist: The kind of file that has to be there, and not empty.
 
     Raises:
         StoreError: saying why.
     """
     if path.is_dir():
         raise StoreError(f"{path} is a folder. Give the name of a file, for instance {path / 'me.epic'}.")
-    if must_exist and (not path.exists() or path.stat().st_size == 0):
-        what = f"{path} is empty" if path.exists() else f"There is no memory at {path}"
-        raise StoreError(f"{what}. Make one first: epic build --out {path} ...")
+    if must_exist is not None and (not path.exists() or path.stat().st_size == 0):
+        what = f"{path} is empty" if path.exists() else f"There is no {must_exist.noun} at {path}"
+        raise StoreError(f"{what}. Make one first: {must_exist.made_by}")
     folder = path.absolute().parent
     if not folder.is_dir():
         raise StoreError(f"There is no folder {folder}. Make it first.")

@@ -95,7 +95,7 @@ class Housekeeping:
         """
         items = 0
         self._state.store.check_other(_path(path))
-        check_path(_path(path), False)
+        check_path(_path(path))
         with new_file(_path(path), overwrite=overwrite) as made, Path(made).open("w", encoding="utf-8") as lines:
             for line in portable.lines_of(self._state):
                 lines.write(line + "\n")

@@ -1,36 +1,17 @@
-"""The tables of what a memory was made with: its description, and the preferences."""
+"""The table of preferences."""
 
 from __future__ import annotations
-
-import json
-from typing import Any
 
 from epic_core.codes import packed, unpacked
 from epic_core.errors import DamagedError
 from epic_core.ledger import Ledger
 from epic_core.rows import decoding
-from epic_core.schema import META, PREFERENCES
+from epic_core.schema import PREFERENCES
 from epic_core.types import FloatArray, Preference, moment
 
 
 class PreferenceTable(Ledger):
-    """Description and preferences."""
-
-    def meta(self) -> dict[str, Any]:
-        """Everything in `meta`, decoded."""
-        made = {}
-        with decoding(self.path):
-            for crc, *columns in self.read("SELECT crc, key, value FROM meta"):
-                META.verify(self.path, crc, *columns)
-                made[str(columns[0])] = json.loads(columns[1])
-        return made
-
-    def set_meta(self, **values: Any) -> None:
-        """Write some of `meta`; None removes a key."""
-        for key, value in values.items():
-            self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
-            if value is not None:
-                self.insert(META, key=key, value=json.dumps(value, separators=(",", ":")))
+    """The preferences of a memory."""
 
     def preferences(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
         """Rows, preferences and their embeddings `(m, d)`, in the user's order."""

@@ -124,8 +124,8 @@ def _dictionary(known: tuple[str, ...]) -> bytes:
     return (_PHRASES + "\n".join(known)).encode()[-_WINDOW:]
 
 
-def dumped_metadata(metadata: Mapping[str, Any], item_id: str) -> str:
-    """Metadata as it is stored.
+def dumped_metadata(metadata: Mapping[str, Any], item_id: str, what: str = "item") -> str:
+    """Metadata as it is stored; `what` it belongs to, for the error.
 
     Raises:
         InvalidInputError: if it is not JSON.
@@ -135,7 +135,7 @@ def dumped_metadata(metadata: Mapping[str, Any], item_id: str) -> str:
         dumped.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
-            f"The metadata of item {item_id!r} is not JSON: {error}. Use strings, finite numbers, lists or mappings."
+            f"The metadata of {what} {item_id!r} is not JSON: {error}. Use strings, finite numbers, lists or mappings."
         ) from None
     return dumped
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from epic_core.database import Database
 from epic_core.rows import digest
-from epic_core.schema import REWRITES, VERDICTS
+from epic_core.schema import MEMORY, REWRITES, VERDICTS
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
 from epic_core.verification.base import combined
 
@@ -62,6 +62,8 @@ class VerdictTables(Database):
         verdicts_kept: How many verdicts and rewritten texts are kept at most; 0 keeps none.
         verdicts_dropped: How many had to go because there were more.
     """
+
+    schema = MEMORY
 
     verdicts_kept: int = 0
     verdicts_dropped: int = 0

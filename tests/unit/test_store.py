@@ -280,13 +280,13 @@ def test_an_empty_file_is_an_error_and_stays(path: Path, options: dict[str, bool
 
 
 def test_a_new_file_is_made_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(database: sqlite3.Connection) -> None:
+    def interrupted(_: object, database: sqlite3.Connection) -> None:
         database.execute("CREATE TABLE meta (x)")
         assert not path.exists()
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("epic_core.schema.make", interrupted)
+        patched.setattr("epic_core.tables.Schema.make", interrupted)
         with pytest.raises(KeyboardInterrupt):
             Store(path)
     assert list(path.parent.iterdir()) == []

@@ -1,0 +1,166 @@
+"""The file of a collection: records, and the vectors that each is found by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from epic_core.codes import packed, unpacked
+from epic_core.database import Database
+from epic_core.errors import InvalidInputError
+from epic_core.rows import decoding, deflated, dumped_metadata, inflated
+from epic_core.tables import META, Schema, Table
+from epic_core.types import FloatArray, Stance
+
+_STATEMENTS = """
+CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
+CREATE TABLE records (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE, metadata, crc INTEGER, text_crc INTEGER, text
+);
+CREATE TABLE keys (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, record INTEGER REFERENCES records ON DELETE CASCADE, position INTEGER,
+ stance TEXT, vector BLOB, crc INTEGER, UNIQUE (record, position)
+);
+"""
+_RECORDS = Table("records", ("id", "metadata"), ("text",))
+_KEYS = Table("keys", ("record", "position", "stance", "vector"))
+_RECORD = ", ".join(("row", *_RECORDS.checked, "crc", *_RECORDS.texts, "text_crc"))
+
+COLLECTION = Schema(
+    noun="vector store",
+    made_by="open it without must_exist",
+    application_id=0x45504956,  # "EPIV"
+    version=1,
+    statements=_STATEMENTS,
+    tables=(META, _RECORDS, _KEYS),
+    small=(META,),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """A text that a record is found by.
+
+    Attributes:
+        text: What is embedded.
+        stance: Of an instruction, how the record stands to its preference; None for a text as it is.
+    """
+
+    text: str
+    stance: Stance | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One document of a collection.
+
+    Attributes:
+        id: Unique; not empty.
+        text: Any text.
+        metadata: What can be written as JSON.
+        keys: What it is found by; None for its text, none at all for a record that no search finds. Records that are
+            read have None.
+
+    Raises:
+        InvalidInputError: for an empty id, a text that is none, or metadata that is not JSON.
+    """
+
+    id: str
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    keys: tuple[Key, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for what, text in (("The id", self.id), ("The text", self.text)):
+            if not isinstance(text, str):
+                raise InvalidInputError(f"{what} of a document must be a string, not {type(text).__name__}.")
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise InvalidInputError(f"{what} of a document is not valid Unicode ({error.reason}).") from None
+        if not self.id:
+            raise InvalidInputError("The id of a document is empty. Leave it out, or give it one.")
+        if not isinstance(self.metadata, Mapping) or not all(isinstance(key, str) for key in self.metadata):
+            raise InvalidInputError(f"The metadata of document {self.id!r} must be a mapping with string keys.")
+
+
+class CollectionTables(Database):
+    """The tables of a collection. Opened as a `Database` is."""
+
+    schema = COLLECTION
+
+    def put(self, record: Record, vectors: FloatArray) -> tuple[int, list[int]]:
+        """Write a record in place of an earlier one with its id; its row, and the rows of its keys."""
+        self.drop([record.id])
+        row = self.insert(
+            _RECORDS,
+            id=record.id,
+            metadata=deflated(dumped_metadata(record.metadata, record.id, "document")),
+            text=deflated(record.text),
+        )
+        stances = [key.stance for key in keys_of(record)]
+        return row, [
+            self.insert(_KEYS, record=row, position=n, stance=None if stance is None else str(stance), vector=code)
+            for n, (stance, code) in enumerate(zip(stances, packed(vectors) if len(vectors) else [], strict=True))
+        ]
+
+    def drop(self, ids: Sequence[str]) -> None:
+        """Remove records by their ids; those that are not there are ignored."""
+        self._db.executemany("DELETE FROM records WHERE id = ?", [(record_id,) for record_id in ids])
+
+    def drop_all(self) -> None:
+        """Remove every record."""
+        self._db.execute("DELETE FROM records")
+
+    def ids(self) -> dict[str, int]:
+        """Id to row of every record, in the order in which they were written."""
+        with decoding(self.path):
+            return {
+                str(record_id): int(row) for row, record_id in self.read("SELECT row, id FROM records ORDER BY row")
+            }
+
+    def keys(self, dimension: int) -> tuple[list[int], list[int], list[Stance | None], FloatArray]:
+        """Rows, rows of the records, stances and vectors `(n, d)` of all keys."""
+        rows, records, stances, codes = [], [], [], []
+        with decoding(self.path):
+            for row, crc, *columns in self.read(f"SELECT row, crc, {', '.join(_KEYS.checked)} FROM keys ORDER BY row"):
+                _KEYS.verify(self.path, crc, *columns)
+                record, _, stance, code = columns
+                rows.append(int(row))
+                records.append(int(record))
+                stances.append(None if stance is None else Stance(stance))
+                codes.append(code)
+            return rows, records, stances, unpacked(codes, dimension)
+
+    def at(self, rows: Sequence[int]) -> dict[int, Record]:
+        """Row to record."""
+        return {
+            row: record
+            for found in self.among(f"SELECT {_RECORD} FROM records WHERE row IN", rows)
+            for row, record in [self._record(found)]
+        }
+
+    def all(self) -> Iterator[tuple[int, Record]]:
+        """Row and record of all, in the order in which they were written."""
+        return map(self._record, self.read(f"SELECT {_RECORD} FROM records ORDER BY row"))
+
+    def all_metadata(self) -> Iterator[tuple[int, Any]]:
+        """Row and metadata of all records, without reading their texts."""
+        for row, crc, *checked in self.read("SELECT row, crc, id, metadata FROM records ORDER BY row"):
+            with decoding(self.path):
+                _RECORDS.verify(self.path, crc, *checked)
+                yield row, json.loads(inflated(checked[1]))
+
+    def _record(self, columns: Sequence[Any]) -> tuple[int, Record]:
+        with decoding(self.path):
+            row, record_id, metadata, crc, text, text_crc = columns
+            _RECORDS.verify(self.path, crc, record_id, metadata)
+            _RECORDS.verify(self.path, text_crc, text)
+            return int(row), Record(id=record_id, text=inflated(text), metadata=json.loads(inflated(metadata)))
+
+
+def keys_of(record: Record) -> tuple[Key, ...]:
+    """What a record is found by."""
+    return (Key(text=record.text),) if record.keys is None else record.keys

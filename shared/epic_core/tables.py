@@ -1,0 +1,209 @@
+"""Tables with checksums: how one kind of SQLite file is described, made and checked.
+
+Each row carries a checksum of its columns (`crc`; where a row has long texts, `text_crc` covers these, so that a row
+can be checked without reading them). `sums` holds, for each table, how many rows it has and what their checksums add
+up to, so that a row that is missing is noticed too. Triggers keep it; they belong to the connection, not to the file,
+which holds none.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from epic_core.errors import DamagedError, StoreError
+from epic_core.rows import checksum
+
+_SUMS = "CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER, total INTEGER) WITHOUT ROWID;\n"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: the columns that `crc` covers, and those that `text_crc` covers."""
+
+    name: str
+    checked: tuple[str, ...]
+    texts: tuple[str, ...] = ()
+    numbered: bool = True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, in the order in which `values` gives them."""
+        return (
+            *(("row",) if self.numbered else ()),
+            *self.checked,
+            "crc",
+            *((*self.texts, "text_crc") if self.texts else ()),
+        )
+
+    @property
+    def insert(self) -> str:
+        """The statement that writes a row in place of one with the same key."""
+        marks = ", ".join("?" * len(self.columns))
+        return f"INSERT OR REPLACE INTO {self.name} ({', '.join(self.columns)}) VALUES ({marks})"
+
+    def values(self, columns: Mapping[str, Any], row: int | None = None) -> tuple[Any, ...]:
+        """What `insert` takes for a row."""
+        checked = [columns[name] for name in self.checked]
+        texts = [columns[name] for name in self.texts]
+        return (
+            *((row,) if self.numbered else ()),
+            *checked,
+            checksum(*checked),
+            *((*texts, checksum(*texts)) if texts else ()),
+        )
+
+    def verify(self, path: Path | None, crc: object, *values: object) -> None:
+        """Compare columns that were read with the checksum that was.
+
+        Raises:
+            DamagedError: if they differ.
+        """
+        if checksum(*values) != crc:
+            raise DamagedError(path, f"a row of its table {self.name} is not as it was written")
+
+
+META = Table("meta", ("key", "value"))
+"""What a file says of itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """One kind of file.
+
+    Attributes:
+        noun: What such a file is called.
+        made_by: How one is made, for whoever names a file that is not there.
+        application_id: Tells it from other SQLite files.
+        version: Of the tables; it is written into the file.
+        statements: What makes them, but for `sums`.
+        tables: All of them.
+        small: Those in which a row could be hidden, because no index would notice: read whole on opening.
+        upgrade: Brings a file of an earlier version to this one, inside a transaction.
+    """
+
+    noun: str
+    made_by: str
+    application_id: int
+    version: int
+    statements: str
+    tables: tuple[Table, ...]
+    small: tuple[Table, ...]
+    upgrade: Callable[[sqlite3.Connection, int, Path | None], None] | None = None
+
+    def make(self, db: sqlite3.Connection) -> None:
+        """Write the tables into an empty database, inside a transaction."""
+        _execute(db, self.statements + _SUMS)
+        db.executemany("INSERT INTO sums VALUES (?, 0, 0)", [(table.name,) for table in self.tables])
+        db.execute(f"PRAGMA application_id = {self.application_id}")
+        db.execute(f"PRAGMA user_version = {self.version}")
+
+    def keep_sums(self, db: sqlite3.Connection) -> None:
+        """Have this connection keep `sums`."""
+        for table in self.tables:
+            name = table.name
+            for kind, event, rows, total in (
+                ("made", "INSERT", 1, "new.crc"),
+                ("gone", "DELETE", -1, "-old.crc"),
+                ("changed", "UPDATE OF crc", 0, "new.crc - old.crc"),
+            ):
+                db.execute(
+                    f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_{kind} AFTER {event} ON main.{name} BEGIN"
+                    f" UPDATE sums SET rows = rows + {rows}, total = total + ({total}) WHERE name = '{name}'; END"
+                )
+
+    def check_version(self, db: sqlite3.Connection, path: Path | None) -> int:
+        """The version of a file's tables.
+
+        Raises:
+            StoreError: if it is no file of this kind, or of a version that is not known here.
+        """
+        if db.execute("PRAGMA application_id").fetchone()[0] != self.application_id:
+            raise StoreError(f"{path} is not a {self.noun} of epic-memory. Give another file name.")
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if not 0 < version <= self.version:
+            raise StoreError(
+                f"{path} has schema version {version}, this epic-memory reads {self.version}."
+                " Use the version of epic-memory that made it, or a newer one."
+            )
+        return version
+
+    def check_schema(self, db: sqlite3.Connection, path: Path | None) -> None:
+        """Refuse a file whose tables are not exactly ours: nothing in a file is executed, nothing can be hidden in it.
+
+        Raises:
+            StoreError: if they are not.
+        """
+        foreign = db.execute("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') LIMIT 1").fetchone()
+        if foreign is not None:
+            raise StoreError(f"{path} holds {foreign[0]!r}, which no {self.noun} holds. Do not trust this file.")
+        if described(db) != _expected(self.statements + _SUMS):
+            raise DamagedError(path, f"its tables are not those of a {self.noun}")
+
+    def check_sums(self, db: sqlite3.Connection, path: Path | None) -> None:
+        """Compare each table with what `sums` says of it.
+
+        Raises:
+            DamagedError: if rows are missing or were changed.
+        """
+        sums = {name: (rows, total) for name, rows, total in db.execute("SELECT name, rows, total FROM sums")}
+        for table in self.tables:
+            found = db.execute(f"SELECT count(*), coalesce(sum(crc), 0) FROM {table.name}").fetchone()
+            if sums.get(table.name) != found:
+                raise DamagedError(path, f"its table {table.name} has {found[0]} rows that are not those written")
+
+    def check_small(self, db: sqlite3.Connection, path: Path | None) -> None:
+        """Read every row of the tables in which one could be hidden.
+
+        Raises:
+            DamagedError: if one is not as it was written.
+        """
+        _check_rows(db, path, self.small)
+
+    def check_rows(self, db: sqlite3.Connection, path: Path | None) -> int:
+        """Read every row and compare it with its checksums; how many there are.
+
+        Raises:
+            DamagedError: if one is not as it was written.
+        """
+        return _check_rows(db, path, self.tables)
+
+
+def described(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """The tables and indexes of a database: name, table, and the statement that made it."""
+    found = db.execute("SELECT name, tbl_name, sql FROM main.sqlite_master ORDER BY name").fetchall()
+    return [(str(name), str(table), str(sql)) for name, table, sql in found]
+
+
+def _check_rows(db: sqlite3.Connection, path: Path | None, tables: Sequence[Table]) -> int:
+    count = 0
+    for table in tables:
+        rows = db.execute(f"SELECT crc, {', '.join(table.checked)} FROM {table.name}")
+        for crc, *values in rows:
+            table.verify(path, crc, *values)
+            count += 1
+        if table.texts:
+            for crc, *values in db.execute(f"SELECT text_crc, {', '.join(table.texts)} FROM {table.name}"):
+                table.verify(path, crc, *values)
+    return count
+
+
+@lru_cache(maxsize=4)
+def _expected(statements: str) -> list[tuple[str, str, str]]:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        _execute(db, statements)
+        return described(db)
+    finally:
+        db.close()
+
+
+def _execute(db: sqlite3.Connection, statements: str) -> None:
+    # Not `executescript`, which would commit.
+    for statement in statements.split(";\n"):
+        if statement.strip():
+            db.execute(statement)
