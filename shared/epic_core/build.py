@@ -51,9 +51,8 @@ def add_batch(
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in fresh], "embedding")
 
     started = time.perf_counter()
-    if state.keep_rate is not None and state.own_tau is None and state.coarse and fresh:
-        _resolve_keep_rate(state, embeddings, vectors, report)
-    candidates, second, discarded = _coarse(state, fresh, embeddings, preferences, vectors)
+    resolve_keep_rate(state, embeddings, vectors, report)
+    candidates, second, discarded = coarse_stage(state, fresh, embeddings, preferences, vectors)
     clock.add("coarse filter", started)
 
     report.passed += len(candidates)
@@ -85,7 +84,7 @@ def _catch_up(
         if not added or not items:
             return
         known.update(preference.id for preference in added)
-        candidates, _, _ = _coarse(state, items, embeddings, added, vectors)
+        candidates, _, _ = coarse_stage(state, items, embeddings, added, vectors)
         # Counted already: an item is kept or not once.
         yield from settle(state, encoder, candidates, BuildReport(usage=report.usage), clock, Progress())
 
@@ -251,8 +250,10 @@ def _below_tau(
     ]
 
 
-def _resolve_keep_rate(state: State, embeddings: FloatArray, vectors: FloatArray, report: BuildReport) -> None:
-    assert state.keep_rate is not None
+def resolve_keep_rate(state: State, embeddings: FloatArray, vectors: FloatArray, report: BuildReport) -> None:
+    """Set tau by the first items, where a share of them was asked for."""
+    if state.keep_rate is None or state.own_tau is not None or not state.coarse or not len(embeddings):
+        return
     tau = tau_for_keep_rate(embeddings, vectors, state.keep_rate)
     with state.lock, state.store.transaction():
         state.store.set_meta(**{f"tau/{state.namespace}": tau})
@@ -263,7 +264,7 @@ def _resolve_keep_rate(state: State, embeddings: FloatArray, vectors: FloatArray
         )
 
 
-def _coarse(
+def coarse_stage(
     state: State, items: list[Item], embeddings: FloatArray, preferences: list[Preference], vectors: FloatArray
 ) -> tuple[list[Candidate], list[tuple[Item, FloatArray]], list[Item]]:
     """Candidates, second-tier items and discarded items."""

@@ -15,7 +15,7 @@ from epic_core.rewrites import Rewrite, rewriting_of, rewritings_of
 from epic_core.state import State
 from epic_core.steps import Encode, Steps, Take
 from epic_core.store import NewEntry, verifier_number
-from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Stance, Verdict
+from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Stance, Verdict
 from epic_core.verification.base import Verifier, rewriter_of
 from epic_core.writing import Outcome
 
@@ -122,7 +122,7 @@ def outcome_of(
             outcome.records.append((version_of(candidate.item), _discarded(candidate, verdict)))
             report.discarded += 1
         else:
-            _undecided(outcome, candidate, verdict.rationale, verdict.answer, report)
+            _waits(outcome, candidate, verdict.rationale, verdict.answer, report)
 
     rewriter = rewriter_of(verifier)
     rewritten: dict[int, Rewrite] = {}
@@ -131,7 +131,7 @@ def outcome_of(
         rewritings = [rewriting_of(state, candidate, verdict, without) for candidate, verdict in keep]
         rewritten, failed = yield from rewritings_of(state, rewriter, rewritings, report)
         for place, (reason, answer) in failed.items():
-            _undecided(outcome, keep[place][0], reason, answer, report)
+            _waits(outcome, keep[place][0], reason, answer, report)
         keep = [one for place, one in enumerate(keep) if place in rewritten]
         rewritten = dict(enumerate(rewritten.values()))
 
@@ -216,12 +216,17 @@ def unverified(candidate: Candidate) -> list[NewEntry]:
     ]
 
 
-def _undecided(outcome: Outcome, candidate: Candidate, reason: str, answer: str, report: BuildReport) -> None:
+def _waits(outcome: Outcome, candidate: Candidate, reason: str, answer: str, report: BuildReport) -> None:
     # What the model said waits with the item: `explain` shows it.
     said = f" The model answered: {answer[:_ANSWER_KEPT]!r}" if answer else ""
     outcome.undecided.append((candidate.item, reason + said, [preference.id for preference in candidate.preferences]))
+    count_undecided(report, candidate.item, reason, answer)
+
+
+def count_undecided(report: BuildReport, item: Item, reason: str, answer: str) -> None:
+    """Say in a report that an item is undecided, and why."""
     report.undecided += 1
     if len(report.failures) < _FAILURES_SHOWN:
-        report.failures[candidate.item.id] = reason
+        report.failures[item.id] = reason
         if answer:
-            report.answers[candidate.item.id] = answer[:_ANSWER_REPORTED]
+            report.answers[item.id] = answer[:_ANSWER_REPORTED]

@@ -37,8 +37,8 @@ def coerced(items: Iterable[Any], first: int = 0) -> list[Item]:
     return made
 
 
-def batches(items: Any) -> Iterator[list[Item]]:
-    """Items of any iterable, in batches; of a slow one, after half a second.
+def batches(items: Any, size: int = _BATCH) -> Iterator[list[Item]]:
+    """Items of any iterable, in batches of at most `size`; of a slow one, after half a second.
 
     A list or tuple is checked whole before its first batch.
 
@@ -51,14 +51,14 @@ def batches(items: Any) -> Iterator[list[Item]]:
         raise InvalidInputError(f"add takes texts or Items, not {type(items).__name__}.")
     if isinstance(items, (list, tuple)):
         made = coerced(items)
-        yield from (made[start : start + _BATCH] for start in range(0, len(made), _BATCH))
+        yield from (made[start : start + size] for start in range(0, len(made), size))
         return
     taken, began = 0, 0.0
     waiting: list[Any] = []
     for item in items:
         began = began if waiting else time.monotonic()
         waiting.append(item)
-        if _complete(waiting, began):
+        if _complete(waiting, began, size):
             yield coerced(waiting, taken)
             taken += len(waiting)
             waiting = []
@@ -66,15 +66,15 @@ def batches(items: Any) -> Iterator[list[Item]]:
         yield coerced(waiting, taken)
 
 
-def _complete(waiting: Sequence[Any], began: float) -> bool:
+def _complete(waiting: Sequence[Any], began: float, size: int) -> bool:
     """Whether a batch is large enough, or what came first has waited long enough for the others."""
-    return len(waiting) >= _BATCH or time.monotonic() - began >= _WAIT
+    return len(waiting) >= size or time.monotonic() - began >= _WAIT
 
 
-async def abatches(items: Any) -> AsyncIterator[list[Item]]:
+async def abatches(items: Any, size: int = _BATCH) -> AsyncIterator[list[Item]]:
     """As `batches`, also of an asynchronous iterable."""
     if not isinstance(items, AsyncIterable):
-        synchronous = batches(items)
+        synchronous = batches(items, size)
         # The iterator may read files: let it do so in a thread.
         while batch := await in_thread(next, synchronous, []):
             yield batch
@@ -97,7 +97,7 @@ async def abatches(items: Any) -> AsyncIterator[list[Item]]:
                     coming = None
                 began = began if waiting else time.monotonic()
                 waiting.append(item)
-            if not done or _complete(waiting, began):
+            if not done or _complete(waiting, began, size):
                 yield coerced(waiting, taken)
                 taken += len(waiting)
                 waiting = []

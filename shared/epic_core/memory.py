@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from typing_extensions import Unpack
 
-from epic_core import build, maintenance, opening, portable, retrieval, rewrites
+from epic_core import build, judging, maintenance, opening, portable, retrieval, rewrites
 from epic_core.budget import checked_budget
 from epic_core.chunking import Chunker, ConversationChunker
 from epic_core.coarse import checked_keep_rate, checked_tau
@@ -24,6 +24,7 @@ from epic_core.fallback import checked_fallback
 from epic_core.filters import Filter
 from epic_core.housekeeping import Housekeeping
 from epic_core.intake import Items, abatches, batches, checked_part, conversation_items, unique_preferences
+from epic_core.judging import Judged
 from epic_core.progress import Progress
 from epic_core.retention import ByValue, RetentionPolicy, checked_policy
 from epic_core.retrieval import StancePolicy
@@ -325,6 +326,43 @@ class EpicMemory(Housekeeping):
                         await told
         return self._finished(report, clock)
 
+    def judge(self, items: Items, *, report: BuildReport | None = None, progress: bool = False) -> Iterator[Judged]:
+        """What the memory would keep of items, and why, without taking them in: stages 1 and 2 by themselves.
+
+        What a language model says is remembered as in `add`.
+
+        Args:
+            items: As for `add`. They are judged by their texts, a few at a time, as the iterator is advanced.
+            report: Is filled in as it goes.
+            progress: Show a bar.
+
+        Yields:
+            One `Judged` for each item, in their order.
+
+        Raises:
+            InvalidInputError: for an item that is no text.
+            NoPreferencesError: if the memory has no preferences.
+            EncoderError: if the encoder fails.
+        """
+        report, clock = report or BuildReport(), Clock()
+        with Progress(items, shown=progress) as bar:
+            for batch in batches(items, judging.AT_ONCE):
+                judged = self._run(judging.judge_batch(self._state, batch, report, clock, bar), clock)
+                report.timings, report.tau = dict(clock.parts), self._tau_in_use()
+                yield from judged
+
+    async def ajudge(
+        self, items: Items | AsyncIterable[str | Item], *, report: BuildReport | None = None, progress: bool = False
+    ) -> AsyncIterator[Judged]:
+        """As `judge`, without blocking the event loop; also takes an asynchronous iterable."""
+        report, clock = report or BuildReport(), Clock()
+        with Progress(items, shown=progress) as bar:
+            async for batch in abatches(items, judging.AT_ONCE):
+                judged = await self._arun(judging.judge_batch(self._state, batch, report, clock, bar), clock)
+                report.timings, report.tau = dict(clock.parts), self._tau_in_use()
+                for one in judged:
+                    yield one
+
     def add_conversation(
         self, messages: Iterable[Mapping[str, Any]], *, chunker: ConversationChunker | None = None
     ) -> BuildReport:
@@ -358,9 +396,12 @@ class EpicMemory(Housekeeping):
         clock.parts.update(dict.fromkeys(build.PARTS, 0.0))
         return BuildReport(), clock
 
+    def _tau_in_use(self) -> float | None:
+        return self._state.tau if self._state.coarse else None
+
     def _so_far(self, report: BuildReport, clock: Clock) -> BuildReport:
         report.timings = dict(clock.parts)
-        report.tau = self._state.tau if self._state.coarse else None
+        report.tau = self._tau_in_use()
         return copy.deepcopy(report)
 
     def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:

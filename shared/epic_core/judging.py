@@ -1,0 +1,148 @@
+"""Stages 1 and 2 by themselves: what a memory would keep of items, and why, without taking them in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from epic_core.build import coarse_stage, resolve_keep_rate
+from epic_core.decide import Decided, count_undecided, remember, verdicts_on_all
+from epic_core.errors import NoPreferencesError
+from epic_core.progress import Progress
+from epic_core.rewrites import rewritings_of
+from epic_core.state import State
+from epic_core.steps import Clock, Encode, Steps
+from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Verdict
+from epic_core.verification.base import Rewriting, Verifier, rewriter_of
+from epic_core.writing import Outcome
+
+AT_ONCE = 64
+"""How many items are judged before the first of them is handed out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """An item and what was decided about it.
+
+    Attributes:
+        item: The item.
+        verdict: Keep with one alignment for each preference, strongest first; Discard; or Undecided.
+        preferences: Those of the alignments, in their order.
+        similarities: Sim(E(x), E(p)) for each of them, in [-1, 1].
+        rewrite: x^, where the verifier rewrites; else empty.
+    """
+
+    item: Item
+    verdict: Verdict
+    preferences: tuple[Preference, ...] = ()
+    similarities: tuple[float, ...] = ()
+    rewrite: str = ""
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is for this user."""
+        return self.verdict.decision is Decision.KEEP
+
+
+def judge_batch(
+    state: State, items: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
+) -> Steps[list[Judged]]:
+    """What is decided about each of some items, in their order. Verdicts of models are remembered.
+
+    Raises:
+        NoPreferencesError: if there are no preferences to judge by.
+    """
+    with state.lock, state.store.reading():
+        encoder, space = state.encoder, state.space()
+        preferences, vectors = list(space.preferences), space.vectors
+    if not preferences:
+        raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
+    # Only the text counts; what two items have in common, their ids perhaps, must not mix them up.
+    plain = [Item(id=f"judged {number}", text=item.text) for number, item in enumerate(items)]
+    report.seen += len(items)
+    embeddings: FloatArray = yield Encode(encoder, [item.text for item in plain], "embedding")
+    resolve_keep_rate(state, embeddings, vectors, report)
+    candidates, _, _ = coarse_stage(state, plain, embeddings, preferences, vectors)
+    report.passed += len(candidates)
+    progress.begin(len(items), len(items), done=len(items) - len(candidates))
+    judged: dict[str, Judged] = {}
+
+    def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
+        outcome = Outcome(encoder=encoder, version=verifier.name, verdicts=list(new))
+        outcome.asked = list({p.id: p for candidate, _ in new for p in candidate.preferences}.values())
+        remember(state, outcome)
+        for one in (yield from _judged(state, verifier, decided, report)):
+            judged[one.item.id] = one
+        progress.advance(len(decided))
+
+    if state.fine:
+        yield from verdicts_on_all(state, candidates, report, commit)
+    else:
+        judged = {candidate.item.id: _unverified(candidate) for candidate in candidates}
+        progress.advance(len(candidates))
+    below = Verdict(decision=Decision.DISCARD, rationale=f"below tau {state.tau:.3f}")
+    found = [
+        replace(judged.get(one.id) or Judged(item=item, verdict=below), item=item)
+        for one, item in zip(plain, items, strict=True)
+    ]
+    for one in found:
+        if one.kept:
+            report.kept += 1
+            report.entries += len(one.verdict.alignments)
+        elif one.verdict.decision is Decision.UNDECIDED:
+            count_undecided(report, one.item, one.verdict.rationale, one.verdict.answer)
+        elif one.verdict is not below:
+            report.discarded += 1
+    return found
+
+
+def _judged(state: State, verifier: Verifier, decided: Decided, report: BuildReport) -> Steps[list[Judged]]:
+    """Candidates with their verdicts, rewritten where the verifier does that."""
+    rewriter = rewriter_of(verifier)
+    made = [_aligned(candidate, verdict) for candidate, verdict in decided]
+    kept = [place for place, one in enumerate(made) if one.kept]
+    if rewriter is None or not kept:
+        return made
+    rewritings = [
+        Rewriting(item=made[place].item, preferences=made[place].preferences, rationale=made[place].verdict.rationale)
+        for place in kept
+    ]
+    rewritten, failed = yield from rewritings_of(state, rewriter, rewritings, report)
+    for number, place in enumerate(kept):
+        if number in rewritten:
+            made[place] = replace(made[place], rewrite=rewritten[number].text)
+        else:
+            reason, answer = failed[number]
+            verdict = Verdict(decision=Decision.UNDECIDED, rationale=reason, answer=answer)
+            made[place] = Judged(item=made[place].item, verdict=verdict)
+    return made
+
+
+def _aligned(candidate: Candidate, verdict: Verdict) -> Judged:
+    known = {
+        preference.id: (preference, similarity)
+        for preference, similarity in zip(candidate.preferences, candidate.similarities, strict=True)
+    }
+    # What is not known of one alignment is what the verdict says of all.
+    alignments = [
+        replace(
+            one,
+            confidence=verdict.confidence if one.confidence is None else one.confidence,
+            rationale=one.rationale or verdict.rationale,
+        )
+        for one in verdict.alignments
+    ]
+    alignments.sort(key=lambda one: (-1.0 if one.confidence is None else one.confidence, known[one.preference_id][1]))
+    alignments.reverse()
+    return Judged(
+        item=candidate.item,
+        verdict=replace(verdict, alignments=tuple(alignments)),
+        preferences=tuple(known[one.preference_id][0] for one in alignments),
+        similarities=tuple(known[one.preference_id][1] for one in alignments),
+    )
+
+
+def _unverified(candidate: Candidate) -> Judged:
+    """Kept by the coarse filter alone, under each of its preferences and without instructions."""
+    alignments = tuple(Alignment(preference_id=preference.id, instruction="") for preference in candidate.preferences)
+    return _aligned(candidate, Verdict(decision=Decision.KEEP, alignments=alignments))
