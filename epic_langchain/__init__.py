@@ -7,6 +7,9 @@ try:
 except ImportError as error:
     raise MissingExtraError("langchain-core", "langchain") from error
 
+from epic_langchain.embeddings import EpicEmbeddings
 from epic_langchain.retrievers import EpicRetriever
+from epic_langchain.transformer import EpicDocumentTransformer
+from epic_langchain.vectorstore import EpicVectorStore
 
-__all__ = ["EpicRetriever"]
+__all__ = ["EpicDocumentTransformer", "EpicEmbeddings", "EpicRetriever", "EpicVectorStore"]

@@ -3,78 +3,120 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
-from pydantic import ConfigDict
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.utils import ConfigurableFieldSpec
+from pydantic import ConfigDict, PositiveInt, ValidationInfo, field_validator
+from typing_extensions import override
 
-from epic_core import EpicMemory, Filter, Hit, Stance
+from epic_core import EpicMemory, Hits
+from epic_langchain.adapters import encoder_of
+from epic_langchain.documents import document_of
+from epic_langchain.filters import MetadataFilter, filter_of
+from epic_langchain.per_call import per_call, specs
+
+_PER_CALL = ("k", "filter", "namespace", "preferences")
 
 
 class EpicRetriever(BaseRetriever):
-    """Retrieves a memory's items, each with its guidance in `epic_*` metadata.
+    """Retrieves a memory's items, each with its guidance.
 
-        retriever = EpicRetriever(memory=EpicMemory.open("me.epic"), k=5)
+        retriever = EpicRetriever(memory="me.epic", k=5)
         documents = retriever.invoke("Where should I stay?", k=3)
 
+    `k`, `filter`, `namespace` and `preferences` (those of the held ones that may steer and match) can be given with
+    each call, or in `config["configurable"]`. A filter is an `epic_core.Filter` or a mapping like
+    `{"year": {"$gte": 2020}}`.
+
     Attributes:
-        memory: The memory; the caller closes it.
-        k: How many documents, at least 1; a call can override it.
+        embeddings: What a file given by its name is opened with: LangChain's `Embeddings` or an encoder of epic_core;
+            default: the embedded one.
+        memory: The memory, which the caller closes; or the name of its file, which has to be there.
+        k: How many documents, at least 1.
+        guidance: "metadata" puts the instructions and all that is known into flat `epic_*` metadata; "text" also makes
+            each document's text what a model is given: its number, the guidance, the content.
     """
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True)
 
+    embeddings: Any = None
     memory: EpicMemory
-    k: int = 5
+    k: PositiveInt = 5
+    guidance: Literal["metadata", "text"] = "metadata"
 
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _opened(cls, memory: object, info: ValidationInfo) -> object:
+        if isinstance(memory, (str, Path)):
+            return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(info.data.get("embeddings")))
+        return memory
+
+    @override
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        """The documents for a query; keyword arguments hold for this call."""
+        return super().invoke(input, config, **per_call(config, kwargs, _PER_CALL))
+
+    @override
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        """As `invoke`, without blocking the event loop."""
+        return await super().ainvoke(input, config, **per_call(config, kwargs, _PER_CALL))
+
+    @override
     def _get_relevant_documents(
         self,
         query: str,
         *,
         run_manager: CallbackManagerForRetrieverRun,
         k: int | None = None,
-        filter: Filter | None = None,
+        filter: MetadataFilter | None = None,
         namespace: str | None = None,
         preferences: Sequence[str] | None = None,
     ) -> list[Document]:
-        hits = self.memory.search(
-            query, self.k if k is None else k, filter=filter, namespace=namespace, preferences=preferences
+        return self._documents(
+            self.memory.search(
+                query,
+                self.k if k is None else k,
+                filter=filter_of(filter),
+                namespace=namespace,
+                preferences=preferences,
+            )
         )
-        return [document_of(hit) for hit in hits]
 
+    @override
     async def _aget_relevant_documents(
         self,
         query: str,
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
         k: int | None = None,
-        filter: Filter | None = None,
+        filter: MetadataFilter | None = None,
         namespace: str | None = None,
         preferences: Sequence[str] | None = None,
     ) -> list[Document]:
-        hits = await self.memory.asearch(
-            query, self.k if k is None else k, filter=filter, namespace=namespace, preferences=preferences
+        return self._documents(
+            await self.memory.asearch(
+                query,
+                self.k if k is None else k,
+                filter=filter_of(filter),
+                namespace=namespace,
+                preferences=preferences,
+            )
         )
-        return [document_of(hit) for hit in hits]
 
+    def _documents(self, hits: Hits) -> list[Document]:
+        return [document_of(hit, number, guidance=self.guidance) for number, hit in enumerate(hits, start=1)]
+
+    @override
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         params = super()._get_ls_params(**kwargs)
         return LangSmithRetrieverParams({**params, "ls_vector_store_provider": "epic"})
 
-
-def document_of(hit: Hit) -> Document:
-    """A hit as a Document; its guidance goes into flat `epic_*` metadata."""
-    metadata: dict[str, Any] = {**hit.item.metadata, "epic_score": hit.score, "epic_tier": hit.tier}
-    if hit.entries:
-        best = hit.entries[0]
-        # Several instructions are one text; a conflict with any preference is a conflict.
-        worst = max(hit.stances, key=[Stance.SUPPORTS, Stance.NEUTRAL, Stance.MIXED, Stance.CONFLICTS].index)
-        metadata |= {
-            "epic_instruction": "\n".join(hit.instructions),
-            "epic_preference": best.preference,
-            "epic_stance": str(worst),
-            "epic_rationale": best.rationale,
-        }
-    return Document(id=hit.item.id, page_content=hit.text, metadata=metadata)
+    @property
+    @override
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        return specs(_PER_CALL)

@@ -24,6 +24,7 @@ from epic_core.errors import DamagedError, EncoderMismatchError, InvalidInputErr
 from epic_core.filters import Filter
 from epic_core.index import EntryIndex
 from epic_core.intake import unique_preferences
+from epic_core.retrieval import checked_vector
 from epic_core.rows import dumped_metadata
 from epic_core.space import PENALTY
 from epic_core.state import described
@@ -230,8 +231,8 @@ class Collection:
             self._row_of.update(written)
             self._filtered.clear()
             if entered:
-                rows, owners, stances, at = zip(*entered, strict=True)
-                self._enter(rows, owners, stances, rounded(vectors[list(at)]))
+                new, owners, stances, at = zip(*entered, strict=True)
+                self._enter(new, owners, stances, rounded(vectors[list(at)]))
             self._change = change
         return [record.id for record in given]
 
@@ -327,17 +328,9 @@ class Collection:
             InvalidInputError: for a k below 1, or a vector of another dimension.
         """
         _check_k(k)
-        unit = np.asarray(vector, dtype=np.float32)
-        norm = float(np.linalg.norm(unit))
-        if unit.ndim != 1 or not np.isfinite(norm):
-            raise InvalidInputError("A vector to search for must be a list of finite numbers.")
-        unit = unit / norm if norm > 0.0 else unit
         with self._searching(checked=False):
-            if self._index is not None and len(unit) != self._index.dimension:
-                raise InvalidInputError(
-                    f"The vector has {len(unit)} dimensions, those of {self.path or 'this vector store'} have"
-                    f" {self._index.dimension}. Embed it with the model that the vector store was made with."
-                )
+            dimension = len(vector) if self._index is None else self._index.dimension
+            unit = checked_vector(vector, dimension, self.path or "this vector store")
             return Matches(self._nearest(unit, k, where), unit)
 
     def _search(
@@ -357,9 +350,9 @@ class Collection:
         if mode == "off" or not chosen:
             with self._searching(checked=True):
                 return Matches(self._nearest(vector, k, where), vector)
-        steering = self._steerings.of(chosen, mode)
+        steerer = self._steerings.of(chosen, mode)
         with self._searching(checked=True):
-            steered = steering.steer_vector(vector)
+            steered = steerer.steer_vector(vector)
             matches = self._nearest(steered.vector, k, where)
             return Matches(matches, steered.vector, [one.preference.text for one in steered.preferences])
 

@@ -19,10 +19,11 @@ def format_context(hits: Iterable[Hit]) -> str:
 
     What a preference rules out is said before the instruction, so that a model does not recommend it.
     """
-    return "\n\n".join(_document(number, hit) for number, hit in enumerate(hits, start=1))
+    return "\n\n".join(format_hit(number, hit) for number, hit in enumerate(hits, start=1))
 
 
-def _document(number: int, hit: Hit) -> str:
+def format_hit(number: int, hit: Hit) -> str:
+    """One hit of `format_context`, under its number."""
     guidance = [line for line in map(_guidance, hit.entries) if line]
     head = [f"Document {number}:"]
     if guidance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -32,7 +32,7 @@ from epic_core.state import State
 from epic_core.steering import Mode, checked_mode
 from epic_core.steps import Clock, Steps, arun, run
 from epic_core.store import Store
-from epic_core.types import BuildReport, Hits, Item, Preference, checked_text
+from epic_core.types import BuildReport, FloatArray, Hits, Item, Preference, checked_text
 from epic_core.verification import EmbeddedVerifier, Verifier
 
 Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Steps[None]]
@@ -485,6 +485,47 @@ class EpicMemory(Housekeeping):
             distinct=distinct,
         )
         return await self._arun(retrieval.search(self._state, asked, clock), clock)
+
+    def search_vector(
+        self,
+        vector: Sequence[float] | FloatArray,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        stance_policy: StancePolicy = "prefer",
+        namespace: str | None = None,
+    ) -> Hits:
+        """As `search`, by a vector of the encoder's: nothing steers it, and no fallback is asked.
+
+        Args:
+            vector: Shape `(d,)`, of any length other than zero.
+            k, filter, stance_policy, namespace: As for `search`.
+
+        Raises:
+            InvalidInputError: for a vector of another dimension, k below 1 or an unknown policy.
+        """
+        asked = retrieval.checked_search(
+            self._state,
+            None,
+            k,
+            filter=filter,
+            steering="off",
+            preferences=None,
+            stance_policy=stance_policy,
+            namespace=namespace,
+            distinct=True,
+        )
+        unit = retrieval.checked_vector(vector, self.encoder.dimension, self)
+        return retrieval.search_vector(self._state, asked, unit)
+
+    def get(self, item_ids: Iterable[str], *, namespace: str | None = None) -> list[Item]:
+        """The held items with these ids, in order; those that are not held are left out."""
+        with self._state.lock, self._state.store.reading():
+            name = self._state.space(namespace).namespace
+            found = [self._state.store.item_row(name, item_id) for item_id in item_ids]
+            rows = [row for row in found if row is not None]
+            items = self._state.store.items_at(list(dict.fromkeys(rows)))
+        return [items[row] for row in rows]
 
     def context(self, query: str, k: int = 5, **options: Any) -> str:
         """What a model is given for a query: `search`, formatted. Options as for `search`."""

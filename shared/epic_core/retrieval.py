@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal, TypeAlias, get_args
@@ -41,7 +41,7 @@ class Search:
 def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
     """Stage 3 and the search, with the fallback where the query matches no preference well."""
     encoder = state.encoder
-    vector: FloatArray = (yield Encode(encoder, [asked.query], "embedding"))[0]
+    vector: FloatArray = (yield Encode(encoder, [asked.query], "embedding", query=True))[0]
     if state.encoder is not encoder:  # embedded anew in the meantime
         return (yield from search(state, asked, clock))
     with state.lock, state.store.reading():
@@ -59,6 +59,7 @@ def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
         if asks and isinstance(state.fallback, SecondTier):
             hits = _merged(_second_tier(state.store, space, asked, vector), hits, asked.k)
             clock.add("index", started)
+        vectors = [] if asks else [space.index.vector(row) for row in rows]
     if asks and not isinstance(state.fallback, SecondTier):
         found = yield Ask(state.fallback, asked.query, asked.k)
         broader = hits_of(found)
@@ -69,15 +70,49 @@ def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
         state.count_uses(rows)
     return Hits(
         hits,
+        vector=steered.vector,
+        vectors=vectors,
         timings=clock.parts,
         steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
         fallback=asks,
     )
 
 
+def search_vector(state: State, asked: Search, vector: FloatArray) -> Hits:
+    """The entries nearest to a vector as it is; nothing steers, and no fallback is asked."""
+    with state.lock, state.store.reading():
+        space = state.space(asked.namespace)
+        steered = SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None)
+        hits, rows = _first_tier(state.store, space, asked, steered, None)
+        state.count_uses(rows)
+        return Hits(hits, vector=vector, vectors=[space.index.vector(row) for row in rows])
+
+
+def checked_vector(vector: Sequence[float] | FloatArray, dimension: int, of: object) -> FloatArray:
+    """A vector of numbers as a unit vector, shape `(d,)`; one of zeros as it is.
+
+    Raises:
+        InvalidInputError: for another dimension than what is searched has, or numbers that are not finite.
+    """
+    try:
+        array = np.asarray(vector, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise InvalidInputError("A vector to search for must be a list of numbers.") from None
+    norm = float(np.linalg.norm(array)) if array.ndim == 1 else np.nan
+    if not np.isfinite(norm):
+        raise InvalidInputError("A vector to search for must be a list of finite numbers.")
+    if len(array) != dimension:
+        raise InvalidInputError(
+            f"The vector has {len(array)} dimensions, those of {of} have {dimension}. Embed it with the model that was"
+            " used there."
+        )
+    unit: FloatArray = array / norm if norm > 0.0 else array
+    return unit
+
+
 def checked_search(
     state: State,
-    query: str,
+    query: str | None,
     k: int,
     *,
     filter: Filter | None,
@@ -87,12 +122,13 @@ def checked_search(
     namespace: str | None,
     distinct: bool,
 ) -> Search:
-    """The arguments of `EpicMemory.search`.
+    """The arguments of `EpicMemory.search`; without a query, of a search by vector.
 
     Raises:
         InvalidInputError: for those that cannot be.
     """
-    checked_text(query, "The query")
+    if query is not None:
+        checked_text(query, "The query")
     if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
         raise InvalidInputError(f"k must be a whole number of at least 1, not {k!r}.")
     if stance_policy not in get_args(StancePolicy):
@@ -104,7 +140,7 @@ def checked_search(
     if isinstance(preferences, (str, Preference)):
         preferences = [preferences]
     return Search(
-        query=query,
+        query=query or "",
         k=int(k),
         filter=filter,
         mode=state.steering if steering is None else checked_mode(steering),

@@ -13,22 +13,26 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from epic_core.encoders.base import Encoder, aembed, embed
+import numpy as np
+
+from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
 from epic_core.fallback import ask, asynchronous_call
 from epic_core.portions import Portions
 from epic_core.threads import in_thread
+from epic_core.types import FloatArray
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True)
 class Encode:
-    """Asks for embeddings `(len(texts), d)` of texts; the time counts to a part of the report."""
+    """Asks for embeddings `(len(texts), d)` of texts, or of queries; the time counts to a part of the report."""
 
     encoder: Encoder
     texts: Sequence[str]
     part: str
+    query: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def run(steps: Steps[R], clock: Clock) -> R:
                 return ended
             started = time.perf_counter()
             if isinstance(request, Encode):
-                answer = embed(request.encoder, request.texts)
+                answer = _encoded(request)
                 clock.add(request.part, started)
             elif isinstance(request, Take):
                 answer = request.portions.portion()
@@ -110,7 +114,7 @@ async def arun(steps: Steps[R], clock: Clock) -> R:
                 return ended
             started = time.perf_counter()
             if isinstance(request, Encode):
-                answer = await aembed(request.encoder, request.texts)
+                answer = await _aencoded(request)
                 clock.add(request.part, started)
             elif isinstance(request, Take):
                 answer = await request.portions.aportion()
@@ -131,6 +135,18 @@ def _advance(steps: Steps[R], answer: Any) -> tuple[Request | None, Any]:
         return steps.send(answer), None
     except StopIteration as stop:
         return None, stop.value
+
+
+def _encoded(request: Encode) -> FloatArray:
+    if request.query:
+        return np.stack([embed_query(request.encoder, text) for text in request.texts])
+    return embed(request.encoder, request.texts)
+
+
+async def _aencoded(request: Encode) -> FloatArray:
+    if request.query:
+        return np.stack([await aembed_query(request.encoder, text) for text in request.texts])
+    return await aembed(request.encoder, request.texts)
 
 
 def _asked(request: Ask) -> Any:

@@ -339,6 +339,8 @@ class Hits(list[Hit]):
     """A list of hits that also knows how it came about.
 
     Attributes:
+        vector: What was searched for, shape `(d,)`.
+        vectors: Of the entry that was found, for each hit; none where a fallback was asked.
         timings: Seconds by part, as the paper's Table 9: "embedding", "steering", "index".
         steered_by: The preferences that steered the query, as (preference text, similarity, weight).
         fallback: Whether a fallback or the second tier was asked.
@@ -348,11 +350,15 @@ class Hits(list[Hit]):
         self,
         hits: Iterable[Hit] = (),
         *,
+        vector: FloatArray | None = None,
+        vectors: Sequence[FloatArray] = (),
         timings: Mapping[str, float] | None = None,
         steered_by: Sequence[tuple[str, float, float]] = (),
         fallback: bool = False,
     ) -> None:
         super().__init__(hits)
+        self.vector = vector
+        self.vectors = list(vectors)
         self.timings = dict(timings or {})
         self.steered_by = list(steered_by)
         self.fallback = fallback

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from langchain_core.runnables import RunnableLambda
 from pydantic import ValidationError
 
 from epic_core import EpicMemory, Filter, Item, SecondTier
-from epic_core.errors import InvalidInputError
+from epic_core.errors import InvalidInputError, StoreError
 from epic_langchain import EpicRetriever
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
@@ -98,9 +99,24 @@ def test_an_unknown_constructor_argument_is_an_error(memory: EpicMemory) -> None
         EpicRetriever(memory=memory, search_kwargs={"k": 3})
 
 
-def test_a_memory_is_needed() -> None:
+def test_a_memory_is_needed(tmp_path: Path) -> None:
     with pytest.raises(ValidationError):
-        EpicRetriever(memory="me.epic")
+        EpicRetriever(memory=3)
+    with pytest.raises(ValidationError):
+        EpicRetriever()
+    with pytest.raises(StoreError, match="There is no memory at"):
+        EpicRetriever(memory=tmp_path / "me.epic")
+
+
+@pytest.mark.parametrize("named", [str, Path])
+def test_a_memory_is_opened_by_the_name_of_its_file(tmp_path: Path, named: type) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, PREFERENCES, tau=0.0) as memory:
+        memory.add(ITEMS)
+        expected = EpicRetriever(memory=memory).invoke(QUERY)
+    retriever = EpicRetriever(memory=named(path))
+    assert retriever.invoke(QUERY) == expected
+    retriever.memory.close()
 
 
 async def test_an_unknown_call_argument_is_an_error(retriever: EpicRetriever) -> None:

@@ -1,5 +1,7 @@
 """A language-model server in this process, over real HTTP: it speaks Ollama's protocol and OpenAI's.
 
+It embeds, too, by Ollama's: `LMServer(..., embed=lambda text: [1.0, 2.0])`.
+
 with LMServer(lambda request: "Yes.") as server:
     OllamaLM("tiny", host=server.url).complete([Message("user", "Hello?")])
     OpenAICompatibleLM(server.base_url, "tiny").complete([Message("user", "Hello?")])
@@ -72,6 +74,7 @@ class Reply:
 
 
 Answer: TypeAlias = Callable[[Json], "str | Reply"]
+Embed: TypeAlias = Callable[[str], Iterable[float]]
 
 
 def in_turn(*replies: str | Reply) -> Answer:
@@ -102,6 +105,8 @@ class LMServer:
         answer: Says what to answer to the decoded body of a request; may be exchanged at any time.
         models: The names of the models there are.
         api_key: A key that requests must bear.
+        embed: Makes the embedding of a text; None for a server that does not embed. What it raises becomes a
+            status of 500.
 
     Attributes:
         requests: Every request, in the order of arrival.
@@ -109,8 +114,16 @@ class LMServer:
         most_at_once: The largest number of chats that were under way at the same time.
     """
 
-    def __init__(self, answer: Answer, *, models: Sequence[str] = ("tiny",), api_key: str | None = None) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        *,
+        models: Sequence[str] = ("tiny",),
+        api_key: str | None = None,
+        embed: Embed | None = None,
+    ) -> None:
         self.answer = answer
+        self.embed = embed
         self.models = tuple(models)
         self.api_key = api_key
         self.requests: list[Request] = []
@@ -135,7 +148,7 @@ class LMServer:
     @property
     def asked(self) -> list[Json]:
         """The bodies of all requests for an answer of a model."""
-        return [request.body for request in list(self.requests) if request.body]
+        return [request.body for request in list(self.requests) if request.body and request.path != "/api/embed"]
 
     @property
     def calls(self) -> int:
@@ -274,7 +287,9 @@ class _Handler(BaseHTTPRequestHandler):
         request: Json = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         models.note(Request(self.path, dict(self.headers), request))
         protocol = _PROTOCOLS.get(self.path)
-        if protocol is None:
+        if self.path == "/api/embed" and models.embed is not None:
+            self._embed(models.embed, request)
+        elif protocol is None:
             self._whole({"error": "not found"}, 404)
         elif self._refused():
             return
@@ -282,6 +297,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(protocol.error(protocol.unknown(request["model"])), 404)
         else:
             self._chat(protocol, request)
+
+    def _embed(self, embed: Embed, request: Json) -> None:
+        if not self.server.models.has(request["model"]):
+            self._whole(_Ollama.error(_Ollama.unknown(request["model"])), 404)
+            return
+        try:
+            given = request["input"]
+            texts = [given] if isinstance(given, str) else given
+            vectors = [[float(value) for value in embed(text)] for text in texts]
+        except Exception as error:
+            self._whole(_Ollama.error(f"{type(error).__name__}: {error}"), 500)
+            return
+        self._whole({"model": request["model"], "embeddings": vectors})
 
     def _refused(self) -> bool:
         key = self.server.models.api_key

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from epic_core.errors import EncoderError
+from epic_core.threads import in_thread
 from epic_core.types import FloatArray
 
 _UNIT_TOLERANCE = 1e-3
@@ -17,8 +18,12 @@ _UNIT_TOLERANCE = 1e-3
 class Encoder(Protocol):
     """What the core asks of an embedding model.
 
-    An encoder may also have `tau` and `floor` (floats): the coarse filter's threshold and steering's
-    floor that suit it. Without them, those of `coarse.default_tau` and `steering.default_floor` are used.
+    An encoder may have more:
+        tau, floor: Floats; the coarse filter's threshold and steering's floor that suit it. Default: those
+            of `coarse.default_tau` and `steering.default_floor`.
+        encode_query, aencode_query: Take one text, a user's query, and give its embedding, shape
+            `(dimension,)`, for models that embed queries otherwise than what is to be found. Default:
+            queries are encoded like all else.
     """
 
     @property
@@ -64,6 +69,31 @@ async def aembed(encoder: Encoder, texts: Sequence[str]) -> FloatArray:
     if not texts:
         return np.empty((0, encoder.dimension), dtype=np.float32)
     return checked(encoder, texts, await encoder.aencode(texts))
+
+
+def embed_query(encoder: Encoder, text: str) -> FloatArray:
+    """Encode a user's query, with the encoder's `encode_query` if it has one, and check the result.
+
+    Returns:
+        A float32 unit vector, shape `(d,)`.
+
+    Raises:
+        EncoderError: as `embed`.
+    """
+    encode: Callable[[str], FloatArray] | None = getattr(encoder, "encode_query", None)
+    vectors = embed(encoder, [text]) if encode is None else checked(encoder, [text], [encode(text)])
+    vector: FloatArray = vectors[0]
+    return vector
+
+
+async def aembed_query(encoder: Encoder, text: str) -> FloatArray:
+    """As `embed_query`, without blocking the event loop."""
+    encode: Callable[[str], Awaitable[FloatArray]] | None = getattr(encoder, "aencode_query", None)
+    if encode is None and hasattr(encoder, "encode_query"):
+        return await in_thread(embed_query, encoder, text)
+    vectors = await aembed(encoder, [text]) if encode is None else checked(encoder, [text], [await encode(text)])
+    vector: FloatArray = vectors[0]
+    return vector
 
 
 def checked(encoder: Encoder, texts: Sequence[str], vectors: object) -> FloatArray:

@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -53,7 +54,8 @@ def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequen
 
     try:
         for _ in range(min(workers, len(inputs))):
-            threading.Thread(target=work, daemon=True, name="epic-lm").start()
+            # Whoever is called should find the caller's context variables, as in a task.
+            threading.Thread(target=copy_context().run, args=(work,), daemon=True, name="epic-lm").start()
         for _ in inputs:
             try:
                 succeeded, result = ready.get()

@@ -1,0 +1,13 @@
+"""EPIC for agents: a middleware for `create_agent`, and a store for LangGraph (extra `agents`)."""
+
+from epic_core.errors import MissingExtraError
+
+try:
+    import langchain  # noqa: F401
+    import langgraph.graph  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("langchain", "agents") from error
+
+from epic_langchain.agents.middleware import EpicMemoryMiddleware
+
+__all__ = ["EpicMemoryMiddleware"]

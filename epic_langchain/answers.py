@@ -1,0 +1,128 @@
+"""What a LangChain model answered: its text, the log-probabilities, what it cost and whether it is all."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from pydantic import BaseModel
+
+from epic_core.lm import Completion, Token
+from epic_core.lm.http import count
+
+_CUT = {"length", "max_tokens", "max_output_tokens", "model_length"}
+_THINKING = {"reasoning", "thinking", "reasoning_content", "redacted_thinking"}
+_STILL_THINKING = re.compile(r"\s*<think(?:ing)?>(?!.*</think)", re.S)
+
+
+def read(answer: object) -> Completion:
+    """The completion in a message, or in what a model gives that is held to a schema.
+
+    The text is the message's own where that is an object of JSON: only then do the log-probabilities belong to
+    it. Else it is the arguments of the function that was called; else whatever there is.
+    """
+    message, parsed = _parts(answer)
+    own = str(message.text)
+    text = own if _is_object(own) else _called(message) or own
+    if not text.strip():
+        text = _as_json(parsed) or text
+    usage = _usage(message)
+    return Completion(
+        text=text,
+        tokens=_tokens(message.response_metadata.get("logprobs")) if text == own else None,
+        prompt_tokens=count(usage.get("input_tokens")),
+        completion_tokens=count(usage.get("output_tokens")),
+        cut=_is_cut(message.response_metadata),
+    )
+
+
+def only_thought(answer: object, completion: Completion) -> bool:
+    """Whether an answer was cut off because the model had been thinking for so long."""
+    if not completion.cut or not completion.text:
+        return completion.cut
+    message, _ = _parts(answer)
+    blocks = message.content if isinstance(message.content, list) else []
+    return bool(
+        message.additional_kwargs.get("reasoning_content")
+        or (_usage(message).get("output_token_details") or {}).get("reasoning")
+        or any(isinstance(block, Mapping) and block.get("type") in _THINKING for block in blocks)
+        or _STILL_THINKING.match(completion.text)
+    )
+
+
+def cut_answer(error: Exception) -> AIMessage | None:
+    """The answer that was cut off, where a model raises that (OpenAI's, when it is held to a schema)."""
+    if type(error).__name__ != "LengthFinishReasonError":
+        return None
+    answer: Any = getattr(error, "completion", None)
+    counts = getattr(answer, "usage", None)
+    used = [count(getattr(counts, name, None)) for name in ("prompt_tokens", "completion_tokens")]
+    details = getattr(counts, "completion_tokens_details", None)
+    choices = getattr(answer, "choices", None) or [None]
+    return AIMessage(
+        getattr(getattr(choices[0], "message", None), "content", None) or "",
+        response_metadata={"finish_reason": "length"},
+        usage_metadata=UsageMetadata(
+            input_tokens=used[0],
+            output_tokens=used[1],
+            total_tokens=sum(used),
+            output_token_details={"reasoning": count(getattr(details, "reasoning_tokens", None))},
+        ),
+    )
+
+
+def _parts(answer: object) -> tuple[BaseMessage, object]:
+    """The message, and the object that was made of it."""
+    if isinstance(answer, BaseMessage):
+        return answer, None
+    if isinstance(answer, Mapping) and isinstance(answer.get("raw"), BaseMessage):
+        return answer["raw"], answer.get("parsed")
+    # A model's own way to keep to a schema, which gives nothing but the object.
+    return AIMessage(""), answer
+
+
+def _usage(message: BaseMessage) -> Mapping[str, Any]:
+    return getattr(message, "usage_metadata", None) or {}
+
+
+def _is_cut(metadata: Mapping[str, Any]) -> bool:
+    ends = [metadata.get(key) for key in ("finish_reason", "done_reason", "stop_reason", "stopReason")]
+    incomplete = metadata.get("incomplete_details")
+    ends.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
+    return any(str(end).lower() in _CUT for end in ends)
+
+
+def _called(message: BaseMessage) -> str:
+    """The arguments of the functions that a message calls: as JSON, or as far as they go."""
+    calls = [_as_json(call["args"]) for call in getattr(message, "tool_calls", ()) if call["args"]]
+    broken = [call["args"] for call in getattr(message, "invalid_tool_calls", ()) if call["args"]]
+    return "\n".join([*calls, *broken])
+
+
+def _as_json(value: object) -> str:
+    if isinstance(value, BaseModel):
+        return value.model_dump_json()
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (Mapping, list)) else ""
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _tokens(given: Any) -> tuple[Token, ...] | None:
+    """The tokens of an answer, as metadata have them: under "content" (OpenAI), or as they are (Ollama)."""
+    given = given.get("content") if isinstance(given, Mapping) else given
+    try:
+        parts = [part if isinstance(part, Mapping) else vars(part) for part in given or ()]
+        tokens = tuple(Token(str(part["token"]), float(part["logprob"])) for part in parts)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return None if not tokens or any(math.isnan(token.logprob) for token in tokens) else tokens

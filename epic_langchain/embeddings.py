@@ -1,0 +1,79 @@
+"""An encoder as LangChain's `Embeddings`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_core.embeddings import Embeddings
+
+from epic_core.encoders import Encoder, aembed, default_encoder, embed
+from epic_core.encoders.base import aembed_query, embed_query
+from epic_core.errors import InvalidInputError
+
+
+class EpicEmbeddings(Embeddings):
+    """An encoder of this package wherever LangChain takes embeddings; by default the embedded one.
+
+        store = Chroma("notes", embedding_function=EpicEmbeddings())  # no network, no key, no torch
+
+    Args:
+        encoder: An `epic_core` encoder; default: the embedded one, `default_encoder()`.
+
+    Attributes:
+        encoder: The encoder.
+
+    Raises:
+        InvalidInputError: if that is no encoder, or what is to be embedded is no text.
+        EncoderError: on use, if the encoder fails.
+    """
+
+    def __init__(self, encoder: Encoder | None = None) -> None:
+        if encoder is not None and not is_encoder(encoder):
+            raise InvalidInputError(
+                f"encoder must be an encoder of epic_core, such as StaticEncoder(), not {kind_of(encoder)}."
+                " LangChain's own embeddings need no EpicEmbeddings around them."
+            )
+        self.encoder: Encoder = default_encoder() if encoder is None else encoder
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Unit vectors of texts, each a list of `encoder.dimension` floats."""
+        vectors: list[list[float]] = embed(self.encoder, _checked(texts)).tolist() if texts else []
+        return vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        """The unit vector of a query, a list of `encoder.dimension` floats."""
+        vector: list[float] = embed_query(self.encoder, *_checked([text])).tolist()
+        return vector
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """As `embed_documents`, without blocking the event loop."""
+        vectors: list[list[float]] = (await aembed(self.encoder, _checked(texts))).tolist() if texts else []
+        return vectors
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """As `embed_query`, without blocking the event loop."""
+        vector: list[float] = (await aembed_query(self.encoder, *_checked([text]))).tolist()
+        return vector
+
+    def __repr__(self) -> str:
+        return f"EpicEmbeddings(encoder={self.encoder.name!r})"
+
+
+def is_encoder(value: object) -> bool:
+    """Whether something is an encoder of `epic_core`; asking a protocol would ask a server for the dimension."""
+    methods = (getattr(value, name, None) for name in ("encode", "aencode"))
+    return not isinstance(value, type) and all(map(callable, methods))
+
+
+def kind_of(value: object) -> str:
+    """What something is, for messages: what it holds may be a secret."""
+    return f"the class {value.__name__}" if isinstance(value, type) else f"an object of type {type(value).__name__}"
+
+
+def _checked(texts: Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, str):
+        raise InvalidInputError("embed_documents takes a list of texts, not one text. For that there is embed_query.")
+    for text in texts:
+        if not isinstance(text, str):
+            raise InvalidInputError(f"Only texts can be embedded, not {type(text).__name__}.")
+    return texts

@@ -1,0 +1,109 @@
+"""What it means that a LangChain model raised: every integration has exceptions of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from langchain_core.exceptions import OutputParserException
+
+from epic_core.errors import EpicError, LMError, LMSetupError, LMUnavailableError
+
+_MOST_SAID = 300
+_MOST_CAUSES = 5
+
+# Names of exceptions, or of their bases, by what they mean; a status, where there is one, says more.
+_NOT_THERE = re.compile(r"ConnectTimeout\w*")
+_UNREACHED = re.compile(r"ConnectTimeout\w*|ConnectError|\w*ConnectionError")
+_LATE = re.compile(r"\w*(?:Timeout|TimedOut|DeadlineExceeded)\w*")
+_FAILED = re.compile(
+    r"TransportError|NetworkError|ModelAPIError|\w*(?:RateLimit|TooManyRequests|ResourceExhausted|Throttl|Overloaded"
+    r"|ServiceUnavailable|InternalServer)\w*"
+)
+_REFUSED = re.compile(r"ModelInvalidRequestError|ContextOverflowError|BadRequest(?:Error)?|InvalidArgument")
+_NO_ACCESS = re.compile(r"(?:Model)?(?:Authentication|PermissionDenied)(?:Error)?|Unauthenticated|Unauthorized\w*")
+_NO_MODEL = re.compile(r"(?:Model)?NotFound(?:Error)?")
+
+
+def explained(error: Exception, name: str) -> Exception:
+    """The failure of a model of that name as an `LMError`; the error itself where it is not known what it means."""
+    if isinstance(error, EpicError):
+        return error
+    for cause in _causes(error):
+        found = _meaning(cause, name)
+        if found is not None:
+            return found
+    return error
+
+
+def refused(error: Exception) -> bool:
+    """Whether a request was refused, so that another one may not be."""
+    if isinstance(error, (NotImplementedError, TypeError, OutputParserException)):
+        return True
+    return any(_status(cause) in (400, 422, 501) or _is(cause, _REFUSED) for cause in _causes(error))
+
+
+def said(error: Exception) -> str:
+    """What an error says, or what it is."""
+    return str(error)[:_MOST_SAID] or type(error).__name__
+
+
+def _meaning(error: Exception, name: str) -> LMError | None:
+    status = _status(error) or 0
+    if status in (401, 403) or (not status and _is(error, _NO_ACCESS)):
+        return LMSetupError(
+            f"The server of {name} refuses this key or user. Give the model another one. ({said(error)})"
+        )
+    if status == 404 or (not status and _is(error, _NO_MODEL)):
+        return LMSetupError(
+            f"The server does not know the model of {name}. Check its name; with Ollama, pull it: ollama pull MODEL."
+            f" ({said(error)})"
+        )
+    if status == 408 or (not status and _is(error, _LATE) and not _is(error, _NOT_THERE)):
+        return LMUnavailableError(
+            f"{name} did not answer in time. Give it longer (the model's own timeout), or take a smaller model."
+            f" ({said(error)})",
+            timed_out=True,
+        )
+    if status in (409, 425, 429) or status >= 500 or (not status and _is(error, _FAILED)):
+        return LMUnavailableError(f"The server of {name} failed: {said(error)}", retry_after=_wait(error))
+    if not status and _is(error, _UNREACHED):
+        return LMUnavailableError(
+            f"No server answers for {name}. Start it, or make the model with its address. ({said(error)})"
+        )
+    if status or _is(error, _REFUSED):
+        return LMError(f"The server of {name} refused the request: {said(error)}")
+    return None
+
+
+def _causes(error: Exception) -> Iterator[Exception]:
+    """An error, and what it was raised from."""
+    cause: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if not isinstance(cause, Exception):
+            return
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def _is(error: Exception, names: re.Pattern[str]) -> bool:
+    return any(names.fullmatch(kind.__name__) for kind in type(error).__mro__)
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status an error carries, from 400 on."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # as the clients of AWS have it
+        response = response.get("ResponseMetadata")
+        found = [response.get("HTTPStatusCode")] if isinstance(response, Mapping) else []
+    else:
+        found = [getattr(error, "status_code", None), getattr(response, "status_code", None)]
+    found.append(getattr(error, "code", None))
+    return next((int(value) for value in found if isinstance(value, int) and 400 <= value < 600), None)
+
+
+def _wait(error: Exception) -> float | None:
+    """Seconds the server asks to wait."""
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    wait = str(headers.get("retry-after", "")) if isinstance(headers, Mapping) else ""
+    return float(wait) if wait.isdecimal() else None

@@ -1,0 +1,287 @@
+"""The coarse filter and fine verification as a step of any ingestion."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
+from langchain_core.documents import BaseDocumentTransformer, Document
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.runnables.utils import ConfigurableFieldSpec
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from typing_extensions import Self, override
+
+from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
+from epic_core.coarse import checked_keep_rate, checked_tau
+from epic_core.encoders import Encoder
+from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.intake import unique_preferences
+from epic_core.judging import Judged
+from epic_core.threads import in_thread
+from epic_core.verification import Verifier
+from epic_langchain.adapters import calling_with, encoder_of, verifier_of
+from epic_langchain.documents import checked_document, checked_documents, documents_of, item_of
+from epic_langchain.per_call import per_call, specs
+
+# A server that filters for many users keeps so many of them prepared.
+_USERS_PREPARED = 32
+_PER_CALL = ("preferences",)
+
+
+class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Document]], BaseDocumentTransformer):
+    """Documents in, those out that matter to this user, each with its guidance in flat `epic_*` metadata.
+
+        keep = EpicDocumentTransformer(preferences=["I follow a strict vegan diet."], llm=ChatOllama(model="qwen3:4b"))
+        documents = keep.transform_documents(loader.load())
+        print(keep.report)
+
+    `epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`, `epic_confidence` and `epic_similarity` are
+    those of the strongest alignment, `epic_alignments` has all of them as JSON. It is a Runnable, too: in a chain, with
+    callbacks, `batch`, and `invoke(documents, preferences=[...])` for another user. Texts and other metadata stay as
+    they are, documents that come in are never changed, and text that only consists of white space is left out.
+
+    A document that a model's failure leaves undecided is not among those that come out; it is in `undecided`, and the
+    reason in `report.failures`. Transform it again once the model answers: what was decided is not asked for again.
+
+    Attributes:
+        preferences: The user's.
+        embeddings: LangChain's `Embeddings` or an encoder of epic_core; default: the embedded one.
+        llm: A chat model, a LanguageModel or a Verifier of epic_core; default: the embedded verifier, which needs none.
+        tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
+        keep_rate: Instead of tau, the share of the first documents that shall pass, in (0, 1].
+        coarse, fine: Switch a stage off.
+        split: Give one document for each preference that an item was kept for, instead of one for the item.
+        memory: Judge by this memory instead: its preferences, encoder and verifier, and its file remembers what a model
+            decided. Nothing else is written into it.
+        progress: Show a bar.
+
+    Raises:
+        ValidationError: for arguments that cannot be.
+    """
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    preferences: Sequence[str | Preference] = ()
+    embeddings: Any = None
+    llm: Any = None
+    tau: float | None = None
+    keep_rate: float | None = None
+    coarse: bool = True
+    fine: bool = True
+    split: bool = False
+    memory: EpicMemory | None = None
+    progress: bool = Field(default=False, exclude=True)
+
+    _encoder: Encoder = PrivateAttr()
+    _verifier: Verifier = PrivateAttr()
+    _prepared: OrderedDict[tuple[Preference, ...], EpicMemory] = PrivateAttr(default_factory=OrderedDict)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+    _report: BuildReport = PrivateAttr(default_factory=BuildReport)
+    _undecided: list[Document] = PrivateAttr(default_factory=list)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.memory is not None:
+            given = self.model_fields_set - {"memory", "split", "progress", "name"}
+            if given:
+                raise InvalidInputError(f"With memory=, {', '.join(sorted(given))} would be ignored: it has its own.")
+            return self
+        unique_preferences(self.preferences)
+        if self.tau is not None and self.keep_rate is not None:
+            raise InvalidInputError("Give tau or keep_rate, not both.")
+        if self.tau is not None:
+            checked_tau(self.tau)
+        if self.keep_rate is not None:
+            checked_keep_rate(self.keep_rate)
+        self._encoder = encoder_of(self.embeddings)
+        self._verifier = verifier_of(self.llm, self._encoder)
+        return self
+
+    # what came of it
+
+    @property
+    def report(self) -> BuildReport:
+        """What the run that finished last did: what was seen, kept, discarded, undecided, and what it took."""
+        return self._report
+
+    @property
+    def undecided(self) -> list[Document]:
+        """The documents about which that run has no verdict, as they were given."""
+        return list(self._undecided)
+
+    # the framework's ways to call it
+
+    @override
+    def invoke(self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        """The documents that are kept. `preferences=` are another user's, for this call."""
+        return self._call_with_config(self._run, input, config, **per_call(config, kwargs, _PER_CALL))
+
+    @override
+    async def ainvoke(
+        self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[Document]:
+        """As `invoke`, without blocking the event loop."""
+        return await self._acall_with_config(self._arun, input, config, **per_call(config, kwargs, _PER_CALL))
+
+    @override
+    def transform_documents(self, documents: Sequence[Document], **kwargs: Any) -> Sequence[Document]:
+        """As `invoke`."""
+        return self.invoke(documents, **kwargs)
+
+    @override
+    async def atransform_documents(self, documents: Sequence[Document], **kwargs: Any) -> Sequence[Document]:
+        """As `ainvoke`."""
+        return await self.ainvoke(documents, **kwargs)
+
+    def lazy_transform(
+        self,
+        documents: Iterable[Document],
+        config: RunnableConfig | None = None,
+        *,
+        preferences: Sequence[str | Preference] | None = None,
+    ) -> Iterator[Document]:
+        """Kept documents of any iterable, a few at a time; `report` grows as they come."""
+        run = _Run(self)
+        judging = self._memory_for(preferences).judge(run.items(documents), report=run.report, progress=self.progress)
+        try:
+            while True:
+                # Not around the yield: it would hold for the caller as well.
+                with calling_with(config):
+                    judged = next(judging, None)
+                if judged is None:
+                    return
+                yield from run.kept(judged)
+        finally:
+            judging.close()  # type: ignore[attr-defined]
+            run.finish()
+
+    async def alazy_transform(
+        self,
+        documents: Iterable[Document] | AsyncIterable[Document],
+        config: RunnableConfig | None = None,
+        *,
+        preferences: Sequence[str | Preference] | None = None,
+    ) -> AsyncIterator[Document]:
+        """As `lazy_transform`, without blocking the event loop; also takes an asynchronous iterable."""
+        run = _Run(self)
+        memory = await in_thread(self._memory_for, preferences)
+        items = run.aitems(documents) if isinstance(documents, AsyncIterable) else run.items(documents)
+        judging = memory.ajudge(items, report=run.report, progress=self.progress)
+        try:
+            while True:
+                with calling_with(config):
+                    judged = await anext(judging, None)
+                if judged is None:
+                    return
+                for document in run.kept(judged):
+                    yield document
+        finally:
+            await judging.aclose()  # type: ignore[attr-defined]
+            run.finish()
+
+    @property
+    @override
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        return specs(_PER_CALL)
+
+    # running
+
+    def _run(
+        self,
+        documents: Sequence[Document],
+        run_manager: CallbackManagerForChainRun,
+        config: RunnableConfig,
+        **options: Any,
+    ) -> list[Document]:
+        return list(self.lazy_transform(checked_documents(documents), config, **options))
+
+    async def _arun(
+        self,
+        documents: Sequence[Document],
+        run_manager: AsyncCallbackManagerForChainRun,
+        config: RunnableConfig,
+        **options: Any,
+    ) -> list[Document]:
+        kept = self.alazy_transform(checked_documents(documents), config, **options)
+        return [document async for document in kept]
+
+    def _memory_for(self, preferences: Sequence[str | Preference] | None) -> EpicMemory:
+        """The memory that judges by some preferences; it lives in RAM, and holds nothing but them and verdicts."""
+        if self.memory is not None:
+            if preferences is not None:
+                raise InvalidInputError("With memory=, preferences cannot be given for a call: it has its own.")
+            return self.memory
+        given = tuple(unique_preferences(self.preferences if preferences is None else preferences))
+        if not given:
+            raise NoPreferencesError("There are no preferences to keep documents by: preferences=['...'].")
+        with self._lock:
+            if given not in self._prepared:
+                self._prepared[given] = EpicMemory(
+                    given,
+                    encoder=self._encoder,
+                    verifier=self._verifier,
+                    tau=self.tau,
+                    keep_rate=self.keep_rate,
+                    coarse=self.coarse,
+                    fine=self.fine,
+                )
+                if len(self._prepared) > _USERS_PREPARED:
+                    self._prepared.popitem(last=False)
+            self._prepared.move_to_end(given)
+            return self._prepared[given]
+
+
+class _Run:
+    """One run: its report, and which document is whose."""
+
+    def __init__(self, transformer: EpicDocumentTransformer) -> None:
+        self.report = BuildReport()
+        self._transformer = transformer
+        self._waiting: deque[Document] = deque()
+        self._undecided: list[Document] = []
+        self._seen = self._blank = 0
+
+    def items(self, documents: Iterable[Document]) -> Iterator[Item]:
+        """The documents' items; the documents wait for what is decided about them."""
+        for document in documents:
+            yield from self._item(document)
+
+    async def aitems(self, documents: AsyncIterable[Document]) -> AsyncIterator[Item]:
+        """As `items`."""
+        async for document in documents:
+            for item in self._item(document):
+                yield item
+
+    def _item(self, document: Document) -> Iterator[Item]:
+        self._seen += 1
+        if not checked_document(document).page_content.strip():
+            self._blank += 1
+            return
+        try:
+            item = item_of(document)
+        except InvalidInputError as error:
+            named = "" if document.id is None else f" (id {document.id!r})"
+            raise InvalidInputError(f"Document {self._seen}{named}: {error}") from None
+        self._waiting.append(document)
+        yield item
+
+    def kept(self, judged: Judged) -> list[Document]:
+        """What comes out for the document that waits longest."""
+        document = self._waiting.popleft()
+        if judged.verdict.decision is Decision.UNDECIDED:
+            self._undecided.append(document)
+        return documents_of(judged, document, split=self._transformer.split) if judged.kept else []
+
+    def finish(self) -> None:
+        """Hand the transformer the report."""
+        if self._blank:
+            self.report.warnings.append(f"{self._blank} documents without text were left out.")
+        if self._undecided:
+            self.report.warnings.append(
+                f"{len(self._undecided)} documents are undecided: transform `undecided` again when the model answers."
+            )
+        self._transformer._report = self.report
+        self._transformer._undecided = self._undecided

@@ -1,0 +1,522 @@
+"""A LangChain vector store that finds documents by their instructions, and steers searches by preferences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import VectorStore
+from langchain_core.vectorstores.utils import maximal_marginal_relevance
+from typing_extensions import Self, override
+
+from epic_core import EpicMemory, Preference
+from epic_core.collection import Collection, Matches, Record
+from epic_core.encoders import Encoder
+from epic_core.errors import InvalidInputError
+from epic_core.steering import Mode
+from epic_core.threads import in_thread
+from epic_core.types import FloatArray, Hits
+from epic_langchain.adapters import encoder_of
+from epic_langchain.documents import checked_documents, document_of, document_of_record, item_document, record_of
+from epic_langchain.embeddings import EpicEmbeddings
+from epic_langchain.filters import condition_of, filter_of
+from epic_langchain.transformer import EpicDocumentTransformer
+
+_STEERED = ("filter", "preferences", "steering")
+_PLAIN = ("filter",)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Documents with their scores and vectors, best first, and the vector that was searched for."""
+
+    scored: list[tuple[Document, float]]
+    vectors: list[FloatArray]
+    vector: FloatArray | None
+
+    @property
+    def documents(self) -> list[Document]:
+        """Without their scores."""
+        return [document for document, _ in self.scored]
+
+    def diverse(self, k: int, lambda_mult: float) -> list[Document]:
+        """The k of them that are near to what was searched for, and far from each other."""
+        if self.vector is None or len(self.vectors) != len(self.scored) or not self.scored:
+            return self.documents[:k]
+        chosen = maximal_marginal_relevance(
+            self.vector, [vector.tolist() for vector in self.vectors], lambda_mult=lambda_mult, k=k
+        )
+        return [self.scored[place][0] for place in chosen]
+
+
+class EpicVectorStore(VectorStore):
+    """A vector store in one durable file, or in RAM, whose searches follow the user's preferences.
+
+        store = EpicVectorStore(path="me.vectors", preferences=["I follow a strict vegan diet."])
+        store.add_documents(documents)
+        store.similarity_search("What should I cook tonight?", k=3, filter={"lang": "en"})
+
+    It stores what it is given. A document that carries instructions in its metadata, as `EpicDocumentTransformer`
+    writes them, is found by each of them; any other by its text. Filters are mappings like
+    `{"year": {"$gte": 2020}}`, an `epic_core.Filter`, or functions of a Document; they are part of the search, so that
+    k documents come back if so many satisfy it. Scores are cosines, higher is better; with preferences, less what a
+    conflict with one takes off.
+
+    Searches by text take `filter`, `preferences` and `steering` for this call; those by a vector are not steered, and
+    take `filter`. Metadata has to be JSON. Safe to use from several threads; a file also from several processes.
+
+    Args:
+        embedding: LangChain's `Embeddings`, or an encoder of epic_core; default: the embedded one. The file remembers
+            it.
+        path: The file; it is no memory's, and takes no pickle. None for RAM.
+        preferences: The user's; without any, searches are by plain similarity.
+        steering: "signed", "paper" (Eq. 7-8) or "off".
+        must_exist: Refuse to make a new file.
+        read_only: Never write into it.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be.
+        StoreError: if the file cannot be opened, or is none of a vector store.
+        EncoderMismatchError: if it was made with another embedding model; where that takes a call to the model, at
+            the first use.
+    """
+
+    def __init__(
+        self,
+        embedding: Embeddings | Encoder | None = None,
+        *,
+        path: str | Path | None = None,
+        preferences: Sequence[str | Preference] | None = None,
+        steering: Mode = "signed",
+        must_exist: bool = False,
+        read_only: bool = False,
+    ) -> None:
+        encoder = encoder_of(embedding)
+        self._embeddings = embedding if isinstance(embedding, Embeddings) else EpicEmbeddings(encoder)
+        self._collection = Collection(
+            encoder,
+            path,
+            preferences=preferences or (),
+            steering=steering,
+            must_exist=must_exist,
+            read_only=read_only,
+        )
+
+    @classmethod
+    def from_memory(cls, memory: EpicMemory, *, namespace: str | None = None) -> EpicVectorStore:
+        """A view of a memory: its items, found and steered as the memory does it.
+
+        It cannot be written: `memory.add` decides what is kept.
+
+        Args:
+            memory: The memory, which the caller closes.
+            namespace: Whose; default: the memory's own.
+        """
+        return MemoryView(memory, namespace)
+
+    # making one of documents
+
+    @classmethod
+    @override
+    def from_documents(
+        cls, documents: list[Document], embedding: Embeddings | Encoder | None = None, **kwargs: Any
+    ) -> Self:
+        """A store that holds documents; with `preferences`, those of them that matter to the user.
+
+        Args:
+            documents: What the store gets; with preferences, after the coarse filter and fine verification.
+            embedding: As for the constructor.
+            **kwargs: As for the constructor; `ids`; `llm`, which decides what is kept (`EpicDocumentTransformer`).
+        """
+        store, given, keep = cls._begun(documents, embedding, kwargs)
+        store.add_documents(given if keep is None else keep.invoke(given))
+        return store
+
+    @classmethod
+    @override
+    async def afrom_documents(
+        cls, documents: list[Document], embedding: Embeddings | Encoder | None = None, **kwargs: Any
+    ) -> Self:
+        """As `from_documents`, without blocking the event loop."""
+        store, given, keep = cls._begun(documents, embedding, kwargs)
+        await store.aadd_documents(given if keep is None else await keep.ainvoke(given))
+        return store
+
+    @classmethod
+    @override
+    def from_texts(
+        cls,
+        texts: list[str],
+        embedding: Embeddings | Encoder | None = None,
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: list[str] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """As `from_documents`, of texts."""
+        return cls.from_documents(_documents(texts, metadatas, ids), embedding, **kwargs)
+
+    @classmethod
+    @override
+    async def afrom_texts(
+        cls,
+        texts: list[str],
+        embedding: Embeddings | Encoder | None = None,
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: list[str] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """As `from_texts`, without blocking the event loop."""
+        return await cls.afrom_documents(_documents(texts, metadatas, ids), embedding, **kwargs)
+
+    @classmethod
+    def _begun(
+        cls, documents: Iterable[Document], embedding: Any, options: dict[str, Any]
+    ) -> tuple[Self, list[Document], EpicDocumentTransformer | None]:
+        """An empty store, the documents with their ids, and what filters them."""
+        ids, llm = options.pop("ids", None), options.pop("llm", None)
+        given = checked_documents(documents)
+        given = [
+            document if one is None else document.model_copy(update={"id": one})
+            for document, one in zip(given, _ids(ids, len(given)), strict=True)
+        ]
+        preferences = options.get("preferences")
+        if llm is not None and not preferences:
+            raise InvalidInputError("llm decides what preferences want: give preferences=[...] with it.")
+        keep = None
+        if preferences:
+            keep = EpicDocumentTransformer(preferences=list(preferences), embeddings=encoder_of(embedding), llm=llm)
+        return cls(embedding, **options), given, keep
+
+    # writing
+
+    @override
+    def add_documents(
+        self, documents: list[Document], *, ids: Sequence[str | None] | None = None, **kwargs: Any
+    ) -> list[str]:
+        """Store documents, all of them or none; one with a known id takes the place of the earlier one.
+
+        Args:
+            documents: With ids of their own, or without: then they are given new ones.
+            ids: Others than their own.
+            **kwargs: `batch_size`, which `langchain_core.indexing.index` passes on, changes nothing.
+
+        Returns:
+            The ids, in order.
+
+        Raises:
+            InvalidInputError: for what is no Document, metadata that is not JSON, or another number of ids.
+            EncoderError: if the embedding model fails; nothing is stored then.
+        """
+        return self._collection.add(_records(documents, ids, kwargs))
+
+    @override
+    async def aadd_documents(
+        self, documents: list[Document], *, ids: Sequence[str | None] | None = None, **kwargs: Any
+    ) -> list[str]:
+        """As `add_documents`, without blocking the event loop."""
+        return await self._collection.aadd(_records(documents, ids, kwargs))
+
+    @override
+    def add_texts(
+        self,
+        texts: Iterable[str],
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: list[str] | None = None,
+        **kwargs: Any,
+    ) -> list[str]:
+        """As `add_documents`, of texts."""
+        return self.add_documents(_documents(texts, metadatas, ids), **kwargs)
+
+    @override
+    async def aadd_texts(
+        self,
+        texts: Iterable[str],
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: list[str] | None = None,
+        **kwargs: Any,
+    ) -> list[str]:
+        """As `add_texts`, without blocking the event loop."""
+        return await self.aadd_documents(_documents(texts, metadatas, ids), **kwargs)
+
+    @override
+    def delete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
+        """Remove documents by their ids; all of them, if no ids are given. Those that are not held are ignored."""
+        _none_left(kwargs)
+        self._collection.delete(None if ids is None else _several(ids))
+        return True
+
+    @override
+    async def adelete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
+        """As `delete`, without blocking the event loop."""
+        _none_left(kwargs)
+        await in_thread(self._collection.delete, None if ids is None else _several(ids))
+        return True
+
+    # reading
+
+    @override
+    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """The documents with these ids, in order; those that are not held are left out."""
+        return [document_of_record(record) for record in self._collection.get(_several(ids))]
+
+    @override
+    async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """As `get_by_ids`, without blocking the event loop."""
+        return await in_thread(self.get_by_ids, ids)
+
+    @override
+    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+        """The k documents that suit a query best; `filter`, `preferences`, `steering` for this call."""
+        return self._search(query, k, kwargs).documents
+
+    @override
+    async def asimilarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+        """As `similarity_search`, without blocking the event loop."""
+        return (await self._asearch(query, k, kwargs)).documents
+
+    @override
+    def similarity_search_with_score(self, query: str, k: int = 4, **kwargs: Any) -> list[tuple[Document, float]]:
+        """As `similarity_search`, with scores, higher is better."""
+        return self._search(query, k, kwargs).scored
+
+    @override
+    async def asimilarity_search_with_score(
+        self, query: str, k: int = 4, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """As `similarity_search_with_score`, without blocking the event loop."""
+        return (await self._asearch(query, k, kwargs)).scored
+
+    @override
+    def similarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
+        """The k documents nearest to a vector, which is not steered; `filter` for this call."""
+        return self._search_vector(embedding, k, kwargs).documents
+
+    @override
+    async def asimilarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
+        """As `similarity_search_by_vector`, without blocking the event loop."""
+        return (await in_thread(self._search_vector, embedding, k, kwargs)).documents
+
+    def similarity_search_with_score_by_vector(
+        self, embedding: list[float], k: int = 4, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """As `similarity_search_by_vector`, with cosines."""
+        return self._search_vector(embedding, k, kwargs).scored
+
+    async def asimilarity_search_with_score_by_vector(
+        self, embedding: list[float], k: int = 4, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """As `similarity_search_with_score_by_vector`, without blocking the event loop."""
+        return (await in_thread(self._search_vector, embedding, k, kwargs)).scored
+
+    @override
+    def max_marginal_relevance_search(
+        self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
+    ) -> list[Document]:
+        """Of the `fetch_k` best, k that are not like each other; `lambda_mult` from 0, most diverse, to 1."""
+        return self._search(query, max(k, fetch_k), kwargs).diverse(k, lambda_mult)
+
+    @override
+    async def amax_marginal_relevance_search(
+        self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
+    ) -> list[Document]:
+        """As `max_marginal_relevance_search`, without blocking the event loop."""
+        return (await self._asearch(query, max(k, fetch_k), kwargs)).diverse(k, lambda_mult)
+
+    @override
+    def max_marginal_relevance_search_by_vector(
+        self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
+    ) -> list[Document]:
+        """As `max_marginal_relevance_search`, by a vector, which is not steered."""
+        return self._search_vector(embedding, max(k, fetch_k), kwargs).diverse(k, lambda_mult)
+
+    @override
+    async def amax_marginal_relevance_search_by_vector(
+        self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
+    ) -> list[Document]:
+        """As `max_marginal_relevance_search_by_vector`, without blocking the event loop."""
+        return (await in_thread(self._search_vector, embedding, max(k, fetch_k), kwargs)).diverse(k, lambda_mult)
+
+    @override
+    def _select_relevance_score_fn(self) -> Callable[[float], float]:
+        return _relevance
+
+    # what a view of something else does in another way
+
+    def _search(self, query: str, k: int, options: dict[str, Any]) -> Found:
+        where, others = _options(options, _STEERED)
+        return _found(self._collection.search(query, k, where=condition_of(where), **others))
+
+    async def _asearch(self, query: str, k: int, options: dict[str, Any]) -> Found:
+        where, others = _options(options, _STEERED)
+        return _found(await self._collection.asearch(query, k, where=condition_of(where), **others))
+
+    def _search_vector(self, vector: list[float], k: int, options: dict[str, Any]) -> Found:
+        where, _ = _options(options, _PLAIN)
+        return _found(self._collection.search_vector(vector, k, where=condition_of(where)))
+
+    # the rest
+
+    @property
+    @override
+    def embeddings(self) -> Embeddings:
+        """The embedding model."""
+        return self._embeddings
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        self._collection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"EpicVectorStore({self._collection!r})"
+
+
+class MemoryView(EpicVectorStore):
+    """A memory as a vector store that cannot be written."""
+
+    def __init__(self, memory: EpicMemory, namespace: str | None = None) -> None:
+        if not isinstance(memory, EpicMemory):
+            raise InvalidInputError(f"from_memory takes an EpicMemory, not {type(memory).__name__}.")
+        self._memory = memory
+        self._namespace = namespace
+        self._embeddings = EpicEmbeddings(memory.encoder)
+
+    def _refuse(self) -> InvalidInputError:
+        return InvalidInputError(
+            "This is a view of a memory, which decides itself what it keeps: memory.add(...), memory.forget(...)."
+        )
+
+    @override
+    def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
+        """Not possible in a view."""
+        raise self._refuse()
+
+    @override
+    async def aadd_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
+        """Not possible in a view."""
+        raise self._refuse()
+
+    @override
+    def delete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
+        """Not possible in a view."""
+        raise self._refuse()
+
+    @override
+    async def adelete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
+        """Not possible in a view."""
+        raise self._refuse()
+
+    @override
+    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """The items with these ids, in order, as documents; those that are not held are left out."""
+        return [item_document(item) for item in self._memory.get(_several(ids), namespace=self._namespace)]
+
+    def _search(self, query: str, k: int, options: dict[str, Any]) -> Found:
+        where, others = _options(options, _STEERED)
+        return _hits(self._memory.search(query, k, filter=filter_of(where), namespace=self._namespace, **others))
+
+    async def _asearch(self, query: str, k: int, options: dict[str, Any]) -> Found:
+        where, others = _options(options, _STEERED)
+        hits = await self._memory.asearch(query, k, filter=filter_of(where), namespace=self._namespace, **others)
+        return _hits(hits)
+
+    def _search_vector(self, vector: list[float], k: int, options: dict[str, Any]) -> Found:
+        where, _ = _options(options, _PLAIN)
+        return _hits(self._memory.search_vector(vector, k, filter=filter_of(where), namespace=self._namespace))
+
+    @override
+    def close(self) -> None:
+        """Nothing is closed: the memory is its owner's."""
+
+    @override
+    def __repr__(self) -> str:
+        return f"EpicVectorStore.from_memory({self._memory!r})"
+
+
+def _found(matches: Matches) -> Found:
+    scored = [(document_of_record(match.record), match.score) for match in matches]
+    return Found(scored, [match.vector for match in matches], matches.vector)
+
+
+def _hits(hits: Hits) -> Found:
+    scored = [(document_of(hit, number), hit.score) for number, hit in enumerate(hits, start=1)]
+    return Found(scored, hits.vectors, hits.vector)
+
+
+def _relevance(score: float) -> float:
+    """A cosine as LangChain's relevance, in [0, 1]: what is below zero is irrelevant."""
+    return min(max(score, 0.0), 1.0)
+
+
+def _options(given: dict[str, Any], known: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """The filter, and other options of a call.
+
+    Raises:
+        TypeError: for options that are not known.
+    """
+    _none_left({name: value for name, value in given.items() if name not in known})
+    others = {name: value for name, value in given.items() if name != "filter"}
+    return given.get("filter"), others
+
+
+def _none_left(options: dict[str, Any]) -> None:
+    if options:
+        raise TypeError(f"EpicVectorStore does not know {', '.join(map(repr, sorted(options)))} here.")
+
+
+def _records(documents: Iterable[Document], ids: Sequence[str | None] | None, options: dict[str, Any]) -> list[Record]:
+    _none_left({name: value for name, value in options.items() if name != "batch_size"})
+    given = checked_documents(documents)
+    return [record_of(document, one) for document, one in zip(given, _ids(ids, len(given)), strict=True)]
+
+
+def _several(ids: Sequence[str]) -> list[str]:
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        raise InvalidInputError(f"Give ids as a list of strings, not as {type(ids).__name__}.")
+    return list(ids)
+
+
+def _ids(ids: Sequence[str | None] | None, count: int) -> Sequence[str | None]:
+    """Ids for so many documents; None where a document's own counts."""
+    given = [None] * count if ids is None else [None if one == "" else one for one in _several(ids)]  # type: ignore[arg-type]
+    if len(given) != count:
+        raise InvalidInputError(f"There are {len(given)} ids for {count} documents: give one for each.")
+    return given
+
+
+def _documents(
+    texts: Iterable[str], metadatas: Sequence[dict[str, Any]] | None, ids: Sequence[str] | None
+) -> list[Document]:
+    """Texts as documents.
+
+    Raises:
+        InvalidInputError: for what is no text, or another number of metadatas or ids.
+    """
+    if isinstance(texts, (str, bytes)):
+        raise InvalidInputError("Give several texts in a list, not a single string.")
+    given = list(texts)
+    for text in given:
+        if not isinstance(text, str):
+            raise InvalidInputError(f"Texts must be strings, not {type(text).__name__}.")
+    if metadatas is not None and len(metadatas) != len(given):
+        raise InvalidInputError(f"There are {len(metadatas)} metadatas for {len(given)} texts: give one for each.")
+    return [
+        Document(id=one, page_content=text, metadata=metadata or {})
+        for text, metadata, one in zip(
+            given, repeat({}, len(given)) if metadatas is None else metadatas, _ids(ids, len(given)), strict=True
+        )
+    ]
