@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from epic_core.encoders.base import Encoder, embed
+from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.types import FloatArray
 
 
@@ -46,7 +46,20 @@ class AspectVectors:
 def embed_aspects(encoder: Encoder, preferences: Sequence[str]) -> list[AspectVectors]:
     """The aspects of each preference, all their phrases encoded in one call."""
     parsed = [parse_aspects(preference) for preference in preferences]
-    vectors = embed(encoder, [phrase for aspects in parsed for phrase in (*aspects.liked, *aspects.avoided)])
+    return _with_vectors(parsed, embed(encoder, _phrases(parsed)))
+
+
+async def aembed_aspects(encoder: Encoder, preferences: Sequence[str]) -> list[AspectVectors]:
+    """As `embed_aspects`, without blocking the event loop."""
+    parsed = [parse_aspects(preference) for preference in preferences]
+    return _with_vectors(parsed, await aembed(encoder, _phrases(parsed)))
+
+
+def _phrases(parsed: Sequence[Aspects]) -> list[str]:
+    return [phrase for aspects in parsed for phrase in (*aspects.liked, *aspects.avoided)]
+
+
+def _with_vectors(parsed: Sequence[Aspects], vectors: FloatArray) -> list[AspectVectors]:
     found, start = [], 0
     for aspects in parsed:
         middle = start + len(aspects.liked)

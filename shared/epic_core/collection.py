@@ -28,8 +28,8 @@ from epic_core.retrieval import checked_vector
 from epic_core.rows import dumped_metadata
 from epic_core.space import PENALTY
 from epic_core.state import described
-from epic_core.steering import Mode, QuerySteering, checked_mode
-from epic_core.steps import Clock, Encode, Steps, arun, run
+from epic_core.steering import Mode, QuerySteering, Steerings, checked_mode
+from epic_core.steps import Clock, Encode, Steer, Steps, arun, run
 from epic_core.types import FloatArray, Preference, Stance
 
 __all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record"]
@@ -72,14 +72,6 @@ class Matches(list[Match]):
         self.steered_by = list(steered_by)
 
 
-class _Steerings:
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-
-    def of(self, preferences: tuple[Preference, ...], mode: Mode) -> QuerySteering:
-        return QuerySteering(self._encoder, preferences, mode)
-
-
 class Collection:
     """Records under the embeddings of their keys.
 
@@ -118,7 +110,7 @@ class Collection:
         self.encoder = encoder
         self.steering = checked_mode(steering)
         self.preferences = _preferences(preferences)
-        self._steerings = _Steerings(encoder)
+        self._steerings = Steerings(encoder)
         self._tables = CollectionTables(path, must_exist=must_exist, read_only=read_only)
         self._lock = threading.RLock()
         self._filtered: dict[str, list[int]] = {}
@@ -350,11 +342,29 @@ class Collection:
         if mode == "off" or not chosen:
             with self._searching(checked=True):
                 return Matches(self._nearest(vector, k, where), vector)
-        steerer = self._steerings.of(chosen, mode)
+        steerer: QuerySteering = yield Steer(self._steerings, chosen, mode)
         with self._searching(checked=True):
-            steered = steerer.steer_vector(vector)
-            matches = self._nearest(steered.vector, k, where)
-            return Matches(matches, steered.vector, [one.preference.text for one in steered.preferences])
+            return self._steered(steerer, vector, k, where)
+
+    def _steered(self, steerer: QuerySteering, vector: FloatArray, k: int, where: Condition | None) -> Matches:
+        """The k best records for a query embedding: texts on the right side of the preferences, and instructions.
+
+        An instruction says itself how its record stands to its preference: there the topic is searched for, and what
+        conflicts comes later.
+        """
+        steered = steerer.steer_vector(vector)
+        steered_by = [one.preference.text for one in steered.preferences]
+        if steerer.mode != "signed" or not self._judged:
+            return Matches(self._nearest(steered.vector, k, where), steered.vector, steered_by)
+        topic = steerer.steer_for_index(vector).vector
+        instructed = self._nearest(topic, k, where, judged=True)
+        if len(self._judged) == len(self._record_of):
+            return Matches(instructed, topic, steered_by)
+        best: dict[str, Match] = {}
+        plain = self._nearest(steered.vector, k, where, judged=False)
+        for match in sorted((*instructed, *plain), key=lambda match: -match.score):
+            best.setdefault(match.record.id, match)
+        return Matches(list(best.values())[:k], steered.vector, steered_by)
 
     @contextmanager
     def _searching(self, *, checked: bool) -> Iterator[None]:
@@ -365,11 +375,18 @@ class Collection:
                 self._check_encoder()
             yield
 
-    def _nearest(self, vector: FloatArray, k: int, where: Condition | None, *, penalised: bool = False) -> list[Match]:
-        """The k best records by cosine, of each its best key."""
+    def _nearest(
+        self, vector: FloatArray, k: int, where: Condition | None, *, judged: bool | None = None
+    ) -> list[Match]:
+        """The k best records, of each its best key.
+
+        By all keys and their cosines; or by instructions only (`judged`), less what their stances take off; or by
+        texts only.
+        """
         if self._index is None:
             return []
-        allowed = self._rows_allowed(where)
+        allowed = self._rows_allowed(where, judged)
+        penalised = judged is True
         size = len(self._index) if allowed is None else len(allowed)
         fetch = min(size, k)
         while True:
@@ -390,18 +407,23 @@ class Collection:
             for row, score in best
         ]
 
-    def _rows_allowed(self, where: Condition | None) -> NDArray[np.int64] | None:
-        """Rows of the keys whose records satisfy a condition; None for all."""
-        if where is None:
+    def _rows_allowed(self, where: Condition | None, judged: bool | None) -> NDArray[np.int64] | None:
+        """Rows of the keys that a search may find; None for all."""
+        if judged is not None and len(self._judged) == (len(self._record_of) if judged else 0):
+            judged = None
+        if where is None and judged is None:
             return None
-        if not isinstance(where, Filter):
-            records = [row for row, record in self._tables.all() if where(record)]
+        if where is None:
+            rows: Iterable[int] = self._record_of
         else:
             records = self._satisfying(where)
-        return np.array([row for record in records for row in self._keys_of.get(record, ())], dtype=np.int64)
+            rows = (row for record in records for row in self._keys_of.get(record, ()))
+        return np.array([row for row in rows if judged is None or (row in self._judged) is judged], dtype=np.int64)
 
-    def _satisfying(self, where: Filter) -> list[int]:
-        """Rows of the records whose metadata satisfies a filter; remembered until something changes."""
+    def _satisfying(self, where: Condition) -> list[int]:
+        """Rows of the records that satisfy a condition; of a filter, remembered until something changes."""
+        if not isinstance(where, Filter):
+            return [row for row, record in self._tables.all() if where(record)]
         key = repr(where)
         if key not in self._filtered:
             if len(self._filtered) >= _FILTERS_KEPT:

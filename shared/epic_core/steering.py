@@ -6,14 +6,19 @@ The paper moves a query towards the preference most similar to it:
     q~ = (E(q) + E(p*)) / ||E(q) + E(p*)||                 (Eq. 8)
 
 For "I avoid hotels with casinos" that is towards casinos. The signed mode uses what a preference likes and
-avoids (`aspects`), for every preference near the query, each with its weight w_p:
+avoids (`aspects`), for every preference near the query, each with its weight w_p. Raw texts are searched with
 
-    q~ ~ E(q) + sum_p w_p (a * mean E(liked) - b * mean E(avoided))
-    score(q, x) = cos(q, x) + sum_p w_p (a * max cos(liked, x) - b * max cos(avoided, x))
+    q~ ~ E(q) + sum_p w_p (E(p) + a * mean E(liked) - b * mean E(avoided)),
 
-That is for raw texts. A memory's instruction index holds what was already judged: an entry about casinos is
-there because this user avoids them, and says so. There the topic has to be found, whatever its sign, and the
-entry's stance decides (`retrieval`); so the index is searched with
+which finds the preference's topic, as Eq. 8 does, and goes to the right side of it (without E(p) it strays
+from the topic: `tests/benchmarks/bench_steered.py`). Texts that are on topic already, such as the options of
+one question, are ranked by
+
+    score(q, x) = cos(q, x) + sum_p w_p (a * max cos(liked, x) - b * max cos(avoided, x)).
+
+A memory's instruction index holds what was already judged: an entry about casinos is there because this user
+avoids them, and says so. There the topic has to be found, whatever its sign, and the entry's stance decides
+(`retrieval`); so the index is searched with
 
     t ~ E(q) + sum_p w_p E(p),
 
@@ -22,6 +27,8 @@ Eq. 8 with all near preferences in place of the nearest one.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,8 +37,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.aspects import AspectVectors, embed_aspects
-from epic_core.encoders.base import Encoder, aembed, embed
+from epic_core.aspects import AspectVectors, aembed_aspects, embed_aspects
+from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
 from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Preference
@@ -130,18 +137,41 @@ class QuerySteering:
         if not -1.0 <= floor <= 1.0:
             raise InvalidInputError(f"floor must be a cosine between -1 and 1, not {floor!r}.")
         self.floor = floor
-        texts = [preference.text for preference in self.preferences]
-        self.vectors = embed(encoder, texts) if vectors is None else vectors
+        self.vectors = embed(encoder, self._texts) if vectors is None else vectors
+
+    @classmethod
+    async def acreate(
+        cls,
+        encoder: Encoder,
+        preferences: Sequence[str | Preference],
+        mode: Mode = "signed",
+        *,
+        floor: float | None = None,
+    ) -> QuerySteering:
+        """As the constructor with `prepare`, without blocking the event loop."""
+        unencoded = np.empty((0, 0), dtype=np.float32)
+        steering = cls(encoder, preferences, mode, floor=floor, vectors=unencoded)
+        if not steering.preferences:
+            # The shape of no embeddings: an encoder may have to ask a server for its dimension.
+            steering.vectors = await in_thread(embed, encoder, [])
+            return steering
+        steering.vectors = await aembed(encoder, steering._texts)
+        await steering.aprepare()
+        return steering
+
+    @property
+    def _texts(self) -> list[str]:
+        return [preference.text for preference in self.preferences]
 
     @cached_property
     def _aspects(self) -> list[AspectVectors]:
         # Only signed steering needs them, and only once.
-        return embed_aspects(self.encoder, [preference.text for preference in self.preferences])
+        return embed_aspects(self.encoder, self._texts)
 
     @cached_property
     def _signed(self) -> FloatArray:
         """For each preference, what it adds to a query: shape `(m, d)`."""
-        directions = np.zeros_like(self.vectors)
+        directions = self.vectors.copy()
         for row, sides in enumerate(self._aspects):
             if len(sides.liked):
                 directions[row] += LIKED_WEIGHT * sides.liked.mean(axis=0)
@@ -154,14 +184,21 @@ class QuerySteering:
         if self.mode == "signed":
             _ = self._signed
 
+    async def aprepare(self) -> None:
+        """As `prepare`, without blocking the event loop."""
+        if self.mode == "signed" and self.preferences:
+            if "_aspects" not in self.__dict__:
+                self.__dict__["_aspects"] = await aembed_aspects(self.encoder, self._texts)
+            _ = self._signed
+
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
-        return self.steer_vector(embed(self.encoder, [query])[0])
+        return self.steer_vector(embed_query(self.encoder, query))
 
     async def asteer(self, query: str) -> SteeredQuery:
         """As `steer`, without blocking the event loop."""
-        await in_thread(self.prepare)
-        return self.steer_vector((await aembed(self.encoder, [query]))[0])
+        await self.aprepare()
+        return self.steer_vector(await aembed_query(self.encoder, query))
 
     def steer_vector(self, query: FloatArray, *, only: NDArray[np.intp] | None = None) -> SteeredQuery:
         """Steer E(q).
@@ -201,8 +238,7 @@ class QuerySteering:
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """The scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`."""
-        vectors = embed(self.encoder, [query, *texts])
-        return self.score_vectors(self.steer_vector(vectors[0]), vectors[1:])
+        return self.score_vectors(self.steer(query), embed(self.encoder, texts))
 
     def score_vectors(self, steered: SteeredQuery, texts: FloatArray) -> FloatArray:
         """As `score`, for a steered query and embeddings of texts, shape `(n, d)`."""
@@ -224,3 +260,53 @@ def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:
     norm = float(np.linalg.norm(vector))
     # A query exactly opposite to what steers it cancels out; it is then left as it is.
     return (vector / norm).astype(np.float32) if norm > 1e-6 else otherwise
+
+
+class Steerings:
+    """`QuerySteering` for many users: each one's preferences are encoded when they first steer, and then kept.
+
+    Safe to use from several threads; preferences that first steer twice at the same time may be encoded twice.
+
+    Args:
+        encoder: Encodes preferences and their aspects.
+        floor: As `QuerySteering`'s.
+        size: Of how many users the encoded preferences are kept, those used last.
+    """
+
+    def __init__(self, encoder: Encoder, *, floor: float | None = None, size: int = 128) -> None:
+        self.encoder = encoder
+        self.floor = floor
+        self.size = size
+        self._made: OrderedDict[tuple[Mode, tuple[str | Preference, ...]], QuerySteering] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
+        """Steering by some preferences, ready for queries."""
+        found = self._find(preferences, mode)
+        if found is None:
+            found = QuerySteering(self.encoder, preferences, mode, floor=self.floor)
+            found.prepare()
+            self._keep(preferences, found)
+        return found
+
+    async def aof(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
+        """As `of`, without blocking the event loop."""
+        found = self._find(preferences, mode)
+        if found is None:
+            found = await QuerySteering.acreate(self.encoder, preferences, mode, floor=self.floor)
+            self._keep(preferences, found)
+        return found
+
+    def _find(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering | None:
+        key = (mode, preferences)
+        with self._lock:
+            found = self._made.get(key)
+            if found is not None:
+                self._made.move_to_end(key)
+            return found
+
+    def _keep(self, preferences: tuple[str | Preference, ...], made: QuerySteering) -> None:
+        with self._lock:
+            self._made[made.mode, preferences] = made
+            while len(self._made) > self.size:
+                self._made.popitem(last=False)

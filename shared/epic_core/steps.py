@@ -19,8 +19,9 @@ from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_
 from epic_core.errors import InvalidInputError
 from epic_core.fallback import ask, asynchronous_call
 from epic_core.portions import Portions
+from epic_core.steering import Mode, Steerings
 from epic_core.threads import in_thread
-from epic_core.types import FloatArray
+from epic_core.types import FloatArray, Preference
 
 R = TypeVar("R")
 
@@ -51,7 +52,16 @@ class Ask:
     k: int
 
 
-Request: TypeAlias = Encode | Take | Ask
+@dataclass(frozen=True)
+class Steer:
+    """Asks for steering by some preferences; answered with a `QuerySteering` that is ready for queries."""
+
+    steerings: Steerings
+    preferences: tuple[Preference, ...]
+    mode: Mode
+
+
+Request: TypeAlias = Encode | Take | Ask | Steer
 Steps: TypeAlias = Generator[Request, Any, R]
 
 
@@ -90,6 +100,9 @@ def run(steps: Steps[R], clock: Clock) -> R:
                 answer = request.portions.portion()
                 stopped = answer.stopped
                 clock.add("verification", started)
+            elif isinstance(request, Steer):
+                answer = request.steerings.of(request.preferences, request.mode)
+                clock.add("steering", started)
             else:
                 answer = _asked(request)
                 clock.add("fallback", started)
@@ -120,6 +133,9 @@ async def arun(steps: Steps[R], clock: Clock) -> R:
                 answer = await request.portions.aportion()
                 stopped = answer.stopped
                 clock.add("verification", started)
+            elif isinstance(request, Steer):
+                answer = await request.steerings.aof(request.preferences, request.mode)
+                clock.add("steering", started)
             else:
                 answer = await _aasked(request)
                 clock.add("fallback", started)
