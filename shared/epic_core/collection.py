@@ -7,7 +7,7 @@ preferences as a memory's are.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -199,7 +199,9 @@ class Collection:
         latest = {record.id: record for record in given}
         texts = list(dict.fromkeys(key.text for record in latest.values() for key in keys_of(record)))
         self._tables.check_writable()
-        vectors: FloatArray = yield Encode(self.encoder, texts, "embedding")
+        vectors: FloatArray = np.empty((0, 0), dtype=np.float32)
+        if texts:  # without any, a model would be asked for its dimension
+            vectors = yield Encode(self.encoder, texts, "embedding")
         place = {text: n for n, text in enumerate(texts)}
         with self._lock:
             entered: list[tuple[int, int, Stance | None, int]] = []
@@ -321,7 +323,10 @@ class Collection:
         """
         _check_k(k)
         with self._searching(checked=False):
-            dimension = len(vector) if self._index is None else self._index.dimension
+            if self._index is not None and len(self._index):
+                dimension = self._index.dimension
+            else:  # none yet, or none any more
+                dimension = len(vector) if isinstance(vector, Sized) else 0
             unit = checked_vector(vector, dimension, self.path or "this vector store")
             return Matches(self._nearest(unit, k, where), unit)
 
@@ -339,6 +344,7 @@ class Collection:
         if not isinstance(query, str):
             raise InvalidInputError(f"The query must be a string, not {type(query).__name__}.")
         vector: FloatArray = (yield Encode(self.encoder, [query], "embedding", query=True))[0]
+        chosen = tuple(preference for preference in chosen if not preference.expired)
         if mode == "off" or not chosen:
             with self._searching(checked=True):
                 return Matches(self._nearest(vector, k, where), vector)
@@ -392,7 +398,8 @@ class Collection:
         while True:
             rows, scores = self._index.search(vector, fetch, allowed=allowed, penalised=penalised)
             best: dict[int, tuple[int, float]] = {}
-            for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
+            # In float32, the cosine of a vector with itself can be a little more than one.
+            for row, score in zip(rows.tolist(), scores.clip(-1.0, 1.0).tolist(), strict=True):
                 best.setdefault(self._record_of[row], (row, score))
             if len(best) >= k or fetch >= size:
                 return self._matches(list(best.values())[:k])

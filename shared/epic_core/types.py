@@ -7,6 +7,7 @@ higher is better.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -165,6 +166,11 @@ class Preference:
 
     def _plain(self) -> str:
         return " ".join(self.text.split()).casefold()
+
+    @property
+    def expired(self) -> bool:
+        """Whether it does not count any more."""
+        return self.expires_at is not None and self.expires_at.timestamp() <= time.time()
 
     def means(self, other: Preference) -> bool:
         """Whether another states the same, but for case and white space."""

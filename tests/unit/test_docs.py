@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from epic_core.encoders import default_encoder
 from lm_servers import LMServer
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +19,9 @@ PAGES = [
     page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if "```python" in page.read_text()
 ]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+# What a line says of itself that is to be changed.
+ON_OLLAMA = re.compile(r"^.*# on Ollama: (.*)$", re.MULTILINE)
 
 
 def judge(request: dict[str, Any]) -> str:
@@ -31,7 +35,9 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    with LMServer(judge, models=["qwen3:4b"]) as server:
+    encoder = default_encoder()
+    models = ["qwen3:4b", "nomic-embed-text"]
+    with LMServer(judge, models=models, embed=lambda text: encoder.encode([text])[0].tolist()) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
         for block in blocks:
             exec(compile(block, str(page), "exec"), names)
@@ -44,6 +50,48 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
 def test_an_example_runs(example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", [str(example)])
     runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out
+
+
+def cells(notebook: Path) -> list[dict[str, Any]]:
+    return [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.name)
+def test_a_notebook_runs_and_shows_what_comes_out(
+    notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for cell in cells(notebook):
+        exec(compile("".join(cell["source"]), str(notebook), "exec"), names)
+    assert all(cell["execution_count"] for cell in cells(notebook))
+    printed = [output for cell in cells(notebook) for output in cell["outputs"]]
+    assert printed
+    assert all(output["output_type"] != "error" for output in printed)
+
+
+def on_ollama() -> list[Any]:
+    """The examples in which a line says how to run them on Ollama, with that line changed."""
+    found = []
+    for example in (*EXAMPLES, *NOTEBOOKS):
+        code = example.read_text(encoding="utf-8")
+        if example.suffix == ".ipynb":
+            code = "\n".join("".join(cell["source"]) for cell in cells(example))
+        if ON_OLLAMA.search(code):
+            found.append(pytest.param(ON_OLLAMA.sub(r"\1", code, count=1), id=example.name))
+    return found
+
+
+@pytest.mark.parametrize("code", on_ollama())
+def test_an_example_runs_on_ollama_with_one_line_changed(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with LMServer(judge, models=["qwen3:4b"]) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        exec(compile(code, "example", "exec"), {"__name__": "__main__"})
+        assert server.calls
     assert capsys.readouterr().out
 
 

@@ -1,0 +1,270 @@
+"""Any LangChain vector store, searched as the user's preferences ask."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.runnables.utils import ConfigurableFieldSpec
+from langchain_core.vectorstores import VectorStore
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from typing_extensions import Self, override
+
+from epic_core import Preference
+from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
+from epic_core.intake import unique_preferences
+from epic_core.steered_search import Found, SteeredSearch, Target, checked_k
+from epic_core.steering import Mode
+from epic_core.types import checked_text
+from epic_langchain.adapters import encoder_of
+from epic_langchain.embeddings import EpicEmbeddings
+from epic_langchain.per_call import per_call, specs
+
+_PER_CALL = ("k", "filter", "preferences", "mode")
+# How stores put it that a vector is of the wrong dimension: an exception of its own each.
+_OTHER_DIMENSION = re.compile(r"dimension|shape|vector (?:size|length)", re.I)
+
+
+class SteeredRetriever(BaseRetriever):
+    """Searches any LangChain vector store with a query that the user's preferences steer.
+
+        retriever = SteeredRetriever(vectorstore=store, preferences=["I avoid hotels with casinos."])
+        documents = retriever.invoke("Where should I stay in Las Vegas?", k=3)
+
+    The query is embedded and steered, and the store is asked for its k nearest documents: what it costs beyond the
+    store's own search is the embedding of the query and next to nothing. Where documents say in their metadata how
+    they stand to these preferences (`EpicDocumentTransformer` writes it) and one of the k stands against one, more are
+    fetched and ranked by similarity and stance; for that, the fetched texts are embedded, each once as long as it is
+    remembered (the last 4,096 are).
+
+    `k`, `filter`, `preferences` and `mode` can be given with each call, or in `config["configurable"]`, so that one
+    retriever serves many users: preferences are embedded when they are first used, those of the last 128 users are
+    kept. A filter is in the store's own language, and is what the store's search takes as `filter`.
+
+    Documents are copies. `epic_steered_by` in their metadata names the preferences that steered the query, a line
+    each, the nearest first; `epic_score` is the similarity less what the stance takes off, where stances decided;
+    `epic_tier` is "fallback" for what the fallback found.
+
+    Attributes:
+        vectorstore: Any store that can search by vector.
+        preferences: The user's, texts or `epic_core.Preference`s.
+        embeddings: The store's, LangChain's `Embeddings` or an encoder of epic_core; default: what the store says.
+        k: How many documents, at least 1.
+        mode: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8, towards
+            the nearest preference whatever it says; "off" is the store's own search.
+        fallback: A retriever, or any Runnable from a query to Documents, asked instead of the store for a query that
+            matches no preference (unless the mode is "off"). It is given the call's `configurable`.
+        floor: Cosine from which a preference matches and steers; default: the encoder's own, else 0.2. In paper mode
+            everything steers, unless this is given.
+        overfetch: How many times k are fetched where stances decide; 0 leaves stances out of account.
+        search_kwargs: What else the store's search by vector takes.
+
+    Raises:
+        ValidationError: for arguments that cannot be.
+        InvalidInputError: from a call, if the store cannot search by vector, or the query or an option cannot be.
+        EncoderMismatchError: from a call, if the store holds vectors of another dimension.
+        EncoderError: from a call, if the embeddings fail.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", arbitrary_types_allowed=True, validate_default=True, validate_assignment=True
+    )
+
+    vectorstore: VectorStore
+    preferences: Sequence[str | Preference] = ()
+    embeddings: Any = None
+    k: int = 5
+    mode: Mode = "signed"
+    fallback: Runnable[str, list[Document]] | None = None
+    floor: float | None = None
+    overfetch: int = 4
+    search_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+    _embeddings: Embeddings = PrivateAttr()
+    _search: SteeredSearch = PrivateAttr()
+
+    @field_validator("preferences", mode="before")
+    @classmethod
+    def _checked_preferences(cls, preferences: Any) -> Sequence[Preference]:
+        return tuple(unique_preferences(preferences))
+
+    @field_validator("k", mode="before")
+    @classmethod
+    def _checked_k(cls, k: Any) -> int:
+        return checked_k(k)
+
+    @field_validator("search_kwargs")
+    @classmethod
+    def _checked_search_kwargs(cls, search_kwargs: dict[str, Any]) -> dict[str, Any]:
+        if "k" in search_kwargs:
+            raise InvalidInputError("k has a place of its own: SteeredRetriever(k=...), not search_kwargs.")
+        return search_kwargs
+
+    @model_validator(mode="after")
+    def _set_up(self) -> Self:
+        embeddings = self.vectorstore.embeddings if self.embeddings is None else self.embeddings
+        if embeddings is None:
+            raise InvalidInputError(
+                f"This {type(self.vectorstore).__name__} does not say what its texts were embedded with. Give"
+                " embeddings=, the same that it was filled with."
+            )
+        encoder = encoder_of(embeddings)
+        self._embeddings = embeddings if isinstance(embeddings, Embeddings) else EpicEmbeddings(encoder)
+        self._search = SteeredSearch(encoder, floor=self.floor, overfetch=self.overfetch)
+        return self
+
+    @override
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        """The documents for a query; keyword arguments hold for this call."""
+        return super().invoke(input, config, **self._options(config, kwargs))
+
+    @override
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        """As `invoke`, without blocking the event loop."""
+        return await super().ainvoke(input, config, **self._options(config, kwargs))
+
+    def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
+        options = per_call(config, kwargs, _PER_CALL)
+        if self.fallback is not None:
+            # BaseRetriever keeps the config to itself; a fallback may serve many users, too.
+            options["configurable"] = ensure_config(config).get("configurable")
+        return options
+
+    @override
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: Any = None,
+        preferences: Sequence[str | Preference] | None = None,
+        mode: Mode | None = None,
+        configurable: dict[str, Any] | None = None,
+    ) -> list[Document]:
+        call = _Call(self, query, k, filter)
+        try:
+            embedding = self._embeddings.embed_query(query)
+        except Exception as error:
+            raise call.not_embedded(error) from error
+        users = self.preferences if preferences is None else preferences
+        target = self._search.target(embedding, users, self.mode if mode is None else mode)
+        if self.fallback is not None and not target.matched:
+            config = RunnableConfig(callbacks=run_manager.get_child(), configurable=configurable or {})
+            return call.of_fallback(self.fallback.invoke(query, config))
+        return call.documents(target, self._search.find(target, call.k, call.fetch, _read))
+
+    @override
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: Any = None,
+        preferences: Sequence[str | Preference] | None = None,
+        mode: Mode | None = None,
+        configurable: dict[str, Any] | None = None,
+    ) -> list[Document]:
+        call = _Call(self, query, k, filter)
+        try:
+            embedding = await self._embeddings.aembed_query(query)
+        except Exception as error:
+            raise call.not_embedded(error) from error
+        users = self.preferences if preferences is None else preferences
+        target = await self._search.atarget(embedding, users, self.mode if mode is None else mode)
+        if self.fallback is not None and not target.matched:
+            config = RunnableConfig(callbacks=run_manager.get_child(), configurable=configurable or {})
+            return call.of_fallback(await self.fallback.ainvoke(query, config))
+        return call.documents(target, await self._search.afind(target, call.k, call.afetch, _read))
+
+    @override
+    def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
+        params = super()._get_ls_params(**kwargs)
+        params["ls_vector_store_provider"] = type(self.vectorstore).__name__
+        params["ls_embedding_provider"] = type(self._embeddings).__name__
+        return params
+
+    @property
+    @override
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        return specs(_PER_CALL)
+
+
+class _Call:
+    """One call: how the store is asked, and what becomes of its answer."""
+
+    def __init__(self, retriever: SteeredRetriever, query: str, k: int | None, filter: Any) -> None:
+        checked_text(query, "The query")
+        self.k = retriever.k if k is None else checked_k(k)
+        self._store = retriever.vectorstore
+        self._embeddings = retriever._embeddings
+        self._kwargs = retriever.search_kwargs if filter is None else {**retriever.search_kwargs, "filter": filter}
+
+    def fetch(self, vector: list[float], count: int) -> list[Document]:
+        """The documents nearest to a vector, as the store returns them."""
+        try:
+            return self._store.similarity_search_by_vector(vector, k=count, **self._kwargs)
+        except Exception as error:
+            self._explain(error, vector)
+            raise
+
+    async def afetch(self, vector: list[float], count: int) -> list[Document]:
+        """As `fetch`, without blocking the event loop."""
+        try:
+            return await self._store.asimilarity_search_by_vector(vector, k=count, **self._kwargs)
+        except Exception as error:
+            self._explain(error, vector)
+            raise
+
+    def _explain(self, error: Exception, vector: list[float]) -> None:
+        """Raise what a store's failure means, if that is known."""
+        store = type(self._store).__name__
+        if isinstance(error, NotImplementedError):
+            raise InvalidInputError(
+                f"{store} cannot search by vector, and a steered query is one. Use a store that has"
+                " similarity_search_by_vector, or this store's own retriever."
+            ) from error
+        if _OTHER_DIMENSION.search(str(error)):
+            raise EncoderMismatchError(
+                f"{store} refuses the query's embedding, {len(vector)} numbers made with"
+                f" {type(self._embeddings).__name__}: {error}. Give embeddings=, the same that the store was filled"
+                " with; or fill it anew."
+            ) from error
+
+    def not_embedded(self, error: Exception) -> Exception:
+        """What it means that the query could not be embedded."""
+        if isinstance(error, EpicError):
+            return error
+        return EncoderError(f"{type(self._embeddings).__name__} could not embed the query: {error}")
+
+    def documents(self, target: Target, found: Sequence[Found[Document]]) -> list[Document]:
+        """Copies of what the store returned, with what is known of them."""
+        said = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
+        return [
+            _with(one.document, said if one.score is None else {**said, "epic_score": one.score}) for one in found
+        ]
+
+    def of_fallback(self, found: Any) -> list[Document]:
+        """Copies of what the fallback returned."""
+        if not isinstance(found, Sequence) or not all(isinstance(document, Document) for document in found):
+            raise InvalidInputError(
+                f"The fallback returned {type(found).__name__}, not a list of Documents. Give a retriever, or a"
+                " Runnable that returns Documents."
+            )
+        return [_with(document, {"epic_tier": "fallback"}) for document in found[: self.k]]
+
+
+def _read(document: Document) -> tuple[str, Mapping[str, Any]]:
+    return document.page_content, document.metadata
+
+
+def _with(document: Document, said: Mapping[str, Any]) -> Document:
+    """A copy that says more; a store may have given away what it holds."""
+    return document.model_copy(update={"metadata": {**document.metadata, **said}})
