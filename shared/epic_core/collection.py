@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.codes import rounded
+from epic_core.codes import packed, rounded
 from epic_core.collection_table import CollectionTables, Key, Record, keys_of
 from epic_core.encoders.base import Encoder
 from epic_core.errors import DamagedError, EncoderMismatchError, InvalidInputError
@@ -203,6 +203,7 @@ class Collection:
         if texts:  # without any, a model would be asked for its dimension
             vectors = yield Encode(self.encoder, texts, "embedding")
         place = {text: n for n, text in enumerate(texts)}
+        codes = packed(vectors) if texts else []
         with self._lock:
             entered: list[tuple[int, int, Stance | None, int]] = []
             written: dict[str, int] = {}
@@ -215,7 +216,7 @@ class Collection:
                 for record in latest.values():
                     keys = keys_of(record)
                     places = [place[key.text] for key in keys]
-                    written[record.id], rows = self._tables.put(record, vectors[places])
+                    written[record.id], rows = self._tables.put(record, [codes[at] for at in places])
                     entered += [
                         (row, written[record.id], key.stance, at)
                         for row, key, at in zip(rows, keys, places, strict=True)

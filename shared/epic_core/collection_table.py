@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from epic_core.codes import packed, unpacked
+from epic_core.codes import unpacked
 from epic_core.database import Database
 from epic_core.errors import InvalidInputError
 from epic_core.rows import decoding, deflated, dumped_metadata, inflated
@@ -91,8 +91,8 @@ class CollectionTables(Database):
 
     schema = COLLECTION
 
-    def put(self, record: Record, vectors: FloatArray) -> tuple[int, list[int]]:
-        """Write a record in place of an earlier one with its id; its row, and the rows of its keys."""
+    def put(self, record: Record, codes: Sequence[bytes]) -> tuple[int, list[int]]:
+        """Write a record and the codes of its keys, in place of an earlier one; its row, and the rows of its keys."""
         self.drop([record.id])
         row = self.insert(
             _RECORDS,
@@ -103,7 +103,7 @@ class CollectionTables(Database):
         stances = [key.stance for key in keys_of(record)]
         return row, [
             self.insert(_KEYS, record=row, position=n, stance=None if stance is None else str(stance), vector=code)
-            for n, (stance, code) in enumerate(zip(stances, packed(vectors) if len(vectors) else [], strict=True))
+            for n, (stance, code) in enumerate(zip(stances, codes, strict=True))
         ]
 
     def drop(self, ids: Sequence[str]) -> None:
