@@ -213,7 +213,8 @@ def calling_with(config: RunnableConfig | None) -> Iterator[None]:
     """Inside, models are called with this config: `calling_with({"callbacks": run_manager.get_child()})`.
 
     It holds for the threads and tasks that are started inside, too. None leaves it to LangChain, which takes
-    the config of the runnable that is running. Do not yield inside: it would hold for the caller as well.
+    the config of the runnable that is running (in asynchronous code from Python 3.11 on). Do not yield inside: it
+    would hold for the caller as well.
     """
     token = _calling.set(config)
     try:
@@ -388,7 +389,6 @@ class _Attempts:
         way, lm = self._ways[0], self._lm
         completion = read(answer)
         if _LIMIT in way and only_thought(answer, completion):
-            lm._left_out |= {_LIMIT}
             self._ways = [way - {_LIMIT}]
             return None
         lm._left_out |= self._wanted - way

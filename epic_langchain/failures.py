@@ -12,17 +12,20 @@ from epic_core.errors import EpicError, LMError, LMSetupError, LMUnavailableErro
 _MOST_SAID = 300
 _MOST_CAUSES = 5
 
-# Names of exceptions, or of their bases, by what they mean; a status, where there is one, says more.
-_NOT_THERE = re.compile(r"ConnectTimeout\w*")
-_UNREACHED = re.compile(r"ConnectTimeout\w*|ConnectError|\w*ConnectionError")
-_LATE = re.compile(r"\w*(?:Timeout|TimedOut|DeadlineExceeded)\w*")
-_FAILED = re.compile(
-    r"TransportError|NetworkError|ModelAPIError|\w*(?:RateLimit|TooManyRequests|ResourceExhausted|Throttl|Overloaded"
-    r"|ServiceUnavailable|InternalServer)\w*"
+_NO_SERVER = 0
+_REFUSED = (400, 422, 501)
+
+# What names of exceptions, or of their bases, mean where there is no status: the first that fits.
+_NAMES = (
+    (_NO_SERVER, r"ConnectTimeout\w*"),
+    (408, r"\w*(?:Timeout|TimedOut|DeadlineExceeded)\w*"),
+    (_NO_SERVER, r"ConnectError|\w*ConnectionError"),
+    (429, r"\w*(?:RateLimit|TooManyRequests|ResourceExhausted|Throttl|Overloaded)\w*"),
+    (503, r"TransportError|NetworkError|ModelAPIError|\w*(?:ServiceUnavailable|InternalServer)\w*"),
+    (400, r"ModelInvalidRequestError|ContextOverflowError|BadRequest(?:Error)?|InvalidArgument"),
+    (401, r"(?:Model)?(?:Authentication|PermissionDenied)(?:Error)?|Unauthenticated|Unauthorized\w*"),
+    (404, r"(?:Model)?NotFound(?:Error)?"),
 )
-_REFUSED = re.compile(r"ModelInvalidRequestError|ContextOverflowError|BadRequest(?:Error)?|InvalidArgument")
-_NO_ACCESS = re.compile(r"(?:Model)?(?:Authentication|PermissionDenied)(?:Error)?|Unauthenticated|Unauthorized\w*")
-_NO_MODEL = re.compile(r"(?:Model)?NotFound(?:Error)?")
 
 
 def explained(error: Exception, name: str) -> Exception:
@@ -40,7 +43,7 @@ def refused(error: Exception) -> bool:
     """Whether a request was refused, so that another one may not be."""
     if isinstance(error, (NotImplementedError, TypeError, OutputParserException)):
         return True
-    return any(_status(cause) in (400, 422, 501) or _is(cause, _REFUSED) for cause in _causes(error))
+    return any(_status(cause) in _REFUSED for cause in _causes(error))
 
 
 def said(error: Exception) -> str:
@@ -49,31 +52,31 @@ def said(error: Exception) -> str:
 
 
 def _meaning(error: Exception, name: str) -> LMError | None:
-    status = _status(error) or 0
-    if status in (401, 403) or (not status and _is(error, _NO_ACCESS)):
+    status = _status(error)
+    if status is None:
+        return None
+    if status == _NO_SERVER:
+        return LMUnavailableError(
+            f"No server answers for {name}. Start it, or make the model with its address. ({said(error)})"
+        )
+    if status in (401, 403):
         return LMSetupError(
             f"The server of {name} refuses this key or user. Give the model another one. ({said(error)})"
         )
-    if status == 404 or (not status and _is(error, _NO_MODEL)):
+    if status == 404:
         return LMSetupError(
             f"The server does not know the model of {name}. Check its name; with Ollama, pull it: ollama pull MODEL."
             f" ({said(error)})"
         )
-    if status == 408 or (not status and _is(error, _LATE) and not _is(error, _NOT_THERE)):
+    if status == 408:
         return LMUnavailableError(
             f"{name} did not answer in time. Give it longer (the model's own timeout), or take a smaller model."
             f" ({said(error)})",
             timed_out=True,
         )
-    if status in (409, 425, 429) or status >= 500 or (not status and _is(error, _FAILED)):
+    if status in (409, 425, 429) or status >= 500:
         return LMUnavailableError(f"The server of {name} failed: {said(error)}", retry_after=_wait(error))
-    if not status and _is(error, _UNREACHED):
-        return LMUnavailableError(
-            f"No server answers for {name}. Start it, or make the model with its address. ({said(error)})"
-        )
-    if status or _is(error, _REFUSED):
-        return LMError(f"The server of {name} refused the request: {said(error)}")
-    return None
+    return LMError(f"The server of {name} refused the request: {said(error)}")
 
 
 def _causes(error: Exception) -> Iterator[Exception]:
@@ -86,20 +89,20 @@ def _causes(error: Exception) -> Iterator[Exception]:
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
-def _is(error: Exception, names: re.Pattern[str]) -> bool:
-    return any(names.fullmatch(kind.__name__) for kind in type(error).__mro__)
-
-
 def _status(error: Exception) -> int | None:
-    """The HTTP status an error carries, from 400 on."""
+    """The HTTP status an error carries, from 400 on, or the one that its name stands for."""
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):  # as the clients of AWS have it
-        response = response.get("ResponseMetadata")
-        found = [response.get("HTTPStatusCode")] if isinstance(response, Mapping) else []
+        metadata = response.get("ResponseMetadata")
+        carried = [metadata.get("HTTPStatusCode")] if isinstance(metadata, Mapping) else []
     else:
-        found = [getattr(error, "status_code", None), getattr(response, "status_code", None)]
-    found.append(getattr(error, "code", None))
-    return next((int(value) for value in found if isinstance(value, int) and 400 <= value < 600), None)
+        carried = [getattr(error, "status_code", None), getattr(response, "status_code", None)]
+    carried.append(getattr(error, "code", None))
+    for value in carried:
+        if isinstance(value, int) and 400 <= value < 600:
+            return int(value)
+    names = [kind.__name__ for kind in type(error).__mro__]
+    return next((status for status, name in _NAMES if any(re.fullmatch(name, one) for one in names)), None)
 
 
 def _wait(error: Exception) -> float | None:

@@ -71,6 +71,6 @@ class ScriptedChat(BaseChatModel):
             yield ChatGenerationChunk(message=AIMessageChunk(content=f"{' ' if number else ''}{word}"))
 
 
-def called(name: str, text: str = "", **arguments: Any) -> AIMessage:
+def called(name: str, said: str = "", /, **arguments: Any) -> AIMessage:
     """The answer of a model that calls a tool."""
-    return AIMessage(text, tool_calls=[{"name": name, "args": arguments, "id": f"call-{name}"}])
+    return AIMessage(said, tool_calls=[{"name": name, "args": arguments, "id": f"call-{name}"}])

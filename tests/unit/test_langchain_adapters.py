@@ -1,0 +1,1052 @@
+"""LangChain's chat models as language models: what they are asked, what they answer, what goes wrong, who hears."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from operator import itemgetter
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_core", reason="needs the extra langchain")
+
+from langchain_core import exceptions
+from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
+from langchain_core.exceptions import OutputParserException
+from langchain_core.language_models import BaseChatModel, FakeListChatModel, FakeListLLM
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.output_parsers import JsonOutputParser
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, RunnablePassthrough
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel, PrivateAttr, create_model
+
+from epic_core import Item
+from epic_core.errors import (
+    InvalidInputError,
+    LMError,
+    LMSetupError,
+    LMUnavailableError,
+)
+from epic_core.lm import Completion, LanguageModel, Message, Token
+from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
+from epic_langchain.adapters import (
+    RUN_NAME,
+    LangChainLM,
+    calling_with,
+    lm_of,
+    verifier_of,
+)
+from epic_langchain.embeddings import EpicEmbeddings
+from helpers import HashEncoder, KeepAll
+from scripted import (
+    EXPECTED,
+    ITEMS,
+    PASSED,
+    SIMPLE,
+    TEXTS,
+    WAYS,
+    Add,
+    Own,
+    adding,
+    memory_with,
+    nothing_lost,
+    pairs_of,
+    patient,
+    script,
+)
+
+ASKED = [
+    Message("system", "You judge."),
+    Message("user", "Keep it?"),
+    Message("assistant", "?"),
+    Message("user", "Do."),
+]
+SCHEMA = {
+    "type": "object",
+    "properties": {"decision": {"type": "string", "enum": ["Keep", "Discard"]}},
+    "required": ["decision"],
+    "additionalProperties": False,
+}
+KEEP = '{"decision": "Keep"}'
+
+
+class Call:
+    """What a model was called with."""
+
+    def __init__(self, messages: list[BaseMessage], settings: dict[str, Any], limit: int | None) -> None:
+        self.messages = messages
+        self.settings = settings
+        self.limit = limit
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The schema it was held to, by its format or as a function."""
+        if "format" in self.settings:
+            return self.settings["format"]  # type: ignore[no-any-return]
+        return self.settings["tools"][0]["function"] if "tools" in self.settings else None
+
+
+class Chat(BaseChatModel):
+    """Answers with a text or a message, or what a function makes of a call; raises what is an exception.
+
+    It cannot be held to a schema.
+    """
+
+    answer: Any = KEEP
+    num_ctx: int | None = None
+    _calls: list[Call] = PrivateAttr(default_factory=list)
+    _under_way: dict[str, int] = PrivateAttr(default_factory=lambda: {"now": 0, "most": 0})
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _limit(self) -> int | None:
+        return None
+
+    def _said(self, messages: list[BaseMessage], settings: dict[str, Any]) -> AIMessage:
+        call = Call(messages, settings, self._limit())
+        with self._lock:
+            self._calls.append(call)
+        said = self.answer(call) if callable(self.answer) else self.answer
+        if isinstance(said, Exception):
+            raise said
+        return self._message(AIMessage(said) if isinstance(said, str) else said.model_copy(deep=True), settings)
+
+    def _message(self, message: AIMessage, settings: dict[str, Any]) -> AIMessage:
+        return message
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._under_way["now"] += 1
+            self._under_way["most"] = max(self._under_way.values())
+
+    def _end(self) -> None:
+        with self._lock:
+            self._under_way["now"] -= 1
+
+    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **settings: Any) -> Any:
+        self._begin()
+        try:
+            message = self._said(messages, settings)
+            threading.Event().wait(0.002)
+        finally:
+            self._end()
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    async def _agenerate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **settings: Any
+    ) -> Any:
+        self._begin()
+        try:
+            message = self._said(messages, settings)
+            await asyncio.sleep(0.002)
+        finally:
+            self._end()
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class Limited(Chat):
+    """Takes a limit of its answers."""
+
+    max_tokens: int | None = None
+
+    def _limit(self) -> int | None:
+        return self.max_tokens
+
+
+class Formed(Limited):
+    """Is held to a schema by its server, as Ollama's models are."""
+
+    _schemas: list[Any] = PrivateAttr(default_factory=list)
+
+    def with_structured_output(self, schema: Any, *, include_raw: bool = False, **kwargs: Any) -> Runnable[Any, Any]:
+        assert include_raw and not kwargs
+        self._schemas.append(schema)
+        parsed = RunnablePassthrough.assign(
+            parsed=itemgetter("raw") | JsonOutputParser(), parsing_error=lambda _: None
+        ).with_fallbacks([RunnablePassthrough.assign(parsed=lambda _: None)], exception_key="parsing_error")
+        return RunnableMap(raw=self.bind(format=schema)) | parsed
+
+
+class Calling(Limited):
+    """Is held to a schema by a function that it calls, in langchain-core's own way."""
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools])
+
+    def _message(self, message: AIMessage, settings: dict[str, Any]) -> AIMessage:
+        if "tools" not in settings or message.tool_calls or not message.text:
+            return message
+        name = settings["tools"][0]["function"]["name"]
+        made = {"name": name, "args": json.loads(message.text), "id": "1"}
+        return message.model_copy(update={"content": "", "tool_calls": [made]})
+
+
+KINDS = {"plain": Chat, "limited": Limited, "formed": Formed, "calling": Calling}
+Complete = Callable[..., Any]
+
+
+@pytest.fixture(params=["sync", "async"])
+def complete(request: pytest.FixtureRequest) -> Complete:
+    """Completes `ASKED` by one path or the other."""
+
+    async def completed(lm: LanguageModel, messages: Sequence[Message] = ASKED, **options: Any) -> Completion:
+        return lm.complete(messages, **options) if request.param == "sync" else await lm.acomplete(messages, **options)
+
+    return completed
+
+
+@pytest.fixture(params=["sync", "async"])
+def add(request: pytest.FixtureRequest) -> Add:
+    """Adds items by one path or the other."""
+    return adding(request.param)
+
+
+def scripted(call: Call) -> str:
+    """Answers prompts as the script has it."""
+    roles = {"human": "user", "system": "system", "ai": "assistant"}
+    return script()([{"role": roles[message.type], "content": message.content} for message in call.messages])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_any_chat_model_verifies(kind: str, way: Any, concurrency: int, add: Add) -> None:
+    model = KINDS[kind](answer=scripted)
+    memory = memory_with(patient(LangChainLM(model, concurrency=concurrency), way=way))
+    report = await add(memory)
+    assert pairs_of(memory) == EXPECTED
+    nothing_lost(memory, report, waiting=0)
+    assert 1 <= model._under_way["most"] <= concurrency
+    held = [call.schema is not None for call in model._calls]
+    assert all(held) if kind in ("formed", "calling") else not any(held)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+async def test_no_more_calls_are_under_way_than_were_allowed(concurrency: int) -> None:
+    model = Chat()
+    lm = LangChainLM(model, concurrency=concurrency)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: lm.complete(ASKED), range(16)))
+    assert model._under_way["most"] <= concurrency
+    await asyncio.gather(*(lm.acomplete(ASKED) for _ in range(16)))
+    assert model._under_way["most"] == concurrency
+
+
+async def test_roles_and_texts_arrive(complete: Complete) -> None:
+    model = Chat()
+    await complete(LangChainLM(model), [*ASKED, Message("user", "half a smile: \ud83d")])
+    assert [(message.type, message.content) for message in model._calls[0].messages] == [
+        ("system", "You judge."),
+        ("human", "Keep it?"),
+        ("ai", "?"),
+        ("human", "Do."),
+        ("human", "half a smile: ?"),
+    ]
+
+
+async def test_only_the_text_of_an_answer_counts(complete: Complete) -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "Discard?"},
+        {"type": "text", "text": "Ke"},
+        {"type": "text", "text": "ep"},
+    ]
+    assert await complete(LangChainLM(Chat(answer=AIMessage(blocks)))) == Completion(text="Keep")
+
+
+# a schema
+
+
+@pytest.mark.parametrize("kind", ["formed", "calling"])
+async def test_a_schema_is_given_with_a_name_and_once(kind: str, complete: Complete) -> None:
+    model = KINDS[kind]()
+    lm = LangChainLM(model)
+    for _ in range(3):
+        assert (await complete(lm, schema=SCHEMA, max_tokens=50)).text == KEEP
+    schema = model._calls[0].schema
+    assert schema is not None
+    assert {"title", "description"} & schema.keys() or re.fullmatch(r"[a-zA-Z0-9_-]+", schema["name"])
+    given = schema.get("parameters", schema)
+    assert {key: given[key] for key in SCHEMA} == SCHEMA
+    if isinstance(model, Formed):
+        assert len(model._schemas) == 1
+
+
+async def test_the_schema_that_is_asked_for_is_not_changed(complete: Complete) -> None:
+    class Changes(Formed):
+        def with_structured_output(self, schema: Any, **options: Any) -> Any:
+            runnable = super().with_structured_output(json.loads(json.dumps(schema)), **options)
+            schema["properties"].clear()
+            return runnable
+
+    schema = json.loads(json.dumps(SCHEMA))
+    await complete(LangChainLM(Changes()), schema=schema)
+    assert schema == SCHEMA
+
+
+async def test_a_model_can_be_asked_without_a_schema(complete: Complete) -> None:
+    for lm, options in ((LangChainLM(Formed()), {}), (LangChainLM(Formed(), structured=False), {"schema": SCHEMA})):
+        assert (await complete(lm, **options)).text == KEEP
+        assert lm.model._calls[0].schema is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "error", [NotImplementedError(), ValueError("Unsupported"), TypeError("include_raw")], ids=repr
+)
+async def test_a_model_that_cannot_be_held_to_a_schema_is_asked_plainly(error: Exception, complete: Complete) -> None:
+    class Cannot(Chat):
+        _asked: list[Any] = PrivateAttr(default_factory=list)
+
+        def with_structured_output(self, schema: Any, **options: Any) -> Any:
+            self._asked.append(schema)
+            raise error
+
+    model = Cannot()
+    lm = LangChainLM(model)
+    other = {**SCHEMA, "required": []}
+    assert (await complete(lm, schema=SCHEMA)).text == (await complete(lm, schema=other)).text == KEEP
+    assert len(model._asked) == 1
+
+
+async def test_the_arguments_of_a_function_are_the_answer(complete: Complete) -> None:
+    args = {"decision": "Keep", "rationale": "Zürich"}
+    logprobs = {"content": [{"token": "Keep", "logprob": -0.5}, {"token": " it!", "logprob": -0.1}]}
+    called = AIMessage(
+        "Keep it!", tool_calls=[{"name": "answer", "args": args, "id": "1"}], response_metadata={"logprobs": logprobs}
+    )
+    completion = await complete(LangChainLM(Calling(answer=called)), schema=SCHEMA)
+    assert json.loads(completion.text) == args
+    assert "Zürich" in completion.text
+    # They are those of the text, not of the function.
+    assert completion.tokens is None
+
+
+async def test_several_calls_of_the_function_are_all_there(complete: Complete) -> None:
+    calls = [{"name": "answer", "args": {"decision": word}, "id": word} for word in ("Keep", "Discard")]
+    completion = await complete(LangChainLM(Calling(answer=AIMessage("", tool_calls=calls))), schema=SCHEMA)
+    assert [json.loads(line)["decision"] for line in completion.text.splitlines()] == ["Keep", "Discard"]
+
+
+async def test_text_that_is_json_comes_before_what_is_called(complete: Complete) -> None:
+    calls = [{"name": "answer", "args": {"decision": "Discard"}, "id": "1"}]
+    logprobs = [{"token": KEEP, "logprob": -0.5}]
+    said = AIMessage(KEEP, tool_calls=calls, response_metadata={"logprobs": logprobs})
+    completion = await complete(LangChainLM(Calling(answer=said)), schema=SCHEMA)
+    assert completion == Completion(text=KEEP, tokens=(Token(KEEP, -0.5),))
+
+
+async def test_arguments_that_are_broken_are_handed_on(complete: Complete) -> None:
+    broken = AIMessage(
+        "", invalid_tool_calls=[{"name": "answer", "args": "{'decision': 'Keep'", "id": "1", "error": "No JSON."}]
+    )
+    assert (await complete(LangChainLM(Calling(answer=broken)), schema=SCHEMA)).text == "{'decision': 'Keep'"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "Sure!\n```json\n{}\n```",
+        "{},",
+        "<think>Discard?</think>{}",
+    ],
+)
+async def test_an_answer_in_another_form_is_read_by_our_own_parser(kind: str, form: str, add: Add) -> None:
+    def answer(call: Call) -> AIMessage:
+        made = AIMessage(form.replace("{}", scripted(call)))
+        return made if kind != "calling" else made.model_copy(update={"tool_calls": []})
+
+    class Texts(Calling):
+        """Is given a function, and writes a text."""
+
+        def _message(self, message: AIMessage, settings: dict[str, Any]) -> AIMessage:
+            return message
+
+    model = Texts(answer=answer) if kind == "calling" else KINDS[kind](answer=answer)
+    memory = memory_with(patient(LangChainLM(model)))
+    await add(memory)
+    assert pairs_of(memory) == EXPECTED
+
+
+@pytest.mark.parametrize("given", [{"decision": "Keep"}, {"raw": None, "parsed": {"decision": "Keep"}}], ids=str)
+async def test_a_models_own_structured_output_may_be_the_object_alone(given: Any, complete: Complete) -> None:
+    class Decided(BaseModel):
+        decision: str
+
+    class Own(Chat):
+        def with_structured_output(self, schema: Any, **options: Any) -> Any:
+            return RunnableLambda(lambda _: Decided(**given) if "decision" in given else given)
+
+    text = json.loads((await complete(LangChainLM(Own()), schema=SCHEMA)).text)
+    assert text.get("parsed", text)["decision"] == "Keep"
+
+
+# what goes with an answer
+
+LOGPROBS = [("{", -0.01), ('"decision": "', -0.02), ("Keep", -0.25), ('"}', -0.03)]
+
+
+class Logprob(BaseModel):
+    """A token as Ollama's client has it."""
+
+    token: str
+    logprob: float
+
+
+@pytest.mark.parametrize("kind", ["plain", "formed"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"content": [{"token": token, "logprob": value} for token, value in LOGPROBS]},
+        [{"token": token, "logprob": value} for token, value in LOGPROBS],
+        [Logprob(token=token, logprob=value) for token, value in LOGPROBS],
+    ],
+    ids=["openai", "list", "ollama"],
+)
+async def test_log_probabilities_are_those_of_the_metadata(kind: str, given: Any, complete: Complete) -> None:
+    answer = AIMessage(KEEP, response_metadata={"logprobs": given})
+    completion = await complete(LangChainLM(KINDS[kind](answer=answer)), schema=SCHEMA)
+    assert completion.tokens == tuple(Token(*token) for token in LOGPROBS)
+
+
+@pytest.mark.parametrize("kind", ["plain", "formed"])
+def test_confidence_is_the_probability_of_the_decision(kind: str) -> None:
+    def answer(call: Call) -> AIMessage:
+        text = scripted(call)
+        tokens = [{"token": part, "logprob": -0.25 if part == "Keep" else -9.0} for part in re.split("(Keep)", text)]
+        return AIMessage(text, response_metadata={"logprobs": {"content": tokens}})
+
+    memory = memory_with(patient(LangChainLM(KINDS[kind](answer=answer))))
+    memory.add(SIMPLE)
+    (entry,) = memory.explain("stew").entries
+    assert entry.confidence == pytest.approx(math.exp(-0.25))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        [],
+        {"content": None},
+        {"content": [{"token": "a"}]},
+        {"content": [{"token": "a", "logprob": None}]},
+        {"content": [{"token": "a", "logprob": math.nan}]},
+        {"tokens": ["a"], "token_logprobs": [-0.1]},
+        "none",
+        3,
+        [3],
+    ],
+    ids=str,
+)
+def test_log_probabilities_that_cannot_be_read_are_none(given: Any) -> None:
+    assert (
+        LangChainLM(Chat(answer=AIMessage(KEEP, response_metadata={"logprobs": given}))).complete(ASKED).tokens is None
+    )
+
+
+async def test_tokens_are_counted_in_the_report(add: Add) -> None:
+    usage = {"input_tokens": 11, "output_tokens": 3, "total_tokens": 14}
+    model = Formed(answer=lambda call: AIMessage(scripted(call), usage_metadata=usage))
+    report = await add(memory_with(patient(LangChainLM(model))))
+    assert report.usage.calls == len(PASSED)
+    assert (report.usage.prompt_tokens, report.usage.completion_tokens) == (11 * len(PASSED), 3 * len(PASSED))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "cut"),
+    [
+        ({"finish_reason": "length"}, True),
+        ({"finish_reason": "MAX_TOKENS"}, True),
+        ({"done_reason": "length"}, True),
+        ({"stop_reason": "max_tokens"}, True),
+        ({"stopReason": "max_tokens"}, True),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, True),
+        ({"finish_reason": "stop"}, False),
+        ({"done_reason": "stop"}, False),
+        ({"stop_reason": None, "incomplete_details": None}, False),
+        ({}, False),
+    ],
+    ids=str,
+)
+def test_an_answer_that_was_cut_off_says_so(metadata: dict[str, Any], cut: bool) -> None:
+    assert LangChainLM(Chat(answer=AIMessage("Kee", response_metadata=metadata))).complete(ASKED).cut is cut
+
+
+# the limit of an answer
+
+
+@pytest.mark.parametrize("kind", ["limited", "formed", "calling"])
+async def test_an_answer_is_limited_and_the_model_is_not_changed(kind: str, complete: Complete) -> None:
+    model = KINDS[kind]()
+    lm = LangChainLM(model)
+    for limit in (300, 600, None):
+        await complete(lm, schema=SCHEMA, max_tokens=limit)
+    assert [call.limit for call in model._calls] == [300, 600, None]
+    assert model.max_tokens is None
+    assert all("max_tokens" not in call.settings for call in model._calls)
+
+
+@pytest.mark.parametrize(("own", "limit"), [(100, 100), (300, 300), (500, 300), (-1, 300), (0, 300), (None, 300)])
+async def test_a_lower_limit_of_the_models_own_stays(own: int | None, limit: int, complete: Complete) -> None:
+    model = Limited(max_tokens=own)
+    await complete(LangChainLM(model), max_tokens=300)
+    assert model._calls[0].limit == limit
+
+
+@pytest.mark.parametrize("field", ["num_predict", "max_output_tokens", "max_completion_tokens", "max_new_tokens"])
+async def test_a_limit_may_have_other_names(field: str, complete: Complete) -> None:
+    class Other(Chat):
+        def _limit(self) -> int | None:
+            return getattr(self, field, None)
+
+    model = create_model("Named", __base__=Other, **{field: (int | None, None)})()  # type: ignore[call-overload]
+    await complete(LangChainLM(model), max_tokens=300)
+    assert model._calls[0].limit == 300
+
+
+async def test_a_model_that_knows_no_limit_is_asked_without_one(complete: Complete) -> None:
+    model = Chat()
+    assert (await complete(LangChainLM(model), max_tokens=300)).text == KEEP
+    assert model._calls[0].settings == {}
+
+
+def test_a_copy_with_another_limit_is_not_taken_for_the_model_itself() -> None:
+    class Named(Limited):
+        @classmethod
+        def is_lc_serializable(cls) -> bool:
+            return True
+
+    model = Named(answer="x")
+    lm = LangChainLM(model)
+    names = {model._get_llm_string()}
+    for limit in (300, 600):
+        lm.complete(ASKED, max_tokens=limit)
+        copy = lm._runnable(None, limit)
+        assert isinstance(copy, Named)
+        names.add(copy._get_llm_string())
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        AIMessage(""),
+        AIMessage("<think>The chunk is about"),
+        AIMessage([{"type": "reasoning", "reasoning": "The chunk"}, {"type": "text", "text": "{"}]),
+        AIMessage("{", additional_kwargs={"reasoning_content": "The chunk"}),
+        AIMessage(
+            "{",
+            usage_metadata={
+                "input_tokens": 1,
+                "output_tokens": 300,
+                "total_tokens": 301,
+                "output_token_details": {"reasoning": 299},
+            },
+        ),
+    ],
+    ids=["no text", "tag", "block", "metadata", "usage"],
+)
+async def test_a_limit_that_ends_in_the_thinking_is_left_out_from_then_on(cut: AIMessage, complete: Complete) -> None:
+    def answer(call: Call) -> str | AIMessage:
+        ended = {"done_reason": "length"}
+        return KEEP if call.limit is None else cut.model_copy(update={"response_metadata": ended})
+
+    model = Formed(answer=answer)
+    lm = LangChainLM(model)
+    for _ in range(2):
+        assert (await complete(lm, schema=SCHEMA, max_tokens=300)).text == KEEP
+    assert [call.limit for call in model._calls] == [300, None, None]
+    assert all(call.schema for call in model._calls)
+
+
+@pytest.mark.parametrize("text", ["{", "\n\n\n", "<think>Hm.</think> {"], ids=repr)
+async def test_an_answer_that_does_not_end_keeps_its_limit(text: str, complete: Complete) -> None:
+    model = Formed(answer=AIMessage(text, response_metadata={"done_reason": "length"}))
+    assert await complete(LangChainLM(model), schema=SCHEMA, max_tokens=300) == Completion(text=text, cut=True)
+    assert [call.limit for call in model._calls] == [300]
+
+
+class LengthFinishReasonError(Exception):
+    """What OpenAI's client raises for an answer that was to follow a schema and was cut off."""
+
+    def __init__(self, text: str, reasoning: int) -> None:
+        super().__init__("Could not parse response content as the length limit was reached")
+        details = type("Details", (), {"reasoning_tokens": reasoning})
+        usage = type("Usage", (), {"prompt_tokens": 7, "completion_tokens": 300, "completion_tokens_details": details})
+        choice = type("Choice", (), {"message": type("Said", (), {"content": text})})
+        self.completion = type("Answer", (), {"usage": usage, "choices": [choice]})
+
+
+async def test_an_answer_that_an_error_holds_is_an_answer(complete: Complete) -> None:
+    lm = LangChainLM(Formed(answer=LengthFinishReasonError(KEEP[:-5], 0)))
+    completion = await complete(lm, schema=SCHEMA, max_tokens=300)
+    assert completion == Completion(text=KEEP[:-5], cut=True, prompt_tokens=7, completion_tokens=300)
+    model = Formed(answer=lambda call: KEEP if call.limit is None else LengthFinishReasonError("", 300))
+    assert (await complete(LangChainLM(model), schema=SCHEMA, max_tokens=300)).text == KEEP
+
+
+# what a model refuses
+
+
+class StatusError(Exception):
+    """An error of a server, as most clients have it."""
+
+    def __init__(self, status: int, **headers: str) -> None:
+        super().__init__(f"status {status}")
+        self.status_code = status
+        self.response = type("Response", (), {"headers": headers, "status_code": status})
+
+
+def chained(error: Exception) -> Exception:
+    """An error that another one was raised from."""
+    wrapped = RuntimeError("The call failed.")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+REFUSALS = [
+    StatusError(400),
+    StatusError(422),
+    chained(StatusError(400)),
+    NotImplementedError(),
+    TypeError("format"),
+    OutputParserException("No."),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=repr)
+@pytest.mark.parametrize("refused", [{"schema"}, {"limit"}, {"schema", "limit"}], ids=str)
+async def test_what_a_model_refuses_is_left_out_from_then_on(
+    refusal: Exception, refused: set[str], complete: Complete
+) -> None:
+    def answer(call: Call) -> Any:
+        given = {"schema": call.schema, "limit": call.limit}
+        return refusal if any(given[name] for name in refused) else KEEP
+
+    model = Formed(answer=answer)
+    lm = LangChainLM(model)
+    assert (await complete(lm, schema=SCHEMA, max_tokens=300)).text == KEEP
+    before = len(model._calls)
+    assert (await complete(lm, schema=SCHEMA, max_tokens=300)).text == KEEP
+    assert len(model._calls) == before + 1
+    last = model._calls[-1]
+    assert (last.schema is None, last.limit is None) == ("schema" in refused, "limit" in refused)
+
+
+async def test_what_was_taken_once_is_not_what_is_refused_later(complete: Complete) -> None:
+    said: list[Any] = [KEEP, StatusError(400), KEEP]
+    model = Formed(answer=lambda call: said.pop(0))
+    lm = LangChainLM(model)
+    await complete(lm, schema=SCHEMA, max_tokens=300)
+    with pytest.raises(LMError, match="refused"):
+        await complete(lm, schema=SCHEMA, max_tokens=300)
+    await complete(lm, schema=SCHEMA, max_tokens=300)
+    assert model._calls[-1].schema and model._calls[-1].limit == 300
+
+
+async def test_a_request_that_is_refused_in_every_form_teaches_nothing(complete: Complete) -> None:
+    said: list[Any] = [StatusError(400)] * 4
+    model = Formed(answer=lambda call: said.pop(0) if said else KEEP)
+    lm = LangChainLM(model)
+    with pytest.raises(LMError, match=r"langchain:Formed.*status 400") as raised:
+        await complete(lm, schema=SCHEMA, max_tokens=300)
+    assert not isinstance(raised.value, (LMUnavailableError, LMSetupError))
+    assert isinstance(raised.value.__cause__, StatusError)
+    await complete(lm, schema=SCHEMA, max_tokens=300)
+    assert model._calls[-1].schema and model._calls[-1].limit == 300
+
+
+# what goes wrong
+
+
+def named(name: str, *bases: type[Exception], **attributes: Any) -> Exception:
+    """An error of a class of that name."""
+    return type(name, bases or (Exception,), attributes)("It failed.")
+
+
+def of_langchain(name: str) -> Any:
+    """One of langchain-core's own errors, where this version has it."""
+    kind = getattr(exceptions, name, None) or type(name, (Exception,), {})
+    return kind("It failed.")
+
+
+UNAVAILABLE = {
+    "500": StatusError(500),
+    "503": StatusError(503),
+    "429": StatusError(429),
+    "409": StatusError(409),
+    "aws": named("ClientError", response={"ResponseMetadata": {"HTTPStatusCode": 503}}),
+    "google": named("ServerError", code=503),
+    "wrapped": chained(StatusError(500)),
+    "builtin": ConnectionError("refused"),
+    "reset": ConnectionResetError("reset"),
+    "requests": named("ConnectionError", OSError),
+    "httpx": named("ConnectError", named("NetworkError", named("TransportError").__class__).__class__),
+    "httpx in the middle": named("ReadError", named("NetworkError", named("TransportError").__class__).__class__),
+    "httpx connecting": named("ConnectTimeout", named("TimeoutException").__class__),
+    "openai": named("APIConnectionError"),
+    "rate limit": of_langchain("ModelRateLimitError"),
+    "server": of_langchain("ModelAPIError"),
+    "connection": of_langchain("ModelConnectionError"),
+}
+LATE = {
+    "408": StatusError(408),
+    "builtin": TimeoutError(),
+    "asyncio": asyncio.TimeoutError(),
+    "httpx": named("ReadTimeout", named("TimeoutException").__class__),
+    "openai": named("APITimeoutError", named("APIConnectionError").__class__),
+    "wrapped": chained(TimeoutError()),
+    "langchain": of_langchain("ModelTimeoutError"),
+    "google": named("DeadlineExceeded"),
+}
+SETUP = {
+    "401": StatusError(401),
+    "403": StatusError(403),
+    "404": StatusError(404),
+    "wrapped": chained(StatusError(404)),
+    "key": of_langchain("ModelAuthenticationError"),
+    "rights": of_langchain("ModelPermissionDeniedError"),
+    "model": of_langchain("ModelNotFoundError"),
+    "openai": named("AuthenticationError"),
+}
+REFUSED = {
+    "400": StatusError(400),
+    "413": StatusError(413),
+    "too long": of_langchain("ContextOverflowError"),
+    "langchain": of_langchain("ModelInvalidRequestError"),
+}
+
+
+@pytest.mark.parametrize("error", UNAVAILABLE.values(), ids=UNAVAILABLE)
+async def test_a_server_that_fails_may_answer_later(error: Exception, complete: Complete) -> None:
+    with pytest.raises(LMUnavailableError, match="langchain:Chat") as raised:
+        await complete(LangChainLM(Chat(answer=error)))
+    assert raised.value.__cause__ is error
+    assert not raised.value.timed_out and raised.value.retry_after is None
+
+
+@pytest.mark.parametrize("name", ["builtin", "requests", "httpx", "httpx connecting", "openai", "connection"])
+def test_a_server_that_is_not_there_is_to_be_started(name: str) -> None:
+    with pytest.raises(LMUnavailableError, match=r"No server answers.*Start it"):
+        LangChainLM(Chat(answer=UNAVAILABLE[name])).complete(ASKED)
+
+
+@pytest.mark.parametrize("error", LATE.values(), ids=LATE)
+async def test_a_server_that_is_late_says_so(error: Exception, complete: Complete) -> None:
+    with pytest.raises(LMUnavailableError, match="in time") as raised:
+        await complete(LangChainLM(Chat(answer=error)))
+    assert raised.value.timed_out
+
+
+@pytest.mark.parametrize("error", SETUP.values(), ids=SETUP)
+async def test_what_the_user_has_to_change_says_so(error: Exception, complete: Complete) -> None:
+    with pytest.raises(LMSetupError, match=r"(key|name)"):
+        await complete(LangChainLM(Chat(answer=error)))
+
+
+@pytest.mark.parametrize("error", REFUSED.values(), ids=REFUSED)
+async def test_a_refused_request_is_neither(error: Exception, complete: Complete) -> None:
+    with pytest.raises(LMError, match="refused") as raised:
+        await complete(LangChainLM(Chat(answer=error)))
+    assert type(raised.value) is LMError
+
+
+@pytest.mark.parametrize(("said", "wait"), [("7", 7.0), ("soon", None), ("-1", None)])
+async def test_a_server_may_say_how_long_to_wait(said: str, wait: float | None, complete: Complete) -> None:
+    with pytest.raises(LMUnavailableError) as raised:
+        await complete(LangChainLM(Chat(answer=StatusError(429, **{"retry-after": said}))))
+    assert raised.value.retry_after == wait
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("odd"), FileNotFoundError("weights"), named("Odd", code="404"), LMSetupError("mine")], ids=repr
+)
+async def test_other_errors_stay_as_they_are(error: Exception, complete: Complete) -> None:
+    with pytest.raises(type(error)) as raised:
+        await complete(LangChainLM(Chat(answer=error)))
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), StatusError(503), ConnectionError("refused")], ids=repr)
+async def test_a_failure_in_the_middle_leaves_items_undecided_and_nothing_lost(error: Exception, add: Add) -> None:
+    failing = {TEXTS["sleeper"]}
+
+    def answer(call: Call) -> Any:
+        return error if any(text in str(call.messages[1].content) for text in failing) else scripted(call)
+
+    model = Formed(answer=answer)
+    memory = memory_with(patient(LangChainLM(model), retries=1))
+    report = await add(memory)
+    nothing_lost(memory, report, waiting=1)
+    assert str(error)[:3] in str(report.failures)
+    failing.clear()
+    assert (await memory.aretry()).undecided == 0
+    assert pairs_of(memory) == EXPECTED
+
+
+async def test_rubbish_is_asked_for_again_and_then_undecided(add: Add) -> None:
+    model = Formed(answer="I would rather talk about the weather.")
+    memory = memory_with(patient(LangChainLM(model)))
+    report = await add(memory, SIMPLE)
+    nothing_lost(memory, report, waiting=2)
+    assert len(model._calls) == 4
+    assert [message.type for message in model._calls[1].messages] == ["system", "human", "ai", "human"]
+
+
+async def test_a_cancelled_call_is_cancelled() -> None:
+    started = asyncio.Event()
+
+    class Hanging(Chat):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            started.set()
+            await asyncio.sleep(3600)
+
+    task = asyncio.create_task(LangChainLM(Hanging()).acomplete(ASKED))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+# what is given as a model
+
+
+def test_the_name_and_context_are_the_models() -> None:
+    class Tiny(Chat):
+        model_name: str = "tiny:1b"
+
+    assert LangChainLM(Chat()).name == "langchain:Chat"
+    assert LangChainLM(Tiny()).name == "langchain:Tiny:tiny:1b"
+    assert LangChainLM(Tiny(), name="mine").name == "mine"
+    assert LangChainLM(Chat()).context is None
+    assert LangChainLM(Chat(num_ctx=4096)).context == 4096
+    assert LangChainLM(Chat(num_ctx=4096), context=1024).context == 1024
+    assert LangChainLM(Chat()).concurrency == 1
+    assert isinstance(LangChainLM(Chat()), LanguageModel)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"concurrency": 0}, {"concurrency": True}, {"context": 10}, {"name": ""}, {"context": "8k"}], ids=str
+)
+def test_settings_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        LangChainLM(Chat(), **arguments)
+
+
+def test_what_is_given_as_a_model_becomes_a_verifier() -> None:
+    encoder, own, chat, verifier = HashEncoder(), Own(lambda messages: KEEP), Chat(), KeepAll()
+    embedded = verifier_of(None, encoder)
+    assert isinstance(embedded, EmbeddedVerifier) and embedded.encoder is encoder
+    assert verifier_of(verifier, encoder) is verifier
+    assert lm_of(own) is own
+    made = lm_of(chat)
+    assert isinstance(made, LangChainLM) and made.model is chat
+    for model in (own, chat):
+        judging: Verifier = verifier_of(model, encoder)
+        assert isinstance(judging, LMVerifier) and judging.name.startswith(f"lm/{lm_of(model).name}/")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "gpt",
+        3,
+        Chat,
+        Chat().bind(stop=["x"]),
+        Chat().with_retry(),
+        FakeListLLM(responses=["x"]),
+        EpicEmbeddings(),
+        object(),
+    ],
+    ids=lambda wrong: type(wrong).__name__,
+)
+def test_what_is_no_model_is_an_error_that_says_what_to_give(wrong: Any) -> None:
+    for make in (lm_of, lambda wrong: verifier_of(wrong, HashEncoder())):
+        with pytest.raises(InvalidInputError, match=r"chat model.*ChatOllama"):
+            make(wrong)
+    with pytest.raises(InvalidInputError, match=r"chat model.*ChatOllama"):
+        LangChainLM(wrong)
+
+
+def test_langchains_own_fake_model_needs_nothing() -> None:
+    model = FakeListChatModel(responses=[KEEP])
+    assert lm_of(model).complete(ASKED, schema=SCHEMA, max_tokens=300) == Completion(text=KEEP)
+
+
+# callbacks
+
+
+class Runs(BaseCallbackHandler):
+    """Remembers the runs that began: id, parent, name, kind and tags."""
+
+    def __init__(self) -> None:
+        self.parents: dict[Any, Any] = {}
+        self.names: dict[Any, str] = {}
+        self.models: list[Any] = []
+        self.tags: dict[Any, list[str]] = {}
+
+    def _began(self, run_id: Any, parent_run_id: Any, name: Any, tags: Any) -> None:
+        self.parents[run_id] = parent_run_id
+        self.names[run_id] = name
+        self.tags[run_id] = tags
+
+    def on_chain_start(
+        self, serialized: Any, inputs: Any, *, run_id: Any, parent_run_id: Any = None, tags: Any = None, **more: Any
+    ) -> None:
+        self._began(run_id, parent_run_id, more.get("name"), tags)
+
+    def on_chat_model_start(
+        self, serialized: Any, messages: Any, *, run_id: Any, parent_run_id: Any = None, tags: Any = None, **more: Any
+    ) -> None:
+        self._began(run_id, parent_run_id, more.get("name"), tags)
+        self.models.append(run_id)
+
+    def below(self, parent: Any) -> list[str]:
+        """For each call of a model, the name of the run above it that is a child of `parent`."""
+        found = []
+        for model in self.models:
+            run = model
+            while self.parents[run] not in (parent, None):
+                run = self.parents[run]
+            assert self.parents[run] == parent
+            found.append(self.names[run])
+        return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", ["sync", "async", "thread"])
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_calls_are_children_of_the_run_in_which_they_happen(kind: str, way: str, concurrency: int) -> None:
+    runs = Runs()
+    manager = CallbackManager.configure(inheritable_callbacks=[runs], inheritable_tags=["mine"])
+    parent = manager.on_chain_start({}, {}, name="parent")
+    memory = memory_with(patient(LangChainLM(KINDS[kind](answer=scripted), concurrency=concurrency)))
+    with calling_with({"callbacks": parent.get_child(), "run_id": parent.run_id, "metadata": {"user": "ada"}}):
+        await adding(way)(memory)
+    assert runs.below(parent.run_id) == [RUN_NAME] * len(PASSED)
+    assert len(set(runs.models)) == len(PASSED)
+    assert all({"mine", "nostream"} <= set(runs.tags[run]) for run in runs.models)
+    seen = len(runs.models)
+    await memory.aadd([Item(text="Vegan casinos beside night trains.")])
+    assert len(runs.models) == seen
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_a_call_inside_a_runnable_is_its_child_without_more_ado(concurrency: int) -> None:
+    runs = Runs()
+    memory = memory_with(patient(LangChainLM(Formed(answer=scripted), concurrency=concurrency)))
+    RunnableLambda(memory.add).invoke(ITEMS, {"callbacks": [runs], "run_name": "step"})
+    (step,) = [run for run, name in runs.names.items() if name == "step"]
+    assert runs.below(step) == [RUN_NAME] * len(PASSED)
+
+
+async def test_two_users_at_once_have_their_own_callbacks() -> None:
+    lm = LangChainLM(Formed(answer=scripted), concurrency=4)
+
+    async def one(runs: Runs) -> None:
+        with calling_with({"callbacks": [runs]}):
+            await memory_with(patient(lm)).aadd(ITEMS)
+
+    both = Runs(), Runs()
+    await asyncio.gather(*map(one, both))
+    assert [len(runs.models) for runs in both] == [len(PASSED)] * 2
+    assert not set(both[0].models) & set(both[1].models)
+
+
+def test_the_config_holds_inside_only() -> None:
+    outer, inner, lm = Runs(), Runs(), LangChainLM(Chat())
+    with calling_with({"callbacks": [outer]}):
+        with pytest.raises(ZeroDivisionError), calling_with({"callbacks": [inner]}):
+            lm.complete(ASKED)
+            raise ZeroDivisionError
+        lm.complete(ASKED)
+        with calling_with(None):
+            lm.complete(ASKED)
+    lm.complete(ASKED)
+    assert (len(outer.models), len(inner.models)) == (1, 1)
+
+
+async def test_the_config_that_is_given_is_not_changed() -> None:
+    config: Any = {"callbacks": [Runs()], "tags": ["mine"], "metadata": {"user": "ada"}}
+    with calling_with(config):
+        LangChainLM(Chat()).complete(ASKED)
+        await LangChainLM(Formed()).acomplete(ASKED, schema=SCHEMA)
+    assert config.keys() == {"callbacks", "tags", "metadata"}
+    assert (config["tags"], config["metadata"]) == (["mine"], {"user": "ada"})
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_threads_that_call_a_model_have_the_callers_context(concurrency: int) -> None:
+    user: ContextVar[str] = ContextVar("user", default="nobody")
+    seen = []
+
+    def answer(call: Call) -> str:
+        seen.append(user.get())
+        user.set("somebody else")
+        return scripted(call)
+
+    token = user.set("ada")
+    try:
+        memory_with(patient(Own(lambda messages: seen.append(user.get()) or KEEP, concurrency=concurrency))).add(SIMPLE)
+        memory_with(patient(LangChainLM(Chat(answer=answer), concurrency=concurrency))).add(SIMPLE)
+        assert seen[:2] == ["ada", "ada"]
+        assert "ada" in seen[2:] and "nobody" not in seen
+    finally:
+        user.reset(token)
+
+
+class Streaming(Chat):
+    """Streams its answer word by word."""
+
+    def _stream(self, messages: list[BaseMessage], *args: Any, **settings: Any) -> Iterator[ChatGenerationChunk]:
+        for word in re.findall(r"\S+\s*", self._said(messages, settings).text):
+            logprobs = {"content": [{"token": word, "logprob": -0.1}]}
+            yield ChatGenerationChunk(
+                message=AIMessageChunk(word, response_metadata={"logprobs": logprobs}),
+            )
+
+    async def _astream(
+        self, messages: list[BaseMessage], *args: Any, **settings: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in self._stream(messages, *args, **settings):
+            await asyncio.sleep(0)
+            yield chunk
+
+
+async def test_streamed_events_show_the_calls_and_change_no_answer() -> None:
+    async def step(_: Any, config: Any) -> Completion:
+        with calling_with(config):
+            return await LangChainLM(Streaming()).acomplete(ASKED)
+
+    events = [event async for event in RunnableLambda(step).astream_events("x", version="v2")]
+    begun = [event for event in events if event["event"] == "on_chat_model_start"]
+    assert [event["name"] for event in begun] == [RUN_NAME]
+    completion = events[-1]["data"]["output"]
+    assert completion.text == KEEP
+    assert completion.tokens == tuple(Token(word, -0.1) for word in re.findall(r"\S+\s*", KEEP))
+
+
+async def test_what_a_verifier_says_is_not_streamed_to_a_user_of_langgraph() -> None:
+    pytest.importorskip("langgraph", reason="needs the extra agents")
+    from langgraph.graph import END, START, MessagesState, StateGraph
+
+    def node(state: MessagesState) -> dict[str, Any]:
+        LangChainLM(Streaming(answer="Keep what I say to myself")).complete(ASKED)
+        return {"messages": [Streaming(answer="Hello to you").invoke("Hello")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    graph.add_edge("node", END)
+    streamed = graph.compile().stream({"messages": []}, stream_mode="messages")
+    assert "".join(str(chunk.text) for chunk, _ in streamed) == "Hello to you"

@@ -1,0 +1,433 @@
+"""LangChain's embeddings as encoders, and encoders as LangChain's embeddings."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("langchain_core", reason="needs the extra langchain")
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.vectorstores import InMemoryVectorStore
+from pydantic import BaseModel, ConfigDict
+
+from epic_core import EpicMemory, Item
+from epic_core.coarse import default_tau
+from epic_core.encoders import Encoder, default_encoder
+from epic_core.encoders.base import aembed_query, embed, embed_query
+from epic_core.errors import (
+    EncoderError,
+    EncoderMismatchError,
+    InvalidInputError,
+)
+from epic_core.steering import default_floor
+from epic_core.types import FloatArray
+from epic_langchain.adapters import (
+    LangChainEncoder,
+    LangChainLM,
+    encoder_of,
+)
+from epic_langchain.embeddings import EpicEmbeddings
+from helpers import HashEncoder, KeepAll
+
+
+class Words(Embeddings):
+    """One axis for each word, as long as one likes; queries may be embedded otherwise.
+
+    Attributes:
+        documents, queries: The texts that were embedded as one or the other.
+        sync_calls: How many calls were synchronous.
+    """
+
+    def __init__(self, *, model: str = "words", length: float = 7.0, shift: float = 0.0) -> None:
+        self.model = model
+        self.length = length
+        self.shift = shift
+        self.documents: list[str] = []
+        self.queries: list[str] = []
+        self.sync_calls = 0
+        self._words = HashEncoder(64)
+
+    def _document(self, text: str) -> list[float]:
+        self.documents.append(text)
+        return (self.length * self._words.vector(text)).tolist()
+
+    def _query(self, text: str) -> list[float]:
+        self.queries.append(text)
+        return (self.length * (self._words.vector(text) + self.shift)).tolist()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.sync_calls += 1
+        return [self._document(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        self.sync_calls += 1
+        return self._query(text)
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        await asyncio.sleep(0)
+        return [self._document(text) for text in texts]
+
+    async def aembed_query(self, text: str) -> list[float]:
+        await asyncio.sleep(0)
+        return self._query(text)
+
+
+class Gives(Embeddings):
+    """Gives what it is told to, or raises it."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given(texts) if callable(self.given) else self.given
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+Encode = Callable[[LangChainEncoder, Sequence[str]], Any]
+
+
+@pytest.fixture(params=["sync", "async"])
+def encode(request: pytest.FixtureRequest) -> Encode:
+    """Encodes texts by one path or the other."""
+
+    async def encoded(encoder: LangChainEncoder, texts: Sequence[str]) -> FloatArray:
+        return encoder.encode(texts) if request.param == "sync" else await encoder.aencode(texts)
+
+    return encoded
+
+
+@pytest.fixture(params=["sync", "async"])
+def encode_query(request: pytest.FixtureRequest) -> Encode:
+    """Encodes a query by one path or the other."""
+
+    async def encoded(encoder: LangChainEncoder, text: str) -> FloatArray:
+        return encoder.encode_query(text) if request.param == "sync" else await encoder.aencode_query(text)
+
+    return encoded
+
+
+async def test_embeddings_become_unit_vectors_in_order(encode: Encode) -> None:
+    encoder = LangChainEncoder(Words())
+    vectors = await encode(encoder, ["red wine", "night train", "red wine"])
+    assert (vectors.shape, vectors.dtype) == ((3, 64), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
+    np.testing.assert_allclose(vectors[1], HashEncoder(64).vector("night train"), atol=1e-6)
+    np.testing.assert_array_equal(vectors[0], vectors[2])
+
+
+async def test_sync_and_async_embeddings_are_equal() -> None:
+    encoder = LangChainEncoder(Words(shift=0.1))
+    np.testing.assert_array_equal(encoder.encode(["a b", "c"]), await encoder.aencode(["a b", "c"]))
+    np.testing.assert_array_equal(encoder.encode_query("a b"), await encoder.aencode_query("a b"))
+
+
+async def test_no_texts_have_no_embeddings(encode: Encode) -> None:
+    encoder = LangChainEncoder(Words())
+    assert (await encode(encoder, [])).shape == (0, 64)
+
+
+async def test_the_async_path_makes_no_synchronous_call() -> None:
+    words = Words()
+    encoder = LangChainEncoder(words)
+    await encoder.aencode(["red wine"])
+    assert (encoder.dimension, len(encoder.fingerprint)) == (64, 32)
+    other = LangChainEncoder(words)
+    await other.aencode_query("red wine")
+    assert other.dimension == 64
+    assert words.sync_calls == 0
+
+
+def test_the_dimension_is_asked_for_once_and_only_if_it_is_not_known() -> None:
+    words = Words()
+    encoder = LangChainEncoder(words)
+    assert words.sync_calls == 0
+    assert [encoder.dimension, encoder.dimension, encoder.fingerprint == encoder.fingerprint] == [64, 64, True]
+    assert words.sync_calls == 1
+    known = LangChainEncoder(Words())
+    known.encode(["red"])
+    assert known.dimension == 64
+    assert known.embeddings.sync_calls == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("attribute", ["model", "model_name", "model_id", "deployment"])
+def test_the_name_is_that_of_class_and_model(attribute: str) -> None:
+    embeddings = Gives([[1.0]])
+    assert LangChainEncoder(embeddings).name == "langchain:Gives"
+    setattr(embeddings, attribute, "tiny:1b")
+    assert LangChainEncoder(embeddings).name == "langchain:Gives:tiny:1b"
+    assert LangChainEncoder(embeddings, name="mine").name == "mine"
+
+
+def test_the_fingerprint_tells_names_and_dimensions_apart() -> None:
+    prints = {
+        LangChainEncoder(Gives([[1.0]])).fingerprint,
+        LangChainEncoder(Gives([[1.0, 1.0]])).fingerprint,
+        LangChainEncoder(Gives([[1.0]]), name="other").fingerprint,
+        LangChainEncoder(Gives([[1.0]]), fingerprint="weights of May").fingerprint,
+    }
+    assert len(prints) == 4
+    assert "weights of May" in prints
+    assert LangChainEncoder(Gives([[1.0]])).fingerprint in prints
+
+
+def test_a_memory_is_not_opened_with_other_embeddings(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, ["red wine"], encoder=LangChainEncoder(Words()), verifier=KeepAll()) as memory:
+        memory.add(["a red wine"])
+    with EpicMemory.open(path, encoder=LangChainEncoder(Words()), verifier=KeepAll()) as memory:
+        assert len(memory.search("wine")) == 1
+    for other in (LangChainEncoder(Words(model="other")), LangChainEncoder(Words(), fingerprint="new weights")):
+        with pytest.raises(EncoderMismatchError):
+            EpicMemory.open(path, encoder=other, verifier=KeepAll())
+
+
+def test_tau_and_floor_are_there_only_where_given() -> None:
+    plain, own = LangChainEncoder(Words()), LangChainEncoder(Words(), tau=0.55, floor=0.45)
+    assert (default_tau(plain), default_floor(plain)) == (0.3, 0.2)
+    assert (default_tau(own), default_floor(own)) == (0.55, 0.45)
+    assert not hasattr(plain, "tau") and not hasattr(plain, "floor")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"tau": 2.0}, {"floor": float("nan")}, {"tau": "0.3"}, {"name": " "}, {"name": 3}, {"fingerprint": ""}],
+    ids=str,
+)
+def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        LangChainEncoder(Words(), **arguments)
+
+
+def test_unknown_arguments_are_errors() -> None:
+    for make in (
+        lambda: LangChainEncoder(Words(), batch=3),  # type: ignore[call-arg]
+        lambda: LangChainLM(FakeListChatModel(responses=[]), temperature=0),  # type: ignore[call-arg]
+        lambda: EpicEmbeddings(model="tiny"),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(TypeError, match="unexpected keyword"):
+            make()
+
+
+BAD = {
+    "zero": lambda texts: [[0.0, 0.0] for _ in texts],
+    "nan": lambda texts: [[1.0, math.nan] for _ in texts],
+    "infinite": lambda texts: [[1.0, math.inf] for _ in texts],
+    "no numbers": lambda texts: [["a", "b"] for _ in texts],
+    "empty": lambda texts: [[] for _ in texts],
+    "none": lambda texts: [None for _ in texts],
+    "nested": lambda texts: [[[1.0], [2.0]] for _ in texts],
+}
+BAD_BATCHES = {
+    "too few": lambda texts: [[1.0, 2.0] for _ in texts[1:]],
+    "too many": lambda texts: [[1.0, 2.0] for _ in (*texts, "")],
+    "ragged": lambda texts: [[1.0] * (n + 1) for n, _ in enumerate(texts)],
+    "nothing": lambda texts: None,
+    "a number": lambda texts: 3.0,
+}
+
+
+@pytest.mark.parametrize("given", [*BAD.values(), *BAD_BATCHES.values()], ids=[*BAD, *BAD_BATCHES])
+async def test_what_is_no_embedding_is_an_encoder_error(given: Any, encode: Encode) -> None:
+    with pytest.raises(EncoderError, match="langchain:Gives"):
+        await encode(LangChainEncoder(Gives(given)), ["red", "wine"])
+
+
+@pytest.mark.parametrize("given", BAD.values(), ids=BAD)
+async def test_what_is_no_embedding_of_a_query_is_an_encoder_error(given: Any, encode_query: Encode) -> None:
+    with pytest.raises(EncoderError, match="langchain:Gives"):
+        await encode_query(LangChainEncoder(Gives(given)), "red wine")
+
+
+async def test_another_dimension_than_before_is_an_encoder_error(encode: Encode) -> None:
+    embeddings = Gives([[1.0, 2.0]])
+    encoder = LangChainEncoder(embeddings)
+    await encode(encoder, ["red"])
+    embeddings.given = [[1.0, 2.0, 3.0]]
+    with pytest.raises(EncoderError, match="dimension"):
+        await encode(encoder, ["red"])
+
+
+async def test_an_error_of_the_embeddings_says_which_and_what(encode: Encode, encode_query: Encode) -> None:
+    encoder = LangChainEncoder(Gives(RuntimeError("out of memory")))
+    for failing in (encode(encoder, ["red"]), encode_query(encoder, "red")):
+        with pytest.raises(EncoderError, match=r"langchain:Gives.*out of memory") as raised:
+            await failing
+        assert isinstance(raised.value.__cause__, RuntimeError)
+
+
+async def test_an_encoder_error_stays_as_it_is(encode: Encode) -> None:
+    error = EncoderError("mine")
+    with pytest.raises(EncoderError) as raised:
+        await encode(LangChainEncoder(Gives(error)), ["red"])
+    assert raised.value is error
+
+
+def test_embeddings_are_an_encoder() -> None:
+    encoder: Encoder = LangChainEncoder(Words())
+    assert isinstance(encoder, Encoder)
+
+
+def test_what_is_given_as_embeddings_becomes_an_encoder() -> None:
+    own, words = HashEncoder(), Words()
+    assert encoder_of(None) is default_encoder()
+    assert encoder_of(own) is own
+    assert encoder_of(EpicEmbeddings(own)) is own
+    found = encoder_of(words)
+    assert isinstance(found, LangChainEncoder) and found.embeddings is words
+    assert words.sync_calls == 0
+
+
+@pytest.mark.parametrize("wrong", ["tiny", 3, Words, HashEncoder, object()], ids=repr)
+def test_what_is_neither_embeddings_nor_encoder_is_an_error(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"OllamaEmbeddings.*None"):
+        encoder_of(wrong)
+    with pytest.raises(InvalidInputError, match="LangChain Embeddings"):
+        LangChainEncoder(wrong)
+
+
+# queries, which some models embed otherwise
+
+
+async def test_a_users_query_is_embedded_as_a_query_and_all_else_as_documents() -> None:
+    words = Words(shift=0.05)
+    memory = EpicMemory(["night trains"], encoder=LangChainEncoder(words), verifier=KeepAll(), tau=0.05)
+    memory.add(["night trains pass", "red trains"])
+    await memory.aadd(["a night train", "night owls"])
+    memory.add_preference("quiet parks")
+    assert words.queries == []
+    assert memory.search("night") == await memory.asearch("night")
+    assert words.queries == ["night", "night"]
+    assert "night" not in words.documents
+
+
+def test_a_search_goes_by_the_embedding_of_the_query() -> None:
+    class Opposite(Words):
+        def _query(self, text: str) -> list[float]:
+            return super()._query({"wine": "train", "train": "wine"}[text])
+
+    memory = EpicMemory(["wine", "train"], encoder=LangChainEncoder(Opposite()), fine=False, tau=0.3, steering="off")
+    memory.add([Item(id="wine", text="wine"), Item(id="train", text="train")])
+    assert [hit.item.id for hit in memory.search("wine", 1)] == ["train"]
+    assert [hit.item.id for hit in memory.search("train", 1)] == ["wine"]
+
+
+async def test_an_encoder_without_queries_of_its_own_encodes_them_like_all_else() -> None:
+    encoder = HashEncoder()
+    expected = embed(encoder, ["red wine"])[0]
+    np.testing.assert_array_equal(embed_query(encoder, "red wine"), expected)
+    np.testing.assert_array_equal(await aembed_query(encoder, "red wine"), expected)
+
+
+async def test_an_encoder_may_embed_queries_synchronously_only() -> None:
+    class Asymmetric(HashEncoder):
+        threads: set[int]
+
+        def encode_query(self, text: str) -> FloatArray:
+            self.threads = {threading.get_ident()}
+            return self.vector(f"query {text}")
+
+    encoder = Asymmetric()
+    vector = await aembed_query(encoder, "wine")
+    assert threading.get_ident() not in encoder.threads
+    np.testing.assert_array_equal(vector, embed_query(encoder, "wine"))
+    np.testing.assert_array_equal(vector, encoder.vector("query wine"))
+
+
+@pytest.mark.parametrize("given", [[0.0, 0.0], [1.0, math.nan], [[1.0, 0.0]], [1.0], None], ids=str)
+async def test_what_an_encoder_gives_for_a_query_is_checked(given: Any) -> None:
+    class Wrong(HashEncoder):
+        def __init__(self) -> None:
+            super().__init__(2)
+
+        def encode_query(self, text: str) -> Any:
+            return given
+
+    with pytest.raises(EncoderError):
+        embed_query(Wrong(), "wine")
+    with pytest.raises(EncoderError):
+        await aembed_query(Wrong(), "wine")
+
+
+# EpicEmbeddings
+
+
+async def test_the_encoders_vectors_are_plain_floats() -> None:
+    embeddings = EpicEmbeddings()
+    assert embeddings.encoder is default_encoder()
+    documents, query = embeddings.embed_documents(["a stew", "a train"]), embeddings.embed_query("a stew")
+    assert type(documents) is list and {type(value) for row in [*documents, query] for value in row} == {float}
+    assert documents == default_encoder().encode(["a stew", "a train"]).tolist()
+    assert query == documents[0]
+    assert documents == await embeddings.aembed_documents(["a stew", "a train"])
+    assert query == await embeddings.aembed_query("a stew")
+    assert embeddings.embed_documents([]) == await embeddings.aembed_documents([]) == []
+
+
+async def test_async_embedding_makes_no_synchronous_call() -> None:
+    encoder = HashEncoder()
+    await EpicEmbeddings(encoder).aembed_documents(["a"])
+    await EpicEmbeddings(encoder).aembed_query("a")
+    assert encoder.calls == 2 and not encoder.sync_threads
+
+
+async def test_queries_of_an_asymmetric_encoder_stay_queries() -> None:
+    words = Words(shift=0.3)
+    embeddings = EpicEmbeddings(LangChainEncoder(words))
+    query = embeddings.embed_query("red wine")
+    assert query == await embeddings.aembed_query("red wine") != embeddings.embed_documents(["red wine"])[0]
+    assert words.queries == ["red wine"] * 2
+
+
+@pytest.mark.parametrize("texts", ["a text", [1], ["a", None], [b"a"]], ids=repr)
+async def test_what_is_no_text_is_not_embedded(texts: Any) -> None:
+    embeddings = EpicEmbeddings(HashEncoder())
+    with pytest.raises(InvalidInputError):
+        embeddings.embed_documents(texts)
+    with pytest.raises(InvalidInputError):
+        await embeddings.aembed_documents(texts)
+    if isinstance(texts, list):
+        with pytest.raises(InvalidInputError):
+            embeddings.embed_query(texts[-1])
+
+
+def test_an_encoders_error_comes_through() -> None:
+    with pytest.raises(EncoderError, match="out of memory"):
+        EpicEmbeddings(LangChainEncoder(Gives(RuntimeError("out of memory")))).embed_query("a")
+
+
+@pytest.mark.parametrize("wrong", ["tiny", HashEncoder, Words(), 3], ids=repr)
+def test_epic_embeddings_need_an_encoder(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match="encoder"):
+        EpicEmbeddings(wrong)
+
+
+def test_they_can_be_a_field_of_a_model_and_say_what_they_are() -> None:
+    class Splitter(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+        embeddings: Embeddings
+
+    embeddings = EpicEmbeddings(HashEncoder())
+    assert Splitter(embeddings=embeddings).embeddings is embeddings
+    assert repr(embeddings) == "EpicEmbeddings(encoder='hash')"
+    assert repr(EpicEmbeddings()) == "EpicEmbeddings(encoder='epic-static-v1')"
+
+
+async def test_a_vector_store_runs_on_them() -> None:
+    store = InMemoryVectorStore(EpicEmbeddings())
+    store.add_documents([Document("A stew of beans without meat."), Document("The night train to the coast.")])
+    for found in (store.similarity_search("vegan food", 1), await store.asimilarity_search("vegan food", 1)):
+        assert found[0].page_content == "A stew of beans without meat."
