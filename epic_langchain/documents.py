@@ -14,9 +14,11 @@ from epic_core.collection import Key, Record
 from epic_core.context import format_hit
 from epic_core.errors import InvalidInputError
 from epic_core.judging import Judged
+from epic_core.rows import dumped_metadata
 from epic_core.types import stable_id
 
 PREFIX = "epic_"
+_ORIGINAL = "epic_original"
 Facts: TypeAlias = Mapping[str, Any]
 """What is known of a document under one preference: instruction, preference, stance, rationale, confidence."""
 
@@ -31,9 +33,18 @@ def checked_documents(documents: Iterable[Document]) -> list[Document]:
     Raises:
         InvalidInputError: for anything else.
     """
+    return [checked_document(document) for document in several(documents)]
+
+
+def several(documents: Iterable[Document]) -> Iterable[Document]:
+    """What can be iterated over as documents; they are not looked at.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
     if isinstance(documents, (Document, str, bytes, Mapping)) or not isinstance(documents, Iterable):
         raise InvalidInputError(f"Give several Documents in a list, not {type(documents).__name__}.")
-    return [checked_document(document) for document in documents]
+    return documents
 
 
 def checked_document(document: object) -> Document:
@@ -48,8 +59,8 @@ def checked_document(document: object) -> Document:
 
 
 def item_of(document: Document) -> Item:
-    """A document as an item; without an id, it is known by its text."""
-    return Item(id=document.id or "", text=document.page_content, metadata=document.metadata)
+    """A document as an item to be judged: without its metadata, which need not be JSON."""
+    return Item(id=document.id or "", text=document.page_content)
 
 
 def documents_of(judged: Judged, document: Document, *, split: bool) -> list[Document]:
@@ -67,15 +78,15 @@ def documents_of(judged: Judged, document: Document, *, split: bool) -> list[Doc
             judged.verdict.alignments, judged.preferences, judged.similarities, strict=True
         )
     ]
-    own = {key: value for key, value in document.metadata.items() if not key.startswith(PREFIX)}
+    own = _own(document.metadata)
     if judged.rewrite:
-        own["epic_original"] = document.page_content
+        own.setdefault(_ORIGINAL, document.page_content)
     text = judged.rewrite or document.page_content
     if not split:
         return [Document(id=document.id, page_content=text, metadata=own | _metadata(alignments))]
     return [
         Document(
-            id=None if document.id is None else stable_id("document", document.id, preference.id),
+            id=stable_id("document", document.id, preference.id) if document.id else document.id,
             page_content=text,
             metadata=own | _metadata([facts]),
         )
@@ -85,7 +96,9 @@ def documents_of(judged: Judged, document: Document, *, split: bool) -> list[Doc
 
 def document_of(hit: Hit, number: int = 1, *, guidance: str = "metadata") -> Document:
     """A hit as a Document: its guidance in metadata; with `guidance="text"`, in the text as a model is given it."""
-    metadata: dict[str, Any] = {**hit.item.metadata, "epic_score": hit.score, "epic_tier": hit.tier}
+    # What a fallback found may have guidance of its own.
+    metadata = _own(hit.item.metadata) if hit.entries else dict(hit.item.metadata)
+    metadata |= {"epic_score": hit.score, "epic_tier": hit.tier}
     if hit.entries:
         metadata |= _metadata(
             [
@@ -109,9 +122,16 @@ def document_of(hit: Hit, number: int = 1, *, guidance: str = "metadata") -> Doc
 
 
 def record_of(document: Document, given_id: str | None) -> Record:
-    """A document as a record: found by its instructions if it carries any, else by its text."""
+    """A document as a record: found by its instructions if it carries any, else by its text.
+
+    Raises:
+        InvalidInputError: for a text or metadata that cannot be stored, or guidance that cannot be read.
+    """
     record_id = given_id or document.id or str(uuid4())
-    return Record(id=record_id, text=document.page_content, metadata=document.metadata, keys=_keys(document, record_id))
+    keys = _keys(document.metadata, record_id)
+    record = Record(id=record_id, text=document.page_content, metadata=document.metadata, keys=keys)
+    dumped_metadata(record.metadata, record.id, "document")
+    return record
 
 
 def document_of_record(record: Record) -> Document:
@@ -122,6 +142,11 @@ def document_of_record(record: Record) -> Document:
 def item_document(item: Item) -> Document:
     """An item as a Document."""
     return Document(id=item.id, page_content=item.text, metadata=dict(item.metadata))
+
+
+def _own(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata without guidance that was written earlier."""
+    return {key: value for key, value in metadata.items() if not key.startswith(PREFIX) or key == _ORIGINAL}
 
 
 def _facts(*, stance: Stance, confidence: float | None, similarity: float, **texts: str) -> dict[str, Any]:
@@ -139,29 +164,32 @@ def _metadata(alignments: Sequence[Facts]) -> dict[str, Any]:
     return flat | {"epic_alignments": json.dumps(list(alignments), ensure_ascii=False)}
 
 
-def _keys(document: Document, record_id: str) -> tuple[Key, ...] | None:
-    alignments = document.metadata.get("epic_alignments")
+def _keys(metadata: Facts, record_id: str) -> tuple[Key, ...] | None:
+    """The instructions in a document's metadata; None without any.
+
+    Raises:
+        InvalidInputError: if they cannot be read.
+    """
+    alignments = metadata.get("epic_alignments")
     if alignments is None:
-        alignments = [{name: document.metadata.get(f"{PREFIX}{name}") for name in ("instruction", "stance")}]
-    elif isinstance(alignments, str):
-        try:
-            alignments = json.loads(alignments)
-        except ValueError as error:
-            raise InvalidInputError(
-                f"epic_alignments of document {record_id!r} is not JSON: {error}. Leave it as"
-                " EpicDocumentTransformer wrote it, or remove it."
-            ) from None
+        alignments = [{name: metadata.get(f"{PREFIX}{name}") for name in ("instruction", "stance")}]
     try:
-        keys = [
-            Key(text=one["instruction"], stance=Stance(one.get("stance") or Stance.NEUTRAL))
-            for one in alignments
-            if one.get("instruction")
-        ]
-        if not all(isinstance(key.text, str) for key in keys):
-            raise TypeError("an instruction is no text")
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        keys = map(_key, json.loads(alignments) if isinstance(alignments, str) else alignments)
+        return tuple(dict.fromkeys(key for key in keys if key is not None)) or None
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
             f"The guidance in the metadata of document {record_id!r} cannot be read: {error}. Leave it as"
             " EpicDocumentTransformer wrote it, or remove the keys that begin with epic_."
         ) from None
-    return tuple(dict.fromkeys(keys)) or None
+
+
+def _key(facts: object) -> Key | None:
+    if not isinstance(facts, Mapping):
+        raise TypeError("epic_alignments is no list of mappings")
+    text, stance = facts.get("instruction"), facts.get("stance")
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise TypeError(f"an instruction is no text but {type(text).__name__}")
+    text.encode()
+    return Key(text=text, stance=Stance(stance or Stance.NEUTRAL)) if text.strip() else None

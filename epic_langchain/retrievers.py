@@ -15,6 +15,7 @@ from pydantic import ConfigDict, PositiveInt, ValidationInfo, field_validator
 from typing_extensions import override
 
 from epic_core import EpicMemory, Hits
+from epic_core.errors import InvalidInputError
 from epic_langchain.adapters import encoder_of
 from epic_langchain.documents import document_of
 from epic_langchain.filters import MetadataFilter, filter_of
@@ -35,7 +36,7 @@ class EpicRetriever(BaseRetriever):
 
     Attributes:
         embeddings: What a file given by its name is opened with: LangChain's `Embeddings` or an encoder of epic_core;
-            default: the embedded one.
+            default: the embedded one. A memory that is open has its own.
         memory: The memory, which the caller closes; or the name of its file, which has to be there.
         k: How many documents, at least 1.
         guidance: "metadata" puts the instructions and all that is known into flat `epic_*` metadata; "text" also makes
@@ -52,8 +53,13 @@ class EpicRetriever(BaseRetriever):
     @field_validator("memory", mode="before")
     @classmethod
     def _opened(cls, memory: object, info: ValidationInfo) -> object:
+        embeddings = info.data.get("embeddings")
         if isinstance(memory, (str, Path)):
-            return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(info.data.get("embeddings")))
+            return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(embeddings))
+        if isinstance(memory, EpicMemory) and embeddings is not None:
+            given, own = encoder_of(embeddings).name, memory.encoder.name
+            if given != own:
+                raise InvalidInputError(f"The memory is open, with the embeddings {own}: leave out embeddings={given}.")
         return memory
 
     @override

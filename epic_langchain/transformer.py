@@ -11,7 +11,7 @@ from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackMa
 from langchain_core.documents import BaseDocumentTransformer, Document
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from langchain_core.runnables.utils import ConfigurableFieldSpec
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
 
 from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
@@ -23,12 +23,14 @@ from epic_core.judging import Judged
 from epic_core.threads import in_thread
 from epic_core.verification import Verifier
 from epic_langchain.adapters import calling_with, encoder_of, verifier_of
-from epic_langchain.documents import checked_document, checked_documents, documents_of, item_of
+from epic_langchain.documents import checked_document, checked_documents, documents_of, item_of, several
 from epic_langchain.per_call import per_call, specs
 
 # A server that filters for many users keeps so many of them prepared.
 _USERS_PREPARED = 32
 _PER_CALL = ("preferences",)
+# What a memory has of its own.
+_A_MEMORYS = ("preferences", "embeddings", "llm", "tau", "keep_rate", "coarse", "fine")
 
 
 class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Document]], BaseDocumentTransformer):
@@ -39,9 +41,10 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         print(keep.report)
 
     `epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`, `epic_confidence` and `epic_similarity` are
-    those of the strongest alignment, `epic_alignments` has all of them as JSON. It is a Runnable, too: in a chain, with
-    callbacks, `batch`, and `invoke(documents, preferences=[...])` for another user. Texts and other metadata stay as
-    they are, documents that come in are never changed, and text that only consists of white space is left out.
+    those of the strongest alignment, `epic_alignments` has all of them as JSON; a verifier that rewrites changes the
+    text, and `epic_original` has the one before. It is a Runnable, too: in a chain, with callbacks, `batch`, and
+    `invoke(documents, preferences=[...])` for another user. Other metadata stay as they are, documents that come in are
+    never changed, and those whose text is white space are left out.
 
     A document that a model's failure leaves undecided is not among those that come out; it is in `undecided`, and the
     reason in `report.failures`. Transform it again once the model answers: what was decided is not asked for again.
@@ -79,15 +82,22 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     _verifier: Verifier = PrivateAttr()
     _prepared: OrderedDict[tuple[Preference, ...], EpicMemory] = PrivateAttr(default_factory=OrderedDict)
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
+    _preparing: Any = PrivateAttr(default_factory=threading.Lock)
     _report: BuildReport = PrivateAttr(default_factory=BuildReport)
     _undecided: list[Document] = PrivateAttr(default_factory=list)
+
+    @field_validator("preferences", mode="before")
+    @classmethod
+    def _listed(cls, preferences: object) -> object:
+        return [preferences] if isinstance(preferences, (str, Preference)) else preferences
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.memory is not None:
-            given = self.model_fields_set - {"memory", "split", "progress", "name"}
+            fields = type(self).model_fields
+            given = [name for name in _A_MEMORYS if getattr(self, name) != fields[name].default]
             if given:
-                raise InvalidInputError(f"With memory=, {', '.join(sorted(given))} would be ignored: it has its own.")
+                raise InvalidInputError(f"With memory=, {', '.join(given)} would be ignored: it has its own.")
             return self
         unique_preferences(self.preferences)
         if self.tau is not None and self.keep_rate is not None:
@@ -117,14 +127,14 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     @override
     def invoke(self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """The documents that are kept. `preferences=` are another user's, for this call."""
-        return self._call_with_config(self._run, input, config, **per_call(config, kwargs, _PER_CALL))
+        return self._call_with_config(self._run, input, config, **kwargs)
 
     @override
     async def ainvoke(
         self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
         """As `invoke`, without blocking the event loop."""
-        return await self._acall_with_config(self._arun, input, config, **per_call(config, kwargs, _PER_CALL))
+        return await self._acall_with_config(self._arun, input, config, **kwargs)
 
     @override
     def transform_documents(self, documents: Sequence[Document], **kwargs: Any) -> Sequence[Document]:
@@ -143,9 +153,10 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         *,
         preferences: Sequence[str | Preference] | None = None,
     ) -> Iterator[Document]:
-        """Kept documents of any iterable, a few at a time; `report` grows as they come."""
+        """Kept documents of any iterable, a few at a time; `report` is there when the iterator ends or is closed."""
         run = _Run(self)
-        judging = self._memory_for(preferences).judge(run.items(documents), report=run.report, progress=self.progress)
+        memory = self._memory_for(preferences, config)
+        judging = memory.judge(run.items(documents), report=run.report, progress=self.progress)
         try:
             while True:
                 # Not around the yield: it would hold for the caller as well.
@@ -167,7 +178,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     ) -> AsyncIterator[Document]:
         """As `lazy_transform`, without blocking the event loop; also takes an asynchronous iterable."""
         run = _Run(self)
-        memory = await in_thread(self._memory_for, preferences)
+        memory = await in_thread(self._memory_for, preferences, config)
         items = run.aitems(documents) if isinstance(documents, AsyncIterable) else run.items(documents)
         judging = memory.ajudge(items, report=run.report, progress=self.progress)
         try:
@@ -185,7 +196,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     @property
     @override
     def config_specs(self) -> list[ConfigurableFieldSpec]:
-        return specs(_PER_CALL)
+        return specs(_PER_CALL if self.memory is None else ())
 
     # running
 
@@ -208,30 +219,47 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         kept = self.alazy_transform(checked_documents(documents), config, **options)
         return [document async for document in kept]
 
-    def _memory_for(self, preferences: Sequence[str | Preference] | None) -> EpicMemory:
-        """The memory that judges by some preferences; it lives in RAM, and holds nothing but them and verdicts."""
+    def _memory_for(self, preferences: Sequence[str | Preference] | None, config: RunnableConfig | None) -> EpicMemory:
+        """The memory that judges by the preferences of a call, or else the transformer's own."""
+        given = per_call(config, {} if preferences is None else {"preferences": preferences}, _PER_CALL)
         if self.memory is not None:
-            if preferences is not None:
+            if given:
                 raise InvalidInputError("With memory=, preferences cannot be given for a call: it has its own.")
             return self.memory
-        given = tuple(unique_preferences(self.preferences if preferences is None else preferences))
-        if not given:
+        unique = tuple(unique_preferences(given.get("preferences", self.preferences)))
+        if not unique:
             raise NoPreferencesError("There are no preferences to keep documents by: preferences=['...'].")
+        memory = self._prepared_for(unique)
+        if memory is None:
+            # One user after the other, so that none is prepared twice; who is prepared does not wait.
+            with self._preparing:
+                memory = self._prepared_for(unique)
+                if memory is None:
+                    memory = self._prepare(unique)
+        return memory
+
+    def _prepared_for(self, preferences: tuple[Preference, ...]) -> EpicMemory | None:
         with self._lock:
-            if given not in self._prepared:
-                self._prepared[given] = EpicMemory(
-                    given,
-                    encoder=self._encoder,
-                    verifier=self._verifier,
-                    tau=self.tau,
-                    keep_rate=self.keep_rate,
-                    coarse=self.coarse,
-                    fine=self.fine,
-                )
-                if len(self._prepared) > _USERS_PREPARED:
-                    self._prepared.popitem(last=False)
-            self._prepared.move_to_end(given)
-            return self._prepared[given]
+            if preferences in self._prepared:
+                self._prepared.move_to_end(preferences)
+            return self._prepared.get(preferences)
+
+    def _prepare(self, preferences: tuple[Preference, ...]) -> EpicMemory:
+        """A memory that lives in RAM, and holds nothing but preferences and verdicts."""
+        memory = EpicMemory(
+            preferences,
+            encoder=self._encoder,
+            verifier=self._verifier,
+            tau=self.tau,
+            keep_rate=self.keep_rate,
+            coarse=self.coarse,
+            fine=self.fine,
+        )
+        with self._lock:
+            self._prepared[preferences] = memory
+            if len(self._prepared) > _USERS_PREPARED:
+                self._prepared.popitem(last=False)
+        return memory
 
 
 class _Run:
@@ -244,10 +272,11 @@ class _Run:
         self._undecided: list[Document] = []
         self._seen = self._blank = 0
 
-    def items(self, documents: Iterable[Document]) -> Iterator[Item]:
+    def items(self, documents: Iterable[Document]) -> Iterable[Item]:
         """The documents' items; the documents wait for what is decided about them."""
-        for document in documents:
-            yield from self._item(document)
+        items = (item for document in several(documents) for item in self._item(document))
+        # So that what is wrong with one is said before a model is asked, and a bar knows how many there are.
+        return list(items) if isinstance(documents, (list, tuple)) else items
 
     async def aitems(self, documents: AsyncIterable[Document]) -> AsyncIterator[Item]:
         """As `items`."""

@@ -15,7 +15,7 @@ from epic_core.rewrites import Rewrite, rewriting_of, rewritings_of
 from epic_core.state import State
 from epic_core.steps import Encode, Steps, Take
 from epic_core.store import NewEntry, verifier_number
-from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Stance, Verdict
+from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
 from epic_core.verification.base import Verifier, rewriter_of
 from epic_core.writing import Outcome
 
@@ -195,6 +195,16 @@ def remember(state: State, outcome: Outcome) -> None:
     for start in range(0, len(verdicts), max(1, step)):
         with suppress(BudgetError), state.lock, state.store.transaction():
             state.store.remember(state.namespace, outcome.version, verdicts[start : start + step])
+
+
+def forget_gone(state: State, asked: Sequence[Preference]) -> None:
+    """Forget what was answered under preferences that were removed while the model thought."""
+    with state.lock:
+        live = {preference.id for preference in state.space().preferences} if asked else set()
+    for preference in asked:
+        if preference.id not in live:
+            with state.lock, state.store.transaction():
+                state.store.forget_preference(state.namespace, preference)
 
 
 def unverified(candidate: Candidate) -> list[NewEntry]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from epic_core.build import coarse_stage, resolve_keep_rate
-from epic_core.decide import Decided, count_undecided, remember, verdicts_on_all
+from epic_core.decide import Decided, count_undecided, forget_gone, remember, verdicts_on_all
 from epic_core.errors import NoPreferencesError
 from epic_core.progress import Progress
 from epic_core.rewrites import rewritings_of
@@ -51,14 +51,17 @@ def judge_batch(
 
     Raises:
         NoPreferencesError: if there are no preferences to judge by.
+        ReadOnlyError: if a model is to be asked and what it says cannot be remembered.
     """
+    if state.fine and getattr(state.verifier, "cached", False):
+        state.store.check_writable()
     with state.lock, state.store.reading():
         encoder, space = state.encoder, state.space()
         preferences, vectors = list(space.preferences), space.vectors
     if not preferences:
         raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
-    # Only the text counts; what two items have in common, their ids perhaps, must not mix them up.
-    plain = [Item(id=f"judged {number}", text=item.text) for number, item in enumerate(items)]
+    # Ids of their own: two items may have one in common.
+    plain = [replace(item, id=f"judged {number}") for number, item in enumerate(items)]
     report.seen += len(items)
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in plain], "embedding")
     resolve_keep_rate(state, embeddings, vectors, report)
@@ -68,11 +71,11 @@ def judge_batch(
     judged: dict[str, Judged] = {}
 
     def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
-        outcome = Outcome(encoder=encoder, version=verifier.name, verdicts=list(new))
-        outcome.asked = list({p.id: p for candidate, _ in new for p in candidate.preferences}.values())
-        remember(state, outcome)
-        for one in (yield from _judged(state, verifier, decided, report)):
+        remember(state, Outcome(encoder=encoder, version=verifier.name, verdicts=list(new)))
+        for one in (yield from _judged(state, verifier, decided, preferences, report)):
             judged[one.item.id] = one
+        if state.store.writable:
+            forget_gone(state, preferences)
         progress.advance(len(decided))
 
     if state.fine:
@@ -96,7 +99,9 @@ def judge_batch(
     return found
 
 
-def _judged(state: State, verifier: Verifier, decided: Decided, report: BuildReport) -> Steps[list[Judged]]:
+def _judged(
+    state: State, verifier: Verifier, decided: Decided, preferences: Sequence[Preference], report: BuildReport
+) -> Steps[list[Judged]]:
     """Candidates with their verdicts, rewritten where the verifier does that."""
     rewriter = rewriter_of(verifier)
     made = [_aligned(candidate, verdict) for candidate, verdict in decided]
@@ -104,7 +109,12 @@ def _judged(state: State, verifier: Verifier, decided: Decided, report: BuildRep
     if rewriter is None or not kept:
         return made
     rewritings = [
-        Rewriting(item=made[place].item, preferences=made[place].preferences, rationale=made[place].verdict.rationale)
+        Rewriting(
+            item=made[place].item,
+            # In the order in which `add` names them.
+            preferences=tuple(preference for preference in preferences if preference in made[place].preferences),
+            rationale=made[place].verdict.rationale,
+        )
         for place in kept
     ]
     rewritten, failed = yield from rewritings_of(state, rewriter, rewritings, report)
@@ -119,10 +129,7 @@ def _judged(state: State, verifier: Verifier, decided: Decided, report: BuildRep
 
 
 def _aligned(candidate: Candidate, verdict: Verdict) -> Judged:
-    known = {
-        preference.id: (preference, similarity)
-        for preference, similarity in zip(candidate.preferences, candidate.similarities, strict=True)
-    }
+    place = {preference.id: number for number, preference in enumerate(candidate.preferences)}
     # What is not known of one alignment is what the verdict says of all.
     alignments = [
         replace(
@@ -132,13 +139,14 @@ def _aligned(candidate: Candidate, verdict: Verdict) -> Judged:
         )
         for one in verdict.alignments
     ]
-    alignments.sort(key=lambda one: (-1.0 if one.confidence is None else one.confidence, known[one.preference_id][1]))
-    alignments.reverse()
+    # Of equally sure ones the most similar comes first, as among the candidate's preferences.
+    alignments.sort(key=lambda one: (1.0 if one.confidence is None else -one.confidence, place[one.preference_id]))
+    places = [place[one.preference_id] for one in alignments]
     return Judged(
         item=candidate.item,
         verdict=replace(verdict, alignments=tuple(alignments)),
-        preferences=tuple(known[one.preference_id][0] for one in alignments),
-        similarities=tuple(known[one.preference_id][1] for one in alignments),
+        preferences=tuple(candidate.preferences[number] for number in places),
+        similarities=tuple(candidate.similarities[number] for number in places),
     )
 
 

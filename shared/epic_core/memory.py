@@ -329,10 +329,11 @@ class EpicMemory(Housekeeping):
     def judge(self, items: Items, *, report: BuildReport | None = None, progress: bool = False) -> Iterator[Judged]:
         """What the memory would keep of items, and why, without taking them in: stages 1 and 2 by themselves.
 
-        What a language model says is remembered as in `add`.
+        What a language model says is remembered as in `add`. An item is judged as it is, also where the memory has a
+        chunker.
 
         Args:
-            items: As for `add`. They are judged by their texts, a few at a time, as the iterator is advanced.
+            items: As for `add`. They are judged a few at a time, as the iterator is advanced.
             report: Is filled in as it goes.
             progress: Show a bar.
 
@@ -342,6 +343,7 @@ class EpicMemory(Housekeeping):
         Raises:
             InvalidInputError: for an item that is no text.
             NoPreferencesError: if the memory has no preferences.
+            ReadOnlyError: if a model is to be asked, and what it says cannot be remembered.
             EncoderError: if the encoder fails.
         """
         report, clock = report or BuildReport(), Clock()

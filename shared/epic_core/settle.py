@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from epic_core.codes import code_length
-from epic_core.decide import Decided, outcome_of, remember, unverified, verdicts_on_all
+from epic_core.decide import Decided, forget_gone, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.encoders.base import Encoder
 from epic_core.errors import BudgetError, RetryQueueFullError
 from epic_core.eviction import make_room, pieces
@@ -19,7 +19,7 @@ from epic_core.rewrites import renew_rewrites
 from epic_core.rows import deflated, dumped_metadata
 from epic_core.state import State
 from epic_core.steps import Clock, Steps
-from epic_core.types import BuildReport, Candidate, Item, Preference
+from epic_core.types import BuildReport, Candidate, Item
 from epic_core.verification.base import Verifier
 from epic_core.writing import Outcome, write
 
@@ -82,18 +82,8 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
     held = bool(ids) and bool(state.store.known(state.namespace, ids))
     for piece in _pieces(outcome, min(4, pieces(state.budget)), 1 if held else _DISCARDED):
         renew |= yield from _fitted(state, piece, report, clock)
-    _forget_gone(state, outcome.asked)
+    forget_gone(state, outcome.asked)
     return renew
-
-
-def _forget_gone(state: State, asked: Sequence[Preference]) -> None:
-    """Forget what was answered under preferences that were removed while the model thought."""
-    with state.lock:
-        live = {preference.id for preference in state.space().preferences} if asked else set()
-    for preference in asked:
-        if preference.id not in live:
-            with state.lock, state.store.transaction():
-                state.store.forget_preference(state.namespace, preference)
 
 
 def _pieces(outcome: Outcome, step: int, discarded: int = _DISCARDED) -> Iterator[Outcome]:

@@ -442,7 +442,7 @@ class BuildReport:
         yield f"coarse filter   {self.passed:>8} passed   {self.share_passed:7.2%}   ({tau})"
         yield f"verification    {self.kept:>8} kept     {self.share_kept:7.2%}   ({self.entries} entries)"
         if self.undecided:
-            yield f"undecided       {self.undecided:>8}   kept in the retry queue"
+            yield f"undecided       {self.undecided:>8}   no verdict yet"
         if self.second_tier:
             yield f"second tier     {self.second_tier:>8}"
         if self.evicted or self.shortened:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from pydantic import ValidationError
 
-from epic_core import EpicMemory, Filter, Item, SecondTier
-from epic_core.errors import InvalidInputError, StoreError
-from epic_langchain import EpicRetriever
+from epic_core import EpicMemory, Filter, Item, SecondTier, Stance
+from epic_core.context import format_hit
+from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
+from epic_langchain import EpicEmbeddings, EpicRetriever
+from epic_langchain.adapters import LangChainEncoder
+from helpers import Answering, HashEncoder, KeepAll, keep
+from scripted import BOTH, TRAIN, WINE, Scripted, anew, memory_of
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 ITEMS = [
@@ -29,6 +37,16 @@ ITEMS = [
     Item(id="soup", text="Vegan soup fits a strict diet.", metadata={"kind": "food", "year": 2022}),
 ]
 QUERY = "Where should I stay, are there hotels with casinos?"
+
+
+class Words(Embeddings):
+    """LangChain embeddings by words."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return [float(number) for number in HashEncoder(64).vector(text)]
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +176,218 @@ def test_items_are_not_changed_by_retrieving(retriever: EpicRetriever, memory: E
     assert memory.search(QUERY)[0].item.metadata["kind"] != "changed"
 
 
+# guidance in the text
+
+
+async def test_text_with_guidance_is_what_the_memory_shows(memory: EpicMemory) -> None:
+    retriever = EpicRetriever(memory=memory, k=4, guidance="text")
+    documents = retriever.invoke(QUERY)
+    assert "\n\n".join(document.page_content for document in documents) == memory.context(QUERY, 4)
+    for number, (document, hit) in enumerate(zip(documents, memory.search(QUERY, 4), strict=True), start=1):
+        assert document.page_content == format_hit(number, hit)
+        assert document.page_content.startswith(f"Document {number}:\nInterpretation Guidance:\n- ")
+    assert await retriever.ainvoke(QUERY) == documents
+
+
+def test_metadata_is_the_same_with_guidance_in_the_text(memory: EpicMemory) -> None:
+    plain, guided = (EpicRetriever(memory=memory, k=4, guidance=guidance) for guidance in ("metadata", "text"))
+    assert [(one.id, one.metadata) for one in plain.invoke(QUERY)] == [
+        (one.id, one.metadata) for one in guided.invoke(QUERY)
+    ]
+
+
+def test_what_conflicts_is_said_in_the_text(memory: EpicMemory) -> None:
+    retriever = EpicRetriever(memory=memory, k=6, guidance="text")
+    conflicts = [one for one in retriever.invoke(QUERY) if one.metadata["epic_stance"] == "conflicts"]
+    assert conflicts and all("steer clear" in one.page_content.lower() for one in conflicts)
+
+
+def test_a_rewritten_text_is_what_is_shown() -> None:
+    memory = memory_of(Scripted(), refine="rewrite")
+    memory.add([Item(id="a", text="red wine")])
+    (plain,) = EpicRetriever(memory=memory).invoke("red wine")
+    assert (plain.id, plain.page_content) == ("a", anew("red wine", WINE)) and plain.metadata["epic_instruction"] == ""
+    (guided,) = EpicRetriever(memory=memory, guidance="text").invoke("red wine")
+    assert guided.page_content == memory.context("red wine")
+
+
+def test_several_preferences_are_one_documents_guidance() -> None:
+    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), verifier=KeepAll({"wine": Stance.SUPPORTS}))
+    memory.add([Item(id="a", text=BOTH)])
+    (document,) = EpicRetriever(memory=memory).invoke("red wine")
+    (hit,) = memory.search("red wine")
+    assert document.metadata["epic_instruction"] == "\n".join(hit.instructions)
+    known = json.loads(document.metadata["epic_alignments"])
+    assert [one["preference"] for one in known] == hit.preferences and set(hit.preferences) == {WINE, TRAIN}
+
+
+def test_guidance_that_an_item_came_with_is_not_taken_for_the_memorys() -> None:
+    def unsure(candidate: Any) -> Any:
+        kept = keep(candidate)
+        return replace(
+            kept, alignments=tuple(replace(one, confidence=None) for one in kept.alignments), confidence=None
+        )
+
+    stale = {"epic_confidence": 0.1, "epic_preference": "I love the sea.", "epic_season": "summer", "year": 2020}
+    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=Answering(unsure))
+    memory.add([Item(text="red wine", metadata=stale)])
+    (document,) = EpicRetriever(memory=memory).invoke("red wine")
+    assert document.metadata["epic_preference"] == WINE and document.metadata["year"] == 2020
+    assert not {"epic_confidence", "epic_season"} & document.metadata.keys()
+
+
+# options of a call
+
+
+MAPPINGS: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "equal": ({"kind": "food"}, {"stew", "curry", "soup"}),
+    "at least": ({"year": {"$gte": 2022}}, {"curry", "casino", "soup"}),
+    "both": ({"kind": "food", "year": {"$gt": 2020, "$lt": 2024}}, {"soup"}),
+    "one of": ({"year": {"$in": [2019, 2020]}}, {"stew", "hotel"}),
+    "either": ({"$or": [{"kind": "food"}, {"year": 2019}]}, {"stew", "curry", "soup", "hotel"}),
+    "not": ({"$not": {"kind": "food"}}, {"casino", "hotel", "poker"}),
+    "a key that is not there": ({"language": "en"}, set()),
+    "nothing": ({}, {"stew", "curry", "soup", "casino", "hotel", "poker"}),
+}
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+async def test_filters_may_be_mappings(name: str, retriever: EpicRetriever) -> None:
+    given, expected = MAPPINGS[name]
+    config: Any = {"configurable": {"filter": given, "k": 9}}
+    found = retriever.invoke(QUERY, k=9, filter=given)
+    assert set(ids(found)) == expected
+    assert found == await retriever.ainvoke(QUERY, k=9, filter=given)
+    assert found == retriever.invoke(QUERY, config) == await retriever.ainvoke(QUERY, config)
+
+
+@pytest.mark.parametrize("wrong", [{"year": {"$near": 2020}}, {"year": {}}, {3: 3}, [("year", 2020)], "year > 2020"])
+async def test_filters_that_cannot_be_are_errors(wrong: Any, retriever: EpicRetriever) -> None:
+    with pytest.raises(InvalidInputError, match=r"[Ff]ilter"):
+        retriever.invoke(QUERY, filter=wrong)
+    with pytest.raises(InvalidInputError, match=r"[Ff]ilter"):
+        await retriever.ainvoke(QUERY, {"configurable": {"filter": wrong}})
+
+
+async def test_preferences_of_a_call_choose_among_those_that_are_held(
+    retriever: EpicRetriever, memory: EpicMemory
+) -> None:
+    found = retriever.invoke(QUERY, k=9, preferences=[PREFERENCES[0]])
+    assert set(ids(found)) == {"stew", "curry", "soup"}
+    assert [one.metadata["epic_score"] for one in found] == [
+        hit.score for hit in memory.search(QUERY, 9, preferences=[PREFERENCES[0]])
+    ]
+    assert await retriever.ainvoke(QUERY, {"configurable": {"preferences": [PREFERENCES[0]], "k": 9}}) == found
+    with pytest.raises(UnknownPreferenceError):
+        retriever.invoke(QUERY, preferences=["I love the sea."])
+
+
+async def test_options_in_the_config_hold_unless_the_call_says_otherwise(retriever: EpicRetriever) -> None:
+    config: Any = {
+        "configurable": {"k": 2, "filter": {"kind": "hotel"}, "thread_id": "7", "top_k": 9, "namespace": None}
+    }
+    assert set(ids(retriever.invoke(QUERY, config))) <= {"casino", "hotel", "poker"}
+    for options, count in (({}, 2), ({"k": 1}, 1), ({"k": 3}, 3), ({"k": 9, "filter": {"kind": "food"}}, 3)):
+        found = retriever.invoke(QUERY, config, **options)
+        assert len(found) == count and found == await retriever.ainvoke(QUERY, config, **options)
+        assert found == retriever.with_config(config).invoke(QUERY, **options)
+        assert found == retriever.bind(**options).invoke(QUERY, config)
+    assert len(retriever.invoke(QUERY)) == 4
+
+
+async def test_what_is_none_is_not_given(retriever: EpicRetriever) -> None:
+    options = dict.fromkeys(("k", "filter", "namespace", "preferences"))
+    expected = retriever.invoke(QUERY)
+    assert retriever.invoke(QUERY, **options) == await retriever.ainvoke(QUERY, **options) == expected
+    assert retriever.invoke(QUERY, {"configurable": options}) == expected
+
+
+async def test_batches_take_options_for_all_or_for_each(retriever: EpicRetriever) -> None:
+    queries = [QUERY, "a vegan stew", "poker"]
+    configs: Any = [{"configurable": {"k": k}} for k in (1, 2, 3)]
+    found = retriever.batch(queries, configs)
+    assert [len(one) for one in found] == [1, 2, 3] and found == await retriever.abatch(queries, configs)
+    assert [len(one) for one in retriever.batch(queries, {"max_concurrency": 2}, k=2)] == [2, 2, 2]
+    assert [ids(one) for one in await retriever.abatch(queries, k=2)] == [
+        ids(retriever.invoke(query, k=2)) for query in queries
+    ]
+
+
+def test_options_of_a_call_are_declared(retriever: EpicRetriever) -> None:
+    assert [spec.id for spec in retriever.config_specs] == ["k", "filter", "namespace", "preferences"]
+    properties = retriever.get_config_jsonschema()["$defs"]["Configurable"]["properties"]
+    assert {name: properties[name].get("type") for name in properties} == {
+        "k": "integer",
+        "filter": None,
+        "namespace": "string",
+        "preferences": "array",
+    }
+    assert all(properties[name]["description"] for name in properties)
+
+
+def test_fields_can_be_made_configurable(retriever: EpicRetriever) -> None:
+    configurable = retriever.configurable_fields(guidance=ConfigurableField(id="guidance"))
+    first = configurable.invoke(QUERY, {"configurable": {"guidance": "text", "k": 1}})
+    assert len(first) == 1 and first[0].page_content.startswith("Document 1:")
+    assert configurable.invoke(QUERY) == retriever.invoke(QUERY)
+
+
+def test_two_users_in_one_file_have_one_retriever(tmp_path: Path) -> None:
+    path = tmp_path / "all.epic"
+    for user, items in (("ann", ITEMS[:3]), ("bob", ITEMS[3:])):
+        with EpicMemory.open(path, PREFERENCES, namespace=user, tau=0.0) as memory:
+            memory.add(items)
+    retriever = EpicRetriever(memory=path, k=9)
+    configs: Any = [{"configurable": {"namespace": user}} for user in ("ann", "bob", "eve")] * 5
+    found = [set(ids(one)) for one in retriever.batch([QUERY] * len(configs), configs)]
+    assert found == [{"stew", "curry", "casino"}, {"hotel", "poker", "soup"}, set()] * 5
+    retriever.memory.close()
+
+
+# what it is made of
+
+
+def test_embeddings_open_a_file_that_was_made_with_them(tmp_path: Path) -> None:
+    path, words = tmp_path / "me.epic", Words()
+    with EpicMemory.open(path, [WINE], encoder=LangChainEncoder(words), verifier=KeepAll()) as memory:
+        memory.add([Item(id="a", text="red wine")])
+    retriever = EpicRetriever(memory=path, embeddings=words)
+    assert ids(retriever.invoke("red wine")) == ["a"]
+    with pytest.raises(EncoderMismatchError, match="langchain:Words"):
+        EpicRetriever(memory=path)
+    # Of a memory that is open already they are its own.
+    assert ids(EpicRetriever(memory=retriever.memory, embeddings=words).invoke("red wine")) == ["a"]
+    with pytest.raises(ValidationError, match="embeddings"):
+        EpicRetriever(memory=retriever.memory, embeddings=EpicEmbeddings())
+    with pytest.raises(ValidationError, match="LangChain Embeddings"):
+        EpicRetriever(memory=path, embeddings="all-minilm")
+    retriever.memory.close()
+
+
+@pytest.mark.parametrize("wrong", [{"k": 0}, {"k": -1}, {"k": "many"}, {"guidance": "both"}, {"kk": 3}])
+def test_arguments_that_cannot_be_are_errors(wrong: dict[str, Any], memory: EpicMemory) -> None:
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        EpicRetriever(memory=memory, **wrong)
+
+
+async def test_nothing_blocks_the_event_loop() -> None:
+    encoder = HashEncoder()
+    memory = EpicMemory([WINE], encoder=encoder, verifier=KeepAll())
+    memory.add(["red wine"])
+    encoder.sync_threads.clear()
+    assert len(await EpicRetriever(memory=memory).ainvoke("red wine")) == 1
+    assert encoder.sync_threads == set()
+
+
+def test_what_comes_out_is_the_callers(memory: EpicMemory, retriever: EpicRetriever) -> None:
+    own = EpicMemory([WINE], encoder=HashEncoder(), verifier=KeepAll())
+    own.add([Item(id="a", text="red wine", metadata={"authors": ["Ann"]})])
+    retriever = EpicRetriever(memory=own)
+    (found,) = retriever.invoke("red wine")
+    found.metadata["authors"].append("Eve")
+    assert retriever.invoke("red wine")[0].metadata["authors"] == ["Ann"]
+
+
 def test_traces_name_the_store(retriever: EpicRetriever) -> None:
     assert retriever._get_ls_params()["ls_vector_store_provider"] == "epic"
 
@@ -171,5 +401,15 @@ def test_a_missing_package_names_the_extra() -> None:
 
 def test_it_does_not_import_the_other_plugin() -> None:
     code = "import sys, epic_langchain; print([m for m in sys.modules if 'llama_index' in m or 'llamaindex' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_it_imports_no_more_than_it_needs() -> None:
+    code = (
+        "import sys, epic_langchain; from epic_langchain import EpicDocumentTransformer, EpicRetriever\n"
+        "heavy = {'langgraph', 'langchain', 'langchain_tests', 'langchain_community', 'langchain_classic', 'torch'}\n"
+        "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

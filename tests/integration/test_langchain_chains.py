@@ -1,0 +1,564 @@
+"""Chains of LangChain in which documents are filtered and retrieved: results, runs, events, batches, users."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+pytest.importorskip("langchain_core", reason="needs the extra langchain")
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.document_loaders import BaseLoader
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnablePassthrough
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from chat_models import ScriptedChat
+from epic_core import EpicMemory, Item, Stance
+from epic_core.errors import InvalidInputError, MemoryClosedError
+from epic_core.verification import LMVerifier
+from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, EpicVectorStore
+from epic_langchain.adapters import RUN_NAME, LangChainLM
+from helpers import HashEncoder
+from scripted import TRAIN, WINE, Scripted, answer_to, documents, opened, read_prompt
+
+PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
+QUESTION = "Where should I stay, are there hotels with casinos?"
+ANN, BOB = "ann", "bob"
+FOOD = [
+    Item(id="stew", text="A vegan stew for a strict vegan diet.", metadata={"year": 2020}),
+    Item(id="curry", text="A vegan curry, good for any strict vegan diet.", metadata={"year": 2024}),
+]
+HOTELS = [
+    Item(id="casino", text="The hotels of the strip have casinos.", metadata={"year": 2024}),
+    Item(id="quiet", text="Quiet hotels without casinos in the old town.", metadata={"year": 2019}),
+    Item(id="poker", text="Hotels with casinos hold poker nights.", metadata={"year": 2021}),
+]
+
+Call = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Call:
+    """Invokes a chain with or without blocking the event loop."""
+
+    async def invoked(chain: Runnable[Any, Any], given: Any, config: Any = None, **options: Any) -> Any:
+        if request.param == "async":
+            return await chain.ainvoke(given, config, **options)
+        return chain.invoke(given, config, **options)
+
+    return invoked
+
+
+@pytest.fixture(params=["sync", "async"])
+def batch(request: pytest.FixtureRequest) -> Call:
+    """Invokes a chain with several inputs."""
+
+    async def invoked(chain: Runnable[Any, Any], given: Any, config: Any = None, **options: Any) -> Any:
+        if request.param == "async":
+            return await chain.abatch(given, config, **options)
+        return chain.batch(given, config, **options)
+
+    return invoked
+
+
+# models
+
+
+def verifying(messages: list[BaseMessage]) -> str:
+    """Keeps a text under each preference, but not under one whose last word it denies."""
+    roles = {"human": "user", "ai": "assistant"}
+    asked = read_prompt([{"role": roles.get(m.type, m.type), "content": m.text} for m in messages])
+    return answer_to(
+        asked, lambda chunk, preference: None if f"no{preference.split()[-1]}" in chunk else Stance.SUPPORTS
+    )
+
+
+def failing_at(text: str) -> Callable[[list[BaseMessage]], str]:
+    """As `verifying`, but for a text about which the server fails."""
+
+    def answer(messages: list[BaseMessage]) -> str:
+        if text in messages[-1].text:
+            raise ConnectionError("no route to the model")
+        return verifying(messages)
+
+    return answer
+
+
+def filtering(concurrency: int = 1, answer: Any = verifying, **options: Any) -> EpicDocumentTransformer:
+    """A transformer whose chat model is asked several times at once."""
+    lm = LangChainLM(ScriptedChat(answers=answer), concurrency=concurrency)
+    return EpicDocumentTransformer(
+        **{
+            "preferences": [WINE, TRAIN],
+            "embeddings": HashEncoder(),
+            "llm": LMVerifier(lm, retries=0, backoff=0.0),
+            **options,
+        }
+    )
+
+
+def docs(count: int = 2) -> list[Document]:
+    return [Document(item.text, id=item.id, metadata=dict(item.metadata)) for item in documents(count)]
+
+
+def ids(found: list[Document]) -> list[str | None]:
+    return [document.id for document in found]
+
+
+# runs
+
+
+class Run:
+    """What was reported of one run."""
+
+    def __init__(self, kind: str, run_id: UUID, parent: UUID | None, given: Any, more: dict[str, Any]) -> None:
+        self.kind = kind
+        self.id = run_id
+        self.parent = parent
+        self.given = given
+        self.name = more.get("name")
+        self.tags = set(more.get("tags") or ())
+        self.metadata = more.get("metadata") or {}
+        self.found: Any = None
+        self.error: BaseException | None = None
+
+
+class Runs(BaseCallbackHandler):
+    """Remembers every run."""
+
+    raise_error = True
+
+    def __init__(self) -> None:
+        self.all: dict[UUID, Run] = {}
+
+    def _start(self, kind: str, given: Any, run_id: UUID, parent_run_id: UUID | None = None, **more: Any) -> None:
+        assert run_id not in self.all
+        self.all[run_id] = Run(kind, run_id, parent_run_id, given, more)
+
+    def on_chain_start(self, serialized: Any, inputs: Any, **more: Any) -> None:
+        self._start("chain", inputs, **more)
+
+    def on_retriever_start(self, serialized: Any, query: Any, **more: Any) -> None:
+        self._start("retriever", query, **more)
+
+    def on_chat_model_start(self, serialized: Any, messages: Any, **more: Any) -> None:
+        self._start("model", messages, **more)
+
+    def _end(self, found: Any, *, run_id: UUID, **more: Any) -> None:
+        self.all[run_id].found = found
+
+    on_chain_end = on_retriever_end = on_llm_end = _end
+
+    def _error(self, error: BaseException, *, run_id: UUID, **more: Any) -> None:
+        self.all[run_id].error = error
+
+    on_chain_error = on_retriever_error = on_llm_error = _error
+
+    def named(self, name: str) -> list[Run]:
+        return [run for run in self.all.values() if run.name == name]
+
+    def one(self, name: str) -> Run:
+        (run,) = self.named(name)
+        return run
+
+    def of_kind(self, kind: str) -> list[Run]:
+        return [run for run in self.all.values() if run.kind == kind]
+
+    def above(self, run: Run) -> list[Run]:
+        """The runs a run is in, the nearest first."""
+        found: list[Run] = []
+        while run.parent is not None:
+            run = self.all[run.parent]
+            found.append(run)
+        return found
+
+
+@pytest.fixture
+def runs() -> Runs:
+    return Runs()
+
+
+# documents on their way into a store
+
+
+class Loader(BaseLoader):
+    """Loads documents, also asynchronously, and says how many it has loaded."""
+
+    def __init__(self, loaded: list[Document]) -> None:
+        self.documents = loaded
+        self.loaded = 0
+
+    def lazy_load(self) -> Iterator[Document]:
+        for document in self.documents:
+            self.loaded += 1
+            yield document
+
+    async def alazy_load(self) -> AsyncIterator[Document]:
+        for document in self.lazy_load():
+            await asyncio.sleep(0)
+            yield document
+
+
+STORES: dict[str, Callable[[], Any]] = {
+    "LangChain's in memory": lambda: InMemoryVectorStore(EpicEmbeddings()),
+    "ours": EpicVectorStore,
+}
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_documents_go_from_a_loader_through_the_filter_into_a_store(store: str, call: Call) -> None:
+    held = STORES[store]()
+    loader = Loader(docs())
+    chain = RunnableLambda(lambda _: loader.load()) | filtering() | held.add_documents
+    assert await call(chain, "go") == ["item 0", "item 2", "item 3", "item 5", "item 7", "item 8"]
+    found = held.similarity_search("red wine 0", k=10)
+    assert set(ids(found)) == {"item 0", "item 2", "item 3", "item 5", "item 7", "item 8"}
+    kept = {document.id: document for document in filtering().invoke(docs())}
+    assert all(document == kept[document.id] for document in found)
+
+
+async def test_an_asynchronous_store_takes_them_too() -> None:
+    held = InMemoryVectorStore(EpicEmbeddings())
+    chain = filtering(split=True) | RunnableLambda(held.add_documents, afunc=held.aadd_documents)
+    added = await chain.ainvoke(docs())
+    assert len(added) == len(set(added)) == len(held.store) == 8
+
+
+def test_a_loader_is_read_as_far_as_it_is_needed() -> None:
+    loader = Loader([Document(f"red wine {n}") for n in range(1000)])
+    keep = filtering()
+    first = next(iter(keep.lazy_transform(loader.lazy_load())))
+    assert first.page_content == "red wine 0" and loader.loaded < 100
+
+
+async def test_an_asynchronous_loader_is_transformed_as_it_loads() -> None:
+    loader = Loader(docs())
+    found = [document async for document in filtering().alazy_transform(loader.alazy_load())]
+    assert found == filtering().invoke(docs())
+
+
+async def test_what_was_kept_is_found_under_its_preference(call: Call) -> None:
+    """The whole way without a model: filter, store, retrieve."""
+    keep = EpicDocumentTransformer(preferences=PREFERENCES)
+    given = [Document(item.text, id=item.id) for item in [*FOOD, *HOTELS]] + [Document("Steam engines need coal.")]
+    held = InMemoryVectorStore(EpicEmbeddings())
+    await call(keep | held.add_documents, given)
+    assert {document["id"] for document in held.store.values()} == {item.id for item in [*FOOD, *HOTELS]}
+    hotels = held.similarity_search(
+        "hotel", k=9, filter=lambda document: document.metadata["epic_preference"] == PREFERENCES[1]
+    )
+    assert set(ids(hotels)) == {"casino", "quiet", "poker"}
+
+
+# the filter's runs
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_the_filter_is_a_run_and_calls_of_the_model_are_in_it(concurrency: int, runs: Runs, call: Call) -> None:
+    given = docs()
+    found = await call(
+        filtering(concurrency), given, {"callbacks": [runs], "tags": ["mine"], "metadata": {"user": ANN}}
+    )
+    run = runs.one("EpicDocumentTransformer")
+    assert run.parent is None and run.error is None
+    assert run.given == given and run.found == found
+    models = runs.of_kind("model")
+    assert len(models) == 8
+    for model in models:
+        *_, called, top = [model, *runs.above(model)]
+        assert top is run and called.name == RUN_NAME
+        assert "mine" in model.tags and model.metadata["user"] == ANN
+        assert model.found.generations[0][0].text.startswith("{")
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_inside_a_chain_it_is_a_child(concurrency: int, runs: Runs, call: Call) -> None:
+    held = InMemoryVectorStore(EpicEmbeddings())
+    chain = (filtering(concurrency, name="filter") | held.add_documents).with_config(run_name="ingestion")
+    await call(chain, docs(), {"callbacks": [runs]})
+    run = runs.one("filter")
+    assert [above.name for above in runs.above(run)] == ["ingestion"]
+    assert all(run in runs.above(model) for model in runs.of_kind("model")) and len(runs.of_kind("model")) == 8
+
+
+async def test_called_from_a_function_it_is_a_child_of_that(runs: Runs, call: Call) -> None:
+    keep = filtering(3)
+
+    def step(given: list[Document], config: RunnableConfig) -> list[Document]:
+        return list(keep.transform_documents(given, config=config))
+
+    async def astep(given: list[Document], config: RunnableConfig) -> list[Document]:
+        return list(await keep.atransform_documents(given, config=config))
+
+    found = await call(RunnableLambda(step, afunc=astep, name="step"), docs(), {"callbacks": [runs]})
+    assert found == filtering().invoke(docs())
+    assert [above.name for above in runs.above(runs.one("EpicDocumentTransformer"))] == ["step"]
+    assert all(runs.one("step") in runs.above(model) for model in runs.of_kind("model"))
+
+
+def test_a_lazy_run_reports_to_whom_it_is_told_to(runs: Runs) -> None:
+    elsewhere = Runs()
+    coming = filtering(3).lazy_transform(iter(docs()), {"callbacks": [runs]})
+    next(coming)
+    # Between two documents the caller's own calls are the caller's.
+    ScriptedChat(answers=["Hello."]).invoke("Hello?", {"callbacks": [elsewhere]})
+    assert len(list(coming)) == 5
+    assert len(runs.of_kind("model")) == 8 and {run.name for run in runs.all.values() if not run.parent} == {RUN_NAME}
+    assert len(elsewhere.all) == 1
+
+
+async def test_an_asynchronous_lazy_run_reports_to_whom_it_is_told_to(runs: Runs) -> None:
+    coming = filtering(3).alazy_transform(Loader(docs()).alazy_load(), {"callbacks": [runs]})
+    assert len([document async for document in coming]) == 6
+    assert len(runs.of_kind("model")) == 8 and {run.name for run in runs.all.values() if not run.parent} == {RUN_NAME}
+
+
+async def test_each_of_several_runs_has_its_own_calls(batch: Call) -> None:
+    keep = filtering(3)
+    given = [[Document(f"red wine {n} {m}", id=f"{n} {m}") for m in range(4)] for n in range(5)]
+    heard = [Runs() for _ in given]
+    configs = [{"callbacks": [runs], "run_name": f"filter {n}", "max_concurrency": 3} for n, runs in enumerate(heard)]
+    assert [ids(found) for found in await batch(keep, given, configs)] == [ids(one) for one in given]
+    for n, runs in enumerate(heard):
+        top = runs.one(f"filter {n}")
+        asked = [model.given[0][-1].text for model in runs.of_kind("model")]
+        assert len(asked) == 4 and all(f"red wine {n} " in text for text in asked)
+        assert all(runs.above(model)[-1] is top for model in runs.of_kind("model"))
+
+
+async def test_what_goes_wrong_is_reported(runs: Runs, call: Call) -> None:
+    with pytest.raises(InvalidInputError, match="Document 1"):
+        await call(filtering(), [Document("a\0b")], {"callbacks": [runs]})
+    run = runs.one("EpicDocumentTransformer")
+    assert isinstance(run.error, InvalidInputError) and run.found is None
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+async def test_a_model_that_raises_is_heard_of_and_the_rest_goes_on(concurrency: int, runs: Runs, call: Call) -> None:
+    keep = filtering(concurrency, failing_at("nowine 1"))
+    found = await call(keep, docs(), {"callbacks": [runs]})
+    assert ids(found) == ["item 0", "item 2", "item 3", "item 5", "item 7"]
+    assert ids(keep.undecided) == ["item 6", "item 8"]
+    assert all("no route to the model" in reason for reason in keep.report.failures.values())
+    failed = [run for run in runs.of_kind("model") if run.error is not None]
+    assert len(failed) == 2 and runs.one("EpicDocumentTransformer").error is None
+    assert all("no route" in str(run.error) for run in failed)
+
+
+async def test_events_show_the_filter_and_the_calls_in_it() -> None:
+    chain = filtering(3, name="filter") | RunnableLambda(len, name="count")
+    events = [event async for event in chain.astream_events(docs(), version="v2")]
+    of_filter = {event["event"]: event for event in events if event["name"] == "filter"}
+    assert of_filter["on_chain_start"]["parent_ids"] == [events[0]["run_id"]]
+    kept = of_filter["on_chain_end"]["data"]["output"]
+    assert ids(kept) == ids(filtering().invoke(docs()))
+    assert all("epic_instruction" in document.metadata for document in kept)
+    models = [event for event in events if event["event"] == "on_chat_model_start"]
+    assert len(models) == 8
+    assert all(of_filter["on_chain_start"]["run_id"] in event["parent_ids"] for event in models)
+    assert events[-1]["data"]["output"] == 6
+
+
+# memory and retriever in a chain
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EpicMemory]:
+    """Two users in one file: one eats, the other travels."""
+    path: Path = tmp_path_factory.mktemp("shared") / "all.epic"
+    for user, preference, items in ((BOB, PREFERENCES[1], HOTELS), (ANN, PREFERENCES[0], FOOD)):
+        with EpicMemory.open(path, [preference], namespace=user, tau=0.0) as memory:
+            assert memory.add(items).kept == len(items)
+    with EpicMemory.open(path, namespace=ANN, tau=0.0) as memory:
+        yield memory
+
+
+@pytest.fixture(scope="module")
+def memory() -> EpicMemory:
+    memory = EpicMemory(PREFERENCES, tau=0.0)
+    assert memory.add([*FOOD, *HOTELS]).kept == 5
+    return memory
+
+
+def shown(found: list[Document]) -> str:
+    return "\n\n".join(document.page_content for document in found)
+
+
+def echoing(messages: list[BaseMessage]) -> str:
+    """Answers with what it was given."""
+    return messages[-1].text
+
+
+def answering(retriever: EpicRetriever, model: ScriptedChat | None = None) -> Runnable[str, str]:
+    """The usual chain: what is retrieved goes into the prompt, a model answers."""
+    prompt = ChatPromptTemplate.from_messages([("system", "Help."), ("user", "{context}\n---\n{question}")])
+    given = {"context": retriever | shown, "question": RunnablePassthrough()}
+    return given | prompt | (model or ScriptedChat(answers=echoing)) | StrOutputParser()
+
+
+async def test_a_model_is_given_the_memorys_context(memory: EpicMemory, call: Call) -> None:
+    chain = answering(EpicRetriever(memory=memory, k=3, guidance="text"))
+    assert await call(chain, QUESTION) == f"{memory.context(QUESTION, 3)}\n---\n{QUESTION}"
+    assert "Interpretation Guidance:" in memory.context(QUESTION, 3)
+
+
+async def test_a_chain_streams(memory: EpicMemory) -> None:
+    chain = answering(EpicRetriever(memory=memory, k=2, guidance="text"))
+    whole = chain.invoke(QUESTION)
+    parts = list(chain.stream(QUESTION))
+    aparts = [part async for part in chain.astream(QUESTION)]
+    assert "".join(parts) == "".join(aparts) == whole and len(parts) > 5
+
+
+async def test_options_of_a_call_reach_the_retriever_in_a_chain(shared: EpicMemory, call: Call) -> None:
+    chain = answering(EpicRetriever(memory=shared, k=1, guidance="text"))
+    config = {"configurable": {"namespace": BOB, "k": 3, "filter": {"year": {"$gte": 2020}}, "thread_id": "7"}}
+    found = await call(chain, QUESTION, config)
+    assert found.count("Content:") == 2 and "poker" in found and "strip" in found
+    assert await call(chain.with_config(config), QUESTION) == found
+    mine = await call(chain, QUESTION)
+    assert mine.count("Content:") == 1 and "vegan" in mine
+
+
+async def test_options_are_those_of_the_chain_too(shared: EpicMemory) -> None:
+    properties = answering(EpicRetriever(memory=shared)).get_config_jsonschema()["$defs"]["Configurable"]["properties"]
+    assert properties.keys() == {"k", "filter", "namespace", "preferences"}
+    both = filtering() | (lambda found: found[0].page_content) | EpicRetriever(memory=shared)
+    assert both.get_config_jsonschema()["$defs"]["Configurable"]["properties"].keys() == properties.keys()
+
+
+async def test_users_at_once_do_not_see_each_other(shared: EpicMemory, batch: Call) -> None:
+    chain = answering(EpicRetriever(memory=shared, k=5, guidance="text"))
+    users = [(ANN, "vegan"), (BOB, "otels")] * 8
+    configs = [{"configurable": {"namespace": user}, "max_concurrency": 8} for user, _ in users]
+    texts = [text.split("\n---\n")[0] for text in await batch(chain, [QUESTION] * len(users), configs)]
+    for (_, own), (_, others), text in zip(users, users[1:] + users[:1], texts, strict=True):
+        assert own in text and others not in text and text.count("Content:") == (2 if own == "vegan" else 3)
+
+
+async def test_a_batch_is_as_one_by_one(memory: EpicMemory, batch: Call) -> None:
+    chain = answering(EpicRetriever(memory=memory, k=3))
+    questions = [QUESTION, "What shall I cook?", "poker", "a vegan stew"] * 3
+    assert await batch(chain, questions, {"max_concurrency": 3}) == [chain.invoke(question) for question in questions]
+
+
+# the retriever's runs
+
+
+async def test_a_retrieval_is_a_run_with_documents_and_scores(memory: EpicMemory, runs: Runs, call: Call) -> None:
+    retriever = EpicRetriever(memory=memory, k=2, tags=["epic"], metadata={"store": "me"})
+    found = await call(
+        retriever,
+        QUESTION,
+        {"callbacks": [runs], "run_name": "recall", "tags": ["call"], "metadata": {"user": ANN}},
+    )
+    run = runs.one("recall")
+    assert (run.kind, run.given, run.parent) == ("retriever", QUESTION, None)
+    assert run.found == found and [type(document.metadata["epic_score"]) for document in run.found] == [float, float]
+    assert run.tags == {"epic", "call"}
+    assert {"store": "me", "user": ANN, "ls_retriever_name": "epic", "ls_vector_store_provider": "epic"}.items() <= (
+        run.metadata.items()
+    )
+
+
+async def test_a_run_has_the_retrievers_name_unless_it_is_given_one(memory: EpicMemory, call: Call) -> None:
+    for retriever, config, name in (
+        (EpicRetriever(memory=memory), {}, "EpicRetriever"),
+        (EpicRetriever(memory=memory, name="mine"), {}, "mine"),
+        (EpicRetriever(memory=memory).with_config(run_name="bound"), {}, "bound"),
+        (EpicRetriever(memory=memory, name="mine"), {"run_name": "call"}, "call"),
+    ):
+        runs = Runs()
+        await call(retriever, QUESTION, {"callbacks": [runs], **config})
+        assert [run.name for run in runs.all.values()] == [name]
+
+
+async def test_in_a_chain_it_is_a_child(memory: EpicMemory, runs: Runs, call: Call) -> None:
+    model = ScriptedChat(answers=["Stay there."])
+    chain = answering(EpicRetriever(memory=memory, k=2), model).with_config(run_name="answer")
+    assert await call(chain, QUESTION, {"callbacks": [runs], "tags": ["mine"]}) == "Stay there."
+    run = runs.one("EpicRetriever")
+    assert runs.above(run)[-1] is runs.one("answer") and "mine" in run.tags
+    assert len(run.found) == 2 and all("epic_instruction" in document.metadata for document in run.found)
+
+
+async def test_called_from_a_function_it_is_in_that_functions_run(memory: EpicMemory, runs: Runs, call: Call) -> None:
+    retriever = EpicRetriever(memory=memory, k=2)
+
+    def step(question: str, config: RunnableConfig) -> list[Document]:
+        return retriever.invoke(question, config)
+
+    async def astep(question: str, config: RunnableConfig) -> list[Document]:
+        return await retriever.ainvoke(question, config)
+
+    config = {"callbacks": [runs], "configurable": {"k": 1}}
+    assert len(await call(RunnableLambda(step, afunc=astep, name="step"), QUESTION, config)) == 1
+    assert [above.name for above in runs.above(runs.one("EpicRetriever"))] == ["step"]
+
+
+def test_a_function_need_not_hand_the_options_on(shared: EpicMemory, runs: Runs) -> None:
+    retriever = EpicRetriever(memory=shared, k=5)
+
+    def ask(question: str) -> list[Document]:
+        return retriever.invoke(question)
+
+    step = RunnableLambda(ask, name="step")
+    found = step.invoke(QUESTION, {"callbacks": [runs], "configurable": {"namespace": BOB}})
+    assert set(ids(found)) == {"casino", "quiet", "poker"}
+    assert [above.name for above in runs.above(runs.one("EpicRetriever"))] == ["step"]
+
+
+async def test_a_failed_retrieval_is_reported(runs: Runs, call: Call) -> None:
+    memory = EpicMemory(PREFERENCES)
+    retriever = EpicRetriever(memory=memory)
+    memory.close()
+    with pytest.raises(MemoryClosedError, match="This memory is closed"):
+        await call(retriever, QUESTION, {"callbacks": [runs]})
+    assert isinstance(runs.one("EpicRetriever").error, MemoryClosedError)
+    with pytest.raises(TypeError, match="top_k"):
+        await call(retriever, QUESTION, {"callbacks": [runs], "run_name": "second"}, top_k=3)
+    assert isinstance(runs.one("second").error, TypeError)
+    with pytest.raises(InvalidInputError, match="k must be"):
+        await call(retriever, QUESTION, {"callbacks": [runs], "run_name": "third", "configurable": {"k": 0}})
+    assert isinstance(runs.one("third").error, InvalidInputError)
+
+
+async def test_events_show_retrievals_with_their_documents(memory: EpicMemory) -> None:
+    retriever = EpicRetriever(memory=memory, k=2, tags=["epic"])
+    chain = answering(retriever, ScriptedChat(answers=["Stay there."]))
+    config: RunnableConfig = {"metadata": {"user": ANN}}
+    events = [event async for event in chain.astream_events(QUESTION, config, version="v2")]
+    begun, ended = [event for event in events if event["event"].startswith("on_retriever")]
+    assert (begun["event"], ended["event"]) == ("on_retriever_start", "on_retriever_end")
+    assert begun["name"] == ended["name"] == "EpicRetriever" and begun["data"]["input"] == {"query": QUESTION}
+    assert ended["data"]["output"] == await retriever.ainvoke(QUESTION)
+    assert all(isinstance(document.metadata["epic_score"], float) for document in ended["data"]["output"])
+    assert "epic" in begun["tags"] and begun["metadata"]["user"] == ANN and events[0]["run_id"] in begun["parent_ids"]
+    only = [event async for event in chain.astream_events(QUESTION, version="v2", include_types=["retriever"])]
+    assert {event["event"] for event in only} == {"on_retriever_start", "on_retriever_end"}
+
+
+# what is kept by one, found by the other
+
+
+async def test_a_memory_filters_documents_and_answers_about_them(tmp_path: Path, call: Call) -> None:
+    lm = Scripted()
+    with opened(tmp_path / "me.epic", lm) as memory:
+        keep = EpicDocumentTransformer(memory=memory)
+        take_in = RunnableLambda(
+            lambda found: memory.add([Item(text=one.page_content, id=one.id or "") for one in found])
+        )
+        report = await call(keep | take_in, docs())
+        # What was decided in the filter is not asked again by the memory.
+        assert (report.kept, report.usage.calls, lm.calls) == (6, 0, 8)
+        found = await call(EpicRetriever(memory=memory, k=9), "red wine")
+        assert set(ids(found)) == set(ids(filtering().invoke(docs())))

@@ -1,0 +1,916 @@
+"""The LangChain document transformer: which documents come out, with what, and in whichever way it is called."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("langchain_core", reason="needs the extra langchain")
+
+from langchain_core.documents import BaseDocumentTransformer, Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import ConfigurableField, Runnable
+from pydantic import ValidationError
+
+from chat_models import ScriptedChat
+from epic_core import Preference, Stance
+from epic_core.errors import EncoderError, InvalidInputError, LMError, MemoryClosedError, NoPreferencesError
+from epic_core.judging import AT_ONCE
+from epic_core.types import BuildReport
+from epic_core.verification import LMVerifier
+from epic_langchain import EpicDocumentTransformer, EpicEmbeddings
+from helpers import HashEncoder, KeepAll, Raising
+from scripted import (
+    BOTH,
+    TRAIN,
+    WINE,
+    Asked,
+    Hanging,
+    Own,
+    Scripted,
+    anew,
+    answer_to,
+    cancelled,
+    documents,
+    memory_of,
+    opened,
+    read_prompt,
+    verifier_of,
+)
+
+Transform = Callable[..., Awaitable[list[Document]]]
+RED, LATE = "I like red wine.", "I avoid the night train."
+
+
+def docs(count: int = 4) -> list[Document]:
+    """Documents that are kept under one preference, discarded, kept under two, under one of two, and far from both."""
+    return [Document(item.text, id=item.id, metadata=dict(item.metadata)) for item in documents(count)]
+
+
+def transformer(lm: Scripted | None = None, **options: Any) -> EpicDocumentTransformer:
+    """A transformer for two preferences, whose model decides by what is said in the text."""
+    lm = Scripted() if lm is None else lm
+    return EpicDocumentTransformer(
+        **{"preferences": [WINE, TRAIN], "embeddings": HashEncoder(), "llm": verifier_of(lm), **options}
+    )
+
+
+def ids(found: Sequence[Document]) -> list[str | None]:
+    return [document.id for document in found]
+
+
+def alignments(document: Document) -> list[dict[str, Any]]:
+    return json.loads(document.metadata["epic_alignments"])
+
+
+# the ways to call it
+
+
+async def _invoke(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    return keep.invoke(given, **options)
+
+
+async def _ainvoke(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    return await keep.ainvoke(given, **options)
+
+
+async def _transform(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    return list(keep.transform_documents(given, **options))
+
+
+async def _atransform(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    return list(await keep.atransform_documents(given, **options))
+
+
+async def _lazy(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    return list(keep.lazy_transform(given, **options))
+
+
+async def _lazy_stream(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    return list(keep.lazy_transform(iter(given), **options))
+
+
+async def _alazy(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    return [document async for document in keep.alazy_transform(given, **options)]
+
+
+async def _alazy_stream(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    async def source() -> AsyncIterator[Document]:
+        for document in given:
+            await asyncio.sleep(0)
+            yield document
+
+    return [document async for document in keep.alazy_transform(source(), **options)]
+
+
+async def _batch(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    first, second = keep.batch([given, given], {"max_concurrency": 2, **options.pop("config", {})}, **options)
+    assert first == second
+    return first
+
+
+async def _abatch(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    first, second = await keep.abatch([given, given], {"max_concurrency": 2, **options.pop("config", {})}, **options)
+    assert first == second
+    return first
+
+
+async def _stream(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    return [document for some in keep.stream(given, **options) for document in some]
+
+
+async def _astream(keep: EpicDocumentTransformer, given: Any, **options: Any) -> list[Document]:
+    return [document async for some in keep.astream(given, **options) for document in some]
+
+
+ALL_WAYS: dict[str, Transform] = {
+    "invoke": _invoke,
+    "ainvoke": _ainvoke,
+    "transform_documents": _transform,
+    "atransform_documents": _atransform,
+    "lazy_transform": _lazy,
+    "lazy_transform of an iterator": _lazy_stream,
+    "alazy_transform": _alazy,
+    "alazy_transform of a stream": _alazy_stream,
+    "batch": _batch,
+    "abatch": _abatch,
+    "stream": _stream,
+    "astream": _astream,
+}
+
+
+@pytest.fixture(params=ALL_WAYS)
+def anyhow(request: pytest.FixtureRequest) -> Transform:
+    """Transforms documents in each of the ways there are."""
+    return ALL_WAYS[request.param]
+
+
+@pytest.fixture(params=["invoke", "ainvoke"])
+def transform(request: pytest.FixtureRequest) -> Transform:
+    """Transforms documents with or without blocking the event loop."""
+    return ALL_WAYS[request.param]
+
+
+def test_it_is_a_transformer_and_a_runnable() -> None:
+    assert isinstance(transformer(), BaseDocumentTransformer)
+    assert isinstance(transformer(), Runnable)
+
+
+async def test_every_way_gives_the_same(anyhow: Transform) -> None:
+    found = await anyhow(transformer(), docs())
+    assert found == transformer().invoke(docs())
+    assert ids(found) == [f"item {5 * n + m}" for n in range(4) for m in (0, 2, 3)]
+
+
+@pytest.mark.parametrize("split", [False, True])
+async def test_every_way_gives_the_same_over_many_batches(split: bool, anyhow: Transform) -> None:
+    keep = transformer(Scripted(concurrency=3), split=split)
+    given = docs(14)
+    assert len(given) > AT_ONCE
+    found = await anyhow(keep, given)
+    assert [document.page_content for document in found] == [
+        document.page_content
+        for document in given
+        for _ in range(_times(document.page_content) if split else min(1, _times(document.page_content)))
+    ]
+    assert (keep.report.seen, keep.report.kept, keep.report.discarded) == (70, 42, 14)
+
+
+def _times(text: str) -> int:
+    """For how many preferences a text is kept."""
+    near = [preference for preference in (WINE, TRAIN) if preference in text]
+    return sum(f"no{preference.split()[-1]}" not in text for preference in near)
+
+
+async def test_no_documents_are_none(anyhow: Transform) -> None:
+    assert await anyhow(transformer(), []) == []
+
+
+WORDS = ["wine", "red", "train", "night", "sea", "nowine", "notrain", "vegan", "hotel", "casino"]
+TEXT = st.lists(st.sampled_from(WORDS), min_size=0, max_size=6).map(" ".join)
+DOCUMENTS = st.lists(st.tuples(TEXT, st.sampled_from([None, "a", "b", "c"])), max_size=10).map(
+    lambda given: [Document(text, id=known, metadata={"n": n}) for n, (text, known) in enumerate(given)]
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(given=DOCUMENTS, split=st.booleans(), model=st.booleans())
+def test_what_comes_out_came_in(given: list[Document], split: bool, model: bool) -> None:
+    preferences = [WINE, TRAIN, "I avoid hotels with casinos."]
+    keep = EpicDocumentTransformer(
+        preferences=preferences, split=split, **({"llm": verifier_of(Scripted())} if model else {})
+    )
+    before = copy.deepcopy(given)
+    found = keep.invoke(given)
+    assert given == before
+    own = [{key: value for key, value in one.metadata.items() if not key.startswith("epic_")} for one in found]
+    numbers = [one["n"] for one in own]
+    assert numbers == sorted(numbers) and (split or len(set(numbers)) == len(numbers))
+    for document, metadata in zip(found, own, strict=True):
+        origin = given[metadata["n"]]
+        assert (document.page_content, metadata) == (origin.page_content, origin.metadata)
+        assert {type(value) for value in document.metadata.values()} <= {str, int, float}
+        assert document.metadata["epic_preference"] in preferences
+        known = alignments(document)
+        assert len(known) == 1 or not split
+        assert known == sorted(known, key=lambda one: (one["confidence"] or 0.0, one["similarity"]), reverse=True)
+    assert keep.invoke(found) == found or split
+    assert asyncio.run(keep.ainvoke(given)) == found
+    # A document is the same, whatever comes with it.
+    assert [one for document in given for one in keep.invoke([document])] == found
+
+
+# what comes out
+
+
+async def test_kept_documents_stay_as_they_are(transform: Transform) -> None:
+    nested = {"authors": ["Ann"], "when": date(2020, 1, 1), "n": 1, "Epic": "own", "nothing": None}
+    given = [Document("red wine", id="a", metadata=nested), Document("blue sky", id="b"), Document("red wine, too")]
+    before = copy.deepcopy(given)
+    first, second = await transform(transformer(), given)
+    assert given == before
+    assert (first.id, first.page_content) == ("a", "red wine")
+    assert (second.id, second.page_content) == (None, "red wine, too")
+    assert {key: value for key, value in first.metadata.items() if not key.startswith("epic_")} == nested
+    first.metadata["n"] = 2
+    assert given == before
+
+
+async def test_guidance_is_flat_metadata(transform: Transform) -> None:
+    (found,) = await transform(transformer(), [Document("red wine", id="a")])
+    assert found.metadata == {
+        "epic_instruction": "Serve red wine with red wine",
+        "epic_preference": WINE,
+        "epic_stance": "supports",
+        "epic_rationale": "Said of red wine",
+        "epic_similarity": 1.0,
+        "epic_alignments": found.metadata["epic_alignments"],
+    }
+    assert alignments(found) == [
+        {
+            "instruction": "Serve red wine with red wine",
+            "preference": WINE,
+            "stance": "supports",
+            "rationale": "Said of red wine",
+            "confidence": None,
+            "similarity": 1.0,
+        }
+    ]
+
+
+async def test_the_flat_ones_are_those_of_the_strongest_alignment(transform: Transform) -> None:
+    (found,) = await transform(transformer(), [Document("night train and more, night train and red wine")])
+    strongest, other = alignments(found)
+    assert (strongest["preference"], other["preference"]) == (TRAIN, WINE)
+    assert strongest["similarity"] > other["similarity"]
+    assert {name: found.metadata.get(f"epic_{name}") for name in strongest} == strongest
+
+
+def test_the_embedded_verifier_says_how_sure_it_is() -> None:
+    (found,) = EpicDocumentTransformer(preferences=["I avoid hotels with casinos."]).invoke(
+        [Document("The hotels of the strip have casinos."), Document("Steam engines need water and coal.")]
+    )
+    assert found.metadata["epic_stance"] == "conflicts"
+    assert 0.0 < found.metadata["epic_confidence"] <= 1.0
+    assert found.metadata["epic_confidence"] == round(found.metadata["epic_confidence"], 4)
+
+
+def test_alignments_are_readable_in_any_language() -> None:
+    keep = transformer(Scripted(), preferences=["Ich mag Wärme"], embeddings=HashEncoder())
+    (found,) = keep.invoke([Document("Ich mag Wärme 🙂")])
+    assert "Wärme 🙂" in found.metadata["epic_alignments"]
+
+
+async def test_split_gives_one_document_for_each_preference(transform: Transform) -> None:
+    given = [*docs(1), Document(BOTH, id="again"), Document(BOTH)]
+    found = await transform(transformer(split=True), given)
+    assert [(one.page_content, one.metadata["epic_preference"]) for one in found] == [
+        ("red wine 0", WINE),
+        (f"{BOTH} 0", WINE),
+        (f"{BOTH} 0", TRAIN),
+        (f"{BOTH} nowine 0", TRAIN),
+        *[(BOTH, WINE), (BOTH, TRAIN)] * 2,
+    ]
+    assert all(len(alignments(one)) == 1 for one in found)
+    named = [one.id for one in found if one.id is not None]
+    assert len(set(named)) == len(named) == 6 and not set(named) & {one.id for one in given}
+    assert [one.id for one in found[-2:]] == [None, None]
+    assert await transform(transformer(split=True), given) == found
+
+
+def test_split_ids_are_the_same_on_every_machine() -> None:
+    (one,) = transformer(split=True).invoke([Document("red wine", id="a")])
+    code = (
+        "from epic_langchain import EpicDocumentTransformer\nfrom langchain_core.documents import Document\n"
+        f"keep = EpicDocumentTransformer(preferences=[{WINE!r}], split=True)\n"
+        "print(keep.invoke([Document('red wine', id='a')])[0].id)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == one.id
+
+
+def test_documents_with_an_empty_id_are_not_taken_for_one() -> None:
+    found = transformer(split=True).invoke([Document("red wine 1", id=""), Document("red wine 2", id="")])
+    assert ids(found) == ["", ""]
+
+
+async def test_guidance_of_an_earlier_run_is_replaced(transform: Transform) -> None:
+    found = await transform(transformer(), [Document(BOTH, id="a", metadata={"n": 1})])
+    other = transformer(preferences=[TRAIN])
+    assert await transform(other, found) == await transform(other, [Document(BOTH, id="a", metadata={"n": 1})])
+    plain = transformer(fine=False)
+    (bare,) = await transform(plain, found)
+    assert not bare.metadata["epic_instruction"] and "epic_confidence" not in bare.metadata
+
+
+async def test_without_verification_there_are_no_instructions(transform: Transform) -> None:
+    lm = Scripted()
+    found = await transform(transformer(lm, fine=False), docs(1))
+    assert ids(found) == ["item 0", "item 1", "item 2", "item 3"] and lm.calls == 0
+    assert all(one.metadata["epic_instruction"] == "" for one in found)
+    assert [one["preference"] for one in alignments(found[2])] == [WINE, TRAIN]
+
+
+async def test_without_the_coarse_filter_all_are_verified(transform: Transform) -> None:
+    lm = Scripted()
+    found = await transform(transformer(lm, coarse=False), docs(1))
+    assert lm.calls == 5 and ids(found) == ["item 0", "item 1", "item 2", "item 3", "item 4"]
+
+
+async def test_tau_and_keep_rate_are_the_coarse_filters(transform: Transform) -> None:
+    lm = Scripted()
+    assert await transform(transformer(lm, tau=1.0), docs()) == [] and lm.calls == 0
+    keep = transformer(lm, keep_rate=0.2)
+    await transform(keep, docs(20))
+    assert keep.report.passed == 20 and keep.report.tau == pytest.approx(2 / 6**0.5)
+
+
+async def test_the_same_text_twice_comes_out_twice(transform: Transform) -> None:
+    lm = Scripted()
+    given = [Document("red wine", id="a"), Document("red wine", id="a"), Document("red wine", metadata={"n": 1})]
+    found = await transform(transformer(lm), given)
+    assert ids(found) == ["a", "a", None] and lm.calls == 1
+    assert found[2].metadata["n"] == 1
+
+
+async def test_what_a_rewriting_verifier_makes_is_the_text(transform: Transform) -> None:
+    lm = Scripted()
+    keep = transformer(lm, llm=verifier_of(lm, refine="rewrite"))
+    first, *_ = await transform(keep, docs(1))
+    assert first.page_content == anew("red wine 0", WINE) and first.id == "item 0"
+    assert first.metadata["epic_original"] == "red wine 0" and first.metadata["epic_instruction"] == ""
+    again, *_ = await transform(keep, [first])
+    assert again.page_content == anew(first.page_content, WINE)
+    assert again.metadata["epic_original"] == "red wine 0"
+    (plain,) = await transform(transformer(), [first])
+    assert (plain.page_content, plain.metadata["epic_original"]) == (first.page_content, "red wine 0")
+
+
+def test_two_runs_give_equal_metadata() -> None:
+    preferences = ["I avoid hotels with casinos.", "I follow a strict vegan diet.", "I prefer trains over planes."]
+    texts = [
+        f"{kind} {place} with {what}, number {n}"
+        for n, (kind, place, what) in enumerate(
+            itertools.product(
+                ["Hotels", "Vegan food", "Trains"], ["by the sea", "in town"], ["casinos", "meat", "gardens"]
+            )
+        )
+    ]
+    given = [Document(text, id=str(n)) for n, text in enumerate(texts)]
+    found = EpicDocumentTransformer(preferences=preferences).invoke(given)
+    assert len(found) > 6
+    assert EpicDocumentTransformer(preferences=preferences).invoke(given) == found
+    backwards = EpicDocumentTransformer(preferences=preferences).invoke(given[::-1])
+    assert backwards[::-1] == found
+
+
+# lazily
+
+
+def test_an_endless_iterator_is_transformed_as_it_comes() -> None:
+    taken: list[int] = []
+
+    def source() -> Iterator[Document]:
+        for number in itertools.count():
+            taken.append(number)
+            yield Document(f"red wine {number}", id=str(number))
+
+    keep = transformer()
+    coming = keep.lazy_transform(source())
+    assert taken == []
+    assert ids(list(itertools.islice(coming, 3))) == ["0", "1", "2"]
+    assert len(taken) <= AT_ONCE
+    coming.close()  # type: ignore[attr-defined]
+    assert keep.report.seen == len(taken) == keep.report.kept
+
+
+async def test_an_endless_stream_is_transformed_as_it_comes() -> None:
+    taken: list[int] = []
+
+    async def source() -> AsyncIterator[Document]:
+        for number in itertools.count():
+            taken.append(number)
+            yield Document(f"red wine {number}", id=str(number))
+
+    keep = transformer()
+    coming = keep.alazy_transform(source())
+    assert (await anext(coming)).id == "0"
+    assert len(taken) <= AT_ONCE + 1
+    await coming.aclose()  # type: ignore[attr-defined]
+    assert keep.report.seen == keep.report.kept == AT_ONCE
+
+
+def test_a_source_that_fails_is_heard_of_after_what_was_decided() -> None:
+    def source() -> Iterator[Document]:
+        yield from docs(AT_ONCE // 5 + 1)
+        raise OSError("the disk is gone")
+
+    lm = Scripted()
+    keep = transformer(lm)
+    found: list[Document] = []
+    with pytest.raises(OSError, match="the disk is gone"):
+        for document in keep.lazy_transform(source()):
+            found.append(document)  # noqa: PERF402
+    assert found == transformer().invoke(docs(AT_ONCE // 5 + 1)[:AT_ONCE])
+    assert keep.report.seen == AT_ONCE and keep.undecided == []
+
+
+def test_two_iterators_at_once_do_not_mix() -> None:
+    keep = transformer()
+    one, other = docs(20), [Document(f"night train {n}", id=f"other {n}") for n in range(90)]
+    coming = (keep.lazy_transform(iter(one)), keep.lazy_transform(iter(other)))
+    found: tuple[list[Document], list[Document]] = ([], [])
+    for pair in itertools.zip_longest(*coming):
+        for place, document in enumerate(pair):
+            if document is not None:
+                found[place].append(document)
+    assert list(found) == [transformer().invoke(one), transformer().invoke(other)]
+
+
+async def test_nothing_blocks_the_event_loop() -> None:
+    encoder, lm = HashEncoder(), Scripted(concurrency=3, seconds=0.001)
+    keep = transformer(lm, embeddings=encoder)
+    here = threading.get_ident()
+    read: set[int] = set()
+
+    def source() -> Iterator[Document]:
+        for document in docs():
+            read.add(threading.get_ident())
+            yield document
+
+    assert len([document async for document in keep.alazy_transform(source())]) == 12
+    await keep.ainvoke(docs())
+    assert here not in encoder.sync_threads | read and lm.most_at_once == 3
+
+
+# preferences of a call
+
+
+async def test_a_call_can_be_for_another_user(anyhow: Transform) -> None:
+    keep = transformer()
+    expected = transformer(preferences=[TRAIN]).invoke(docs())
+    assert await anyhow(keep, docs(), preferences=[TRAIN]) == expected
+    assert await anyhow(keep, docs(), config={"configurable": {"preferences": [TRAIN], "k": 3}}) == expected
+    assert await anyhow(keep, docs(), preferences=[TRAIN], config={"configurable": {"preferences": [WINE]}}) == expected
+    assert await anyhow(keep, docs()) == transformer().invoke(docs())
+
+
+async def test_users_at_the_same_time_do_not_mix() -> None:
+    keep = transformer(Scripted(seconds=0.001))
+    users = [[WINE], [TRAIN], [WINE, TRAIN], ["blue sky"]] * 3
+    expected = [transformer(preferences=user).invoke(docs()) for user in users]
+    configs: Any = [{"configurable": {"preferences": user}, "max_concurrency": 6} for user in users]
+    assert keep.batch([docs()] * len(users), configs) == expected
+    assert await keep.abatch([docs()] * len(users), configs) == expected
+    assert len({len(found) for found in expected}) > 1
+
+
+async def test_a_transformer_may_have_no_preferences_of_its_own(transform: Transform) -> None:
+    keep = transformer(preferences=())
+    assert len(await transform(keep, docs(), preferences=[WINE])) == 8
+    with pytest.raises(NoPreferencesError, match=r"preferences=\["):
+        await transform(keep, docs())
+    with pytest.raises(NoPreferencesError):
+        await transform(transformer(), docs(), preferences=[])
+
+
+async def test_one_preference_may_be_given_as_it_is(transform: Transform) -> None:
+    assert transformer(preferences=WINE).invoke(docs()) == transformer(preferences=[WINE]).invoke(docs())
+    assert await transform(transformer(), docs(), preferences=WINE) == transformer(preferences=[WINE]).invoke(docs())
+
+
+async def test_preferences_are_taken_with_their_ends(transform: Transform) -> None:
+    now = datetime.now(timezone.utc)
+    over, going = (Preference(text=text, expires_at=now + timedelta(hours=n)) for text, n in ((WINE, -1), (TRAIN, 1)))
+    found = await transform(transformer(preferences=[over, going]), docs(1))
+    assert [one.metadata["epic_preference"] for one in found] == [TRAIN, TRAIN]
+    with pytest.raises(NoPreferencesError):
+        await transform(transformer(preferences=[over]), docs(1))
+
+
+def test_more_users_than_are_kept_prepared_are_served() -> None:
+    lm = Scripted()
+    keep = transformer(lm, preferences=())
+    given = [Document("red wine 1")]
+    users = [[WINE, f"likes number {n}"] for n in range(40)]
+    for user in [*users, users[-1], users[0]]:
+        assert len(keep.invoke(given, preferences=user)) == 1
+    # The last is still prepared, the first is not.
+    assert lm.calls == 41
+
+
+def test_nobody_waits_for_the_preferences_of_another_user_to_be_embedded() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(HashEncoder):
+        def _encode(self, texts: Sequence[str]) -> Any:
+            if TRAIN in texts:
+                begun.set()
+                assert go_on.wait(10)
+            return super()._encode(texts)
+
+    keep = transformer(preferences=[WINE], embeddings=Slow())
+    keep.invoke(docs(1))
+    other = threading.Thread(target=keep.invoke, args=(docs(1),), kwargs={"preferences": [TRAIN]})
+    other.start()
+    assert begun.wait(10)
+    assert len(keep.invoke(docs(1))) == 2
+    assert other.is_alive()
+    go_on.set()
+    other.join(10)
+    assert not other.is_alive()
+
+
+def test_a_user_who_comes_twice_at_once_is_prepared_once() -> None:
+    class Slow(HashEncoder):
+        def _encode(self, texts: Sequence[str]) -> Any:
+            if WINE in texts:
+                time.sleep(0.05)
+            return super()._encode(texts)
+
+    encoder = Slow()
+    keep = transformer(embeddings=encoder)
+    keep.batch([docs(1)] * 6, {"max_concurrency": 6})
+    assert encoder.texts[WINE] == 1
+
+
+# reports
+
+
+async def test_the_report_says_what_the_run_did(anyhow: Transform) -> None:
+    keep = transformer()
+    assert keep.report == BuildReport() and keep.undecided == []
+    await anyhow(keep, docs())
+    report = keep.report
+    assert (report.seen, report.passed, report.kept, report.discarded, report.undecided) == (20, 16, 12, 4, 0)
+    assert report.entries == 16 and report.tau == 0.3 and report.warnings == []
+    await anyhow(keep, docs(1))
+    assert keep.report.seen == 5 and report.seen == 20
+
+
+async def test_documents_without_text_are_left_out_and_counted(anyhow: Transform) -> None:
+    keep = transformer()
+    given = [Document(""), *docs(1), Document(" \n"), Document("red wine")]
+    assert ids(await anyhow(keep, given)) == ["item 0", "item 2", "item 3", None]
+    assert keep.report.seen == 6
+    assert keep.report.warnings == ["2 documents without text were left out."]
+
+
+def stalls_at(*numbers: int) -> Callable[[Asked], None]:
+    """Fails for the documents of these numbers."""
+
+    def hook(asked: Asked) -> None:
+        if any(chunk.endswith(tuple(f" {number}" for number in numbers)) for chunk in asked.chunks):
+            raise LMError("It stalled.")
+
+    return hook
+
+
+async def test_what_a_model_does_not_decide_is_undecided(anyhow: Transform) -> None:
+    lm = Scripted(stalls_at(2, 3))
+    keep = transformer(lm)
+    given = docs()
+    found = await anyhow(keep, given)
+    assert ids(found) == ["item 0", "item 2", "item 3", "item 5", "item 7", "item 8"]
+    assert keep.undecided == given[10:14] + given[15:19]
+    assert keep.report.undecided == 8 and set(keep.report.failures.values()) == {"It stalled."}
+    assert keep.report.failures.keys() == {document.id for document in keep.undecided}
+    assert [warning for warning in keep.report.warnings if "8 documents are undecided" in warning]
+    lm.hook = None
+    lm.asked.clear()
+    later = await anyhow(keep, keep.undecided)
+    assert ids(later) == ["item 10", "item 12", "item 13", "item 15", "item 17", "item 18"]
+    assert found + later == transformer().invoke(given)
+    assert keep.undecided == [] and keep.report.undecided == 0
+    # Whoever asks twice at once asks twice.
+    assert {asked.chunk for asked in lm.asked} == {document.page_content for document in given[10:14] + given[15:19]}
+    assert lm.calls <= 16
+
+
+async def test_nothing_is_asked_twice(transform: Transform) -> None:
+    lm = Scripted(stalls_at(2))
+    keep = transformer(lm)
+    await transform(keep, docs())
+    assert lm.calls == 16
+    lm.hook = None
+    await transform(keep, docs())
+    assert lm.calls == 16 + 4
+    await transform(keep, docs())
+    await transform(keep, [Document(document.page_content) for document in docs()])
+    assert lm.calls == 20 and keep.report.usage.calls == 0 and keep.report.cached == 24
+
+
+async def test_a_verifier_that_breaks_off_leaves_the_rest_undecided(transform: Transform) -> None:
+    keep = transformer(llm=Raising(TimeoutError("slow"), after=3), preferences=[WINE])
+    given = [Document(f"red wine {n}", id=str(n)) for n in range(5)]
+    assert ids(await transform(keep, given)) == ["0", "1", "2"]
+    assert keep.undecided == given[3:]
+    assert keep.report.failures == {"3": "TimeoutError: slow", "4": "TimeoutError: slow"}
+    assert ids(await transform(keep, keep.undecided)) == ["3", "4"]
+
+
+async def test_an_interruption_loses_nothing(transform: Transform) -> None:
+    lm = Scripted()
+    keep = transformer(lm)
+    lm.interrupt_at = {6}
+    with pytest.raises(KeyboardInterrupt):
+        keep.invoke(docs())
+    assert keep.report.usage.calls == 5
+    assert len(await transform(keep, docs())) == 12
+    assert lm.calls == 16 + 1
+
+
+async def test_a_cancelled_run_loses_nothing() -> None:
+    lm = Hanging()
+    keep = transformer(lm)
+    lm.interrupt_at = {6}
+    await cancelled(keep.ainvoke(docs()), lm)
+    assert len(await keep.ainvoke(docs())) == 12
+    assert lm.calls == 16 + 1
+
+
+async def test_a_bar_counts_every_document(anyhow: Transform, capsys: pytest.CaptureFixture[str]) -> None:
+    await anyhow(transformer(progress=True), docs(20))
+    shown = capsys.readouterr()
+    assert "100 items" in shown.err or "100/100" in shown.err
+    assert shown.out == ""
+    await anyhow(transformer(), docs(1))
+    assert capsys.readouterr().err == ""
+
+
+def test_the_bar_knows_how_many_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    transformer(progress=True).invoke(docs(20))
+    assert "100/100" in capsys.readouterr().err
+
+
+# models
+
+
+def chat(**options: Any) -> ScriptedChat:
+    """A chat model that answers our prompts as `Scripted` does."""
+
+    def answer(messages: list[BaseMessage]) -> str:
+        roles = {"human": "user", "ai": "assistant"}
+        asked = read_prompt([{"role": roles.get(m.type, m.type), "content": m.text} for m in messages])
+        return answer_to(asked, lambda chunk, preference: None if f"no{preference[-4:]}" in chunk else Stance.SUPPORTS)
+
+    return ScriptedChat(answers=answer, **options)
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "chat model": chat,
+    "language model": Scripted,
+    "verifier": lambda: LMVerifier(Scripted()),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_any_kind_of_model_decides(model: str, transform: Transform) -> None:
+    made = MODELS[model]()
+    found = await transform(transformer(llm=made), docs())
+    assert ids(found) == ids(transformer().invoke(docs()))
+    assert [one.metadata["epic_instruction"] for one in found] == [
+        one.metadata["epic_instruction"] for one in transformer().invoke(docs())
+    ]
+    if isinstance(made, BaseChatModel):
+        assert len(made.seen) == 16  # type: ignore[attr-defined]
+
+
+async def test_a_verifier_that_says_no_confidence_and_no_rationale_is_fine(transform: Transform) -> None:
+    found = await transform(transformer(llm=KeepAll({"night": Stance.CONFLICTS})), docs(1))
+    assert [one.metadata["epic_stance"] for one in found] == ["supports", "supports", "conflicts", "conflicts"]
+
+
+class Words(Embeddings):
+    """LangChain embeddings by words."""
+
+    def __init__(self) -> None:
+        self.encoder = HashEncoder()
+        self.calls: list[str] = []
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.calls.append("sync")
+        return [[float(number) for number in 3 * self.encoder.vector(text)] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        raise AssertionError("documents and preferences are no queries")
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.calls.append("async")
+        return [[float(number) for number in 3 * self.encoder.vector(text)] for text in texts]
+
+
+async def test_any_kind_of_embeddings_filters() -> None:
+    words = Words()
+    keep = transformer(embeddings=words)
+    expected = transformer().invoke(docs())
+    assert keep.invoke(docs()) == expected
+    words.calls.clear()
+    assert await keep.ainvoke(docs()) == expected and words.calls == ["async"]
+    own = EpicDocumentTransformer(preferences=[RED, LATE])
+    given = [EpicDocumentTransformer(preferences=[RED, LATE], embeddings=EpicEmbeddings()), own]
+    assert given[0].invoke(docs()) == given[1].invoke(docs()) != []
+
+
+async def test_embeddings_that_fail_are_an_error_that_says_so(transform: Transform) -> None:
+    class Broken(Words):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            if "red wine 0" in texts:
+                raise ConnectionError("no route")
+            return super().embed_documents(texts)
+
+        async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+            return self.embed_documents(texts)
+
+    keep = transformer(embeddings=Broken())
+    with pytest.raises(EncoderError, match="no route"):
+        await transform(keep, docs())
+    assert (await transform(keep, docs()[5:])) == transformer().invoke(docs()[5:])
+
+
+# a memory that judges
+
+
+async def test_a_memory_judges_and_takes_nothing_in(anyhow: Transform) -> None:
+    memory = memory_of(Scripted())
+    found = await anyhow(EpicDocumentTransformer(memory=memory), docs())
+    assert found == transformer().invoke(docs())
+    assert len(memory) == 0 and memory.stats().counts["pending"] == 0
+    memory.replace_preference(WINE, "blue sky")
+    assert "item 4" in ids(await anyhow(EpicDocumentTransformer(memory=memory), docs()))
+
+
+async def test_a_memorys_file_remembers_what_was_decided(tmp_path: Path, transform: Transform) -> None:
+    path, lm = tmp_path / "me.epic", Scripted(stalls_at(3))
+    with opened(path, lm) as memory:
+        keep = EpicDocumentTransformer(memory=memory, split=True)
+        await transform(keep, docs())
+        assert lm.calls == 16 and len(keep.undecided) == 4
+    lm = Scripted()
+    with opened(path, lm) as memory:
+        keep = EpicDocumentTransformer(memory=memory, split=True)
+        assert await transform(keep, docs()) == transformer(split=True).invoke(docs())
+        assert lm.calls == 4
+        memory.add(documents())
+        assert lm.calls == 4
+    with pytest.raises(MemoryClosedError):
+        await transform(keep, docs())
+
+
+def test_a_memory_brings_all_it_needs() -> None:
+    memory = memory_of(Scripted())
+    for option in ({"preferences": [WINE]}, {"embeddings": HashEncoder()}, {"llm": Scripted()}, {"tau": 0.1}):
+        with pytest.raises(ValidationError, match=f"With memory=, {next(iter(option))} would be ignored"):
+            EpicDocumentTransformer(memory=memory, **option)
+    for option in ({"keep_rate": 0.1}, {"fine": False}, {"coarse": False}):
+        with pytest.raises(ValidationError, match="would be ignored"):
+            EpicDocumentTransformer(memory=memory, **option)
+    keep = EpicDocumentTransformer(memory=memory, split=True, progress=False, name="filter")
+    with pytest.raises(InvalidInputError, match="it has its own"):
+        keep.invoke(docs(), preferences=[WINE])
+    assert keep.config_specs == []
+
+
+def test_fields_can_be_made_configurable() -> None:
+    keep = EpicDocumentTransformer(memory=memory_of(Scripted())).configurable_fields(
+        split=ConfigurableField(id="split")
+    )
+    assert len(keep.invoke(docs(), {"configurable": {"split": True}})) == 16
+    assert len(keep.invoke(docs())) == 12
+    other = transformer().configurable_fields(tau=ConfigurableField(id="tau"))
+    assert other.with_config(configurable={"tau": 1.0}).invoke(docs()) == []
+    assert other.invoke(docs(), {"configurable": {"preferences": [TRAIN]}}) == transformer(preferences=[TRAIN]).invoke(
+        docs()
+    )
+
+
+def test_what_can_be_given_with_a_call_is_declared() -> None:
+    schema = transformer().get_config_jsonschema()
+    assert schema["$defs"]["Configurable"]["properties"].keys() == {"preferences"}
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"threshold": 0.3}, "threshold"),
+        ({"tau": 0.3, "keep_rate": 0.1}, "tau or keep_rate, not both"),
+        ({"tau": 2.0}, "between -1 and 1"),
+        ({"tau": "high"}, "tau"),
+        ({"keep_rate": 0.0}, "keep_rate must be a share"),
+        ({"preferences": [WINE, "Red  Wine"]}, "given twice"),
+        ({"preferences": [" "]}, "preference is empty"),
+        ({"preferences": [3]}, "preferences"),
+        ({"preferences": 3}, "preferences"),
+        ({"embeddings": "all-minilm"}, "LangChain Embeddings"),
+        ({"embeddings": Words}, "LangChain Embeddings"),
+        ({"embeddings": Scripted()}, "LangChain Embeddings"),
+        ({"llm": "qwen3:4b"}, "chat model"),
+        ({"llm": ScriptedChat}, "chat model"),
+        ({"llm": HashEncoder()}, "chat model"),
+        ({"llm": chat().with_retry()}, "without bind, with_retry"),
+        ({"memory": "me.epic"}, "memory"),
+        ({"split": "perhaps"}, "split"),
+    ],
+)
+def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValidationError, match=match):
+        transformer(**arguments)
+
+
+@pytest.mark.parametrize("way", [name for name in ALL_WAYS if " of " not in name])
+@pytest.mark.parametrize(
+    "wrong", ["red wine", b"red wine", Document("red wine"), {"page_content": "red wine"}, 3, None]
+)
+async def test_what_is_not_several_documents_is_refused(wrong: Any, way: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"Give several Documents in a list, not {type(wrong).__name__}"):
+        await ALL_WAYS[way](transformer(), wrong)
+
+
+@pytest.mark.parametrize("wrong", ["red wine", 3, None, {"page_content": "red wine"}])
+async def test_what_is_no_document_is_refused_before_anything_is_asked(wrong: Any, anyhow: Transform) -> None:
+    lm = Scripted()
+    with pytest.raises(InvalidInputError, match=f"Expected Documents, found {type(wrong).__name__}"):
+        await anyhow(transformer(lm), [*docs(), wrong])
+    assert lm.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        (Document("red\0wine", id="broken"), r"Document 101 \(id 'broken'\): .*NUL"),
+        (Document("red\0wine"), "Document 101: .*NUL"),
+        (Document("red wine \ud800", id="broken"), r"Document 101 \(id 'broken'\)"),
+        (Document("red wine", id="a\0b"), r"Document 101 \(id 'a\\x00b'\): .*NUL"),
+    ],
+)
+async def test_a_text_that_cannot_be_one_is_named_before_anything_is_asked(
+    wrong: Document, match: str, transform: Transform
+) -> None:
+    lm = Scripted()
+    keep = transformer(lm)
+    with pytest.raises(InvalidInputError, match=match):
+        await transform(keep, [*docs(20), wrong])
+    assert lm.calls == 0 and keep.report.seen == 0
+
+
+async def test_unknown_arguments_of_a_call_are_errors(anyhow: Transform) -> None:
+    with pytest.raises(TypeError, match="threshold"):
+        await anyhow(transformer(), docs(), threshold=3)
+
+
+@pytest.mark.parametrize("wrong", [[WINE, "RED WINE"], [""], 3, [3]])
+async def test_preferences_of_a_call_that_cannot_be_are_errors(wrong: Any, anyhow: Transform) -> None:
+    with pytest.raises(InvalidInputError):
+        await anyhow(transformer(), docs(), preferences=wrong)
+
+
+async def test_a_failure_in_one_of_several_is_that_ones(transform: Transform) -> None:
+    keep = transformer()
+    found: list[Any] = keep.batch([docs(), [Document("a\0b")], docs(1)], return_exceptions=True)
+    assert isinstance(found[1], InvalidInputError)
+    assert [found[0], found[2]] == [transformer().invoke(docs()), transformer().invoke(docs(1))]
+
+
+def test_the_model_is_not_asked_before_it_is_needed() -> None:
+    lm = Own(lambda _: "")
+    keep = EpicDocumentTransformer(preferences=[WINE], llm=lm, embeddings=HashEncoder())
+    assert keep.invoke([Document("blue sky")]) == [] and lm.sent == []
