@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
-from operator import and_, or_
 from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
@@ -45,7 +43,7 @@ def filter_of(given: MetadataFilter | None) -> Filter | None:
         raise InvalidInputError(f"A filter is a mapping, or an epic_core.Filter; not {type(given).__name__}.")
     if not given:
         return None
-    return reduce(and_, (_clause(key, value) for key, value in given.items()))
+    return _joined("and", [_clause(key, value) for key, value in given.items()])
 
 
 def condition_of(given: DocumentFilter | None) -> Condition | None:
@@ -76,7 +74,7 @@ def _clause(key: object, value: Any) -> Filter:
         made = [part for part in parts if part is not None]
         if not made or len(made) != len(parts):
             raise InvalidInputError(f"{key} takes a list of filters, none of them empty; not {value!r}.")
-        return reduce(and_ if key == "$and" else or_, made)
+        return _joined(key[1:], made)
     if key == "$not":
         inner = filter_of(value)
         if inner is None:
@@ -88,11 +86,18 @@ def _clause(key: object, value: Any) -> Filter:
         return Filter.eq(key, value)
     if not value:
         raise InvalidInputError(f"The filter on {key!r} is empty: write a value, or {{'$exists': True}}.")
-    return reduce(and_, (_test(key, name, operand) for name, operand in value.items()))
+    return _joined("and", [_test(key, name, operand) for name, operand in value.items()])
+
+
+def _joined(op: str, parts: list[Filter]) -> Filter:
+    # Side by side: one in the other, a thousand would be too deep.
+    return parts[0] if len(parts) == 1 else Filter(op, parts=tuple(parts))
 
 
 def _test(key: str, name: object, operand: Any) -> Filter:
     if name == "$exists":
+        if not isinstance(operand, bool):
+            raise InvalidInputError(f"$exists takes True or False, not {operand!r}.")
         return Filter.exists(key) if operand else ~Filter.exists(key)
     if name == "$not":
         return ~_clause(key, operand)

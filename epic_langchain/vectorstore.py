@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import repeat
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from epic_core import EpicMemory, Preference
 from epic_core.collection import Collection, Matches, Record
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
+from epic_core.intake import unique_preferences
+from epic_core.steered_search import checked_k
 from epic_core.steering import Mode
 from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Hits
@@ -101,7 +105,7 @@ class EpicVectorStore(VectorStore):
         self._collection = Collection(
             encoder,
             path,
-            preferences=preferences or (),
+            preferences=() if preferences is None else preferences,
             steering=steering,
             must_exist=must_exist,
             read_only=read_only,
@@ -128,13 +132,22 @@ class EpicVectorStore(VectorStore):
     ) -> Self:
         """A store that holds documents; with `preferences`, those of them that matter to the user.
 
+        Documents that a model's failure leaves undecided are not stored, and there is a warning. To try them again,
+        use `EpicDocumentTransformer` and `add_documents` instead.
+
         Args:
             documents: What the store gets; with preferences, after the coarse filter and fine verification.
             embedding: As for the constructor.
             **kwargs: As for the constructor; `ids`; `llm`, which decides what is kept (`EpicDocumentTransformer`).
+
+        Raises:
+            InvalidInputError: as the constructor and `add_documents`; or for an `llm` without preferences.
+            EncoderError: if the embedding model fails; nothing is stored then.
         """
         store, given, keep = cls._begun(documents, embedding, kwargs)
-        store.add_documents(given if keep is None else keep.invoke(given))
+        with store._closed_on_error():
+            store.add_documents(given if keep is None else keep.invoke(given))
+        _warn_of_undecided(keep)
         return store
 
     @classmethod
@@ -143,8 +156,10 @@ class EpicVectorStore(VectorStore):
         cls, documents: list[Document], embedding: Embeddings | Encoder | None = None, **kwargs: Any
     ) -> Self:
         """As `from_documents`, without blocking the event loop."""
-        store, given, keep = cls._begun(documents, embedding, kwargs)
-        await store.aadd_documents(given if keep is None else await keep.ainvoke(given))
+        store, given, keep = await in_thread(cls._begun, documents, embedding, kwargs)
+        with store._closed_on_error():
+            await store.aadd_documents(given if keep is None else await keep.ainvoke(given))
+        _warn_of_undecided(keep)
         return store
 
     @classmethod
@@ -181,18 +196,28 @@ class EpicVectorStore(VectorStore):
     ) -> tuple[Self, list[Document], EpicDocumentTransformer | None]:
         """An empty store, the documents with their ids, and what filters them."""
         ids, llm = options.pop("ids", None), options.pop("llm", None)
+        preferences = options.pop("preferences", None)
+        preferences = [] if preferences is None else unique_preferences(preferences)
         given = checked_documents(documents)
         given = [
             document if one is None else document.model_copy(update={"id": one})
             for document, one in zip(given, _ids(ids, len(given)), strict=True)
         ]
-        preferences = options.get("preferences")
         if llm is not None and not preferences:
             raise InvalidInputError("llm decides what preferences want: give preferences=[...] with it.")
         keep = None
         if preferences:
-            keep = EpicDocumentTransformer(preferences=list(preferences), embeddings=encoder_of(embedding), llm=llm)
-        return cls(embedding, **options), given, keep
+            keep = EpicDocumentTransformer(preferences=preferences, embeddings=encoder_of(embedding), llm=llm)
+        return cls(embedding, preferences=preferences, **options), given, keep
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        """Nobody else could close it."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     # writing
 
@@ -221,7 +246,7 @@ class EpicVectorStore(VectorStore):
         self, documents: list[Document], *, ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
         """As `add_documents`, without blocking the event loop."""
-        return await self._collection.aadd(_records(documents, ids, kwargs))
+        return await self._collection.aadd(await in_thread(_records, documents, ids, kwargs))
 
     @override
     def add_texts(
@@ -322,28 +347,30 @@ class EpicVectorStore(VectorStore):
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
         """Of the `fetch_k` best, k that are not like each other; `lambda_mult` from 0, most diverse, to 1."""
-        return self._search(query, max(k, fetch_k), kwargs).diverse(k, lambda_mult)
+        return self._search(query, _fetched(k, fetch_k, lambda_mult), kwargs).diverse(k, lambda_mult)
 
     @override
     async def amax_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
         """As `max_marginal_relevance_search`, without blocking the event loop."""
-        return (await self._asearch(query, max(k, fetch_k), kwargs)).diverse(k, lambda_mult)
+        found = await self._asearch(query, _fetched(k, fetch_k, lambda_mult), kwargs)
+        return await in_thread(found.diverse, k, lambda_mult)
 
     @override
     def max_marginal_relevance_search_by_vector(
         self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
         """As `max_marginal_relevance_search`, by a vector, which is not steered."""
-        return self._search_vector(embedding, max(k, fetch_k), kwargs).diverse(k, lambda_mult)
+        return self._search_vector(embedding, _fetched(k, fetch_k, lambda_mult), kwargs).diverse(k, lambda_mult)
 
     @override
     async def amax_marginal_relevance_search_by_vector(
         self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
         """As `max_marginal_relevance_search_by_vector`, without blocking the event loop."""
-        return (await in_thread(self._search_vector, embedding, max(k, fetch_k), kwargs)).diverse(k, lambda_mult)
+        found = await in_thread(self._search_vector, embedding, _fetched(k, fetch_k, lambda_mult), kwargs)
+        return await in_thread(found.diverse, k, lambda_mult)
 
     @override
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
@@ -478,45 +505,84 @@ def _none_left(options: dict[str, Any]) -> None:
         raise TypeError(f"EpicVectorStore does not know {', '.join(map(repr, sorted(options)))} here.")
 
 
-def _records(documents: Iterable[Document], ids: Sequence[str | None] | None, options: dict[str, Any]) -> list[Record]:
+def _records(documents: Iterable[Document], ids: Iterable[str | None] | None, options: dict[str, Any]) -> list[Record]:
     _none_left({name: value for name, value in options.items() if name != "batch_size"})
-    given = checked_documents(documents)
-    return [record_of(document, one) for document, one in zip(given, _ids(ids, len(given)), strict=True)]
+    given, records = checked_documents(documents), []
+    for number, (document, one) in enumerate(zip(given, _ids(ids, len(given)), strict=True), start=1):
+        try:
+            records.append(record_of(document, one))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"Document {number}: {error}") from None
+    return records
 
 
-def _several(ids: Sequence[str]) -> list[str]:
-    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-        raise InvalidInputError(f"Give ids as a list of strings, not as {type(ids).__name__}.")
-    return list(ids)
+def _several(ids: Iterable[str]) -> list[str]:
+    return _listed("ids", ids, str)
 
 
-def _ids(ids: Sequence[str | None] | None, count: int) -> Sequence[str | None]:
+def _ids(ids: Iterable[str | None] | None, count: int) -> list[str | None]:
     """Ids for so many documents; None where a document's own counts."""
-    given = [None] * count if ids is None else [None if one == "" else one for one in _several(ids)]  # type: ignore[arg-type]
+    if ids is None:
+        return [None] * count
+    given = _listed("ids", ids, str, optional=True)
     if len(given) != count:
         raise InvalidInputError(f"There are {len(given)} ids for {count} documents: give one for each.")
-    return given
+    return [one or None for one in given]
 
 
 def _documents(
-    texts: Iterable[str], metadatas: Sequence[dict[str, Any]] | None, ids: Sequence[str] | None
+    texts: Iterable[str], metadatas: Iterable[Mapping[str, Any] | None] | None, ids: Iterable[str | None] | None
 ) -> list[Document]:
     """Texts as documents.
 
     Raises:
         InvalidInputError: for what is no text, or another number of metadatas or ids.
     """
-    if isinstance(texts, (str, bytes)):
-        raise InvalidInputError("Give several texts in a list, not a single string.")
-    given = list(texts)
-    for text in given:
-        if not isinstance(text, str):
-            raise InvalidInputError(f"Texts must be strings, not {type(text).__name__}.")
-    if metadatas is not None and len(metadatas) != len(given):
-        raise InvalidInputError(f"There are {len(metadatas)} metadatas for {len(given)} texts: give one for each.")
+    given = _listed("texts", texts, str)
+    count = len(given)
+    known = [None] * count if metadatas is None else _listed("metadatas", metadatas, Mapping, optional=True)
+    if len(known) != count:
+        raise InvalidInputError(f"There are {len(known)} metadatas for {count} texts: give one for each.")
     return [
-        Document(id=one, page_content=text, metadata=metadata or {})
-        for text, metadata, one in zip(
-            given, repeat({}, len(given)) if metadatas is None else metadatas, _ids(ids, len(given)), strict=True
-        )
+        Document(id=one, page_content=text, metadata=dict(metadata or {}))
+        for text, metadata, one in zip(given, known, _ids(ids, count), strict=True)
     ]
+
+
+def _listed(what: str, given: Any, kind: type, *, optional: bool = False) -> list[Any]:
+    """Things of one kind as a list; `optional` if there may be None among them.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise InvalidInputError(f"Give {what} as a list, not as {type(given).__name__}.")
+    listed = list(given)
+    for one in listed:
+        if not isinstance(one, kind) and not (optional and one is None):
+            raise InvalidInputError(f"Among {what}, all have to be of type {kind.__name__}; not {type(one).__name__}.")
+    return listed
+
+
+def _fetched(k: int, fetch_k: int, lambda_mult: float) -> int:
+    """How many documents the k diverse ones are chosen from.
+
+    Raises:
+        InvalidInputError: for numbers that cannot be.
+    """
+    if not isinstance(fetch_k, Integral) or isinstance(fetch_k, bool):
+        raise InvalidInputError(f"fetch_k must be a whole number, not {fetch_k!r}.")
+    if not isinstance(lambda_mult, Real) or not 0.0 <= lambda_mult <= 1.0:
+        raise InvalidInputError(f"lambda_mult must be between 0, most diverse, and 1; not {lambda_mult!r}.")
+    return max(checked_k(k), int(fetch_k))
+
+
+def _warn_of_undecided(keep: EpicDocumentTransformer | None) -> None:
+    """What a model could not decide about is in no store, and its caller has no report."""
+    if keep is not None and keep.undecided:
+        reason = next(iter(keep.report.failures.values()), "no reason was given")
+        warnings.warn(
+            f"{len(keep.undecided)} documents are undecided and not stored ({reason}). To try again, transform them"
+            " with EpicDocumentTransformer and add what it keeps.",
+            stacklevel=3,
+        )

@@ -9,5 +9,6 @@ except ImportError as error:
     raise MissingExtraError("langchain", "agents") from error
 
 from epic_langchain.agents.middleware import EpicMemoryMiddleware
+from epic_langchain.agents.store import EpicStore
 
-__all__ = ["EpicMemoryMiddleware"]
+__all__ = ["EpicMemoryMiddleware", "EpicStore"]

@@ -40,7 +40,7 @@ _MEMORY = (
 )
 
 
-class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     """Gives an agent a memory that follows the user's preferences.
 
         agent = create_agent(model, tools, middleware=[EpicMemoryMiddleware(memory, k=5)])
@@ -251,7 +251,9 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     if sys.version_info < (3, 11):
         # LangGraph shows no config to an asynchronous node there: options in it would be silently ignored.
 
-        def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        def before_agent(  # type: ignore[override]
+            self, state: AgentState[Any], runtime: Runtime[Any], config: RunnableConfig
+        ) -> None:
             """Nothing: the config is there when it is needed."""
 
         async def abefore_agent(  # type: ignore[override]

@@ -128,7 +128,8 @@ class Collection:
     def _load(self) -> None:
         """Read which record is where, and the index."""
         with self._tables.reading():
-            self._change = self._tables.changed_elsewhere()
+            # Until all of it is read, it counts as stale: half of it must not be taken for the whole.
+            change, self._change = self._tables.changed_elsewhere(), _STALE
             self._row_of = self._tables.ids()
             self._made: dict[str, Any] | None = self._tables.meta().get("encoder")
             self._index: EntryIndex | None = None
@@ -137,7 +138,8 @@ class Collection:
             self._judged: dict[int, Stance] = {}
             if self._made is not None:
                 self._enter(*self._tables.keys(_dimension(self._tables.path, self._made)))
-        self._filtered.clear()
+            self._filtered.clear()
+            self._change = change
 
     def _enter(
         self, rows: Sequence[int], records: Sequence[int], stances: Sequence[Stance | None], vectors: FloatArray

@@ -1,0 +1,380 @@
+"""A LangGraph store in one durable file, whose searches follow the user's preferences."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    get_text_at_path,
+)
+from typing_extensions import Self
+
+from epic_core import Filter, Preference
+from epic_core.collection import Collection, Key, Match, Record
+from epic_core.encoders import Encoder
+from epic_core.errors import InvalidInputError, StoreError
+from epic_core.steering import Mode
+from epic_core.threads import in_thread
+from epic_langchain.adapters import encoder_of
+
+Namespace: TypeAlias = tuple[str, ...]
+PreferencesOf: TypeAlias = Callable[[Namespace], Iterable[str | Preference]]
+"""Gives the preferences that steer a search, by the namespace prefix that is searched."""
+
+# The metadata that says under which prefixes an item is found.
+_WITHIN = "epic_within"
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "$eq": lambda value, operand: bool(value == operand),
+    "$ne": lambda value, operand: bool(value != operand),
+    "$gt": lambda value, operand: float(value) > float(operand),
+    "$gte": lambda value, operand: float(value) >= float(operand),
+    "$lt": lambda value, operand: float(value) < float(operand),
+    "$lte": lambda value, operand: float(value) <= float(operand),
+}
+
+
+class EpicStore(BaseStore):
+    """A store for LangGraph's agents: in one file or in RAM, searched by meaning, steered by preferences.
+
+        store = EpicStore("agent.store", preferences=["I follow a strict vegan diet."])
+        store.put(("users", "anna"), "dinner", {"text": "She cooked a lentil stew."})
+        store.search(("users",), query="What should I cook tonight?", limit=3)
+        agent = create_agent(model, tools, store=store)
+
+    It behaves as LangGraph's `InMemoryStore` with an index does, and where that one leaves something open: searches
+    without a query give the oldest items first; `created_at` stays when an item is put again; only namespaces that
+    hold something are listed; a value that a `$gt`, `$gte`, `$lt` or `$lte` cannot compare does not satisfy it; items
+    that are not embedded come after all those that are, page after page. What is read is a copy. A batch reads before
+    it writes; its puts are written together, and so are its deletions.
+
+    Scores are cosines with the query, higher is better, steered if there are preferences. Safe to use from several
+    threads; a file also from several processes. Time to live is not supported.
+
+    Args:
+        path: The file, no pickle; it is no memory's and no vector store's. None for RAM.
+        embedding: LangChain's `Embeddings`, or an encoder of epic_core; default: the embedded one. The file remembers
+            it.
+        preferences: What steers searches that have a query: preferences, or, to serve many users, a function from the
+            namespace prefix that is searched to preferences. It can be called from several threads.
+        fields: Which parts of a value are embedded, each by itself: paths as LangGraph writes them, such as "text",
+            "profile.name" or "facts[*]"; "$" is the whole value, as JSON. `put(..., index=[...])` overrides it.
+        steering: "signed", "paper" (Eq. 7-8) or "off".
+
+    Raises:
+        InvalidInputError: for arguments that cannot be; on use, for values that are not JSON, filters with unknown
+            operators, a limit or an offset below 0.
+        StoreError: if the file cannot be opened, or is none of an EpicStore.
+        EncoderMismatchError: if it was made with another embedding model; where that takes a call to the model, at
+            the first use.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        embedding: Embeddings | Encoder | None = None,
+        preferences: Iterable[str | Preference] | PreferencesOf = (),
+        fields: Sequence[str] = ("$",),
+        steering: Mode = "signed",
+    ) -> None:
+        self._fields = _checked_fields(fields)
+        self._preferences_of = preferences if callable(preferences) else None
+        self._collection = Collection(
+            encoder_of(embedding), path, preferences=() if callable(preferences) else preferences, steering=steering
+        )
+        self._latest = datetime.min.replace(tzinfo=timezone.utc)
+        self._lock = threading.Lock()
+        try:
+            if self._collection.records(~Filter.exists(_WITHIN)):
+                raise StoreError(f"{path} holds the documents of a vector store. Give another file name.")
+        except BaseException:
+            self._collection.close()
+            raise
+
+    # LangGraph's interface
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do what the operations say; results in their order, None for what writes."""
+        asked = _checked(ops)
+        results: list[Result] = [self._read(op) for op in asked]
+        for place, op in _by_meaning(asked):
+            results[place] = self._found(op, self._collection.search(**self._search(op)))
+        put, gone = self._written(asked)
+        if put:
+            self._collection.add(put)
+        if gone:
+            self._collection.delete(gone)
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """As `batch`, without blocking the event loop."""
+        asked = _checked(ops)
+        results: list[Result] = await in_thread(lambda: [self._read(op) for op in asked])
+        for place, op in _by_meaning(asked):
+            matches = await self._collection.asearch(**await in_thread(self._search, op))
+            results[place] = await in_thread(self._found, op, matches)
+        if any(isinstance(op, PutOp) for op in asked):
+            put, gone = await in_thread(self._written, asked)
+            if put:
+                await self._collection.aadd(put)
+            if gone:
+                await in_thread(self._collection.delete, gone)
+        return results
+
+    # reading
+
+    def _read(self, op: Op) -> Result:
+        """The result of an operation that needs no embedding; None for the others."""
+        if isinstance(op, GetOp):
+            return next((_item(record) for record in self._collection.get([_id(op.namespace, op.key)])), None)
+        if isinstance(op, SearchOp) and not op.query:
+            return [_scored(item) for item in self._items(op)][_page(op)]
+        return self._namespaces(op) if isinstance(op, ListNamespacesOp) else None
+
+    def _items(self, op: SearchOp) -> list[Item]:
+        """All items under a prefix that satisfy the filter, the oldest first."""
+        items = map(_item, self._collection.records(_within(op.namespace_prefix)))
+        return sorted((item for item in items if _passes(item, op)), key=_created)
+
+    def _search(self, op: SearchOp) -> dict[str, Any]:
+        """What the collection is searched for."""
+        search: dict[str, Any] = {"query": op.query, "where": _within(op.namespace_prefix)}
+        # A filter is applied to what was found: all has to be.
+        search["k"] = max(1, len(self._collection) if op.filter else op.offset + op.limit)
+        if self._preferences_of is not None:
+            search["preferences"] = self._preferences_of(tuple(op.namespace_prefix))
+        return search
+
+    def _found(self, op: SearchOp, matches: Sequence[Match]) -> list[SearchItem]:
+        """The page of a search: what matches, then what is not embedded."""
+        scored = [_scored(_item(match.record), match.score) for match in matches]
+        found = [item for item in scored if _passes(item, op)]
+        if len(found) < op.offset + op.limit:
+            known = {(item.namespace, item.key) for item in found}
+            found += [_scored(item) for item in self._items(op) if (item.namespace, item.key) not in known]
+        return found[_page(op)]
+
+    def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
+        held = {_place(record)[0] for record in self._collection.records()}
+        matching = (name for name in held if all(_matches(name, one) for one in op.match_conditions or ()))
+        return sorted({name if op.max_depth is None else name[: op.max_depth] for name in matching})[_page(op)]
+
+    # writing
+
+    def _written(self, ops: Iterable[Op]) -> tuple[list[Record], list[str]]:
+        """The records to be put, and the ids of those that go; of several operations on an item the last counts."""
+        puts = {_id(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
+        held = {record.id: record for record in self._collection.get(puts)}
+        records = [
+            self._record(record_id, op, held.get(record_id)) for record_id, op in puts.items() if op.value is not None
+        ]
+        return records, [record_id for record_id, op in puts.items() if op.value is None]
+
+    def _record(self, record_id: str, op: PutOp, held: Record | None) -> Record:
+        now = self._now()
+        value = _dumped(op)
+        fields = self._fields if op.index is None else op.index or ()
+        texts = [text for field in fields for text in get_text_at_path(json.loads(value), field) if text.strip()]
+        return Record(
+            id=record_id,
+            text=value,
+            metadata={
+                _WITHIN: [_code(op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1)],
+                "created_at": now if held is None else held.metadata["created_at"],
+                "updated_at": now,
+            },
+            keys=tuple(Key(text=text) for text in dict.fromkeys(texts)),
+        )
+
+    def _now(self) -> str:
+        """The time, later than the one before: items are ordered by it."""
+        with self._lock:
+            self._latest = max(datetime.now(timezone.utc), self._latest + timedelta(microseconds=1))
+            return self._latest.isoformat(timespec="microseconds")
+
+    # the file
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for a store in RAM."""
+        return self._collection.path
+
+    def verify(self) -> int:
+        """Check every row of the file; how many there are.
+
+        Raises:
+            DamagedError: if one is not as it was written.
+        """
+        return self._collection.verify()
+
+    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a copy of the last committed state, whole or not at all.
+
+        Raises:
+            AlreadyThereError: if there is a file, and `overwrite` is off.
+            StoreError: if it cannot be written.
+        """
+        self._collection.backup(path, overwrite=overwrite)
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        self._collection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<EpicStore {'in RAM' if self.path is None else self.path}>"
+
+
+# items and records
+
+
+def _code(namespace: Sequence[str]) -> str:
+    return json.dumps(list(namespace))
+
+
+def _id(namespace: Sequence[str], key: str) -> str:
+    return _code([*namespace, key])
+
+
+def _place(record: Record) -> tuple[Namespace, str]:
+    *namespace, key = json.loads(record.id)
+    return tuple(namespace), key
+
+
+def _item(record: Record) -> Item:
+    namespace, key = _place(record)
+    created, updated = (datetime.fromisoformat(record.metadata[name]) for name in ("created_at", "updated_at"))
+    return Item(value=json.loads(record.text), key=key, namespace=namespace, created_at=created, updated_at=updated)
+
+
+def _scored(item: Item, score: float | None = None) -> SearchItem:
+    return SearchItem(item.namespace, item.key, item.value, item.created_at, item.updated_at, score)
+
+
+def _created(item: Item) -> datetime:
+    return item.created_at
+
+
+def _dumped(op: PutOp) -> str:
+    if not isinstance(op.value, Mapping) or not all(isinstance(name, str) for name in op.value):
+        raise InvalidInputError(f"The value of {op.key!r} must be a mapping with string keys, not {op.value!r}.")
+    try:
+        return json.dumps(dict(op.value), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"The value of {op.key!r} is not JSON: {error}. Use strings, finite numbers, lists or mappings."
+        ) from None
+
+
+# what operations ask for
+
+
+def _checked(ops: Iterable[Op]) -> list[Op]:
+    asked = list(ops)
+    for op in asked:
+        if not isinstance(op, (GetOp, SearchOp, PutOp, ListNamespacesOp)):
+            raise InvalidInputError(f"A store knows GetOp, SearchOp, PutOp and ListNamespacesOp; not {op!r}.")
+        if isinstance(op, (SearchOp, ListNamespacesOp)) and min(op.limit, op.offset) < 0:
+            raise InvalidInputError(f"limit and offset must be at least 0, not {op.limit} and {op.offset}.")
+        if isinstance(op, SearchOp):
+            if op.filter is not None and not isinstance(op.filter, Mapping):
+                raise InvalidInputError(f"A filter is a mapping from keys to values, not {type(op.filter).__name__}.")
+            _check_filter([*(op.filter or {}).values()])
+        if isinstance(op, PutOp):
+            if op.ttl is not None:
+                raise InvalidInputError("An EpicStore keeps items until they are deleted. Leave out ttl.")
+            if op.index is not None and op.index is not False:
+                _checked_fields(op.index)
+    return asked
+
+
+def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(fields, str) or not all(isinstance(field, str) and field for field in fields):
+        raise InvalidInputError(f"Fields are a list of paths, such as ['text', 'facts[*]'], not {fields!r}.")
+    return tuple(fields)
+
+
+def _check_filter(condition: Any) -> None:
+    if isinstance(condition, (list, tuple)):
+        for part in condition:
+            _check_filter(part)
+    elif isinstance(condition, Mapping) and _has_operators(condition):
+        for name in condition:
+            if name not in _OPERATORS:
+                raise InvalidInputError(f"A filter knows {', '.join(_OPERATORS)}; not {name!r}.")
+    elif isinstance(condition, Mapping):
+        _check_filter(list(condition.values()))
+
+
+def _has_operators(condition: Mapping[Any, Any]) -> bool:
+    return any(str(name).startswith("$") for name in condition)
+
+
+def _by_meaning(ops: Iterable[Op]) -> list[tuple[int, SearchOp]]:
+    """The searches that have a query, and their places."""
+    return [(place, op) for place, op in enumerate(ops) if isinstance(op, SearchOp) and op.query]
+
+
+def _page(op: SearchOp | ListNamespacesOp) -> slice:
+    return slice(op.offset, op.offset + op.limit)
+
+
+def _within(prefix: Sequence[str]) -> Filter | None:
+    return Filter.eq(_WITHIN, _code(prefix)) if prefix else None
+
+
+def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
+    """Whether a namespace begins or ends with a path, in which "*" is any label."""
+    path = tuple(condition.path)
+    if condition.match_type not in ("prefix", "suffix"):
+        raise InvalidInputError(f"Namespaces are matched by 'prefix' or 'suffix', not {condition.match_type!r}.")
+    start = 0 if condition.match_type == "prefix" else len(namespace) - len(path)
+    return len(path) <= len(namespace) and all(
+        wanted in ("*", label) for label, wanted in zip(namespace[start:], path, strict=False)
+    )
+
+
+def _passes(item: Item, op: SearchOp) -> bool:
+    return all(_satisfies(item.value.get(key), condition) for key, condition in (op.filter or {}).items())
+
+
+def _satisfies(value: Any, condition: Any) -> bool:
+    """Whether a value is as a filter says: equal, or in each of its parts, or by operators."""
+    if isinstance(condition, Mapping):
+        if _has_operators(condition):
+            return all(_holds(value, name, operand) for name, operand in condition.items())
+        return isinstance(value, Mapping) and all(_satisfies(value.get(name), part) for name, part in condition.items())
+    if isinstance(condition, (list, tuple)):
+        return isinstance(value, list) and len(value) == len(condition) and all(map(_satisfies, value, condition))
+    return bool(value == condition)
+
+
+def _holds(value: Any, name: str, operand: Any) -> bool:
+    try:
+        return _OPERATORS[name](value, operand)
+    except (TypeError, ValueError):
+        return False

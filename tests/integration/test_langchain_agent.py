@@ -1,0 +1,403 @@
+"""An agent of LangChain with a memory: turns, tools, threads, users, streams and traces."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain", reason="needs the extra agents")
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, TodoListMiddleware
+from langchain.tools import ToolRuntime
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from chat_models import ScriptedChat, called
+from epic_core import EpicMemory, Filter, Item
+from epic_core.errors import InvalidInputError
+from epic_langchain.agents import EpicMemoryMiddleware, EpicStore
+from helpers import HashEncoder, KeepAll
+
+VEGAN, CASINO = "I follow a strict vegan diet.", "I avoid hotels with casinos."
+ITEMS = [
+    Item(text="The Vdara is one of the quiet hotels without casinos in Las Vegas.", metadata={"year": 2024}),
+    Item(text="A lentil stew for a strict vegan diet.", metadata={"year": 2022}),
+    Item(text="The hotels of the strip have casinos.", metadata={"year": 2019}),
+]
+QUESTION = "Which hotels in Las Vegas have no casinos?"
+ANSWER = "Take the Vdara, of the hotels without casinos."
+needs_config = pytest.mark.skipif(sys.version_info < (3, 11), reason="no config is shown to asynchronous code there")
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"Sunny in {city}."
+
+
+@pytest.fixture
+def memory() -> EpicMemory:
+    memory = EpicMemory([VEGAN, CASINO])
+    assert memory.add(ITEMS).kept == len(ITEMS)
+    return memory
+
+
+def tool_loop() -> ScriptedChat:
+    return ScriptedChat(answers=[called("weather", city="Las Vegas"), ANSWER])
+
+
+def ask(*questions: str) -> dict[str, Any]:
+    return {"messages": [("user", question) for question in questions]}
+
+
+def thread(name: str, **options: Any) -> Any:
+    return {"configurable": {"thread_id": name, **options}}
+
+
+class Trace(BaseCallbackHandler):
+    """Remembers the runs: names, parents, and what was retrieved."""
+
+    def __init__(self) -> None:
+        self.names: dict[Any, str] = {}
+        self.parents: dict[Any, Any] = {}
+        self.retrieved: list[tuple[str, Sequence[Document]]] = []
+        self.queries: list[str] = []
+
+    def _started(self, run_id: Any, parent_run_id: Any, name: str) -> None:
+        self.names[run_id] = name
+        self.parents[run_id] = parent_run_id
+
+    def on_chain_start(self, *args: Any, run_id: Any, parent_run_id: Any = None, **kwargs: Any) -> None:
+        self._started(run_id, parent_run_id, kwargs.get("name", ""))
+
+    def on_retriever_start(
+        self, serialized: Any, query: str, *, run_id: Any, parent_run_id: Any = None, **kw: Any
+    ) -> None:
+        self._started(run_id, parent_run_id, kw.get("name", ""))
+        self.queries.append(query)
+
+    def on_retriever_end(self, documents: Sequence[Document], *, run_id: Any, **kwargs: Any) -> None:
+        self.retrieved.append((self.names[self.parents[run_id]], documents))
+
+
+async def answered(agent: Any, asynchronous: bool, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    result: dict[str, Any] = await agent.ainvoke(*args, **kwargs) if asynchronous else agent.invoke(*args, **kwargs)
+    return result
+
+
+both_ways = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+
+
+@both_ways
+async def test_an_agent_with_tools_and_a_memory(memory: EpicMemory, asynchronous: bool) -> None:
+    model, middleware = tool_loop(), EpicMemoryMiddleware(memory, k=2)
+    agent = create_agent(model, [weather], middleware=[middleware], system_prompt="Be brief.")
+    expected = memory.context(QUESTION, 2)
+    result = await answered(agent, asynchronous, ask(QUESTION))
+
+    assert [message.type for message in result["messages"]] == ["human", "ai", "tool", "ai"]
+    assert result["messages"][-1].text == ANSWER
+    assert len(model.systems) == 2
+    for system in model.systems:
+        assert system.startswith("Be brief.\n\n")
+        assert expected in system and VEGAN in system
+    # The memory holds the turn, and finds it in the next.
+    assert middleware.report is not None and middleware.report.kept == 1
+    assert len(memory) == len(ITEMS) + 1
+    await answered(agent, asynchronous, ask("Remind me of the hotels without casinos."))
+    assert f"user: {QUESTION}\nassistant: {ANSWER}" in model.systems[2]
+    assert "Sunny" not in "".join(model.systems)
+
+
+@both_ways
+async def test_the_callers_messages_and_the_state_stay_as_they_are(memory: EpicMemory, asynchronous: bool) -> None:
+    messages: list[BaseMessage] = [
+        HumanMessage("Hi", id="h"),
+        AIMessage("Hello", id="a"),
+        HumanMessage(QUESTION, id="q"),
+    ]
+    copies = [message.model_copy(deep=True) for message in messages]
+    agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory)], system_prompt="Be brief.")
+    result = await answered(agent, asynchronous, {"messages": messages})
+    assert messages == copies
+    assert result["messages"][:3] == copies
+    assert set(result) == {"messages"}
+    assert not [message for message in result["messages"] if message.type == "system"]
+
+
+@both_ways
+async def test_threads_do_not_mix(memory: EpicMemory, asynchronous: bool) -> None:
+    model = ScriptedChat(answers=lambda messages: f"Hotels without casinos, answer {len(messages)}.")
+    middleware = EpicMemoryMiddleware(memory, k=1)
+    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+    for turn in range(2):
+        for name in ("one", "two"):
+            question = f"Thread {name}, hotels without casinos, turn {turn}?"
+            await answered(agent, asynchronous, ask(question), thread(name))
+    texts = {hit.item.text for hit in memory.search("hotels without casinos", 20)}
+    turns = {
+        f"user: Thread {name}, hotels without casinos, turn {turn}?\n"
+        f"assistant: Hotels without casinos, answer {2 * turn + 2}."
+        for turn in range(2)
+        for name in ("one", "two")
+    }
+    assert turns <= texts
+    assert len(memory) == len(ITEMS) + 4
+    # The same turn again, elsewhere: nothing new.
+    again = create_agent(
+        ScriptedChat(answers=["Hotels without casinos, answer 2."]),
+        middleware=[middleware],
+        checkpointer=InMemorySaver(),
+    )
+    await answered(again, asynchronous, ask("Thread one, hotels without casinos, turn 0?"), thread("three"))
+    assert middleware.report is not None and middleware.report.duplicates == 1
+    assert len(memory) == len(ITEMS) + 4
+
+
+@both_ways
+async def test_what_is_retrieved_is_seen_in_the_trace(memory: EpicMemory, asynchronous: bool) -> None:
+    trace = Trace()
+    agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory, k=2)])
+    hits = memory.search(QUESTION, 2)
+    await answered(agent, asynchronous, ask(QUESTION), {"callbacks": [trace]})
+    if asynchronous and sys.version_info < (3, 11):
+        assert trace.retrieved == []
+        return
+    # Once for the turn, though the model was called twice.
+    assert trace.queries == [QUESTION]
+    ((parent, documents),) = trace.retrieved
+    assert parent == "model"
+    assert [document.id for document in documents] == [hit.item.id for hit in hits]
+    assert [document.metadata["epic_score"] for document in documents] == pytest.approx([hit.score for hit in hits])
+
+
+@needs_config
+async def test_events_are_streamed(memory: EpicMemory) -> None:
+    agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory, k=1)])
+    events = [event async for event in agent.astream_events(ask(QUESTION), version="v2")]
+    retrieved = [event for event in events if event["event"] == "on_retriever_end"]
+    assert [event["name"] for event in retrieved] == ["EpicRetriever"]
+    assert [document.id for document in retrieved[0]["data"]["output"]] == [ITEMS[0].id]
+    words = [event["data"]["chunk"].text for event in events if event["event"] == "on_chat_model_stream"]
+    assert "".join(words) == ANSWER
+    assert len(words) > 3
+    kinds = [event["event"] for event in events]
+    assert kinds.index("on_retriever_end") < kinds.index("on_chat_model_start")
+
+
+@both_ways
+async def test_updates_of_a_stream_hold_no_memory(memory: EpicMemory, asynchronous: bool) -> None:
+    agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory)])
+    if asynchronous:
+        updates = [update async for update in agent.astream(ask(QUESTION), stream_mode="updates")]
+    else:
+        updates = list(agent.stream(ask(QUESTION), stream_mode="updates"))
+    assert [key for update in updates for key in update if "before" not in key] == [
+        "model",
+        "tools",
+        "model",
+        "EpicMemoryMiddleware.after_agent",
+    ]
+    assert "lentil" not in str(updates)
+
+
+# many users
+
+
+def users() -> dict[str, EpicMemory]:
+    memories = {}
+    for user in ("anna", "bob", "cleo"):
+        options: Any = {"encoder": HashEncoder(), "verifier": KeepAll(), "tau": 0.05}
+        memories[user] = EpicMemory([f"I like {user} hotels."], **options)
+        memories[user].add(f"The hotels that {user} likes are secret.")
+    return memories
+
+
+def by_user(messages: list[BaseMessage]) -> str:
+    return f"Hotels for {messages[-1].text.split()[-1]}"
+
+
+@both_ways
+async def test_one_agent_serves_many_users_at_a_time(asynchronous: bool) -> None:
+    memories = users()
+    model = ScriptedChat(answers=by_user)
+    agent = create_agent(
+        model, middleware=[EpicMemoryMiddleware(memories.__getitem__, k=50)], checkpointer=InMemorySaver()
+    )
+    names = [*memories] * 8
+    inputs = [ask(f"Turn {turn}: hotels for {user}") for turn, user in enumerate(names)]
+    if asynchronous:
+        runs = [
+            agent.ainvoke(question, thread(f"{user}{turn}"), context={"namespace": user})
+            for turn, (question, user) in enumerate(zip(inputs, names, strict=True))
+        ]
+        results = await asyncio.gather(*runs)
+    else:
+        configs = [thread(f"{user}{turn}", namespace=user) for turn, user in enumerate(names)]
+        results = agent.batch(inputs, configs, max_concurrency=4)
+    assert [result["messages"][-1].text for result in results] == [f"Hotels for {user}" for user in names]
+    assert len(model.seen) == len(names)
+    for messages, system in zip(model.seen, model.systems, strict=True):
+        user = messages[-1].text.split()[-1]
+        assert f"The hotels that {user} likes" in system and f"- I like {user} hotels." in system
+        assert not [other for other in memories if other != user and other in system]
+    for user, memory in memories.items():
+        texts = [hit.item.text for hit in memory.search("hotels", 50)]
+        assert len(texts) == len(memory) == 9
+        assert not [text for text in texts for other in memories if other != user and other in text]
+
+
+@needs_config
+async def test_users_in_a_batch(memory: EpicMemory) -> None:
+    memories = users()
+    model = ScriptedChat(answers=by_user)
+    agent = create_agent(model, middleware=[EpicMemoryMiddleware(memories.__getitem__, k=50)])
+    names = [*memories] * 4
+    inputs: Any = [ask(f"Turn {turn}: hotels for {user}") for turn, user in enumerate(names)]
+    configs: Any = [{"configurable": {"namespace": user}, "max_concurrency": 3} for user in names]
+    await agent.abatch(inputs, configs)
+    assert len(model.seen) == len(names)
+    for messages, system in zip(model.seen, model.systems, strict=True):
+        assert f"The hotels that {messages[-1].text.split()[-1]} likes" in system
+    assert [len(memory) for memory in memories.values()] == [5, 5, 5]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 11), reason="the config is there")
+async def test_options_that_could_not_be_read_are_refused(memory: EpicMemory) -> None:
+    agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory)])
+    with pytest.raises(InvalidInputError, match="context"):
+        await agent.ainvoke(ask(QUESTION), thread("one", namespace="anna"))
+
+
+@both_ways
+async def test_options_of_a_call(memory: EpicMemory, asynchronous: bool) -> None:
+    model = ScriptedChat(answers=["Hotels."])
+    agent = create_agent(model, middleware=[EpicMemoryMiddleware(memory, remember=False)], checkpointer=InMemorySaver())
+    options = {"k": 1, "filter": Filter.lt("year", 2020), "preferences": [CASINO]}
+    if asynchronous:
+        await agent.ainvoke(ask(QUESTION), thread("one"), context=options)
+    else:
+        agent.invoke(ask(QUESTION), thread("one", **options))
+    assert "strip" in model.systems[0] and "Vdara" not in model.systems[0]
+    assert VEGAN not in model.systems[0]
+
+
+# beside other middleware, and later
+
+
+@both_ways
+async def test_beside_other_middleware(memory: EpicMemory, asynchronous: bool) -> None:
+    for order in (slice(None), slice(None, None, -1)):
+        model = ScriptedChat(answers=[ANSWER])
+        stack: list[Any] = [TodoListMiddleware(), EpicMemoryMiddleware(memory)]
+        agent = create_agent(model, middleware=stack[order], system_prompt="Be brief.")
+        await answered(agent, asynchronous, ask(QUESTION))
+        (system,) = model.systems
+        assert system.startswith("Be brief.") and "write_todos" in system and "Vdara" in system
+
+
+@both_ways
+async def test_a_turn_that_waits_for_the_user(memory: EpicMemory, asynchronous: bool) -> None:
+    if asynchronous and sys.version_info < (3, 11):
+        pytest.skip("LangGraph does not interrupt asynchronous nodes there")
+    model, middleware, trace = tool_loop(), EpicMemoryMiddleware(memory), Trace()
+    agent = create_agent(
+        model,
+        [weather],
+        middleware=[middleware, HumanInTheLoopMiddleware(interrupt_on={"weather": True})],
+        checkpointer=InMemorySaver(),
+    )
+    result = await answered(agent, asynchronous, ask(QUESTION), {**thread("one"), "callbacks": [trace]})
+    assert "__interrupt__" in result
+    assert middleware.report is None
+    decision: Any = Command(resume={"decisions": [{"type": "approve"}]})
+    result = await answered(agent, asynchronous, decision, {**thread("one"), "callbacks": [trace]})
+    assert result["messages"][-1].text == ANSWER
+    assert model.systems[0] == model.systems[1]
+    assert len(trace.queries) <= 1
+    assert middleware.report is not None and middleware.report.kept == 1
+    assert f"user: {QUESTION}\nassistant: {ANSWER}" in [hit.item.text for hit in memory.search(QUESTION)]
+
+
+def test_a_conversation_outlives_the_process(tmp_path: Path) -> None:
+    with EpicMemory.open(tmp_path / "me.epic", [CASINO]) as memory:
+        create_agent(ScriptedChat(answers=[ANSWER]), middleware=[EpicMemoryMiddleware(memory)]).invoke(ask(QUESTION))
+    with EpicMemory.open(tmp_path / "me.epic") as memory:
+        model = ScriptedChat(answers=["As I said."])
+        create_agent(model, middleware=[EpicMemoryMiddleware(memory)]).invoke(ask("Which of the hotels was it?"))
+        assert f"user: {QUESTION}\nassistant: {ANSWER}" in model.systems[0]
+        assert len(memory) == 2
+
+
+async def test_a_memory_is_not_opened_on_the_event_loop() -> None:
+    memories, threads = users(), set()
+
+    def opened(namespace: str) -> EpicMemory:
+        threads.add(threading.get_ident())
+        return memories[namespace]
+
+    agent = create_agent(ScriptedChat(answers=["Hotels."]), middleware=[EpicMemoryMiddleware(opened)])
+    await agent.ainvoke(ask("Which hotels?"), context={"namespace": "anna"})
+    assert threads and threading.get_ident() not in threads
+
+
+# the store
+
+
+@tool
+def note(text: str, runtime: ToolRuntime[Any, Any]) -> str:
+    """Note something about the user."""
+    assert runtime.store is not None
+    runtime.store.put(("users", runtime.context["user"]), text, {"text": text})
+    return "Noted."
+
+
+@tool
+async def anote(text: str, runtime: ToolRuntime[Any, Any]) -> str:
+    """Note something about the user."""
+    assert runtime.store is not None
+    await runtime.store.aput(("users", runtime.context["user"]), text, {"text": text})
+    return "Noted."
+
+
+class Recalling(AgentMiddleware[Any, Any]):
+    """Tells the model the first of the user's notes, as an agent's author would do it with any store."""
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        found = runtime.store.search(("users", runtime.context["user"]), query=state["messages"][0].text, limit=1)
+        return {"messages": [AIMessage(f"I know: {item.value['text']}", id="known") for item in found]}
+
+    async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        user = ("users", runtime.context["user"])
+        found = await runtime.store.asearch(user, query=state["messages"][0].text, limit=1)
+        return {"messages": [AIMessage(f"I know: {item.value['text']}", id="known") for item in found]}
+
+
+@both_ways
+async def test_an_agent_with_a_store(tmp_path: Path, asynchronous: bool) -> None:
+    casino = "A hotel with a casino downstairs, open all night, with poker tables."
+    quiet = "A quiet hotel in the old town, without a casino, close to the park."
+    preferences = {"anna": [CASINO], "bob": ["I love casinos and poker, and book hotels with a casino."]}
+    options: Any = {"preferences": lambda prefix: preferences[prefix[-1]], "fields": ["text"]}
+    for user, expected in (("anna", quiet), ("bob", casino)):
+        with EpicStore(tmp_path / "agent.store", **options) as store:
+            tool_used = anote if asynchronous else note
+            writer = ScriptedChat(answers=[*(called(tool_used.name, text=text) for text in (casino, quiet)), "Noted."])
+            agent = create_agent(writer, [tool_used], store=store, context_schema=dict)
+            await answered(agent, asynchronous, ask("Note two hotels."), context={"user": user})
+        with EpicStore(tmp_path / "agent.store", **options) as store:
+            assert len(store.search(("users", user))) == 2
+            agent = create_agent(ScriptedChat(answers=["So be it."]), middleware=[Recalling()], store=store)
+            result = await answered(agent, asynchronous, ask("Which hotel should I book?"), context={"user": user})
+            assert result["messages"][1].text == f"I know: {expected}"

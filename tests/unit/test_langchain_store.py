@@ -1,0 +1,598 @@
+"""The LangGraph store: as LangGraph's own in RAM, in a file too, and steered by preferences."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langgraph", reason="needs the extra agents")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langgraph.store.base import (
+    GetOp,
+    InvalidNamespaceError,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    SearchItem,
+    SearchOp,
+)
+from langgraph.store.memory import InMemoryStore
+
+from epic_core import EpicMemory, Preference
+from epic_core.errors import EncoderMismatchError, InvalidInputError, MemoryClosedError, StoreError
+from epic_langchain import EpicEmbeddings
+from epic_langchain.agents import EpicStore
+from helpers import HashEncoder
+
+ENCODER = HashEncoder(256)
+USERS, NOTES = ("users",), ("users", "anna")
+
+
+@pytest.fixture
+def store() -> EpicStore:
+    return EpicStore(embedding=ENCODER, fields=["text"])
+
+
+def keys(items: Sequence[Any]) -> list[str]:
+    return [item.key for item in items]
+
+
+# LangGraph's own store is the model: the same operations, the same results
+
+NAMESPACES = [("a",), ("b",), ("a", "b"), ("a", "b", "c"), ("b", "a")]
+WORDS = ["red", "green", "blue", "tea"]
+namespaces = st.sampled_from(NAMESPACES)
+prefixes = st.sampled_from([*NAMESPACES, (), ("c",)])
+items = st.sampled_from(["k1", "k2", "k3"])
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
+values = st.fixed_dictionaries(
+    {
+        "text": texts,
+        "n": st.integers(-2, 3) | st.floats(-2, 3, width=16),
+        "tags": st.lists(st.sampled_from(WORDS), max_size=2, unique=True),
+        "deep": st.fixed_dictionaries({"n": st.integers(0, 2), "on": st.booleans()}),
+    },
+    optional={"more": st.none() | texts},
+)
+indices = st.sampled_from([None, False, ["text"], ["tags[*]"], ["deep.n", "text"], ["nothing"]])
+numbers = st.integers(-1, 2)
+operators = st.sampled_from(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"])
+filters = st.none() | st.one_of(
+    st.fixed_dictionaries({"n": numbers}),
+    st.builds(lambda name, n: {"n": {name: n}}, operators, numbers),
+    st.builds(lambda name, n: {"deep": {"n": {name: n}, "on": True}}, operators, numbers),
+    st.fixed_dictionaries({"text": st.fixed_dictionaries({"$ne": texts}), "n": st.just({"$gt": -1, "$lt": 3})}),
+    st.fixed_dictionaries({"tags": st.lists(st.sampled_from(WORDS), max_size=2)}),
+    st.fixed_dictionaries({"more": st.none() | texts}),
+)
+paths = st.sampled_from([("a",), ("b",), ("*",), ("a", "b"), ("*", "b"), ("a", "*"), ("a", "b", "c", "d")])
+conditions = st.builds(MatchCondition, st.sampled_from(["prefix", "suffix"]), paths)
+few = st.integers(0, 4)
+operations = st.one_of(
+    st.builds(PutOp, namespaces, items, st.none() | values, indices, st.none()),
+    st.builds(GetOp, namespaces, items),
+    st.builds(SearchOp, prefixes, filters, few, few, st.none() | texts | st.just("")),
+    st.builds(
+        ListNamespacesOp,
+        st.none() | st.lists(conditions, max_size=2).map(tuple),
+        st.none() | st.integers(1, 3),
+        few,
+        few,
+    ),
+)
+puts = st.builds(PutOp, namespaces, items, values, indices, st.none())
+scripts = st.builds(
+    lambda first, then: [first, *then],
+    st.lists(puts, min_size=4, max_size=10),
+    st.lists(st.lists(operations, min_size=1, max_size=4), max_size=8),
+)
+
+
+class Reference:
+    """InMemoryStore, less three of its habits.
+
+    It keeps the embeddings of what an item said before, lists namespaces that hold nothing, and starts again with the
+    items that are not embedded on each page. (And it fails on an item that says the same twice.)
+    """
+
+    def __init__(self) -> None:
+        self.store = InMemoryStore(index={"dims": 256, "embed": EpicEmbeddings(ENCODER), "fields": ["text"]})
+        self.born: dict[tuple[Any, str], int] = {}
+        self.births = 0
+
+    def batch(self, ops: list[Op]) -> list[Any]:
+        results = [self._read(op) for op in ops]
+        for (namespace, key), op in {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}.items():
+            self.store.batch([PutOp(namespace, key, None)])
+            if op.value is None:
+                self.born.pop((namespace, key), None)
+            else:
+                self.store.batch([op])
+                self.births += 1
+                self.born.setdefault((namespace, key), self.births)
+        return results
+
+    def _read(self, op: Op) -> Any:
+        for namespace in [namespace for namespace, held in self.store._data.items() if not held]:
+            del self.store._data[namespace]
+        if isinstance(op, PutOp):
+            return None
+        if not isinstance(op, SearchOp):
+            return self.store.batch([op])[0]
+        found: Any = self.store.batch([op._replace(limit=1000, offset=0)])[0]
+        plain = [item for item in found if item.score is None]
+        plain.sort(key=lambda item: self.born[item.namespace, item.key])
+        return [item for item in found if item.score is not None] + plain
+
+
+def check_search(op: SearchOp, got: list[SearchItem], full: list[SearchItem]) -> None:
+    expected = full[op.offset : op.offset + op.limit]
+    assert all(isinstance(item, SearchItem) for item in got)
+    known = {(item.namespace, item.key): item for item in full}
+    assert len(got) == len(expected) == len({(item.namespace, item.key) for item in got})
+    for mine, theirs in zip(got, expected, strict=True):
+        same = known[mine.namespace, mine.key]
+        assert mine.value == same.value
+        if theirs.score is None:
+            assert mine.score is None
+            assert (mine.namespace, mine.key) == (theirs.namespace, theirs.key)
+        else:
+            # Equal scores come in any order.
+            assert type(mine.score) is float
+            assert mine.score == pytest.approx(theirs.score, abs=0.01)
+            assert mine.score == pytest.approx(same.score, abs=0.01)
+
+
+def check(ops: list[Op], got: list[Any], expected: list[Any]) -> None:
+    assert len(got) == len(ops)
+    for op, mine, theirs in zip(ops, got, expected, strict=True):
+        if isinstance(op, SearchOp):
+            check_search(op, mine, theirs)
+        elif isinstance(op, GetOp) and theirs is not None:
+            assert (mine.namespace, mine.key, mine.value) == (theirs.namespace, theirs.key, theirs.value)
+            assert mine.created_at <= mine.updated_at
+        else:
+            assert mine == theirs
+
+
+@settings(max_examples=150, deadline=None)
+@given(script=scripts)
+def test_the_same_as_langgraphs_own(script: list[list[Op]]) -> None:
+    store, reference = EpicStore(embedding=ENCODER, fields=["text"]), Reference()
+    for ops in script:
+        check(ops, store.batch(ops), reference.batch(ops))
+
+
+@settings(max_examples=50, deadline=None)
+@given(script=scripts)
+def test_the_same_as_langgraphs_own_async(script: list[list[Op]]) -> None:
+    store, reference = EpicStore(embedding=ENCODER, fields=["text"]), Reference()
+
+    async def played() -> None:
+        for ops in script:
+            check(ops, await store.abatch(ops), reference.batch(ops))
+
+    asyncio.run(played())
+
+
+@settings(max_examples=25, deadline=None)
+@given(script=scripts)
+def test_the_same_as_langgraphs_own_from_a_file(script: list[list[Op]]) -> None:
+    reference = Reference()
+    with tempfile.TemporaryDirectory() as folder:
+        for ops in script:
+            with EpicStore(Path(folder) / "a.store", embedding=ENCODER, fields=["text"]) as store:
+                check(ops, store.batch(ops), reference.batch(ops))
+
+
+# one by one
+
+
+def test_put_get_delete(store: EpicStore) -> None:
+    before = datetime.now(timezone.utc)
+    store.put(NOTES, "tea", {"text": "green tea", "n": 1})
+    item = store.get(NOTES, "tea")
+    assert item is not None
+    assert (item.namespace, item.key, item.value) == (NOTES, "tea", {"text": "green tea", "n": 1})
+    assert before <= item.created_at == item.updated_at <= datetime.now(timezone.utc) + timedelta(seconds=1)
+    store.delete(NOTES, "tea")
+    store.delete(NOTES, "tea")
+    assert store.get(NOTES, "tea") is None
+    assert store.search(USERS) == []
+
+
+async def test_put_get_delete_async(store: EpicStore) -> None:
+    await store.aput(NOTES, "tea", {"text": "green tea"})
+    item = await store.aget(NOTES, "tea")
+    assert item is not None and item.value == {"text": "green tea"}
+    assert keys(await store.asearch(USERS, query="tea")) == ["tea"]
+    assert await store.alist_namespaces() == [NOTES]
+    await store.adelete(NOTES, "tea")
+    assert await store.aget(NOTES, "tea") is None
+
+
+def test_an_update_keeps_its_birthday(store: EpicStore) -> None:
+    store.put(NOTES, "a", {"text": "red"})
+    store.put(NOTES, "b", {"text": "red"})
+    born = store.get(NOTES, "a")
+    store.put(NOTES, "a", {"text": "blue"})
+    item = store.get(NOTES, "a")
+    assert born is not None and item is not None
+    assert item.created_at == born.created_at < item.updated_at
+    assert keys(store.search(NOTES)) == ["a", "b"]
+    assert keys(store.search(NOTES, query="red", limit=1)) == ["b"]
+
+
+def test_what_is_read_is_a_copy(store: EpicStore) -> None:
+    value = {"text": "red", "list": [1]}
+    store.put(NOTES, "a", value)
+    value["list"].append(2)  # type: ignore[union-attr]
+    item = store.get(NOTES, "a")
+    assert item is not None and item.value == {"text": "red", "list": [1]}
+    item.value["text"] = "changed"
+    store.search(NOTES)[0].value["list"].append(3)
+    again = store.get(NOTES, "a")
+    assert again is not None and again.value == {"text": "red", "list": [1]}
+
+
+def test_values_of_any_json(store: EpicStore) -> None:
+    value = {"text": "naïve ☕ \x00 \n", "": None, "deep": {"b": [1, 2.5, True, {}], "a": "x"}, "big": 2**70}
+    store.put(NOTES, "a", value)
+    item = store.get(NOTES, "a")
+    assert item is not None and item.value == value
+    assert list(item.value["deep"]) == ["b", "a"]
+
+
+@pytest.mark.parametrize("key", ["x", "", 'a"]', "a\x00b", "ü.☕", "\ud800", "['a', 'b']"])
+def test_any_key(store: EpicStore, key: str) -> None:
+    store.put(("a", 'b"]', "☕"), key, {"text": "red"})
+    store.put(("a", 'b"]'), "☕", {"text": "red"})
+    item = store.get(("a", 'b"]', "☕"), key)
+    assert item is not None and (item.namespace, item.key) == (("a", 'b"]', "☕"), key)
+    assert len(store.search(("a",))) == 2
+
+
+def test_prefixes_are_whole_labels(store: EpicStore) -> None:
+    for namespace in (("user",), ("users",), ("users", "anna"), ("other", "users")):
+        store.put(namespace, "a", {"text": "red"})
+    assert [item.namespace for item in store.search(("users",))] == [("users",), ("users", "anna")]
+    assert [item.namespace for item in store.search(("users",), query="red", limit=9)] == [
+        item.namespace for item in store.search(("users",), query="red", limit=9, filter={"text": "red"})
+    ]
+    assert len(store.search(())) == 4
+
+
+def test_pages_do_not_overlap(store: EpicStore) -> None:
+    for number in range(7):
+        store.put(NOTES, str(number), {"text": f"tea {'red ' * number}"}, index=None if number < 4 else False)
+    for options in ({}, {"query": "tea"}, {"query": "tea", "filter": {"text": {"$ne": "x"}}}):
+        pages: list[Any] = [store.search(NOTES, limit=2, offset=offset, **options) for offset in range(0, 8, 2)]
+        assert [len(page) for page in pages] == [2, 2, 2, 1]
+        assert sorted(key for page in pages for key in keys(page)) == list("0123456")
+    scores = [item.score for item in store.search(NOTES, query="tea", limit=9)]
+    assert [score is None for score in scores] == [False] * 4 + [True] * 3
+    assert scores[:4] == sorted(scores[:4], reverse=True)  # type: ignore[type-var]
+
+
+def test_a_filter_is_part_of_a_search(store: EpicStore) -> None:
+    for number in range(9):
+        store.put(NOTES, str(number), {"text": "green tea", "kind": "near"})
+    store.put(NOTES, "far", {"text": "green coffee cups", "kind": "far"})
+    (item,) = store.search(NOTES, query="green tea", filter={"kind": "far"}, limit=2)
+    assert item.key == "far"
+    assert item.score is not None and 0.3 < item.score < 0.9
+
+
+def test_items_of_one_moment_keep_their_order(store: EpicStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Standing(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+    monkeypatch.setattr("epic_langchain.agents.store.datetime", Standing)
+    for key in "cab":
+        store.put(NOTES, key, {"text": "red"})
+    store.put(NOTES, "c", {"text": "blue"})
+    assert keys(store.search(NOTES)) == ["c", "a", "b"]
+
+
+def test_fields_are_embedded_each_by_itself() -> None:
+    store = EpicStore(embedding=ENCODER, fields=["title", "facts[*].text"])
+    store.put(NOTES, "a", {"title": "red", "facts": [{"text": "green"}, {"text": "blue tea"}], "other": "yellow"})
+    for query, score in (("red", 1.0), ("green", 1.0), ("blue tea", 1.0), ("yellow", 0.0)):
+        (item,) = store.search(NOTES, query=query)
+        assert item.score == pytest.approx(score, abs=0.01)
+    store.put(NOTES, "a", {"title": "red", "other": "yellow"}, index=["other"])
+    (item,) = store.search(NOTES, query="yellow")
+    assert item.score == pytest.approx(1.0, abs=0.01)
+    assert store.search(NOTES, query="red")[0].score == pytest.approx(0.0, abs=0.01)
+    store.put(NOTES, "a", {"title": "red"}, index=False)
+    assert store.search(NOTES, query="red")[0].score is None
+
+
+def test_the_whole_value_is_embedded_unless_told_otherwise() -> None:
+    store = EpicStore(embedding=ENCODER)
+    store.put(NOTES, "a", {"x": {"y": "green tea"}})
+    store.put(NOTES, "b", {"x": {"y": "red wine"}})
+    assert keys(store.search(NOTES, query="tea", limit=1)) == ["a"]
+
+
+def test_a_value_without_words_is_found_without_a_score(store: EpicStore) -> None:
+    store.put(NOTES, "a", {"text": "  "})
+    store.put(NOTES, "b", {"other": "tea"})
+    assert [item.score for item in store.search(NOTES, query="tea")] == [None, None]
+
+
+def test_a_filter_leaves_out_what_it_cannot_compare(store: EpicStore) -> None:
+    for key, value in {"number": 3, "digits": "4", "text": "many", "none": None, "list": [5]}.items():
+        store.put(NOTES, key, {"text": "red", "n": value})
+    store.put(NOTES, "missing", {"text": "red"})
+    assert keys(store.search(NOTES, filter={"n": {"$gt": 2}})) == ["number", "digits"]
+    assert keys(store.search(NOTES, query="red", filter={"n": {"$lte": 3}})) == ["number"]
+    assert keys(store.search(NOTES, filter={"n": {"$ne": 3}})) == ["digits", "text", "none", "list", "missing"]
+    assert keys(store.search(NOTES, filter={"n": None})) == ["none", "missing"]
+    assert keys(store.search(NOTES, filter={"n": [{"$gte": 5}]})) == ["list"]
+    assert keys(store.search(NOTES, filter={"$n": 3})) == []
+
+
+def test_reads_of_a_batch_come_before_its_writes(store: EpicStore) -> None:
+    store.put(NOTES, "a", {"text": "red"})
+    results = store.batch(
+        [
+            PutOp(NOTES, "a", {"text": "blue"}),
+            GetOp(NOTES, "a"),
+            PutOp(NOTES, "b", {"text": "green"}),
+            SearchOp(NOTES, query="green"),
+            PutOp(NOTES, "a", None),
+            ListNamespacesOp(),
+        ]
+    )
+    assert [results[0], results[2], results[4]] == [None] * 3
+    assert results[1].value == {"text": "red"}  # type: ignore[union-attr]
+    assert keys(results[3]) == ["a"]  # type: ignore[arg-type]
+    assert results[5] == [NOTES]
+    assert keys(store.search(NOTES)) == ["b"]
+
+
+# what goes wrong
+
+
+def doubled(key: str) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    value[key] = value
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": {1, 2}},
+        {"a": float("nan")},
+        {"a": b"x"},
+        {"a": datetime.now(timezone.utc)},
+        {1: "a"},
+        {"a": "\ud800"},
+        "text",
+        doubled("a"),
+    ],
+)
+def test_what_is_no_json_is_refused(store: EpicStore, value: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        store.batch([PutOp(NOTES, "good", {"text": "red"}), PutOp(NOTES, "bad", value)])
+    assert store.search(()) == []
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        SearchOp(USERS, limit=-1),
+        SearchOp(USERS, offset=-1, query="x"),
+        SearchOp(USERS, filter={"n": {"$in": [1]}}),
+        SearchOp(USERS, filter={"deep": {"n": {"$gt": 1, "x": 2}}}),
+        SearchOp(USERS, filter={"tags": [{"$like": "x"}]}),
+        SearchOp(USERS, filter=[("n", 1)]),  # type: ignore[arg-type]
+        ListNamespacesOp(limit=-1),
+        ListNamespacesOp(match_conditions=(MatchCondition("middle", ("a",)),)),  # type: ignore[arg-type]
+        PutOp(NOTES, "a", {}, index="text"),  # type: ignore[arg-type]
+        PutOp(NOTES, "a", {}, index=[1]),  # type: ignore[list-item]
+        PutOp(NOTES, "a", {}, ttl=1.0),
+        "put",
+    ],
+)
+async def test_operations_that_cannot_be(store: EpicStore, op: Any) -> None:
+    store.put(NOTES, "held", {"text": "red", "deep": {"n": 1}})
+    with pytest.raises(InvalidInputError):
+        store.batch([op])
+    with pytest.raises(InvalidInputError):
+        await store.abatch([op])
+    assert keys(store.search(())) == ["held"]
+
+
+@pytest.mark.parametrize("namespace", [(), ("",), ("a.b",), ("langgraph", "x"), (1,)])
+def test_namespaces_that_cannot_be(store: EpicStore, namespace: Any) -> None:
+    with pytest.raises(InvalidNamespaceError):
+        store.put(namespace, "a", {"text": "red"})
+
+
+def test_time_to_live_is_not_supported(store: EpicStore) -> None:
+    with pytest.raises(NotImplementedError):
+        store.put(NOTES, "a", {"text": "red"}, ttl=1.0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fields": "text"},
+        {"fields": [""]},
+        {"fields": [3]},
+        {"embedding": "openai:text-embedding-3-small"},
+        {"steering": "left"},
+        {"preferences": 3},
+        {"preferences": [""]},
+    ],
+)
+def test_arguments_that_cannot_be(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        EpicStore(**options)
+
+
+def test_unknown_arguments_are_errors() -> None:
+    with pytest.raises(TypeError, match="index"):
+        EpicStore(index={"dims": 3})  # type: ignore[call-arg]
+
+
+# the file
+
+
+def test_a_store_outlives_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "agent.store"
+    with EpicStore(path, embedding=ENCODER, fields=["text"]) as store:
+        store.put(NOTES, "a", {"text": "green tea"})
+        store.put(USERS, "b", {"text": "red wine"}, index=False)
+        before = [item.dict() for item in store.search((), query="tea")]
+    assert [file.name for file in tmp_path.iterdir()] == ["agent.store"]
+    with EpicStore(path, embedding=ENCODER) as store:
+        assert [item.dict() for item in store.search((), query="tea")] == before
+        assert store.path == path and str(path) in repr(store)
+        assert store.verify() > 0
+        store.backup(tmp_path / "copy.store")
+    with pytest.raises(MemoryClosedError):
+        store.get(NOTES, "a")
+    with EpicStore(tmp_path / "copy.store", embedding=ENCODER) as store:
+        assert [item.dict() for item in store.search((), query="tea")] == before
+    assert path.read_bytes().startswith(b"SQLite format 3")
+
+
+def test_another_process_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "agent.store"
+    with EpicStore(path) as store:
+        store.put(NOTES, "a", {"text": "red"})
+        code = (
+            "import sys; from epic_langchain.agents import EpicStore\n"
+            "with EpicStore(sys.argv[1]) as store: store.put(('users', 'bob'), 'b', {'text': 'green tea'})"
+        )
+        subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+        assert store.list_namespaces() == [("users", "anna"), ("users", "bob")]
+        assert keys(store.search(USERS, query="tea", limit=1)) == ["b"]
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    from epic_langchain import EpicVectorStore
+
+    EpicMemory.open(tmp_path / "me.epic", ["I like tea."]).close()
+    (tmp_path / "text.txt").write_text("Some text that is no database at all.")
+    EpicVectorStore(path=tmp_path / "me.vectors").add_texts(["Tea."])
+    for name in ("me.epic", "text.txt", "me.vectors"):
+        with pytest.raises(StoreError):
+            EpicStore(tmp_path / name)
+
+
+def test_another_embedding_model_is_refused(tmp_path: Path) -> None:
+    with EpicStore(tmp_path / "a.store", embedding=ENCODER) as store:
+        store.put(NOTES, "a", {"text": "red"})
+    with pytest.raises(EncoderMismatchError):
+        EpicStore(tmp_path / "a.store", embedding=HashEncoder(name="other"))
+
+
+# preferences
+
+OPTIONS = {
+    "casino": "A hotel with a casino downstairs, open all night, with poker tables.",
+    "quiet": "A quiet hotel in the old town, without a casino, close to the park.",
+    "bread": "A recipe for rye bread.",
+}
+QUERY = "Which hotel should I book?"
+AVOID, WANT = "I avoid hotels with casinos.", "I love casinos and poker, and book hotels with a casino."
+
+
+def filled(store: EpicStore, *users: str) -> EpicStore:
+    for user in users:
+        for key, text in OPTIONS.items():
+            store.put(("users", user), key, {"text": text})
+    return store
+
+
+async def one_way(store: EpicStore, *args: Any, **options: Any) -> list[SearchItem]:
+    return store.search(*args, **options)
+
+
+async def the_other(store: EpicStore, *args: Any, **options: Any) -> list[SearchItem]:
+    return await store.asearch(*args, **options)
+
+
+@pytest.fixture(params=[one_way, the_other], ids=["sync", "async"])
+def search(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+async def test_searches_follow_the_preferences(search: Callable[..., Any]) -> None:
+    store = filled(EpicStore(preferences=[AVOID], fields=["text"]), "anna")
+    found = await search(store, USERS, query=QUERY)
+    assert keys(found)[0] == "quiet"
+    assert [item.score for item in found] == sorted((item.score for item in found), reverse=True)
+    steered_to = filled(EpicStore(preferences=[Preference(text=WANT)], fields=["text"]), "anna")
+    assert keys(await search(steered_to, USERS, query=QUERY))[0] == "casino"
+    # Only searches by meaning are steered.
+    assert keys(await search(store, USERS)) == list(OPTIONS)
+
+
+async def test_steering_can_be_off(search: Callable[..., Any]) -> None:
+    plain = filled(EpicStore(fields=["text"]), "anna")
+    off = filled(EpicStore(preferences=[WANT], fields=["text"], steering="off"), "anna")
+    assert [(item.key, item.score) for item in await search(off, USERS, query=QUERY)] == [
+        (item.key, item.score) for item in await search(plain, USERS, query=QUERY)
+    ]
+
+
+async def test_each_user_has_preferences(search: Callable[..., Any]) -> None:
+    asked, threads = [], set()
+
+    def preferences(prefix: tuple[str, ...]) -> list[str]:
+        asked.append(prefix)
+        threads.add(threading.get_ident())
+        return {"anna": [AVOID], "bob": [WANT]}.get(prefix[-1], [])
+
+    store = filled(EpicStore(preferences=preferences, fields=["text"]), "anna", "bob", "cleo")
+    plain = filled(EpicStore(fields=["text"]), "cleo")
+    assert keys(await search(store, ("users", "anna"), query=QUERY))[0] == "quiet"
+    assert keys(await search(store, ("users", "bob"), query=QUERY))[0] == "casino"
+    assert keys(await search(store, ("users", "cleo"), query=QUERY)) == keys(
+        await search(plain, ("users", "cleo"), query=QUERY)
+    )
+    assert asked == [("users", "anna"), ("users", "bob"), ("users", "cleo")]
+    # Never on the event loop.
+    assert (threads == {threading.get_ident()}) is (search is one_way)
+
+
+def test_many_threads() -> None:
+    store = EpicStore(embedding=ENCODER, fields=["text"])
+    errors: list[Exception] = []
+
+    def work(user: str) -> None:
+        try:
+            for number in range(20):
+                store.put(("users", user), str(number), {"text": f"tea {number}"})
+                assert store.get(("users", user), str(number)) is not None
+                assert len(store.search(("users", user), query="tea", limit=50)) == number + 1
+        except Exception as error:
+            errors.append(error)
+
+    workers = [threading.Thread(target=work, args=(user,)) for user in "abcd"]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert errors == []
+    assert len(store.search((), limit=100)) == 80
