@@ -14,6 +14,7 @@ _MOST_CAUSES = 5
 
 _NO_SERVER = 0
 _REFUSED = (400, 422, 501)
+_FORM = re.compile(r"response_format|json_schema|grammar|tool_choice", re.I)
 
 # What names of exceptions, or of their bases, mean where there is no status: the first that fits.
 _NAMES = (
@@ -43,7 +44,12 @@ def refused(error: Exception) -> bool:
     """Whether a request was refused, so that another one may not be."""
     if isinstance(error, (NotImplementedError, TypeError, OutputParserException)):
         return True
-    return any(_status(cause) in _REFUSED for cause in _causes(error))
+    return any(_status(cause) in _REFUSED or _names_the_form(cause) for cause in _causes(error))
+
+
+def _names_the_form(error: Exception) -> bool:
+    # llama.cpp's server in Python fails with a status of 500 on a form of answer that it does not know.
+    return _status(error) == 500 and bool(_FORM.search(str(error)))
 
 
 def said(error: Exception) -> str:

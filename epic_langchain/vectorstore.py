@@ -398,6 +398,22 @@ class EpicVectorStore(VectorStore):
         """The embedding model."""
         return self._embeddings
 
+    def verify(self) -> int:
+        """Check every row of the file; how many there are.
+
+        Raises:
+            DamagedError: if one is not as it was written.
+        """
+        return self._collection.verify()
+
+    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a copy of the last committed state, whole or not at all; also while it is in use.
+
+        Raises:
+            StoreError: if it cannot be written, or is there and `overwrite` is off.
+        """
+        self._collection.backup(path, overwrite=overwrite)
+
     def close(self) -> None:
         """Close the file; closing twice is fine."""
         self._collection.close()
@@ -464,6 +480,16 @@ class MemoryView(EpicVectorStore):
     def _search_vector(self, vector: list[float], k: int, options: dict[str, Any]) -> Found:
         where, _ = _options(options, _PLAIN)
         return _hits(self._memory.search_vector(vector, k, filter=filter_of(where), namespace=self._namespace))
+
+    @override
+    def verify(self) -> int:
+        """Check every row of the memory's file."""
+        return self._memory.verify()
+
+    @override
+    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a copy of the memory's file."""
+        self._memory.backup(path, overwrite=overwrite)
 
     @override
     def close(self) -> None:

@@ -30,7 +30,7 @@ from epic_core.space import PENALTY
 from epic_core.state import described
 from epic_core.steering import Mode, QuerySteering, Steerings, checked_mode
 from epic_core.steps import Clock, Encode, Steer, Steps, arun, run
-from epic_core.types import FloatArray, Preference, Stance
+from epic_core.types import FloatArray, Preference, Stance, checked_string
 
 __all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record"]
 
@@ -344,8 +344,7 @@ class Collection:
         _check_k(k)
         mode = self.steering if steering is None else checked_mode(steering)
         chosen = self.preferences if preferences is None else _preferences(preferences)
-        if not isinstance(query, str):
-            raise InvalidInputError(f"The query must be a string, not {type(query).__name__}.")
+        checked_string(query, "The query")
         vector: FloatArray = (yield Encode(self.encoder, [query], "embedding", query=True))[0]
         chosen = tuple(preference for preference in chosen if not preference.expired)
         if mode == "off" or not chosen:
@@ -402,7 +401,7 @@ class Collection:
             rows, scores = self._index.search(vector, fetch, allowed=allowed, penalised=penalised)
             best: dict[int, tuple[int, float]] = {}
             # In float32, the cosine of a vector with itself can be a little more than one.
-            for row, score in zip(rows.tolist(), scores.clip(-1.0, 1.0).tolist(), strict=True):
+            for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
                 best.setdefault(self._record_of[row], (row, score))
             if len(best) >= k or fetch >= size:
                 return self._matches(list(best.values())[:k])

@@ -12,7 +12,7 @@ from epic_core.database import Database
 from epic_core.errors import InvalidInputError
 from epic_core.rows import decoding, deflated, dumped_metadata, inflated
 from epic_core.tables import META, Schema, Table
-from epic_core.types import FloatArray, Stance
+from epic_core.types import FloatArray, Stance, checked_string
 
 _STATEMENTS = """
 CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
@@ -74,12 +74,7 @@ class Record:
 
     def __post_init__(self) -> None:
         for what, text in (("The id", self.id), ("The text", self.text)):
-            if not isinstance(text, str):
-                raise InvalidInputError(f"{what} of a document must be a string, not {type(text).__name__}.")
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise InvalidInputError(f"{what} of a document is not valid Unicode ({error.reason}).") from None
+            checked_string(text, f"{what} of a document")
         if not self.id:
             raise InvalidInputError("The id of a document is empty. Leave it out, or give it one.")
         if not isinstance(self.metadata, Mapping) or not all(isinstance(key, str) for key in self.metadata):

@@ -112,4 +112,5 @@ class EntryIndex:
         with self._one_thread():
             scores, rows = self._index.search(query, k, params=parameters)
         found = rows[0] >= 0
-        return rows[0][found], scores[0][found]
+        # In float32 the cosine of a vector with itself can be a little more than one.
+        return rows[0][found], np.clip(scores[0][found], None if penalised else -1.0, 1.0)

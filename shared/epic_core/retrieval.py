@@ -95,7 +95,7 @@ def checked_vector(vector: Sequence[float] | FloatArray, dimension: int, of: obj
         InvalidInputError: for another dimension than what is searched has, or numbers that are not finite.
     """
     try:
-        array = np.asarray(vector, dtype=np.float32)
+        array = np.asarray(vector, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError("A vector to search for must be a list of numbers.") from None
     norm = float(np.linalg.norm(array)) if array.ndim == 1 else np.nan
@@ -106,7 +106,7 @@ def checked_vector(vector: Sequence[float] | FloatArray, dimension: int, of: obj
             f"The vector has {len(array)} dimensions, those of {of} have {dimension}. Embed it with the model that was"
             " used there."
         )
-    unit: FloatArray = array / norm if norm > 0.0 else array
+    unit: FloatArray = (array / norm if norm > 0.0 else array).astype(np.float32)
     return unit
 
 

@@ -55,22 +55,32 @@ class Decision(str, Enum):
         return self.value
 
 
+def checked_string(text: object, what: str) -> str:
+    """The text, if it is a string that can be written as UTF-8, whatever it says.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if not isinstance(text, str):
+        raise InvalidInputError(f"{what} must be a string, not {type(text).__name__}.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{what} is not valid Unicode ({error.reason}). Decode it anew.") from None
+    return text
+
+
 def checked_text(text: object, what: str) -> str:
     """The text, if it is text and not empty.
 
     Raises:
         InvalidInputError: for what is no string, is empty, or cannot be written as UTF-8.
     """
-    if not isinstance(text, str):
-        raise InvalidInputError(f"{what} must be a string, not {type(text).__name__}.")
+    text = checked_string(text, what)
     if not text.strip():
         raise InvalidInputError(f"{what} is empty. Leave it out, or give it some text.")
     if "\x00" in text:
         raise InvalidInputError(f"{what} contains a NUL character. Remove it, it is not text.")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(f"{what} is not valid Unicode ({error.reason}). Decode it anew.") from None
     return text
 
 

@@ -601,8 +601,8 @@ async def test_an_answer_that_an_error_holds_is_an_answer(complete: Complete) ->
 class StatusError(Exception):
     """An error of a server, as most clients have it."""
 
-    def __init__(self, status: int, **headers: str) -> None:
-        super().__init__(f"status {status}")
+    def __init__(self, status: int, said: str = "", **headers: str) -> None:
+        super().__init__(f"status {status} {said}".rstrip())
         self.status_code = status
         self.response = type("Response", (), {"headers": headers, "status_code": status})
 
@@ -617,6 +617,7 @@ def chained(error: Exception) -> Exception:
 REFUSALS = [
     StatusError(400),
     StatusError(422),
+    StatusError(500, "{'loc': ('body', 'response_format', 'type')}"),
     chained(StatusError(400)),
     NotImplementedError(),
     TypeError("format"),
