@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from numbers import Integral
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -29,7 +30,8 @@ from typing_extensions import Self
 from epic_core import Filter, Preference
 from epic_core.collection import Collection, Key, Match, Record
 from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError, StoreError
+from epic_core.errors import InvalidInputError
+from epic_core.rows import check_nested
 from epic_core.steering import Mode
 from epic_core.threads import in_thread
 from epic_langchain.adapters import encoder_of
@@ -97,16 +99,14 @@ class EpicStore(BaseStore):
         self._fields = _checked_fields(fields)
         self._preferences_of = preferences if callable(preferences) else None
         self._collection = Collection(
-            encoder_of(embedding), path, preferences=() if callable(preferences) else preferences, steering=steering
+            encoder_of(embedding),
+            path,
+            preferences=() if callable(preferences) else preferences,
+            steering=steering,
+            kind="the items of a LangGraph store",
         )
         self._latest = datetime.min.replace(tzinfo=timezone.utc)
         self._lock = threading.Lock()
-        try:
-            if self._collection.records(~Filter.exists(_WITHIN)):
-                raise StoreError(f"{path} holds the documents of a vector store. Give another file name.")
-        except BaseException:
-            self._collection.close()
-            raise
 
     # LangGraph's interface
 
@@ -172,7 +172,7 @@ class EpicStore(BaseStore):
         return found[_page(op)]
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
-        held = {_place(record)[0] for record in self._collection.records()}
+        held = {_place(record_id)[0] for record_id in self._collection.ids()}
         matching = (name for name in held if all(_matches(name, one) for one in op.match_conditions or ()))
         return sorted({name if op.max_depth is None else name[: op.max_depth] for name in matching})[_page(op)]
 
@@ -260,13 +260,13 @@ def _id(namespace: Sequence[str], key: str) -> str:
     return _code([*namespace, key])
 
 
-def _place(record: Record) -> tuple[Namespace, str]:
-    *namespace, key = json.loads(record.id)
+def _place(record_id: str) -> tuple[Namespace, str]:
+    *namespace, key = json.loads(record_id)
     return tuple(namespace), key
 
 
 def _item(record: Record) -> Item:
-    namespace, key = _place(record)
+    namespace, key = _place(record.id)
     created, updated = (datetime.fromisoformat(record.metadata[name]) for name in ("created_at", "updated_at"))
     return Item(value=json.loads(record.text), key=key, namespace=namespace, created_at=created, updated_at=updated)
 
@@ -283,6 +283,7 @@ def _dumped(op: PutOp) -> str:
     if not isinstance(op.value, Mapping) or not all(isinstance(name, str) for name in op.value):
         raise InvalidInputError(f"The value of {op.key!r} must be a mapping with string keys, not {op.value!r}.")
     try:
+        check_nested(op.value)
         return json.dumps(dict(op.value), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
@@ -298,12 +299,16 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
     for op in asked:
         if not isinstance(op, (GetOp, SearchOp, PutOp, ListNamespacesOp)):
             raise InvalidInputError(f"A store knows GetOp, SearchOp, PutOp and ListNamespacesOp; not {op!r}.")
-        if isinstance(op, (SearchOp, ListNamespacesOp)) and min(op.limit, op.offset) < 0:
-            raise InvalidInputError(f"limit and offset must be at least 0, not {op.limit} and {op.offset}.")
+        if isinstance(op, (SearchOp, ListNamespacesOp)) and not all(map(_is_count, (op.limit, op.offset))):
+            raise InvalidInputError(
+                f"limit and offset must be whole numbers of at least 0, not {op.limit!r} and {op.offset!r}."
+            )
         if isinstance(op, SearchOp):
             if op.filter is not None and not isinstance(op.filter, Mapping):
                 raise InvalidInputError(f"A filter is a mapping from keys to values, not {type(op.filter).__name__}.")
             _check_filter([*(op.filter or {}).values()])
+        if isinstance(op, (GetOp, PutOp)) and not all(isinstance(label, str) for label in (*op.namespace, op.key)):
+            raise InvalidInputError(f"Namespaces and keys are strings; not {op.namespace!r} and {op.key!r}.")
         if isinstance(op, PutOp):
             if op.ttl is not None:
                 raise InvalidInputError("An EpicStore keeps items until they are deleted. Leave out ttl.")
@@ -312,8 +317,16 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
     return asked
 
 
+def _is_count(number: Any) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= 0
+
+
 def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(fields, str) or not all(isinstance(field, str) and field for field in fields):
+    if (
+        isinstance(fields, str)
+        or not isinstance(fields, Iterable)
+        or not all(isinstance(field, str) and field for field in fields)
+    ):
         raise InvalidInputError(f"Fields are a list of paths, such as ['text', 'facts[*]'], not {fields!r}.")
     return tuple(fields)
 

@@ -6,11 +6,11 @@ preferences as a memory's are.
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from epic_core.codes import packed, rounded
 from epic_core.collection_table import CollectionTables, Key, Record, keys_of
 from epic_core.encoders.base import Encoder
-from epic_core.errors import DamagedError, EncoderMismatchError, InvalidInputError
+from epic_core.errors import DamagedError, EncoderMismatchError, StoreError
 from epic_core.filters import Filter
 from epic_core.index import EntryIndex
 from epic_core.intake import unique_preferences
@@ -30,7 +30,7 @@ from epic_core.space import PENALTY
 from epic_core.state import described
 from epic_core.steering import Mode, QuerySteering, Steerings, checked_mode
 from epic_core.steps import Clock, Encode, Steer, Steps, arun, run
-from epic_core.types import FloatArray, Preference, Stance, checked_string
+from epic_core.types import FloatArray, Preference, Stance, checked_k, checked_string
 
 __all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record"]
 
@@ -87,11 +87,12 @@ class Collection:
         path: The file; None for RAM.
         preferences: What steers searches; none for plain similarity.
         steering: "signed", "paper" (Eq. 7-8) or "off".
+        kind: What the records are. The file remembers it, and is not opened as anything else.
         must_exist: Refuse to make a new file.
         read_only: Never write into the file.
 
     Raises:
-        StoreError: if the file cannot be opened or is none of a collection.
+        StoreError: if the file cannot be opened, or is none of a collection or one of another kind.
         DamagedError: if it is not as it was written.
         EncoderMismatchError: if it was made with another encoder. Where that takes a call to a model, it is noticed
             when something is embedded for the first time.
@@ -104,16 +105,19 @@ class Collection:
         *,
         preferences: Iterable[str | Preference] = (),
         steering: Mode = "signed",
+        kind: str = "documents",
         must_exist: bool = False,
         read_only: bool = False,
     ) -> None:
         self.encoder = encoder
+        self.kind = kind
         self.steering = checked_mode(steering)
         self.preferences = _preferences(preferences)
         self._steerings = Steerings(encoder)
         self._tables = CollectionTables(path, must_exist=must_exist, read_only=read_only)
         self._lock = threading.RLock()
-        self._filtered: dict[str, list[int]] = {}
+        # Of the filters used last, the rows of the records that satisfy them.
+        self._filtered: dict[Hashable, tuple[Filter, dict[int, None]]] = {}
         try:
             self._load()
             made = self._made
@@ -131,7 +135,10 @@ class Collection:
             # Until all of it is read, it counts as stale: half of it must not be taken for the whole.
             change, self._change = self._tables.changed_elsewhere(), _STALE
             self._row_of = self._tables.ids()
-            self._made: dict[str, Any] | None = self._tables.meta().get("encoder")
+            meta = self._tables.meta()
+            if meta.get("kind", self.kind) != self.kind:
+                raise StoreError(f"{self.path} holds {meta['kind']}, not {self.kind}. Give another file name.")
+            self._made: dict[str, Any] | None = meta.get("encoder")
             self._index: EntryIndex | None = None
             self._record_of: dict[int, int] = {}
             self._keys_of: dict[int, list[int]] = {}
@@ -152,7 +159,10 @@ class Collection:
             self._keys_of.setdefault(record, []).append(row)
         self._judged.update((row, stance) for row, stance in zip(rows, stances, strict=True) if stance is not None)
 
-    def _leave(self, records: Iterable[int]) -> None:
+    def _leave(self, records: Sequence[int]) -> None:
+        for _, satisfying in self._filtered.values():
+            for record in records:
+                satisfying.pop(record, None)
         gone = [row for record in records for row in self._keys_of.pop(record, ())]
         if self._index is not None:
             self._index.remove(gone)
@@ -196,8 +206,7 @@ class Collection:
 
     def _add(self, records: Iterable[Record]) -> Steps[list[str]]:
         given = list(records)
-        for record in given:
-            dumped_metadata(record.metadata, record.id, "document")
+        said = {record.id: dumped_metadata(record.metadata, record.id, "document") for record in given}
         latest = {record.id: record for record in given}
         texts = list(dict.fromkeys(key.text for record in latest.values() for key in keys_of(record)))
         self._tables.check_writable()
@@ -210,6 +219,7 @@ class Collection:
             entered: list[tuple[int, int, Stance | None, int]] = []
             written: dict[str, int] = {}
             with self._changing() as change:
+                self._tables.set_meta(kind=self.kind)
                 if texts:
                     self._check_encoder()
                     if not self._record_of:
@@ -224,9 +234,11 @@ class Collection:
                         for row, key, at in zip(rows, keys, places, strict=True)
                     ]
             # Committed, then taken in.
-            self._leave(self._row_of.pop(record_id) for record_id in written if record_id in self._row_of)
+            self._leave([self._row_of.pop(record_id) for record_id in written if record_id in self._row_of])
             self._row_of.update(written)
-            self._filtered.clear()
+            for where, satisfying in self._filtered.values():
+                found = (row for record_id, row in written.items() if where.matches(json.loads(said[record_id])))
+                satisfying.update(dict.fromkeys(found))
             if entered:
                 new, owners, stances, at = zip(*entered, strict=True)
                 self._enter(new, owners, stances, rounded(vectors[list(at)]))
@@ -244,7 +256,6 @@ class Collection:
                 else:
                     self._tables.drop(held)
             self._leave([self._row_of.pop(record_id) for record_id in held])
-            self._filtered.clear()
             self._change = change
             self._tables.give_back()
         return len(held)
@@ -265,6 +276,11 @@ class Collection:
             rows = [self._row_of[record_id] for record_id in ids if record_id in self._row_of]
             found = self._tables.at(list(dict.fromkeys(rows)))
         return [found[row] for row in rows]
+
+    def ids(self) -> list[str]:
+        """The ids of all records, in the order in which they were written."""
+        with self._searching(checked=False):
+            return list(self._row_of)
 
     def records(self, where: Condition | None = None) -> list[Record]:
         """All records that satisfy a condition, in the order in which they were written."""
@@ -324,7 +340,7 @@ class Collection:
         Raises:
             InvalidInputError: for a k below 1, or a vector of another dimension.
         """
-        _check_k(k)
+        checked_k(k)
         with self._searching(checked=False):
             if self._index is not None and len(self._index):
                 dimension = self._index.dimension
@@ -341,7 +357,7 @@ class Collection:
         preferences: Iterable[str | Preference] | None,
         steering: Mode | None,
     ) -> Steps[Matches]:
-        _check_k(k)
+        checked_k(k)
         mode = self.steering if steering is None else checked_mode(steering)
         chosen = self.preferences if preferences is None else _preferences(preferences)
         checked_string(query, "The query")
@@ -400,7 +416,6 @@ class Collection:
         while True:
             rows, scores = self._index.search(vector, fetch, allowed=allowed, penalised=penalised)
             best: dict[int, tuple[int, float]] = {}
-            # In float32, the cosine of a vector with itself can be a little more than one.
             for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
                 best.setdefault(self._record_of[row], (row, score))
             if len(best) >= k or fetch >= size:
@@ -429,16 +444,19 @@ class Collection:
             rows = (row for record in records for row in self._keys_of.get(record, ()))
         return np.array([row for row in rows if judged is None or (row in self._judged) is judged], dtype=np.int64)
 
-    def _satisfying(self, where: Condition) -> list[int]:
-        """Rows of the records that satisfy a condition; of a filter, remembered until something changes."""
+    def _satisfying(self, where: Condition) -> Iterable[int]:
+        """Rows of the records that satisfy a condition, in the order in which they were written."""
         if not isinstance(where, Filter):
             return [row for row, record in self._tables.all() if where(record)]
-        key = repr(where)
-        if key not in self._filtered:
-            if len(self._filtered) >= _FILTERS_KEPT:
-                self._filtered.clear()
-            self._filtered[key] = [row for row, metadata in self._tables.all_metadata() if where.matches(metadata)]
-        return self._filtered[key]
+        key = where.identity()
+        if key in self._filtered:
+            return self._filtered[key][1]
+        found = dict.fromkeys(row for row, metadata in self._tables.all_metadata() if where.matches(metadata))
+        if len(self._filtered) >= _FILTERS_KEPT:
+            self._filtered.clear()
+        if key is not None:
+            self._filtered[key] = where, found
+        return found
 
     # the rest
 
@@ -492,11 +510,6 @@ def _dimension(path: Path | None, made: object) -> int:
     if isinstance(made, dict) and {"name", "fingerprint"} <= made.keys() and isinstance(made.get("dimension"), int):
         return int(made["dimension"])
     raise DamagedError(path, "it does not say which encoder it was made with")
-
-
-def _check_k(k: int) -> None:
-    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise InvalidInputError(f"k must be a whole number of at least 1, not {k!r}.")
 
 
 def _preferences(preferences: Iterable[str | Preference]) -> tuple[Preference, ...]:

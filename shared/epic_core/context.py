@@ -7,7 +7,15 @@ from collections.abc import Iterable
 
 from epic_core.types import Hit, MemoryEntry, Stance
 
-_HEADING = re.compile(r"^[^\S\n]*(?:Document\s+\d+\s*:|Interpretation Guidance\s*:|Content\s*:)", re.I | re.M)
+# Wherever a model may see a new line begin.
+_HEADING = re.compile(
+    r"(?:^|(?<=[\r\v\f\x1c-\x1e\x85\u2028\u2029]))[^\S\n]*"
+    r"(?:Document\s+\d+\s*:|Interpretation Guidance\s*:|Content\s*:)",
+    re.I | re.M,
+)
+    r"(?:^|(?<=[\r\v\f\x1c-\x1e\x85\u2028\u2029]))[^\S\n]*(?:Document\s+\d+\s*:|Interpretation Guidance\s*:|Content\s*:)",
+    re.I | re.M,
+)
 _WARNINGS = {
     Stance.CONFLICTS: 'Steer clear: this conflicts with the preference "{}". ',
     Stance.MIXED: 'Take only what suits the preference "{}". ',

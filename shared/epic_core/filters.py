@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,6 +124,19 @@ class Filter:
     def __invert__(self) -> Filter:
         return Filter("not", parts=(self,))
 
+    def identity(self) -> Hashable:
+        """Tells this condition from others where what it lets through is remembered; None where nothing can.
+
+        Not the filter itself: for a dictionary, True and 1 are one key.
+        """
+        parts = tuple(part.identity() for part in self.parts)
+        made = (self.op, self.key, _identity(self.value), parts)
+        try:
+            hash(made)
+        except TypeError:
+            return None
+        return None if None in parts else made
+
     def matches(self, metadata: Mapping[str, Any]) -> bool:
         """Whether metadata satisfies the condition."""
         if self.op == "and":
@@ -142,6 +155,13 @@ class Filter:
         if self.op in ("in", "nin"):
             return any(_equal(value, wanted) for wanted in self.value) is (self.op == "in")
         return _compares(self.op, value, self.value)
+
+
+def _identity(value: Any) -> Any:
+    """A value with its type, and those within it with theirs."""
+    if isinstance(value, (list, tuple)):
+        return type(value), tuple(_identity(one) for one in value)
+    return type(value), value
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -28,6 +28,7 @@ from epic_core.judging import Judged
 from epic_core.progress import Progress
 from epic_core.retention import ByValue, RetentionPolicy, checked_policy
 from epic_core.retrieval import StancePolicy
+from epic_core.rows import digest
 from epic_core.state import State
 from epic_core.steering import Mode, checked_mode
 from epic_core.steps import Clock, Steps, arun, run
@@ -628,6 +629,12 @@ class EpicMemory(Housekeeping):
     def path(self) -> Path | None:
         """The file; None for a memory in RAM."""
         return self._state.store.path
+
+    @property
+    def revision(self) -> str:
+        """Changes with whatever a search depends on, also by another process: what was found before may be no more."""
+        with self._state.lock, self._state.store.reading():
+            return digest(*map(str, self._state.store.sums()), size=8).hex()
 
     def reencode(self, encoder: Encoder) -> None:
         """Embed everything anew with another encoder: preferences, instructions, second tier, all namespaces.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -19,7 +18,7 @@ from epic_core.state import State
 from epic_core.steering import Mode, SteeredQuery, checked_mode, default_floor
 from epic_core.steps import Ask, Clock, Encode, Steps
 from epic_core.store import Store
-from epic_core.types import FloatArray, Hit, Hits, Preference, checked_text
+from epic_core.types import FloatArray, Hit, Hits, Preference, checked_k, checked_text
 
 StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
 
@@ -129,8 +128,6 @@ def checked_search(
     """
     if query is not None:
         checked_text(query, "The query")
-    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise InvalidInputError(f"k must be a whole number of at least 1, not {k!r}.")
     if stance_policy not in get_args(StancePolicy):
         raise InvalidInputError(
             f"stance_policy must be one of {', '.join(get_args(StancePolicy))}; not {stance_policy!r}."
@@ -141,7 +138,7 @@ def checked_search(
         preferences = [preferences]
     return Search(
         query=query or "",
-        k=int(k),
+        k=checked_k(k),
         filter=filter,
         mode=state.steering if steering is None else checked_mode(steering),
         preferences=None if preferences is None else tuple(preferences),

@@ -18,6 +18,7 @@ _GAIN = 0.9
 # Longer texts are stored as they are; nothing that was compressed is longer.
 _LARGEST = 2**26
 DIGEST_BYTES = 6
+_DEEPEST = 64
 _WINDOW = 2**15
 # What many instructions and rationales have in common. A part of the file format: it stays as it is.
 _PHRASES = (
@@ -86,6 +87,27 @@ def inflated(stored: str | bytes) -> str:
         raise ValueError(f"a text cannot be read ({error})") from None
 
 
+def check_nested(value: Any, deeper: int = _DEEPEST) -> None:
+    """Refuse what JSON would change without a word, or what is so deep that it could not be read back everywhere.
+
+    Raises:
+        TypeError: for a key that is no string.
+        ValueError: for what is nested in too many levels.
+    """
+    if not deeper:
+        raise ValueError("it is nested too deeply")
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{key!r} is no string, as a key has to be")
+            if isinstance(part, (Mapping, list, tuple)):
+                check_nested(part, deeper - 1)
+    else:
+        for part in value:
+            if isinstance(part, (Mapping, list, tuple)):
+                check_nested(part, deeper - 1)
+
+
 def deflated_by(text: str, *known: str) -> str | bytes:
     """A short text as it is stored beside longer ones: by what it shares with them, if that is a tenth smaller.
 
@@ -131,6 +153,7 @@ def dumped_metadata(metadata: Mapping[str, Any], item_id: str, what: str = "item
         InvalidInputError: if it is not JSON.
     """
     try:
+        check_nested(metadata)
         dumped = json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
         dumped.encode()
     except (TypeError, ValueError, RecursionError) as error:

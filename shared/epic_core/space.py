@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -89,7 +89,7 @@ class Space:
         self.preference_of: dict[int, int] = {}
         self.stance_of: dict[int, Stance] = {}
         self._crc_of: dict[int, int] = {}
-        self._filtered: dict[str, frozenset[int]] = {}
+        self._filtered: dict[Hashable, frozenset[int]] = {}
         self._sums: Sums = ()
         self._expiry = math.inf
 
@@ -241,14 +241,16 @@ class Space:
 
     def items_matching(self, condition: Filter) -> frozenset[int]:
         """Rows of the items whose metadata satisfies a filter; remembered until the space changes."""
-        # Not the filter itself: for a dictionary, True and 1 are one key.
-        key = repr(condition)
-        if key not in self._filtered:
+        key = condition.identity()
+        found = self._filtered.get(key)
+        if found is None:
+            metadata = self._store.metadata(self.namespace)
+            found = frozenset(row for row, said in metadata if condition.matches(said))
             if len(self._filtered) >= _FILTERS_KEPT:
                 self._filtered.clear()
-            found = (row for row, metadata in self._store.metadata(self.namespace) if condition.matches(metadata))
-            self._filtered[key] = frozenset(found)
-        return self._filtered[key]
+            if key is not None:
+                self._filtered[key] = found
+        return found
 
     def allowed(
         self, condition: Filter | None, positions: NDArray[np.intp] | None, *, supporting: bool

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,6 +54,17 @@ class Decision(str, Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+def checked_k(k: object) -> int:
+    """How many results are wanted.
+
+    Raises:
+        InvalidInputError: for anything but a whole number of at least 1.
+    """
+    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+        raise InvalidInputError(f"k must be a whole number of at least 1, not {k!r}.")
+    return int(k)
 
 
 def checked_string(text: object, what: str) -> str:

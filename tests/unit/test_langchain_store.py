@@ -345,6 +345,7 @@ def test_a_filter_leaves_out_what_it_cannot_compare(store: EpicStore) -> None:
     assert keys(store.search(NOTES, filter={"n": None})) == ["none", "missing"]
     assert keys(store.search(NOTES, filter={"n": [{"$gte": 5}]})) == ["list"]
     assert keys(store.search(NOTES, filter={"$n": 3})) == []
+    assert keys(store.search(NOTES, filter={"n": []})) == []
 
 
 def test_reads_of_a_batch_come_before_its_writes(store: EpicStore) -> None:
