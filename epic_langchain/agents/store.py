@@ -322,11 +322,8 @@ def _is_count(number: Any) -> bool:
 
 
 def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:
-    if (
-        isinstance(fields, str)
-        or not isinstance(fields, Iterable)
-        or not all(isinstance(field, str) and field for field in fields)
-    ):
+    several = isinstance(fields, Iterable) and not isinstance(fields, str)
+    if not several or not all(isinstance(field, str) and field for field in fields):
         raise InvalidInputError(f"Fields are a list of paths, such as ['text', 'facts[*]'], not {fields!r}.")
     return tuple(fields)
 

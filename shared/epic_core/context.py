@@ -13,9 +13,6 @@ _HEADING = re.compile(
     r"(?:Document\s+\d+\s*:|Interpretation Guidance\s*:|Content\s*:)",
     re.I | re.M,
 )
-    r"(?:^|(?<=[\r\v\f\x1c-\x1e\x85\u2028\u2029]))[^\S\n]*(?:Document\s+\d+\s*:|Interpretation Guidance\s*:|Content\s*:)",
-    re.I | re.M,
-)
 _WARNINGS = {
     Stance.CONFLICTS: 'Steer clear: this conflicts with the preference "{}". ',
     Stance.MIXED: 'Take only what suits the preference "{}". ',
