@@ -37,8 +37,8 @@ def coerced(items: Iterable[Any], first: int = 0) -> list[Item]:
     return made
 
 
-def batches(items: Any, size: int = _BATCH) -> Iterator[list[Item]]:
-    """Items of any iterable, in batches of at most `size`; of a slow one, after half a second.
+def batches(items: Any, size: int | None = None) -> Iterator[list[Item]]:
+    """Items of any iterable, in batches of at most `size` (default 512); of a slow one, after half a second.
 
     A list or tuple is checked whole before its first batch.
 
@@ -49,6 +49,7 @@ def batches(items: Any, size: int = _BATCH) -> Iterator[list[Item]]:
         items = [items]
     if not isinstance(items, Iterable) or isinstance(items, (bytes, Mapping)):
         raise InvalidInputError(f"add takes texts or Items, not {type(items).__name__}.")
+    size = _BATCH if size is None else size
     if isinstance(items, (list, tuple)):
         made = coerced(items)
         yield from (made[start : start + size] for start in range(0, len(made), size))
@@ -71,7 +72,7 @@ def _complete(waiting: Sequence[Any], began: float, size: int) -> bool:
     return len(waiting) >= size or time.monotonic() - began >= _WAIT
 
 
-async def abatches(items: Any, size: int = _BATCH) -> AsyncIterator[list[Item]]:
+async def abatches(items: Any, size: int | None = None) -> AsyncIterator[list[Item]]:
     """As `batches`, also of an asynchronous iterable."""
     if not isinstance(items, AsyncIterable):
         synchronous = batches(items, size)
@@ -79,6 +80,7 @@ async def abatches(items: Any, size: int = _BATCH) -> AsyncIterator[list[Item]]:
         while batch := await in_thread(next, synchronous, []):
             yield batch
         return
+    size = _BATCH if size is None else size
     taken, began = 0, 0.0
     waiting: list[Any] = []
     stream = items.__aiter__()

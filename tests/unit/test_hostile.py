@@ -60,7 +60,7 @@ def damage(path: Path, *statements: str) -> None:
 def forge(path: Path, *statements: str) -> None:
     """As `damage`, by somebody who knows how checksums and sums are made: they are right afterwards."""
     connection = sqlite3.connect(path)
-    schema.keep_sums(connection)
+    schema.MEMORY.keep_sums(connection)
     for statement in statements:
         connection.execute(statement)
     for table in schema.TABLES:
@@ -73,8 +73,8 @@ def forge(path: Path, *statements: str) -> None:
                     if stored != right:
                         connection.execute(f"UPDATE {table.name} SET {column} = ? WHERE {row} = ?", (right, key))
     connection.commit()
-    schema.check_sums(connection, path)
-    schema.check_rows(connection, path)
+    schema.MEMORY.check_sums(connection, path)
+    schema.MEMORY.check_rows(connection, path)
     connection.close()
 
 
