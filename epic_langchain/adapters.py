@@ -295,6 +295,8 @@ class LangChainLM:
                     answer = attempts.runnable().invoke(sent, _config())
                 except Exception as error:
                     answer = attempts.failed(error)
+                    if answer is None:
+                        continue
                 completion = attempts.completion(answer)
                 if completion is not None:
                     return completion
@@ -311,6 +313,8 @@ class LangChainLM:
                     answer = await attempts.runnable().ainvoke(sent, _config())
                 except Exception as error:
                     answer = attempts.failed(error)
+                    if answer is None:
+                        continue
                 completion = attempts.completion(answer)
                 if completion is not None:
                     return completion
@@ -384,8 +388,6 @@ class _Attempts:
 
     def completion(self, answer: object) -> Completion | None:
         """What was answered; None where the model has to be asked again, as it did not come to an answer."""
-        if answer is None:
-            return None
         way, lm = self._ways[0], self._lm
         completion = read(answer)
         if _LIMIT in way and only_thought(answer, completion):

@@ -644,6 +644,23 @@ async def test_what_a_model_refuses_is_left_out_from_then_on(
     assert (last.schema is None, last.limit is None) == ("schema" in refused, "limit" in refused)
 
 
+@pytest.mark.parametrize("nothing", [None, {}, {"raw": None, "parsed": None}], ids=repr)
+async def test_a_model_that_gives_nothing_is_not_asked_for_ever(nothing: object, complete: Complete) -> None:
+    asked = 0
+
+    class Mute(Formed):
+        def with_structured_output(self, schema: Any, **_: Any) -> Any:
+            def give(_: Any) -> Any:
+                nonlocal asked
+                asked += 1
+                return nothing
+
+            return RunnableLambda(give)
+
+    assert "Keep" not in (await complete(LangChainLM(Mute(answer=KEEP)), schema=SCHEMA, max_tokens=300)).text
+    assert asked == 1
+
+
 async def test_what_was_taken_once_is_not_what_is_refused_later(complete: Complete) -> None:
     said: list[Any] = [KEEP, StatusError(400), KEEP]
     model = Formed(answer=lambda call: said.pop(0))
