@@ -63,6 +63,16 @@ def item_of(document: Document) -> Item:
     return Item(id=document.id or "", text=document.page_content)
 
 
+def memory_item(document: object) -> Item:
+    """A document as an item that a memory takes in, with its metadata.
+
+    Raises:
+        InvalidInputError: for anything but a Document, or one without text.
+    """
+    found = checked_document(document)
+    return Item(id=found.id or "", text=found.page_content, metadata=_own(found.metadata))
+
+
 def documents_of(judged: Judged, document: Document, *, split: bool) -> list[Document]:
     """A kept document with its guidance; `split` gives one for each preference it was kept for."""
     alignments = [
@@ -96,8 +106,8 @@ def documents_of(judged: Judged, document: Document, *, split: bool) -> list[Doc
 
 def document_of(hit: Hit, number: int = 1, *, guidance: str = "metadata") -> Document:
     """A hit as a Document: its guidance in metadata; with `guidance="text"`, in the text as a model is given it."""
-    # What a fallback found may have guidance of its own.
-    metadata = _own(hit.item.metadata) if hit.entries else dict(hit.item.metadata)
+    # What a fallback found may have guidance of its own; nothing else says of itself how it is to be used.
+    metadata = _copied(hit.item.metadata) if hit.tier == "fallback" else _own(hit.item.metadata)
     metadata |= {"epic_score": hit.score, "epic_tier": hit.tier}
     if hit.entries:
         metadata |= _metadata(
@@ -141,12 +151,19 @@ def document_of_record(record: Record) -> Document:
 
 def item_document(item: Item) -> Document:
     """An item as a Document."""
-    return Document(id=item.id, page_content=item.text, metadata=dict(item.metadata))
+    return Document(id=item.id, page_content=item.text, metadata=_own(item.metadata))
 
 
 def _own(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata without guidance that was written earlier."""
-    return {key: value for key, value in metadata.items() if not key.startswith(PREFIX) or key == _ORIGINAL}
+    """A copy of metadata, without guidance that was written earlier."""
+    return {key: _copied(value) for key, value in metadata.items() if not key.startswith(PREFIX) or key == _ORIGINAL}
+
+
+def _copied(value: Any) -> Any:
+    """Lists and mappings anew; what is in them may be anything."""
+    if isinstance(value, dict):
+        return {key: _copied(part) for key, part in value.items()}
+    return [_copied(part) for part in value] if isinstance(value, list) else value
 
 
 def _facts(*, stance: Stance, confidence: float | None, similarity: float, **texts: str) -> dict[str, Any]:

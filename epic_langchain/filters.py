@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
@@ -58,6 +59,8 @@ def condition_of(given: DocumentFilter | None) -> Condition | None:
         raise InvalidInputError(
             f"A filter is a mapping, an epic_core.Filter, or a function of a Document; not {type(given).__name__}."
         )
+    if any(map(iscoroutinefunction, (given, type(given).__call__))):
+        raise InvalidInputError("A filter that is a function cannot be an asynchronous one.")
     test = given
 
     def condition(record: Record) -> bool:

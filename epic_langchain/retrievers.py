@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,16 +10,16 @@ from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, Callba
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.utils import ConfigurableFieldSpec
-from pydantic import ConfigDict, PositiveInt, ValidationInfo, field_validator
+from pydantic import ConfigDict, ValidationInfo, field_validator
 from typing_extensions import override
 
-from epic_core import EpicMemory, Hits
+from epic_core import BuildReport, EpicMemory, Hits
 from epic_core.errors import InvalidInputError
+from epic_core.types import checked_k
 from epic_langchain.adapters import encoder_of
-from epic_langchain.documents import document_of
+from epic_langchain.documents import document_of, memory_item, several
 from epic_langchain.filters import MetadataFilter, filter_of
-from epic_langchain.per_call import per_call, specs
+from epic_langchain.per_call import per_call
 
 _PER_CALL = ("k", "filter", "namespace", "preferences")
 
@@ -43,11 +43,13 @@ class EpicRetriever(BaseRetriever):
             each document's text what a model is given: its number, the guidance, the content.
     """
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", arbitrary_types_allowed=True, validate_default=True, validate_assignment=True
+    )
 
     embeddings: Any = None
-    memory: EpicMemory
-    k: PositiveInt = 5
+    memory: Any  # an EpicMemory once it was checked; a name would not do for a type checker
+    k: int = 5
     guidance: Literal["metadata", "text"] = "metadata"
 
     @field_validator("memory", mode="before")
@@ -60,7 +62,14 @@ class EpicRetriever(BaseRetriever):
             given, own = encoder_of(embeddings).name, memory.encoder.name
             if given != own:
                 raise InvalidInputError(f"The memory is open, with the embeddings {own}: leave out embeddings={given}.")
+        if not isinstance(memory, EpicMemory):
+            raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
         return memory
+
+    @field_validator("k", mode="before")
+    @classmethod
+    def _checked_k(cls, k: object) -> int:
+        return checked_k(k)
 
     @override
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
@@ -122,7 +131,17 @@ class EpicRetriever(BaseRetriever):
         params = super()._get_ls_params(**kwargs)
         return LangSmithRetrieverParams({**params, "ls_vector_store_provider": "epic"})
 
-    @property
-    @override
-    def config_specs(self) -> list[ConfigurableFieldSpec]:
-        return specs(_PER_CALL)
+    def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
+        """Offer documents to the memory, which decides what it keeps: ids, texts and metadata.
+
+        Raises:
+            InvalidInputError: for what is no Document, or metadata that is not JSON.
+            EpicError: as `EpicMemory.add` raises it.
+        """
+        memory: EpicMemory = self.memory
+        return memory.add(map(memory_item, several(documents)), progress=progress)
+
+    async def aadd_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
+        """As `add_documents`, without blocking the event loop."""
+        memory: EpicMemory = self.memory
+        return await memory.aadd(map(memory_item, several(documents)), progress=progress)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.documents import BaseDocumentTransformer, Document
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from langchain_core.runnables.utils import ConfigurableFieldSpec
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
 
@@ -24,7 +24,12 @@ from epic_core.threads import in_thread
 from epic_core.verification import Verifier
 from epic_langchain.adapters import calling_with, encoder_of, verifier_of
 from epic_langchain.documents import checked_document, checked_documents, documents_of, item_of, several
-from epic_langchain.per_call import per_call, specs
+from epic_langchain.per_call import known_only, per_call
+
+_logger = logging.getLogger(__name__)
+
+_Key: TypeAlias = tuple[str | None, str]
+"""A document by its id and text."""
 
 # A server that filters for many users keeps so many of them prepared.
 _USERS_PREPARED = 32
@@ -46,8 +51,9 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     `invoke(documents, preferences=[...])` for another user. Other metadata stay as they are, documents that come in are
     never changed, and those whose text is white space are left out.
 
-    A document that a model's failure leaves undecided is not among those that come out; it is in `undecided`, and the
-    reason in `report.failures`. Transform it again once the model answers: what was decided is not asked for again.
+    A document that a model's failure leaves undecided is not among those that come out; it is in `undecided`, the
+    reason in `report.failures`, and a warning is logged. Transform it again once the model answers: what was decided is
+    not asked for again.
 
     Attributes:
         preferences: The user's.
@@ -65,7 +71,8 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         ValidationError: for arguments that cannot be.
     """
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    # Frozen: what was prepared for one setting would go on under another.
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, frozen=True)
 
     preferences: Sequence[str | Preference] = ()
     embeddings: Any = None
@@ -84,7 +91,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
     _preparing: Any = PrivateAttr(default_factory=threading.Lock)
     _report: BuildReport = PrivateAttr(default_factory=BuildReport)
-    _undecided: list[Document] = PrivateAttr(default_factory=list)
+    _undecided: dict[tuple[Preference, ...], dict[_Key, Document]] = PrivateAttr(default_factory=dict)
 
     @field_validator("preferences", mode="before")
     @classmethod
@@ -119,30 +126,44 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
 
     @property
     def undecided(self) -> list[Document]:
-        """The documents about which that run has no verdict, as they were given."""
-        return list(self._undecided)
+        """The documents, as they were given, that are still without a verdict after all runs so far.
+
+        Transform them again: those that are decided then leave this list.
+        """
+        return self.undecided_for(self.preferences)
+
+    def undecided_for(self, preferences: Sequence[str | Preference]) -> list[Document]:
+        """As `undecided`, of calls that gave these preferences."""
+        with self._lock:
+            return list(self._undecided.get(tuple(unique_preferences(preferences)), {}).values())
+
+    @override
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Another one with some settings changed, which are checked; nothing that was prepared is shared."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**given, **(update or {})})
 
     # the framework's ways to call it
 
     @override
     def invoke(self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """The documents that are kept. `preferences=` are another user's, for this call."""
-        return self._call_with_config(self._run, input, config, **kwargs)
+        return self._call_with_config(self._run, input, config, **known_only(kwargs, _PER_CALL))
 
     @override
     async def ainvoke(
         self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
         """As `invoke`, without blocking the event loop."""
-        return await self._acall_with_config(self._arun, input, config, **kwargs)
+        return await self._acall_with_config(self._arun, input, config, **known_only(kwargs, _PER_CALL))
 
     @override
-    def transform_documents(self, documents: Sequence[Document], **kwargs: Any) -> Sequence[Document]:
+    def transform_documents(self, documents: Sequence[Document], **kwargs: Any) -> list[Document]:
         """As `invoke`."""
         return self.invoke(documents, **kwargs)
 
     @override
-    async def atransform_documents(self, documents: Sequence[Document], **kwargs: Any) -> Sequence[Document]:
+    async def atransform_documents(self, documents: Sequence[Document], **kwargs: Any) -> list[Document]:
         """As `ainvoke`."""
         return await self.ainvoke(documents, **kwargs)
 
@@ -154,8 +175,8 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         preferences: Sequence[str | Preference] | None = None,
     ) -> Iterator[Document]:
         """Kept documents of any iterable, a few at a time; `report` is there when the iterator ends or is closed."""
-        run = _Run(self)
         memory = self._memory_for(preferences, config)
+        run = _Run(self, memory)
         judging = memory.judge(run.items(documents), report=run.report, progress=self.progress)
         try:
             while True:
@@ -177,8 +198,8 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         preferences: Sequence[str | Preference] | None = None,
     ) -> AsyncIterator[Document]:
         """As `lazy_transform`, without blocking the event loop; also takes an asynchronous iterable."""
-        run = _Run(self)
         memory = await in_thread(self._memory_for, preferences, config)
+        run = _Run(self, memory)
         items = run.aitems(documents) if isinstance(documents, AsyncIterable) else run.items(documents)
         judging = memory.ajudge(items, report=run.report, progress=self.progress)
         try:
@@ -192,11 +213,6 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         finally:
             await judging.aclose()  # type: ignore[attr-defined]
             run.finish()
-
-    @property
-    @override
-    def config_specs(self) -> list[ConfigurableFieldSpec]:
-        return specs(_PER_CALL if self.memory is None else ())
 
     # running
 
@@ -265,11 +281,12 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
 class _Run:
     """One run: its report, and which document is whose."""
 
-    def __init__(self, transformer: EpicDocumentTransformer) -> None:
+    def __init__(self, transformer: EpicDocumentTransformer, memory: EpicMemory) -> None:
         self.report = BuildReport()
         self._transformer = transformer
+        self._preferences = () if memory is transformer.memory else tuple(memory.preferences)
         self._waiting: deque[Document] = deque()
-        self._undecided: list[Document] = []
+        self._decided: dict[_Key, Document | None] = {}
         self._seen = self._blank = 0
 
     def items(self, documents: Iterable[Document]) -> Iterable[Item]:
@@ -300,17 +317,25 @@ class _Run:
     def kept(self, judged: Judged) -> list[Document]:
         """What comes out for the document that waits longest."""
         document = self._waiting.popleft()
-        if judged.verdict.decision is Decision.UNDECIDED:
-            self._undecided.append(document)
+        undecided = judged.verdict.decision is Decision.UNDECIDED
+        self._decided[document.id, document.page_content] = document if undecided else None
         return documents_of(judged, document, split=self._transformer.split) if judged.kept else []
 
     def finish(self) -> None:
-        """Hand the transformer the report."""
+        """Hand the transformer the report, and what has no verdict."""
+        undecided = sum(document is not None for document in self._decided.values())
         if self._blank:
             self.report.warnings.append(f"{self._blank} documents without text were left out.")
-        if self._undecided:
-            self.report.warnings.append(
-                f"{len(self._undecided)} documents are undecided: transform `undecided` again when the model answers."
-            )
-        self._transformer._report = self.report
-        self._transformer._undecided = self._undecided
+        if undecided:
+            said = f"{undecided} documents are undecided: transform `undecided` again when the model answers."
+            self.report.warnings.append(said)
+            # Who calls it in a chain sees neither the report nor the list.
+            _logger.warning("%s %s", said, next(iter(self.report.failures.values()), ""))
+        with self._transformer._lock:
+            self._transformer._report = self.report
+            waiting = self._transformer._undecided.setdefault(self._preferences, {})
+            for key, document in self._decided.items():
+                if document is None:
+                    waiting.pop(key, None)
+                else:
+                    waiting[key] = document

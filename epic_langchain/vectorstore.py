@@ -78,7 +78,7 @@ class EpicVectorStore(VectorStore):
         embedding: LangChain's `Embeddings`, or an encoder of epic_core; default: the embedded one. The file remembers
             it.
         path: The file; it is no memory's, and takes no pickle. None for RAM.
-        preferences: The user's; without any, searches are by plain similarity.
+        preferences: The user's; without any, searches are by plain similarity. The file does not remember them.
         steering: "signed", "paper" (Eq. 7-8) or "off".
         must_exist: Refuse to make a new file.
         read_only: Never write into it.
@@ -100,6 +100,8 @@ class EpicVectorStore(VectorStore):
         must_exist: bool = False,
         read_only: bool = False,
     ) -> None:
+        if isinstance(embedding, (str, Path)):
+            raise InvalidInputError("embeddings must be a model, not a text. The name of a file is path=.")
         encoder = encoder_of(embedding)
         self._embeddings = embedding if isinstance(embedding, Embeddings) else EpicEmbeddings(encoder)
         self._collection = Collection(
@@ -115,7 +117,7 @@ class EpicVectorStore(VectorStore):
     def from_memory(cls, memory: EpicMemory, *, namespace: str | None = None) -> EpicVectorStore:
         """A view of a memory: its items, found and steered as the memory does it.
 
-        It cannot be written: `memory.add` decides what is kept.
+        It cannot be written: `memory.add` decides what is kept. Its filters are mappings or `epic_core.Filter`s.
 
         Args:
             memory: The memory, which the caller closes.

@@ -22,7 +22,7 @@ from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetrieve
 
 SAMPLE = files("epic_core") / "data"
 PREFERENCES = (SAMPLE / "preferences.txt").read_text(encoding="utf-8").splitlines()
-QUESTION = "Where should I stay in Lisbon for four nights in May?"
+QUESTION = "What dessert could I bring to Oscar's birthday dinner?"
 
 llm: Any = None  # on Ollama: from langchain_ollama import ChatOllama; llm = ChatOllama(model="qwen3:4b", temperature=0)
 
@@ -50,8 +50,8 @@ def main(folder: Path) -> None:
 
     # 3. Or all of it at once: a memory, and its retriever in a chain.
     with EpicMemory.open(folder / "notes.epic", PREFERENCES) as memory:
-        memory.add(document.page_content for document in kept)
         retriever = EpicRetriever(memory=memory, k=3, guidance="text")
+        retriever.add_documents(documents())
         prompt = ChatPromptTemplate.from_template("Use what is known:\n\n{context}\n\nQuestion: {question}")
 
         def asked(question: str) -> dict[str, str]:

@@ -228,7 +228,7 @@ class Collection:
                 for record in latest.values():
                     keys = keys_of(record)
                     places = [place[key.text] for key in keys]
-                    written[record.id], rows = self._tables.put(record, [codes[at] for at in places])
+                    written[record.id], rows = self._tables.put(record, said[record.id], [codes[at] for at in places])
                     entered += [
                         (row, written[record.id], key.stance, at)
                         for row, key, at in zip(rows, keys, places, strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 from epic_core.codes import unpacked
 from epic_core.database import Database
 from epic_core.errors import InvalidInputError
-from epic_core.rows import decoding, deflated, dumped_metadata, inflated
+from epic_core.rows import decoding, deflated, inflated
 from epic_core.tables import META, Schema, Table
 from epic_core.types import FloatArray, Stance, checked_string
 
@@ -86,13 +86,17 @@ class CollectionTables(Database):
 
     schema = COLLECTION
 
-    def put(self, record: Record, codes: Sequence[bytes]) -> tuple[int, list[int]]:
-        """Write a record and the codes of its keys, in place of an earlier one; its row, and the rows of its keys."""
+    def put(self, record: Record, metadata: str, codes: Sequence[bytes]) -> tuple[int, list[int]]:
+        """Write a record in place of an earlier one, with its metadata as JSON and the codes of its keys.
+
+        Returns:
+            Its row, and the rows of its keys.
+        """
         self.drop([record.id])
         row = self.insert(
             _RECORDS,
             id=record.id,
-            metadata=deflated(dumped_metadata(record.metadata, record.id, "document")),
+            metadata=deflated(metadata),
             text=deflated(record.text),
         )
         stances = [key.stance for key in keys_of(record)]

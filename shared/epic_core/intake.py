@@ -123,7 +123,12 @@ def checked_part(name: str, part: object, method: str) -> None:
         InvalidInputError: if it has not the method that is called.
     """
     if isinstance(part, (type, str)) or not callable(getattr(part, method, None)):
-        raise InvalidInputError(f"{name} must be an object with a method {method}(...), not {part!r}.")
+        # Not the object itself: what it prints of itself may hold a key.
+        found = part if isinstance(part, (type, str)) else f"an object of type {type(part).__name__}"
+        raise InvalidInputError(
+            f"{name} must be an object with a method {method}(...), not {found}. A model of LangChain or LlamaIndex"
+            " goes in by an adapter, such as LangChainEncoder or LMVerifier(LangChainLM(...))."
+        )
 
 
 def unique_preferences(preferences: Iterable[str | Preference]) -> list[Preference]:

@@ -429,13 +429,6 @@ async def test_options_of_a_call_reach_the_retriever_in_a_chain(shared: EpicMemo
     assert mine.count("Content:") == 1 and "vegan" in mine
 
 
-async def test_options_are_those_of_the_chain_too(shared: EpicMemory) -> None:
-    properties = answering(EpicRetriever(memory=shared)).get_config_jsonschema()["$defs"]["Configurable"]["properties"]
-    assert properties.keys() == {"k", "filter", "namespace", "preferences"}
-    both = filtering() | (lambda found: found[0].page_content) | EpicRetriever(memory=shared)
-    assert both.get_config_jsonschema()["$defs"]["Configurable"]["properties"].keys() == properties.keys()
-
-
 async def test_users_at_once_do_not_see_each_other(shared: EpicMemory, batch: Call) -> None:
     chain = answering(EpicRetriever(memory=shared, k=5, guidance="text"))
     users = [(ANN, "vegan"), (BOB, "otels")] * 8
@@ -524,9 +517,8 @@ async def test_a_failed_retrieval_is_reported(runs: Runs, call: Call) -> None:
     with pytest.raises(MemoryClosedError, match="This memory is closed"):
         await call(retriever, QUESTION, {"callbacks": [runs]})
     assert isinstance(runs.one("EpicRetriever").error, MemoryClosedError)
-    with pytest.raises(TypeError, match="top_k"):
+    with pytest.raises(TypeError, match="not 'top_k'"):
         await call(retriever, QUESTION, {"callbacks": [runs], "run_name": "second"}, top_k=3)
-    assert isinstance(runs.one("second").error, TypeError)
     with pytest.raises(InvalidInputError, match="k must be"):
         await call(retriever, QUESTION, {"callbacks": [runs], "run_name": "third", "configurable": {"k": 0}})
     assert isinstance(runs.one("third").error, InvalidInputError)

@@ -313,16 +313,10 @@ async def test_batches_take_options_for_all_or_for_each(retriever: EpicRetriever
     ]
 
 
-def test_options_of_a_call_are_declared(retriever: EpicRetriever) -> None:
-    assert [spec.id for spec in retriever.config_specs] == ["k", "filter", "namespace", "preferences"]
-    properties = retriever.get_config_jsonschema()["$defs"]["Configurable"]["properties"]
-    assert {name: properties[name].get("type") for name in properties} == {
-        "k": "integer",
-        "filter": None,
-        "namespace": "string",
-        "preferences": "array",
-    }
-    assert all(properties[name]["description"] for name in properties)
+def test_options_can_be_made_configurable_under_their_own_names(retriever: EpicRetriever) -> None:
+    configurable = retriever.configurable_fields(k=ConfigurableField(id="k"))
+    assert [spec.id for spec in configurable.config_specs] == ["k"]
+    assert len(configurable.invoke(QUERY, {"configurable": {"k": 2}})) == 2
 
 
 def test_fields_can_be_made_configurable(retriever: EpicRetriever) -> None:
