@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +32,7 @@ from epic_core import Filter, Preference
 from epic_core.collection import Collection, Key, Match, Record
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
-from epic_core.rows import check_nested
+from epic_core.rows import check_nested, decoding
 from epic_core.steering import Mode
 from epic_core.threads import in_thread
 from epic_langchain.adapters import encoder_of
@@ -78,11 +79,13 @@ class EpicStore(BaseStore):
         fields: Which parts of a value are embedded, each by itself: paths as LangGraph writes them, such as "text",
             "profile.name" or "facts[*]"; "$" is the whole value, as JSON. `put(..., index=[...])` overrides it.
         steering: "signed", "paper" (Eq. 7-8) or "off".
+        index: Not taken. What `InMemoryStore` is told by it is `embedding` and `fields` here.
 
     Raises:
         InvalidInputError: for arguments that cannot be; on use, for values that are not JSON, filters with unknown
             operators, a limit or an offset below 0.
         StoreError: if the file cannot be opened, or is none of an EpicStore.
+        DamagedError: on use, if the file holds what no EpicStore writes.
         EncoderMismatchError: if it was made with another embedding model; where that takes a call to the model, at
             the first use.
     """
@@ -95,7 +98,13 @@ class EpicStore(BaseStore):
         preferences: Iterable[str | Preference] | PreferencesOf = (),
         fields: Sequence[str] = ("$",),
         steering: Mode = "signed",
+        index: None = None,
     ) -> None:
+        if index is not None:
+            raise InvalidInputError(
+                "An EpicStore takes no index. Give embedding=, and fields=['text'] in place of"
+                " index={'fields': ['text']}; the embedding says itself how many dimensions it has."
+            )
         self._fields = _checked_fields(fields)
         self._preferences_of = preferences if callable(preferences) else None
         self._collection = Collection(
@@ -143,15 +152,23 @@ class EpicStore(BaseStore):
     def _read(self, op: Op) -> Result:
         """The result of an operation that needs no embedding; None for the others."""
         if isinstance(op, GetOp):
-            return next((_item(record) for record in self._collection.get([_id(op.namespace, op.key)])), None)
+            return next((self._item(record) for record in self._collection.get([_id(op.namespace, op.key)])), None)
         if isinstance(op, SearchOp) and not op.query:
-            return [_scored(item) for item in self._items(op)][_page(op)]
+            return [_scored(item) for item in islice(self._items(op), op.offset, op.offset + op.limit)]
         return self._namespaces(op) if isinstance(op, ListNamespacesOp) else None
 
-    def _items(self, op: SearchOp) -> list[Item]:
-        """All items under a prefix that satisfy the filter, the oldest first."""
-        items = map(_item, self._collection.records(_within(op.namespace_prefix)))
-        return sorted((item for item in items if _passes(item, op)), key=_created)
+    def _items(self, op: SearchOp) -> Iterator[Item]:
+        """The items under a prefix that satisfy the filter, the oldest first; read no further than asked for."""
+        records = self._collection.records(_within(op.namespace_prefix))
+        # As they are written, moments are in the order of their texts.
+        records.sort(key=lambda record: str(record.metadata.get("created_at")))
+        items = (self._item(record, op.namespace_prefix) for record in records)
+        return (item for item in items if _passes(item, op))
+
+    def _item(self, record: Record, prefix: Sequence[str] = ()) -> Item:
+        """The item of a record that was found under a prefix."""
+        with decoding(self.path):
+            return _item(record, prefix)
 
     def _search(self, op: SearchOp) -> dict[str, Any]:
         """What the collection is searched for."""
@@ -164,15 +181,18 @@ class EpicStore(BaseStore):
 
     def _found(self, op: SearchOp, matches: Sequence[Match]) -> list[SearchItem]:
         """The page of a search: what matches, then what is not embedded."""
-        scored = [_scored(_item(match.record), match.score) for match in matches]
+        scored = [_scored(self._item(match.record, op.namespace_prefix), match.score) for match in matches]
         found = [item for item in scored if _passes(item, op)]
-        if len(found) < op.offset + op.limit:
+        missing = op.offset + op.limit - len(found)
+        if missing > 0:
             known = {(item.namespace, item.key) for item in found}
-            found += [_scored(item) for item in self._items(op) if (item.namespace, item.key) not in known]
+            others = (item for item in self._items(op) if (item.namespace, item.key) not in known)
+            found += map(_scored, islice(others, missing))
         return found[_page(op)]
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
-        held = {_place(record_id)[0] for record_id in self._collection.ids()}
+        with decoding(self.path):
+            held = {_place(record_id)[0] for record_id in self._collection.ids()}
         matching = (name for name in held if all(_matches(name, one) for one in op.match_conditions or ()))
         return sorted({name if op.max_depth is None else name[: op.max_depth] for name in matching})[_page(op)]
 
@@ -190,6 +210,8 @@ class EpicStore(BaseStore):
     def _record(self, record_id: str, op: PutOp, held: Record | None) -> Record:
         now = self._now()
         value = _dumped(op)
+        with decoding(self.path):
+            created = now if held is None else _moment(held, "created_at").isoformat(timespec="microseconds")
         fields = self._fields if op.index is None else op.index or ()
         texts = [text for field in fields for text in get_text_at_path(json.loads(value), field) if text.strip()]
         return Record(
@@ -197,7 +219,7 @@ class EpicStore(BaseStore):
             text=value,
             metadata={
                 _WITHIN: [_code(op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1)],
-                "created_at": now if held is None else held.metadata["created_at"],
+                "created_at": created,
                 "updated_at": now,
             },
             keys=tuple(Key(text=text) for text in dict.fromkeys(texts)),
@@ -261,22 +283,36 @@ def _id(namespace: Sequence[str], key: str) -> str:
 
 
 def _place(record_id: str) -> tuple[Namespace, str]:
-    *namespace, key = json.loads(record_id)
-    return tuple(namespace), key
+    labels = json.loads(record_id)
+    if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
+        raise ValueError(f"{record_id!r} is no item's id")
+    return tuple(labels[:-1]), labels[-1]
 
 
-def _item(record: Record) -> Item:
+def _item(record: Record, prefix: Sequence[str] = ()) -> Item:
+    """The item of a record that was found under a prefix.
+
+    Raises:
+        ValueError: for what no store writes.
+    """
     namespace, key = _place(record.id)
-    created, updated = (datetime.fromisoformat(record.metadata[name]) for name in ("created_at", "updated_at"))
-    return Item(value=json.loads(record.text), key=key, namespace=namespace, created_at=created, updated_at=updated)
+    value = json.loads(record.text)
+    if not isinstance(value, dict) or namespace[: len(prefix)] != tuple(prefix):
+        raise ValueError(f"the item {record.id!r} is not what it was found as")
+    created, updated = (_moment(record, name) for name in ("created_at", "updated_at"))
+    return Item(value=value, key=key, namespace=namespace, created_at=created, updated_at=updated)
+
+
+def _moment(record: Record, name: str) -> datetime:
+    text = record.metadata.get(name)
+    moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError(f"the item {record.id!r} does not say when it was written")
+    return moment
 
 
 def _scored(item: Item, score: float | None = None) -> SearchItem:
     return SearchItem(item.namespace, item.key, item.value, item.created_at, item.updated_at, score)
-
-
-def _created(item: Item) -> datetime:
-    return item.created_at
 
 
 def _dumped(op: PutOp) -> str:
@@ -307,6 +343,8 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
             if op.filter is not None and not isinstance(op.filter, Mapping):
                 raise InvalidInputError(f"A filter is a mapping from keys to values, not {type(op.filter).__name__}.")
             _check_filter([*(op.filter or {}).values()])
+        if isinstance(getattr(op, "namespace", getattr(op, "namespace_prefix", None)), str):
+            raise InvalidInputError("A namespace is a tuple of labels, such as ('users', 'anna'), not a text.")
         if isinstance(op, (GetOp, PutOp)) and not all(isinstance(label, str) for label in (*op.namespace, op.key)):
             raise InvalidInputError(f"Namespaces and keys are strings; not {op.namespace!r} and {op.key!r}.")
         if isinstance(op, PutOp):
@@ -322,7 +360,7 @@ def _is_count(number: Any) -> bool:
 
 
 def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:
-    several = isinstance(fields, Iterable) and not isinstance(fields, str)
+    several = isinstance(fields, Sequence) and not isinstance(fields, str)
     if not several or not all(isinstance(field, str) and field for field in fields):
         raise InvalidInputError(f"Fields are a list of paths, such as ['text', 'facts[*]'], not {fields!r}.")
     return tuple(fields)

@@ -116,7 +116,8 @@ async def test_an_agent_with_tools_and_a_memory(memory: EpicMemory, asynchronous
     assert middleware.report is not None and middleware.report.kept == 1
     assert len(memory) == len(ITEMS) + 1
     await answered(agent, asynchronous, ask("Remind me of the hotels without casinos."))
-    assert f"user: {QUESTION}\nassistant: {ANSWER}" in model.systems[2]
+    assert f"Content:\nuser: {QUESTION}\n" in model.systems[2]
+    assert ANSWER not in model.systems[2]
     assert "Sunny" not in "".join(model.systems)
 
 
@@ -139,7 +140,7 @@ async def test_the_callers_messages_and_the_state_stay_as_they_are(memory: EpicM
 @both_ways
 async def test_threads_do_not_mix(memory: EpicMemory, asynchronous: bool) -> None:
     model = ScriptedChat(answers=lambda messages: f"Hotels without casinos, answer {len(messages)}.")
-    middleware = EpicMemoryMiddleware(memory, k=1)
+    middleware = EpicMemoryMiddleware(memory, k=1, remember="both")
     agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
     for turn in range(2):
         for name in ("one", "two"):
@@ -273,6 +274,142 @@ async def test_users_in_a_batch(memory: EpicMemory) -> None:
     assert [len(memory) for memory in memories.values()] == [5, 5, 5]
 
 
+def failing_once(answers: Sequence[str | AIMessage]) -> ScriptedChat:
+    """A model that is down when it is asked first."""
+    left: list[str | AIMessage | Exception] = [ConnectionError("down"), *answers]
+
+    def answer(messages: list[BaseMessage]) -> str | AIMessage:
+        given = left.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    return ScriptedChat(answers=answer)
+
+
+def turns(memory: EpicMemory) -> list[str]:
+    """What users said, of all that is held."""
+    return sorted(hit.item.text for hit in memory.search("hotels", 50) if hit.item.text.startswith("user: "))
+
+
+ANNAS, BOBS = "Hotels near the clinic where anna is treated?", "Which hotels would bob like?"
+
+
+@both_ways
+async def test_in_a_shared_thread_each_keeps_what_is_theirs(asynchronous: bool) -> None:
+    memories = users()
+    agent = create_agent(
+        failing_once(["Hotels by the sea."] * 3),
+        middleware=[EpicMemoryMiddleware(memories.__getitem__, remember="both")],
+        checkpointer=InMemorySaver(),
+    )
+    anna: Any = {"config": thread("shared"), "context": {"namespace": "anna"}}
+    bob: Any = {"config": thread("shared"), "context": {"namespace": "bob"}}
+    with pytest.raises(ConnectionError):
+        await answered(agent, asynchronous, ask(ANNAS), **anna)
+    await answered(agent, asynchronous, ask(BOBS), **bob)
+    assert turns(memories["bob"]) == [f"user: {BOBS}\nassistant: Hotels by the sea."]
+    # Whoever goes on without a message of their own goes on with bob's.
+    for user in (anna, bob):
+        await answered(agent, asynchronous, {"messages": [AIMessage("Hotels.")]}, **user)
+    assert turns(memories["anna"]) == []
+    assert not [text for text in turns(memories["bob"]) if "anna" in text]
+
+
+@both_ways
+@pytest.mark.parametrize("again", [None, {"messages": []}])
+async def test_a_turn_that_failed_stays_its_users(asynchronous: bool, again: Any) -> None:
+    for user in ("bob", "anna"):
+        memories = users()
+        agent = create_agent(
+            failing_once(["Hotels by the sea."]),
+            middleware=[EpicMemoryMiddleware(memories.__getitem__)],
+            checkpointer=InMemorySaver(),
+        )
+        with pytest.raises(ConnectionError):
+            await answered(agent, asynchronous, ask(ANNAS), thread("one"), context={"namespace": "anna"})
+        result = await answered(agent, asynchronous, again, thread("one"), context={"namespace": user})
+        assert result["messages"][-1].text == "Hotels by the sea."
+        assert turns(memories["bob"]) == []
+        assert turns(memories["anna"]) == ([f"user: {ANNAS}"] if user == "anna" else [])
+
+
+@both_ways
+async def test_a_turn_that_another_user_resumes_is_not_theirs(asynchronous: bool) -> None:
+    if asynchronous and sys.version_info < (3, 11):
+        pytest.skip("LangGraph does not interrupt asynchronous nodes there")
+    for user in ("bob", "anna"):
+        memories = users()
+        agent = create_agent(
+            ScriptedChat(answers=[called("weather", city="Rome"), "Hotels by the sea."]),
+            [weather],
+            middleware=[
+                EpicMemoryMiddleware(memories.__getitem__),
+                HumanInTheLoopMiddleware(interrupt_on={"weather": True}),
+            ],
+            checkpointer=InMemorySaver(),
+        )
+        await answered(agent, asynchronous, ask(ANNAS), thread("one"), context={"namespace": "anna"})
+        decision: Any = Command(resume={"decisions": [{"type": "approve"}]})
+        result = await answered(agent, asynchronous, decision, thread("one"), context={"namespace": user})
+        assert result["messages"][-1].text == "Hotels by the sea."
+        assert turns(memories["bob"]) == []
+        assert turns(memories["anna"]) == ([f"user: {ANNAS}"] if user == "anna" else [])
+
+
+@both_ways
+async def test_what_is_forgotten_while_a_turn_waits_is_told_no_more(memory: EpicMemory, asynchronous: bool) -> None:
+    if asynchronous and sys.version_info < (3, 11):
+        pytest.skip("LangGraph does not interrupt asynchronous nodes there")
+    model = tool_loop()
+    stack: list[Any] = [EpicMemoryMiddleware(memory), HumanInTheLoopMiddleware(interrupt_on={"weather": True})]
+    agent = create_agent(model, [weather], middleware=stack, checkpointer=InMemorySaver())
+    await answered(agent, asynchronous, ask(QUESTION), thread("one"))
+    memory.forget(memory.search("the Vdara", 1)[0].item.id)
+    decision: Any = Command(resume={"decisions": [{"type": "approve"}]})
+    await answered(agent, asynchronous, decision, thread("one"))
+    assert ["Vdara" in system for system in model.systems] == [True, False]
+
+
+@both_ways
+async def test_what_is_kept_in_the_state_is_no_text(memory: EpicMemory, asynchronous: bool) -> None:
+    agent = create_agent(
+        ScriptedChat(answers=[ANSWER]), middleware=[EpicMemoryMiddleware(memory)], checkpointer=InMemorySaver()
+    )
+    result = await answered(agent, asynchronous, ask(QUESTION), thread("one"), context={"namespace": "default"})
+    kept = agent.get_state(thread("one")).values
+    assert set(kept) == {"messages", "epic_turn"}
+    assert kept["epic_turn"]["asked"] == result["messages"][0].id
+    assert "default" not in str(kept["epic_turn"])
+
+
+@both_ways
+async def test_what_the_assistant_repeats_is_not_held(memory: EpicMemory, asynchronous: bool) -> None:
+    model = ScriptedChat(answers=["I suggest the Vdara: it is one of the quiet hotels without casinos."])
+    agent = create_agent(model, middleware=[EpicMemoryMiddleware(memory, k=3)])
+    for _ in range(6):
+        await answered(agent, asynchronous, ask(QUESTION))
+    assert len(memory) == len(ITEMS) + 1
+    assert "I suggest" not in model.systems[-1]
+    assert "The Vdara is one of the quiet hotels" in model.systems[-1]
+
+
+@both_ways
+async def test_two_memories_in_one_agent(memory: EpicMemory, asynchronous: bool) -> None:
+    work = EpicMemory(["I prefer hotels near the office."])
+    work.add("Hotels near the office: the Plaza.")
+    model = ScriptedChat(answers=[ANSWER])
+    stack = [
+        EpicMemoryMiddleware(memory, k=1),
+        EpicMemoryMiddleware(work, k=1, name="work", remember=False),
+    ]
+    with pytest.raises(AssertionError, match="duplicate"):
+        create_agent(model, middleware=[EpicMemoryMiddleware(memory), EpicMemoryMiddleware(work)])
+    await answered(create_agent(model, middleware=stack), asynchronous, ask(QUESTION))
+    assert "Vdara" in model.systems[0] and "the Plaza" in model.systems[0]
+    assert (len(memory), len(work)) == (len(ITEMS) + 1, 1)
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 11), reason="the config is there")
 async def test_options_that_could_not_be_read_are_refused(memory: EpicMemory) -> None:
     agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory)])
@@ -327,12 +464,13 @@ async def test_a_turn_that_waits_for_the_user(memory: EpicMemory, asynchronous: 
     assert model.systems[0] == model.systems[1]
     assert len(trace.queries) <= 1
     assert middleware.report is not None and middleware.report.kept == 1
-    assert f"user: {QUESTION}\nassistant: {ANSWER}" in [hit.item.text for hit in memory.search(QUESTION)]
+    assert f"user: {QUESTION}" in [hit.item.text for hit in memory.search(QUESTION)]
 
 
 def test_a_conversation_outlives_the_process(tmp_path: Path) -> None:
     with EpicMemory.open(tmp_path / "me.epic", [CASINO]) as memory:
-        create_agent(ScriptedChat(answers=[ANSWER]), middleware=[EpicMemoryMiddleware(memory)]).invoke(ask(QUESTION))
+        middleware = EpicMemoryMiddleware(memory, remember="both")
+        create_agent(ScriptedChat(answers=[ANSWER]), middleware=[middleware]).invoke(ask(QUESTION))
     with EpicMemory.open(tmp_path / "me.epic") as memory:
         model = ScriptedChat(answers=["As I said."])
         create_agent(model, middleware=[EpicMemoryMiddleware(memory)]).invoke(ask("Which of the hotels was it?"))

@@ -31,7 +31,8 @@ from langgraph.store.base import (
 from langgraph.store.memory import InMemoryStore
 
 from epic_core import EpicMemory, Preference
-from epic_core.errors import EncoderMismatchError, InvalidInputError, MemoryClosedError, StoreError
+from epic_core.collection import Collection, Key, Record
+from epic_core.errors import DamagedError, EncoderMismatchError, InvalidInputError, MemoryClosedError, StoreError
 from epic_langchain import EpicEmbeddings
 from epic_langchain.agents import EpicStore
 from helpers import HashEncoder
@@ -408,6 +409,12 @@ def test_what_is_no_json_is_refused(store: EpicStore, value: Any) -> None:
         ListNamespacesOp(match_conditions=(MatchCondition("middle", ("a",)),)),  # type: ignore[arg-type]
         PutOp(NOTES, "a", {}, index="text"),  # type: ignore[arg-type]
         PutOp(NOTES, "a", {}, index=[1]),  # type: ignore[list-item]
+        PutOp(NOTES, "a", {}, index=True),  # type: ignore[arg-type]
+        PutOp(NOTES, "a", {}, index=iter(["text"])),  # type: ignore[arg-type]
+        PutOp("users", "a", {}),  # type: ignore[arg-type]
+        GetOp("users", "a"),  # type: ignore[arg-type]
+        SearchOp("users"),  # type: ignore[arg-type]
+        SearchOp("users", query="red"),  # type: ignore[arg-type]
         PutOp(NOTES, "a", {}, ttl=1.0),
         "put",
     ],
@@ -438,6 +445,7 @@ def test_time_to_live_is_not_supported(store: EpicStore) -> None:
         {"fields": "text"},
         {"fields": [""]},
         {"fields": [3]},
+        {"fields": iter(["text"])},
         {"embedding": "openai:text-embedding-3-small"},
         {"steering": "left"},
         {"preferences": 3},
@@ -450,8 +458,13 @@ def test_arguments_that_cannot_be(options: dict[str, Any]) -> None:
 
 
 def test_unknown_arguments_are_errors() -> None:
-    with pytest.raises(TypeError, match="index"):
-        EpicStore(index={"dims": 3})  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="ttl"):
+        EpicStore(ttl={"default_ttl": 3})  # type: ignore[call-arg]
+
+
+def test_the_index_of_langgraphs_own_is_refused_with_a_hint() -> None:
+    with pytest.raises(InvalidInputError, match=r"embedding=, and fields=\['text'\]"):
+        EpicStore(index={"dims": 3, "fields": ["text"]})  # type: ignore[arg-type]
 
 
 # the file
@@ -498,6 +511,51 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     for name in ("me.epic", "text.txt", "me.vectors"):
         with pytest.raises(StoreError):
             EpicStore(tmp_path / name)
+
+
+GOOD = {
+    "id": '["users", "anna", "a"]',
+    "text": '{"text": "red"}',
+    "created_at": "2026-01-01T00:00:00.000000+00:00",
+    "updated_at": "2026-01-01T00:00:00.000000+00:00",
+    "epic_within": ['["users"]', '["users", "anna"]'],
+}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id": "{}"},
+        {"id": "[]"},
+        {"id": "no JSON"},
+        {"id": '["users", "anna", 3]'},
+        {"id": '["users", "bob", "a"]'},
+        {"text": "[]"},
+        {"text": "no JSON"},
+        {"created_at": 5},
+        {"created_at": None},
+        {"created_at": "2026-01-01T00:00:00.000000"},
+        {"updated_at": "yesterday"},
+    ],
+)
+def test_what_no_store_writes_is_damage(tmp_path: Path, changed: dict[str, Any]) -> None:
+    record = {**GOOD, **changed}
+    with Collection(ENCODER, tmp_path / "a.store", kind="the items of a LangGraph store") as collection:
+        metadata = {name: record[name] for name in ("created_at", "updated_at", "epic_within")}
+        collection.add([Record(id=record["id"], text=record["text"], metadata=metadata, keys=(Key(text="red"),))])
+    with EpicStore(tmp_path / "a.store", embedding=ENCODER) as store:
+        for search in ({}, {"query": "red"}, {"filter": {"text": "red"}}, {"query": "blue", "filter": {"text": "red"}}):
+            with pytest.raises(DamagedError):
+                store.search(NOTES, **search)
+        if "id" not in changed:
+            with pytest.raises(DamagedError):
+                store.get(NOTES, "a")
+        if "id" in changed and "bob" not in changed["id"]:
+            with pytest.raises(DamagedError):
+                store.list_namespaces()
+        if "created_at" in changed:
+            with pytest.raises(DamagedError):
+                store.put(NOTES, "a", {"text": "blue"})
 
 
 def test_another_embedding_model_is_refused(tmp_path: Path) -> None:
