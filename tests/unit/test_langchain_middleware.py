@@ -415,7 +415,7 @@ async def test_of_a_turn_that_fails_nothing_is_kept(memory: Counting, hooks: Hoo
 
 async def test_texts_are_kept_for_ten_minutes(memory: Counting, hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("epic_langchain.agents.middleware.monotonic", lambda: now[0])
+    monkeypatch.setattr("epic_langchain.agents.notes.monotonic", lambda: now[0])
     middleware = EpicMemoryMiddleware(memory)
     for later, searches in ((0, 1), (599, 1), (602, 2)):
         now[0] = 1000.0 + later
