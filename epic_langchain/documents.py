@@ -107,7 +107,7 @@ def documents_of(judged: Judged, document: Document, *, split: bool) -> list[Doc
 def document_of(hit: Hit, number: int = 1, *, guidance: str = "metadata") -> Document:
     """A hit as a Document: its guidance in metadata; with `guidance="text"`, in the text as a model is given it."""
     # What a fallback found may have guidance of its own; nothing else says of itself how it is to be used.
-    metadata = _copied(hit.item.metadata) if hit.tier == "fallback" else _own(hit.item.metadata)
+    metadata = copied(hit.item.metadata) if hit.tier == "fallback" else _own(hit.item.metadata)
     metadata |= {"epic_score": hit.score, "epic_tier": hit.tier}
     if hit.entries:
         metadata |= _metadata(
@@ -156,14 +156,14 @@ def item_document(item: Item) -> Document:
 
 def _own(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of metadata, without guidance that was written earlier."""
-    return {key: _copied(value) for key, value in metadata.items() if not key.startswith(PREFIX) or key == _ORIGINAL}
+    return {key: copied(value) for key, value in metadata.items() if not key.startswith(PREFIX) or key == _ORIGINAL}
 
 
-def _copied(value: Any) -> Any:
-    """Lists and mappings anew; what is in them may be anything."""
+def copied(value: Any) -> Any:
+    """A value with its lists and mappings anew; what is in them may be anything."""
     if isinstance(value, dict):
-        return {key: _copied(part) for key, part in value.items()}
-    return [_copied(part) for part in value] if isinstance(value, list) else value
+        return {key: copied(part) for key, part in value.items()}
+    return [copied(part) for part in value] if isinstance(value, list) else value
 
 
 def _facts(*, stance: Stance, confidence: float | None, similarity: float, **texts: str) -> dict[str, Any]:

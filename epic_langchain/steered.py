@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -11,23 +11,27 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
-from langchain_core.runnables.utils import ConfigurableFieldSpec
 from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
 
 from epic_core import Preference
+from epic_core.coarse import checked_tau
+from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
 from epic_core.intake import unique_preferences
-from epic_core.steered_search import Found, SteeredSearch, Target, checked_k
+from epic_core.steered_search import Found, SteeredSearch, Target, checked_overfetch
 from epic_core.steering import Mode
-from epic_core.types import checked_text
+from epic_core.types import FloatArray, checked_k, checked_text
 from epic_langchain.adapters import encoder_of
+from epic_langchain.documents import copied
 from epic_langchain.embeddings import EpicEmbeddings
-from epic_langchain.per_call import per_call, specs
+from epic_langchain.per_call import per_call
 
 _PER_CALL = ("k", "filter", "preferences", "mode")
-# How stores put it that a vector is of the wrong dimension: an exception of its own each.
+# What only this call says of a document.
+_OURS = frozenset({"epic_steered_by", "epic_score", "epic_tier"})
+# How stores put it that a vector is of the wrong dimension, each with an exception of its own; and they name it.
 _OTHER_DIMENSION = re.compile(r"dimension|shape|vector (?:size|length)", re.I)
 
 
@@ -62,8 +66,8 @@ class SteeredRetriever(BaseRetriever):
             matches no preference (unless the mode is "off"). It is given the call's `configurable`.
         floor: Cosine from which a preference matches and steers; default: the encoder's own, else 0.2. In paper mode
             everything steers, unless this is given.
-        overfetch: How many times k are fetched where stances decide; 0 leaves stances out of account.
-        search_kwargs: What else the store's search by vector takes.
+        overfetch: How many times k are fetched where stances decide; 1 leaves stances out of account.
+        search_kwargs: What else the store's search by vector takes. A call cannot replace a `filter` that is here.
 
     Raises:
         ValidationError: for arguments that cannot be.
@@ -86,18 +90,32 @@ class SteeredRetriever(BaseRetriever):
     overfetch: int = 4
     search_kwargs: dict[str, Any] = Field(default_factory=dict)
 
-    _embeddings: Embeddings = PrivateAttr()
+    _embeddings: Embeddings | None = PrivateAttr()
     _search: SteeredSearch = PrivateAttr()
 
     @field_validator("preferences", mode="before")
     @classmethod
-    def _checked_preferences(cls, preferences: Any) -> Sequence[Preference]:
-        return tuple(unique_preferences(preferences))
+    def _checked_preferences(cls, preferences: Any) -> Sequence[str | Preference]:
+        if isinstance(preferences, Iterable) and not isinstance(preferences, str):
+            preferences = tuple(preferences)
+        unique = unique_preferences(preferences)
+        # Texts as they were given: looking them up costs less.
+        return preferences if isinstance(preferences, tuple) else tuple(unique)
 
     @field_validator("k", mode="before")
     @classmethod
     def _checked_k(cls, k: Any) -> int:
         return checked_k(k)
+
+    @field_validator("overfetch", mode="before")
+    @classmethod
+    def _checked_overfetch(cls, overfetch: Any) -> int:
+        return checked_overfetch(overfetch)
+
+    @field_validator("floor")
+    @classmethod
+    def _checked_floor(cls, floor: float | None) -> float | None:
+        return None if floor is None else checked_tau(floor, "floor")
 
     @field_validator("search_kwargs")
     @classmethod
@@ -114,9 +132,10 @@ class SteeredRetriever(BaseRetriever):
                 f"This {type(self.vectorstore).__name__} does not say what its texts were embedded with. Give"
                 " embeddings=, the same that it was filled with."
             )
-        encoder = encoder_of(embeddings)
-        self._embeddings = embeddings if isinstance(embeddings, Embeddings) else EpicEmbeddings(encoder)
-        self._search = SteeredSearch(encoder, floor=self.floor, overfetch=self.overfetch)
+        # An encoder's embeddings have length one; those of other models are asked for as they are.
+        ours = isinstance(embeddings, EpicEmbeddings) or not isinstance(embeddings, Embeddings)
+        self._embeddings = None if ours else embeddings
+        self._search = SteeredSearch(encoder_of(embeddings), floor=self.floor, overfetch=self.overfetch)
         return self
 
     @override
@@ -149,10 +168,7 @@ class SteeredRetriever(BaseRetriever):
         configurable: dict[str, Any] | None = None,
     ) -> list[Document]:
         call = _Call(self, query, k, filter)
-        try:
-            embedding = self._embeddings.embed_query(query)
-        except Exception as error:
-            raise call.not_embedded(error) from error
+        embedding = call.embedded()
         users = self.preferences if preferences is None else preferences
         target = self._search.target(embedding, users, self.mode if mode is None else mode)
         if self.fallback is not None and not target.matched:
@@ -173,10 +189,7 @@ class SteeredRetriever(BaseRetriever):
         configurable: dict[str, Any] | None = None,
     ) -> list[Document]:
         call = _Call(self, query, k, filter)
-        try:
-            embedding = await self._embeddings.aembed_query(query)
-        except Exception as error:
-            raise call.not_embedded(error) from error
+        embedding = await call.aembedded()
         users = self.preferences if preferences is None else preferences
         target = await self._search.atarget(embedding, users, self.mode if mode is None else mode)
         if self.fallback is not None and not target.matched:
@@ -188,24 +201,49 @@ class SteeredRetriever(BaseRetriever):
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         params = super()._get_ls_params(**kwargs)
         params["ls_vector_store_provider"] = type(self.vectorstore).__name__
-        params["ls_embedding_provider"] = type(self._embeddings).__name__
+        params["ls_embedding_provider"] = type(self._embeddings or self._search.encoder).__name__
         return params
-
-    @property
-    @override
-    def config_specs(self) -> list[ConfigurableFieldSpec]:
-        return specs(_PER_CALL)
 
 
 class _Call:
     """One call: how the store is asked, and what becomes of its answer."""
 
     def __init__(self, retriever: SteeredRetriever, query: str, k: int | None, filter: Any) -> None:
-        checked_text(query, "The query")
+        self._query = checked_text(query, "The query")
         self.k = retriever.k if k is None else checked_k(k)
         self._store = retriever.vectorstore
+        self._search = retriever._search
         self._embeddings = retriever._embeddings
-        self._kwargs = retriever.search_kwargs if filter is None else {**retriever.search_kwargs, "filter": filter}
+        self._kwargs = retriever.search_kwargs
+        if filter is not None:
+            if "filter" in self._kwargs:
+                raise InvalidInputError("This retriever has a filter of its own, which a call cannot replace.")
+            self._kwargs = {**self._kwargs, "filter": filter}
+
+    def embedded(self) -> Sequence[float] | FloatArray:
+        """The query's embedding, as long as the model makes it."""
+        if self._embeddings is None:
+            return embed_query(self._search.encoder, self._query)
+        try:
+            return self._embeddings.embed_query(self._query)
+        except EpicError:
+            raise
+        except Exception as error:
+            raise self._not_embedded(error) from error
+
+    async def aembedded(self) -> Sequence[float] | FloatArray:
+        """As `embedded`, without blocking the event loop."""
+        if self._embeddings is None:
+            return await aembed_query(self._search.encoder, self._query)
+        try:
+            return await self._embeddings.aembed_query(self._query)
+        except EpicError:
+            raise
+        except Exception as error:
+            raise self._not_embedded(error) from error
+
+    def _not_embedded(self, error: Exception) -> EncoderError:
+        return EncoderError(f"{type(self._embeddings).__name__} could not embed the query: {error}")
 
     def fetch(self, vector: list[float], count: int) -> list[Document]:
         """The documents nearest to a vector, as the store returns them."""
@@ -231,29 +269,21 @@ class _Call:
                 f"{store} cannot search by vector, and a steered query is one. Use a store that has"
                 " similarity_search_by_vector, or this store's own retriever."
             ) from error
-        if _OTHER_DIMENSION.search(str(error)):
+        if _OTHER_DIMENSION.search(str(error)) and str(len(vector)) in str(error):
             raise EncoderMismatchError(
                 f"{store} refuses the query's embedding, {len(vector)} numbers made with"
-                f" {type(self._embeddings).__name__}: {error}. Give embeddings=, the same that the store was filled"
+                f" {self._search.encoder.name}: {error}. Give embeddings=, the same that the store was filled"
                 " with; or fill it anew."
             ) from error
-
-    def not_embedded(self, error: Exception) -> Exception:
-        """What it means that the query could not be embedded."""
-        if isinstance(error, EpicError):
-            return error
-        return EncoderError(f"{type(self._embeddings).__name__} could not embed the query: {error}")
 
     def documents(self, target: Target, found: Sequence[Found[Document]]) -> list[Document]:
         """Copies of what the store returned, with what is known of them."""
         said = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
-        return [
-            _with(one.document, said if one.score is None else {**said, "epic_score": one.score}) for one in found
-        ]
+        return [_with(one.document, said if one.score is None else {**said, "epic_score": one.score}) for one in found]
 
     def of_fallback(self, found: Any) -> list[Document]:
         """Copies of what the fallback returned."""
-        if not isinstance(found, Sequence) or not all(isinstance(document, Document) for document in found):
+        if not isinstance(found, (list, tuple)) or not all(isinstance(document, Document) for document in found):
             raise InvalidInputError(
                 f"The fallback returned {type(found).__name__}, not a list of Documents. Give a retriever, or a"
                 " Runnable that returns Documents."
@@ -267,4 +297,5 @@ def _read(document: Document) -> tuple[str, Mapping[str, Any]]:
 
 def _with(document: Document, said: Mapping[str, Any]) -> Document:
     """A copy that says more; a store may have given away what it holds."""
-    return document.model_copy(update={"metadata": {**document.metadata, **said}})
+    own = {key: copied(value) for key, value in document.metadata.items() if key not in _OURS}
+    return document.model_copy(update={"metadata": {**own, **said}})

@@ -21,10 +21,9 @@ from epic_core.collection import Collection, Matches, Record
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.intake import unique_preferences
-from epic_core.steered_search import checked_k
 from epic_core.steering import Mode
 from epic_core.threads import in_thread
-from epic_core.types import FloatArray, Hits
+from epic_core.types import FloatArray, Hits, checked_k
 from epic_langchain.adapters import encoder_of
 from epic_langchain.documents import checked_documents, document_of, document_of_record, item_document, record_of
 from epic_langchain.embeddings import EpicEmbeddings

@@ -1,21 +1,22 @@
 """Steered search of a store that is not ours: any vector store of a framework, searched by vector.
 
-Such a store answers with its own documents, best first, and with scores of its own kind or none. In signed mode
-it is searched with q~ (`steering`). To fetch more and score the texts by `QuerySteering.score_vectors` does no
-better than that, and embeds every text (`tests/benchmarks/bench_steered.py`); so the store's order stands.
+Such a store answers with its own documents, best first, and with scores of its own kind or none. It is searched with q~
+(`steering`), and its order stands: to fetch more, embed the texts and rank them anew was no better
+(`tests/benchmarks/bench_steered.py`).
 
 Unless it is known how documents stand to the preferences that steer. Documents that were verified before they were
-stored say so in their metadata, and what a verifier read says more than a direction does. They are ranked by
+stored say so in their metadata, and what a verifier has read says more than a direction does. They are ranked by
 
     cos(q~, E(x)) - penalty(stance of x),
 
-a memory's own order. What the store has found is already in this order as long as nothing among it has a penalty:
-only then are more fetched, and their texts embedded.
+a memory's own order. What the store has found is in this order already as long as nothing among it has a penalty: only
+then are more fetched, and their texts embedded.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -30,13 +31,16 @@ import numpy as np
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.space import PENALTY
-from epic_core.steering import Mode, SteeredQuery, Steerings, checked_mode, default_floor
-from epic_core.types import FloatArray, Preference, Stance
+from epic_core.steering import Mode, QuerySteering, Steerings, checked_mode, default_floor
+from epic_core.types import FloatArray, Preference, Stance, checked_k
 
 T = TypeVar("T")
 Fetch: TypeAlias = Callable[[list[float], int], Sequence[T]]
 AsyncFetch: TypeAlias = Callable[[list[float], int], Awaitable[Sequence[T]]]
 Read: TypeAlias = Callable[[T], tuple[str, Mapping[str, Any]]]
+Key: TypeAlias = str | bytes
+# Longer texts are remembered by a digest.
+_LONGEST_KEY = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +52,14 @@ class Target:
         steered_by: The texts of the preferences that steered, most similar first.
         matched: Whether a preference is as similar to the query as the floor asks; where none is, a fallback may know
             better. True in mode "off", which asks no preference.
+        ranking: q~, the unit vector that texts are ranked by where stances decide, shape `(d,)`; None where the store's
+            order stands.
     """
 
     vector: list[float]
     steered_by: tuple[str, ...] = ()
     matched: bool = True
-    _steered: SteeredQuery | None = field(default=None, repr=False, compare=False)
+    ranking: FloatArray | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Found(Generic[T]):
 
     Attributes:
         document: What the store returned.
-        score: Its cosine with q~, less its stance's penalty, where stances decided; else None.
+        score: What it was ranked by, a cosine less a penalty; None where the store's order stands.
     """
 
     document: T
@@ -72,15 +78,15 @@ class Found(Generic[T]):
 class SteeredSearch:
     """Steers searches of other people's stores, for any number of users.
 
-    What is encoded is kept, as far as it was used last: the preferences of 128 users, and 4,096 texts of documents
-    that were ranked by their stance. Safe to use from several threads.
+    What is encoded is kept, as far as it was used last: the preferences of 128 users, and 4,096 texts of documents.
+    Safe to use from several threads.
 
     Args:
         encoder: Of the store's embeddings; encodes preferences, and texts where they have to be ranked.
         floor: Cosine in [-1, 1] from which a preference steers and counts as matched. Default: the encoder's own; in
             paper mode everything steers.
-        overfetch: How many times k are fetched and ranked where a document stands against a preference. 0 leaves
-            stances out of account.
+        overfetch: How many times k are fetched and ranked in signed mode where a document stands against a preference;
+            with 1 no text is ever embedded, and stances are left out of account.
 
     Raises:
         InvalidInputError: for a floor or an overfetch that cannot be.
@@ -89,20 +95,20 @@ class SteeredSearch:
     def __init__(self, encoder: Encoder, *, floor: float | None = None, overfetch: int = 4) -> None:
         if floor is not None and not -1.0 <= floor <= 1.0:
             raise InvalidInputError(f"floor must be a cosine between -1 and 1, not {floor!r}.")
-        if not isinstance(overfetch, Integral) or isinstance(overfetch, bool) or overfetch < 0:
-            raise InvalidInputError(f"overfetch must be a whole number of at least 0, not {overfetch!r}.")
         self.encoder = encoder
-        self.overfetch = int(overfetch)
+        self.overfetch = checked_overfetch(overfetch)
         self._floor = floor
         self._steerings = Steerings(encoder, floor=floor)
         self._texts = TextVectors(encoder)
 
-    def target(self, embedding: Sequence[float], preferences: Iterable[str | Preference], mode: Mode) -> Target:
+    def target(
+        self, embedding: Sequence[float] | FloatArray, preferences: Iterable[str | Preference], mode: Mode
+    ) -> Target:
         """What to search for.
 
         Args:
             embedding: Of the query, as the model gives it, of any length; d numbers.
-            preferences: The user's; those that have expired do not steer, and what is given twice steers once.
+            preferences: The user's; those that have expired do not steer.
             mode: "signed", "paper" or "off".
 
         Raises:
@@ -114,32 +120,36 @@ class SteeredSearch:
         users = _live(preferences)
         if not users:
             return Target(vector=_listed(embedding), matched=False)
-        unit, length = _direction(embedding)
-        return self._target(embedding, length, self._steerings.of(users, mode).steer_vector(unit), mode)
+        return self._target(embedding, self._steerings.of(users, mode))
 
-    async def atarget(self, embedding: Sequence[float], preferences: Iterable[str | Preference], mode: Mode) -> Target:
+    async def atarget(
+        self, embedding: Sequence[float] | FloatArray, preferences: Iterable[str | Preference], mode: Mode
+    ) -> Target:
         """As `target`, without blocking the event loop."""
         if checked_mode(mode) == "off":
             return Target(vector=_listed(embedding))
         users = _live(preferences)
         if not users:
             return Target(vector=_listed(embedding), matched=False)
-        unit, length = _direction(embedding)
-        return self._target(embedding, length, (await self._steerings.aof(users, mode)).steer_vector(unit), mode)
+        return self._target(embedding, await self._steerings.aof(users, mode))
 
-    def _target(self, embedding: Sequence[float], length: float, steered: SteeredQuery, mode: Mode) -> Target:
+    def _target(self, embedding: Sequence[float] | FloatArray, steering: QuerySteering) -> Target:
+        unit, length = _direction(embedding)
+        if len(unit) != steering.vectors.shape[1]:
+            raise EncoderError(
+                f"The query's embedding has {len(unit)} numbers, those of the preferences {steering.vectors.shape[1]}."
+                " Check the model: both have to be of one kind."
+            )
+        steered = steering.steer_vector(unit)
+        ranking = steered.vector if steering.mode == "signed" and self.overfetch > 1 else None
         floor = default_floor(self.encoder) if self._floor is None else self._floor
         matched = steered.nearest is not None and steered.nearest >= floor
         if not steered.preferences:
             return Target(vector=_listed(embedding), matched=matched)
         # Where embeddings have lengths of their own, a store that goes by distance or dot product goes by them too.
         vector: list[float] = (steered.vector * np.float32(length)).tolist()
-        return Target(
-            vector=vector,
-            steered_by=tuple(one.preference.text for one in steered.preferences),
-            matched=matched,
-            _steered=steered if mode == "signed" else None,
-        )
+        steered_by = tuple(one.preference.text for one in steered.preferences)
+        return Target(vector=vector, steered_by=steered_by, matched=matched, ranking=ranking)
 
     def find(self, target: Target, k: int, fetch: Fetch[T], read: Read[T]) -> list[Found[T]]:
         """The k best documents, best first.
@@ -159,7 +169,8 @@ class SteeredSearch:
             return [Found(document) for document in found[:k]]
         if wanted > len(found):
             found = fetch(target.vector, wanted)
-        return _ranked(target, k, found, read, self._texts.of([read(document)[0] for document in found]))
+        told = [read(document) for document in found]
+        return _ranked(target, found, told, self._texts.of([text for text, _ in told]), k)
 
     async def afind(self, target: Target, k: int, fetch: AsyncFetch[T], read: Read[T]) -> list[Found[T]]:
         """As `find`, without blocking the event loop."""
@@ -169,27 +180,26 @@ class SteeredSearch:
             return [Found(document) for document in found[:k]]
         if wanted > len(found):
             found = await fetch(target.vector, wanted)
-        return _ranked(target, k, found, read, await self._texts.aof([read(document)[0] for document in found]))
+        told = [read(document) for document in found]
+        return _ranked(target, found, told, await self._texts.aof([text for text, _ in told]), k)
 
     def _to_rank(self, target: Target, k: int, found: Sequence[T], read: Read[T]) -> int:
         """How many documents have to be ranked by their stances; 0 if the store's order is right."""
-        if target._steered is None or not self.overfetch:
-            return 0
-        if not any(_penalty(read(document)[1], target.steered_by) for document in found):
+        if target.ranking is None or not any(_penalty(read(one)[1], target.steered_by) for one in found[:k]):
             return 0
         # Fewer than asked for: there are no more.
         return len(found) if len(found) < k else self.overfetch * k
 
 
-def checked_k(k: int) -> int:
-    """How many documents to find.
+def checked_overfetch(overfetch: object) -> int:
+    """How many times k are fetched where documents are ranked.
 
     Raises:
-        InvalidInputError: unless it is a whole number of at least 1.
+        InvalidInputError: for anything but a whole number of at least 1.
     """
-    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise InvalidInputError(f"k must be a whole number of at least 1, not {k!r}.")
-    return int(k)
+    if not isinstance(overfetch, Integral) or isinstance(overfetch, bool) or overfetch < 1:
+        raise InvalidInputError(f"overfetch must be a whole number of at least 1, not {overfetch!r}.")
+    return int(overfetch)
 
 
 class TextVectors:
@@ -205,45 +215,50 @@ class TextVectors:
     def __init__(self, encoder: Encoder, *, size: int = 4096) -> None:
         self.encoder = encoder
         self.size = size
-        self._kept: OrderedDict[bytes, FloatArray] = OrderedDict()
+        self._kept: OrderedDict[Key, FloatArray] = OrderedDict()
         self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
     def of(self, texts: Sequence[str]) -> FloatArray:
         """Unit vectors, shape `(len(texts), d)`, of at least one text."""
-        keys, known, missing = self._known(texts)
+        keys, vectors, missing = self._known(texts)
         if missing:
-            known |= self._keep(missing, embed(self.encoder, list(missing.values())))
-        return np.stack([known[key] for key in keys])
+            vectors |= self._keep(missing, embed(self.encoder, list(missing.values())))
+        return np.concatenate([vectors[key] for key in keys])
 
     async def aof(self, texts: Sequence[str]) -> FloatArray:
         """As `of`, without blocking the event loop."""
-        keys, known, missing = self._known(texts)
+        keys, vectors, missing = self._known(texts)
         if missing:
-            known |= self._keep(missing, await aembed(self.encoder, list(missing.values())))
-        return np.stack([known[key] for key in keys])
+            vectors |= self._keep(missing, await aembed(self.encoder, list(missing.values())))
+        return np.concatenate([vectors[key] for key in keys])
 
-    def _known(self, texts: Sequence[str]) -> tuple[list[bytes], dict[bytes, FloatArray], dict[bytes, str]]:
-        keys = [blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts]
-        known: dict[bytes, FloatArray] = {}
-        missing: dict[bytes, str] = {}
+    def _known(self, texts: Sequence[str]) -> tuple[list[Key], dict[Key, FloatArray], dict[Key, str]]:
+        keys = [text if len(text) <= _LONGEST_KEY else _digest(text) for text in texts]
+        kept, known, missing = self._kept, {}, {}
         with self._lock:
             for key, text in zip(keys, texts, strict=True):
-                vector = self._kept.get(key)
-                if vector is None:
-                    missing[key] = text
+                if key in kept:
+                    kept.move_to_end(key)
+                    known[key] = kept[key]
                 else:
-                    self._kept.move_to_end(key)
-                    known[key] = vector
+                    missing[key] = text
         return keys, known, missing
 
-    def _keep(self, texts: Mapping[bytes, str], vectors: FloatArray) -> dict[bytes, FloatArray]:
-        # Copies: a row would keep all the others alive.
-        made = {key: vector.copy() for key, vector in zip(texts, vectors, strict=True)}
+    def _keep(self, texts: Mapping[Key, str], vectors: FloatArray) -> dict[Key, FloatArray]:
+        # Copies, each of shape (1, d): a part of an array would keep all of it alive.
+        made = {key: vectors[row : row + 1].copy() for row, key in enumerate(texts)}
         with self._lock:
             self._kept.update(made)
             while len(self._kept) > self.size:
                 self._kept.popitem(last=False)
         return made
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def stance_to(metadata: Mapping[str, Any], preferences: Collection[str]) -> Stance | None:
@@ -285,41 +300,46 @@ def _penalty(metadata: Mapping[str, Any], preferences: Collection[str]) -> float
     return 0.0 if stance is None else PENALTY[stance]
 
 
-def _ranked(target: Target, k: int, found: Sequence[T], read: Read[T], vectors: FloatArray) -> list[Found[T]]:
-    assert target._steered is not None
-    penalties = np.array([_penalty(read(document)[1], target.steered_by) for document in found], dtype=np.float32)
-    scores = vectors @ target._steered.vector - penalties
-    return [Found(found[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")[:k]]
+def _ranked(
+    target: Target, found: Sequence[T], told: Sequence[tuple[str, Mapping[str, Any]]], vectors: FloatArray, k: int
+) -> list[Found[T]]:
+    assert target.ranking is not None
+    cosines: list[float] = (vectors @ target.ranking).tolist()
+    scores = [
+        cosine - _penalty(metadata, target.steered_by) for cosine, (_, metadata) in zip(cosines, told, strict=True)
+    ]
+    # Documents with the same score stay in the store's order.
+    order = sorted(range(len(found)), key=scores.__getitem__, reverse=True)
+    return [Found(found[row], scores[row]) for row in order[:k]]
 
 
 def _live(preferences: Iterable[str | Preference]) -> tuple[str | Preference, ...]:
-    """Those that have not expired, each once; as they were given, so that looking them up costs next to nothing."""
+    """Those that have not expired; as they were given, so that looking them up costs next to nothing."""
     if isinstance(preferences, (str, Preference)):
         preferences = (preferences,)
     if not isinstance(preferences, Iterable):
         raise InvalidInputError(f"preferences must be several texts, not {type(preferences).__name__}.")
+    given = tuple(preferences)
+    if all(type(preference) is str for preference in given):
+        return given
     now = time.time()
-    live = []
-    for preference in preferences:
-        if isinstance(preference, Preference):
-            if preference.expires_at is not None and preference.expires_at.timestamp() <= now:
-                continue
-        elif not isinstance(preference, str):
-            raise InvalidInputError(f"A preference must be a text, not {type(preference).__name__}.")
-        live.append(preference)
-    return tuple(dict.fromkeys(live))
+    ends = [Preference.of(one).expires_at for one in given]
+    return tuple(one for one, end in zip(given, ends, strict=True) if end is None or end.timestamp() > now)
 
 
-def _direction(embedding: Sequence[float]) -> tuple[FloatArray, float]:
+def _direction(embedding: Sequence[float] | FloatArray) -> tuple[FloatArray, float]:
     """The unit vector, and the length that was taken off."""
     vector = np.asarray(embedding, dtype=np.float32)
-    length = float(np.linalg.norm(vector)) if vector.ndim == 1 else 0.0
-    if not 0.0 < length < np.inf:
+    length = math.sqrt(float(vector @ vector)) if vector.ndim == 1 else 0.0
+    if not 0.0 < length < math.inf:
         raise EncoderError(
             "The embedding of the query is not one list of finite numbers, or all of them are zero. Check the model."
         )
-    return (vector / length).astype(np.float32), length
+    return vector / np.float32(length), length
 
 
-def _listed(embedding: Sequence[float]) -> list[float]:
-    return embedding if isinstance(embedding, list) else list(map(float, embedding))
+def _listed(embedding: Sequence[float] | FloatArray) -> list[float]:
+    if isinstance(embedding, list):
+        return embedding
+    listed: list[float] = np.asarray(embedding).tolist()
+    return listed

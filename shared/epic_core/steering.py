@@ -8,25 +8,24 @@ The paper moves a query towards the preference most similar to it:
 For "I avoid hotels with casinos" that is towards casinos. The signed mode uses what a preference likes and
 avoids (`aspects`), for every preference near the query, each with its weight w_p. Raw texts are searched with
 
-    q~ ~ E(q) + sum_p w_p (E(p) + a * mean E(liked) - b * mean E(avoided)),
+    q~ ~ t + s * turn,   t = E(q) + sum_p w_p E(p),   turn = sum_p w_p (a * mean E(liked) - b * mean E(avoided)).
 
-which finds the preference's topic, as Eq. 8 does, and goes to the right side of it (without E(p) it strays
-from the topic: `tests/benchmarks/bench_steered.py`). Texts that are on topic already, such as the options of
-one question, are ranked by
+t is the topic: Eq. 8 with all near preferences in place of the nearest one. What is avoided is about the topic, too, so
+the turn would lead away from what was asked: if it points away from t, only its part at right angles to t counts. Then
+"hotels with casinos" turns from casinos and not from hotels. (`tests/benchmarks/bench_steered.py` measures it.)
+
+Texts that are on topic already, such as the options of one question, are ranked by
 
     score(q, x) = cos(q, x) + sum_p w_p (a * max cos(liked, x) - b * max cos(avoided, x)).
 
 A memory's instruction index holds what was already judged: an entry about casinos is there because this user
 avoids them, and says so. There the topic has to be found, whatever its sign, and the entry's stance decides
-(`retrieval`); so the index is searched with
-
-    t ~ E(q) + sum_p w_p E(p),
-
-Eq. 8 with all near preferences in place of the nearest one.
+(`retrieval`); so the index is searched with t alone.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -40,6 +39,7 @@ from numpy.typing import NDArray
 from epic_core.aspects import AspectVectors, aembed_aspects, embed_aspects
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
+from epic_core.intake import unique_preferences
 from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Preference
 
@@ -51,6 +51,8 @@ DEFAULT_FLOOR = 0.2
 LIKED_WEIGHT = 1.0
 AVOIDED_WEIGHT = 1.0
 TEMPERATURE = 0.1
+# s: how far the turn goes.
+TURN = 2.0
 
 
 def default_floor(encoder: object) -> float:
@@ -169,9 +171,9 @@ class QuerySteering:
         return embed_aspects(self.encoder, self._texts)
 
     @cached_property
-    def _signed(self) -> FloatArray:
-        """For each preference, what it adds to a query: shape `(m, d)`."""
-        directions = self.vectors.copy()
+    def _sides(self) -> FloatArray:
+        """For each preference, what it likes less what it avoids: shape `(m, d)`."""
+        directions = np.zeros_like(self.vectors)
         for row, sides in enumerate(self._aspects):
             if len(sides.liked):
                 directions[row] += LIKED_WEIGHT * sides.liked.mean(axis=0)
@@ -182,14 +184,14 @@ class QuerySteering:
     def prepare(self) -> None:
         """Encode now what the mode needs, so that no query pays for it."""
         if self.mode == "signed":
-            _ = self._signed
+            _ = self._sides
 
     async def aprepare(self) -> None:
         """As `prepare`, without blocking the event loop."""
         if self.mode == "signed" and self.preferences:
             if "_aspects" not in self.__dict__:
                 self.__dict__["_aspects"] = await aembed_aspects(self.encoder, self._texts)
-            _ = self._signed
+            _ = self._sides
 
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
@@ -201,38 +203,44 @@ class QuerySteering:
         return self.steer_vector(await aembed_query(self.encoder, query))
 
     def steer_vector(self, query: FloatArray, *, only: NDArray[np.intp] | None = None) -> SteeredQuery:
-        """Steer E(q).
+        """Steer E(q), to search raw texts with.
 
         Args:
             query: A unit vector of shape `(d,)`.
             only: Rows of the preferences that may steer; default: all.
         """
-        return self._steered(query, only, for_index=False)
+        return self._steered(query, only, turns=self.mode == "signed")
 
     def steer_for_index(self, query: FloatArray, *, only: NDArray[np.intp] | None = None) -> SteeredQuery:
         """As `steer_vector`, for an index of instructions: in signed mode the vector is t, not q~."""
-        return self._steered(query, only, for_index=True)
+        return self._steered(query, only, turns=False)
 
-    def _steered(self, query: FloatArray, only: NDArray[np.intp] | None, *, for_index: bool) -> SteeredQuery:
-        rows = np.arange(len(self.preferences)) if only is None else only
-        similarities = self.vectors[rows] @ query
-        nearest = float(similarities.max()) if len(rows) else None
+    def _steered(self, query: FloatArray, only: NDArray[np.intp] | None, *, turns: bool) -> SteeredQuery:
+        # Preferences are few: plain numbers are faster than short arrays.
+        similarities: list[float] = ((self.vectors if only is None else self.vectors[only]) @ query).tolist()
+        nearest = max(similarities, default=None)
         if nearest is None or self.mode == "off" or nearest < self.floor:
             return SteeredQuery(vector=query, query=query, preferences=(), nearest=nearest)
         if self.mode == "paper":
-            order = np.array([similarities.argmax()])  # Eq. 7
-            weights = np.ones(1, dtype=np.float32)
+            places, weights = [similarities.index(nearest)], [1.0]  # Eq. 7
         else:
-            order = np.argsort(-similarities, kind="stable")
-            order = order[similarities[order] >= self.floor]
-            weights = np.exp((similarities[order] - nearest) / TEMPERATURE)
-            weights /= weights.sum()
-        chosen = rows[order]
-        added = self._signed if self.mode == "signed" and not for_index else self.vectors
-        vector = _unit(query + weights @ added[chosen], query)  # Eq. 8
+            places = [place for place, similarity in enumerate(similarities) if similarity >= self.floor]
+            places.sort(key=similarities.__getitem__, reverse=True)
+            shares = [math.exp((similarities[place] - nearest) / TEMPERATURE) for place in places]
+            total = sum(shares)
+            weights = [share / total for share in shares]
+        rows: list[int] = places if only is None else only[places].tolist()
+        by = np.array(weights, dtype=np.float32)
+        topic = query + by @ self.vectors[rows]
+        vector = _unit(topic, query)  # Eq. 8
+        if turns:
+            turn = by @ self._sides[rows]
+            vector = _unit(
+                topic + np.float32(TURN) * (turn - np.float32(min(float(turn @ vector), 0.0)) * vector), query
+            )
         steering = tuple(
-            SteeringPreference(preference=self.preferences[row], similarity=float(similarity), weight=float(weight))
-            for row, similarity, weight in zip(chosen, similarities[order], weights, strict=True)
+            SteeringPreference(preference=self.preferences[row], similarity=similarities[place], weight=weight)
+            for row, place, weight in zip(rows, places, weights, strict=True)
         )
         return SteeredQuery(vector=vector, query=query, preferences=steering, nearest=nearest)
 
@@ -257,9 +265,9 @@ class QuerySteering:
 
 
 def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:
-    norm = float(np.linalg.norm(vector))
+    length = math.sqrt(float(vector @ vector))
     # A query exactly opposite to what steers it cancels out; it is then left as it is.
-    return (vector / norm).astype(np.float32) if norm > 1e-6 else otherwise
+    return (vector / np.float32(length)).astype(np.float32) if length > 1e-6 else otherwise
 
 
 class Steerings:
@@ -281,10 +289,14 @@ class Steerings:
         self._lock = threading.Lock()
 
     def of(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
-        """Steering by some preferences, ready for queries."""
+        """Steering by some preferences, ready for queries.
+
+        Raises:
+            InvalidInputError: for what is no preference or no mode, or a preference given twice.
+        """
         found = self._find(preferences, mode)
         if found is None:
-            found = QuerySteering(self.encoder, preferences, mode, floor=self.floor)
+            found = QuerySteering(self.encoder, unique_preferences(preferences), mode, floor=self.floor)
             found.prepare()
             self._keep(preferences, found)
         return found
@@ -293,7 +305,8 @@ class Steerings:
         """As `of`, without blocking the event loop."""
         found = self._find(preferences, mode)
         if found is None:
-            found = await QuerySteering.acreate(self.encoder, preferences, mode, floor=self.floor)
+            unique = unique_preferences(preferences)
+            found = await QuerySteering.acreate(self.encoder, unique, mode, floor=self.floor)
             self._keep(preferences, found)
         return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,8 +12,8 @@ from hypothesis import strategies as st
 from epic_core import Preference, QuerySteering
 from epic_core.aspects import parse_aspects
 from epic_core.encoders import StaticEncoder, default_encoder
-from epic_core.errors import InvalidInputError
-from epic_core.steering import AVOIDED_WEIGHT, LIKED_WEIGHT, TEMPERATURE
+from epic_core.errors import DuplicatePreferenceError, InvalidInputError
+from epic_core.steering import AVOIDED_WEIGHT, LIKED_WEIGHT, TEMPERATURE, TURN, Steerings
 from helpers import HashEncoder
 
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I prefer trains over flights.")
@@ -88,14 +90,46 @@ def test_signed_mode_searches_an_index_towards_every_near_preference(encoder: St
     np.testing.assert_allclose(steering.steer_for_index(q).vector, total / np.linalg.norm(total), atol=1e-6)
 
 
-def test_signed_mode_moves_a_query_towards_liked_and_away_from_avoided_phrases(encoder: StaticEncoder) -> None:
-    aspects = parse_aspects(PREFERENCES[2])
-    assert aspects.liked and aspects.avoided
-    q = encoder.encode(["how to travel to Rome"])[0]
-    towards, away = (encoder.encode(side).mean(axis=0) for side in (aspects.liked, aspects.avoided))
-    total = q + LIKED_WEIGHT * towards - AVOIDED_WEIGHT * away
-    steered = QuerySteering(encoder, [PREFERENCES[2]], "signed", floor=-1.0).steer("how to travel to Rome")
-    np.testing.assert_allclose(steered.vector, total / np.linalg.norm(total), atol=1e-6)
+def signed_vector(encoder: StaticEncoder, query: str) -> tuple[np.ndarray, np.ndarray]:
+    """By its definition: t + s * turn, of length one, without the turn's part that points away from t; and t."""
+    q, p = encoder.encode([query])[0].astype(np.float64), encoder.encode(PREFERENCES)
+    topic, turn = q.copy(), np.zeros_like(q)
+    for weight, own, preference in zip(softmax_weights(p @ q, -1.0), p, PREFERENCES, strict=True):
+        aspects = parse_aspects(preference)
+        topic += weight * own
+        if aspects.liked:
+            turn += weight * LIKED_WEIGHT * encoder.encode(aspects.liked).mean(axis=0)
+        if aspects.avoided:
+            turn -= weight * AVOIDED_WEIGHT * encoder.encode(aspects.avoided).mean(axis=0)
+    along = topic / np.linalg.norm(topic)
+    if turn @ along < 0.0:
+        turn -= (turn @ along) * along
+    total = topic + TURN * turn
+    return total / np.linalg.norm(total), along
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_signed_mode_turns_a_query_to_the_right_side_of_its_topic(encoder: StaticEncoder, query: str) -> None:
+    steered = QuerySteering(encoder, PREFERENCES, "signed", floor=-1.0).steer(query)
+    expected, topic = signed_vector(encoder, query)
+    np.testing.assert_allclose(steered.vector, expected, atol=1e-6)
+    assert steered.vector @ topic > 0.3
+
+
+def test_what_is_avoided_does_not_turn_a_search_from_what_was_asked(encoder: StaticEncoder) -> None:
+    texts = [
+        "The Bellmore is a quiet hotel off the Strip, without a casino.",
+        "The Golden Ace is a hotel on the Strip with a casino floor.",
+        "Lentil soup: fry onions in olive oil, add red lentils; a vegan dinner.",
+        "James Watt improved the steam engine with a separate condenser.",
+    ]
+    vectors = encoder.encode(texts)
+    steering = QuerySteering(encoder, ["I avoid hotels with on-site casinos."], "signed")
+    for query in ("Which hotel should I book?", "Where should I stay in Las Vegas?"):
+        scores = vectors @ steering.steer(query).vector
+        assert min(scores[:2]) > max(scores[2:])
+        plain = vectors @ encoder.encode([query])[0]
+        assert scores[0] - scores[1] > plain[0] - plain[1]
 
 
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
@@ -148,9 +182,8 @@ def test_paper_mode_steers_by_an_unrelated_preference_too() -> None:
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
 @pytest.mark.parametrize("query", QUERIES)
 async def test_asteer_gives_what_steer_gives(encoder: StaticEncoder, mode: str, query: str) -> None:
-    steering = QuerySteering(encoder, PREFERENCES, mode)
-    steering.prepare()
-    one, other = steering.steer(query), await steering.asteer(query)
+    one = QuerySteering(encoder, PREFERENCES, mode).steer(query)
+    other = await (await QuerySteering.acreate(encoder, PREFERENCES, mode)).asteer(query)
     np.testing.assert_array_equal(one.vector, other.vector)
     assert one.preferences == other.preferences
     assert one.nearest == other.nearest
@@ -269,3 +302,94 @@ def test_only_the_named_rows_steer() -> None:
     steering = QuerySteering(HashEncoder(), ["red wine", "red cars"], "signed")
     steered = steering.steer_vector(steering.vectors[0], only=np.array([1]))
     assert [s.preference.text for s in steered.preferences] == ["red cars"]
+
+
+@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
+async def test_the_async_way_never_encodes_synchronously(mode: str) -> None:
+    encoder = HashEncoder()
+    steering = await QuerySteering.acreate(encoder, PREFERENCES, mode, floor=-1.0)
+    await steering.asteer("a hotel in Las Vegas")
+    await Steerings(encoder).aof(PREFERENCES, mode)
+    assert not encoder.sync_threads
+
+
+async def test_asteer_prepares_asynchronously_what_the_constructor_left_out() -> None:
+    encoder = HashEncoder()
+    steering = QuerySteering(encoder, PREFERENCES, "signed", floor=-1.0)
+    before = set(encoder.texts)
+    encoder.sync_threads.clear()
+    await steering.asteer("a hotel")
+    assert not encoder.sync_threads
+    assert set(encoder.texts) - before > {"a hotel"}
+
+
+@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
+async def test_acreate_without_preferences_leaves_queries_as_they_are(mode: str) -> None:
+    encoder = HashEncoder()
+    steered = await (await QuerySteering.acreate(encoder, [], mode)).asteer("red wine")
+    np.testing.assert_array_equal(steered.vector, encoder.vector("red wine"))
+
+
+async def test_a_users_query_is_encoded_as_a_query() -> None:
+    class Asymmetric(HashEncoder):
+        def encode_query(self, text: str) -> np.ndarray:
+            return self.vector(f"query {text}")
+
+    steering = QuerySteering(Asymmetric(), PREFERENCES, "off")
+    expected = steering.encoder.vector("query red wine")  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(steering.steer("red wine").query, expected)
+    np.testing.assert_array_equal((await steering.asteer("red wine")).query, expected)
+
+
+async def test_each_users_preferences_are_encoded_when_they_first_steer_and_kept() -> None:
+    encoder = HashEncoder()
+    steerings = Steerings(encoder)
+    users = [(f"I like wine number {n}.", "I avoid beer.") for n in range(3)]
+    for _ in range(2):
+        for user in users:
+            steerings.of(user, "signed").steer("wine")
+            await (await steerings.aof(user, "signed")).asteer("wine")
+    texts = dict(encoder.texts)
+    del texts["wine"]
+    assert texts["I avoid beer."] == 3
+    assert all(texts[user[0]] == 1 for user in users)
+
+
+def test_no_more_users_than_the_size_are_kept() -> None:
+    encoder = HashEncoder()
+    steerings = Steerings(encoder, size=2)
+    first = steerings.of(("a",), "paper")
+    steerings.of(("b",), "paper")
+    assert steerings.of(("a",), "paper") is first
+    steerings.of(("c",), "paper")  # in place of b, which was used longest ago
+    assert steerings.of(("a",), "paper") is first
+    steerings.of(("b",), "paper")
+    assert encoder.texts["a"] == 1
+    assert encoder.texts["b"] == 2
+
+
+def test_modes_and_orders_of_preferences_are_told_apart() -> None:
+    steerings = Steerings(HashEncoder())
+    kinds = [steerings.of(who, mode) for who in (("a", "b"), ("b", "a")) for mode in ("paper", "signed")]
+    assert [kind.mode for kind in kinds] == ["paper", "signed"] * 2
+    assert [kind.preferences[0].text for kind in kinds] == ["a", "a", "b", "b"]
+
+
+def test_several_threads_can_steer_at_the_same_time(encoder: StaticEncoder) -> None:
+    steerings = Steerings(encoder, size=3)
+    users = [(f"I like number {n}.", *PREFERENCES) for n in range(5)]
+    expected = [QuerySteering(encoder, user, "signed").steer(QUERIES[0]).vector for user in users]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda n: steerings.of(users[n % 5], "signed").steer(QUERIES[0]).vector, range(200)))
+    for number, vector in enumerate(found):
+        np.testing.assert_array_equal(vector, expected[number % 5])
+
+
+async def test_what_is_no_preference_is_an_error_for_each_user() -> None:
+    steerings = Steerings(HashEncoder())
+    with pytest.raises(DuplicatePreferenceError, match="twice"):
+        steerings.of(("a", "A"), "signed")
+    with pytest.raises(InvalidInputError, match="empty"):
+        await steerings.aof((" ",), "signed")
+    with pytest.raises(InvalidInputError, match="paper, signed, off"):
+        steerings.of(("a",), "sideways")  # type: ignore[arg-type]
