@@ -22,14 +22,13 @@ from epic_langchain.transformer import EpicDocumentTransformer
 from epic_langchain.vectorstore import EpicVectorStore
 
 if TYPE_CHECKING:
-    from epic_langchain.agents import EpicMemoryMiddleware, EpicStore
+    from epic_langchain.agents import EpicMemoryMiddleware as EpicMemoryMiddleware
+    from epic_langchain.agents import EpicStore as EpicStore
 
 __all__ = [
     "EpicDocumentTransformer",
     "EpicEmbeddings",
-    "EpicMemoryMiddleware",
     "EpicRetriever",
-    "EpicStore",
     "EpicVectorStore",
     "LangChainEncoder",
     "LangChainLM",
@@ -37,8 +36,12 @@ __all__ = [
 ]
 
 
+# Not in `__all__`: `import *` has to work without their extra.
+_OF_AGENTS = ("EpicMemoryMiddleware", "EpicStore")
+
+
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _OF_AGENTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from epic_langchain import agents
 
@@ -48,4 +51,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_OF_AGENTS])

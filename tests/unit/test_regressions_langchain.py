@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -245,3 +247,15 @@ def test_it_is_part_of_a_chain() -> None:
     split = RunnableLambda(lambda texts: [Document(page_content=text) for text in texts])
     chain = split | EpicDocumentTransformer(preferences=PREFERENCES)
     assert len(chain.invoke([STEW.page_content, "Steam engines."])) == 1
+
+
+def test_everything_of_the_langchain_extra_can_be_imported_without_the_other_one() -> None:
+    code = (
+        "import sys; sys.modules['langgraph'] = sys.modules['langchain'] = None\n"
+        "from epic_langchain import *\n"
+        "import epic_langchain\n"
+        "assert EpicRetriever and 'EpicStore' in dir(epic_langchain)\n"
+        "epic_langchain.EpicStore"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'epic-memory[agents]'" in done.stderr.splitlines()[-1]
