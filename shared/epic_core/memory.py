@@ -509,7 +509,7 @@ class EpicMemory(Housekeeping):
         """
         asked = retrieval.checked_search(
             self._state,
-            None,
+            retrieval.BY_VECTOR,
             k,
             filter=filter,
             steering="off",

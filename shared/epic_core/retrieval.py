@@ -20,6 +20,8 @@ from epic_core.steps import Ask, Clock, Encode, Steps
 from epic_core.store import Store
 from epic_core.types import FloatArray, Hit, Hits, Preference, checked_k, checked_text
 
+BY_VECTOR = "(a vector)"
+
 StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
 
 
@@ -111,7 +113,7 @@ def checked_vector(vector: Sequence[float] | FloatArray, dimension: int, of: obj
 
 def checked_search(
     state: State,
-    query: str | None,
+    query: str,
     k: int,
     *,
     filter: Filter | None,
@@ -121,13 +123,12 @@ def checked_search(
     namespace: str | None,
     distinct: bool,
 ) -> Search:
-    """The arguments of `EpicMemory.search`; without a query, of a search by vector.
+    """The arguments of `EpicMemory.search`, or with `BY_VECTOR` for a query of a search by vector.
 
     Raises:
         InvalidInputError: for those that cannot be.
     """
-    if query is not None:
-        checked_text(query, "The query")
+    checked_text(query, "The query")
     if stance_policy not in get_args(StancePolicy):
         raise InvalidInputError(
             f"stance_policy must be one of {', '.join(get_args(StancePolicy))}; not {stance_policy!r}."
@@ -137,7 +138,7 @@ def checked_search(
     if isinstance(preferences, (str, Preference)):
         preferences = [preferences]
     return Search(
-        query=query or "",
+        query=query,
         k=checked_k(k),
         filter=filter,
         mode=state.steering if steering is None else checked_mode(steering),

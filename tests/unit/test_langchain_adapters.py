@@ -626,7 +626,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=repr)
-@pytest.mark.parametrize("refused", [{"schema"}, {"limit"}, {"schema", "limit"}], ids=str)
+@pytest.mark.parametrize("refused", [{"schema"}, {"limit"}, {"schema", "limit"}], ids=["schema", "limit", "both"])
 async def test_what_a_model_refuses_is_left_out_from_then_on(
     refusal: Exception, refused: set[str], complete: Complete
 ) -> None:

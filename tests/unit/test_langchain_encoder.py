@@ -291,7 +291,7 @@ def test_what_is_given_as_embeddings_becomes_an_encoder() -> None:
     assert words.sync_calls == 0
 
 
-@pytest.mark.parametrize("wrong", ["tiny", 3, Words, HashEncoder, object()], ids=repr)
+@pytest.mark.parametrize("wrong", ["tiny", 3, Words, HashEncoder, object()], ids=["text", "number", "class", "encoder class", "object"])
 def test_what_is_neither_embeddings_nor_encoder_is_an_error(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"OllamaEmbeddings.*None"):
         encoder_of(wrong)
@@ -409,7 +409,7 @@ def test_an_encoders_error_comes_through() -> None:
         EpicEmbeddings(LangChainEncoder(Gives(RuntimeError("out of memory")))).embed_query("a")
 
 
-@pytest.mark.parametrize("wrong", ["tiny", HashEncoder, Words(), 3], ids=repr)
+@pytest.mark.parametrize("wrong", ["tiny", HashEncoder, Words(), 3], ids=["text", "class", "embeddings", "number"])
 def test_epic_embeddings_need_an_encoder(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="encoder"):
         EpicEmbeddings(wrong)
