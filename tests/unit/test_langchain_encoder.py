@@ -291,7 +291,9 @@ def test_what_is_given_as_embeddings_becomes_an_encoder() -> None:
     assert words.sync_calls == 0
 
 
-@pytest.mark.parametrize("wrong", ["tiny", 3, Words, HashEncoder, object()], ids=["text", "number", "class", "encoder class", "object"])
+@pytest.mark.parametrize(
+    "wrong", ["tiny", 3, Words, HashEncoder, object()], ids=["text", "number", "class", "encoder class", "object"]
+)
 def test_what_is_neither_embeddings_nor_encoder_is_an_error(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"OllamaEmbeddings.*None"):
         encoder_of(wrong)

@@ -419,7 +419,9 @@ def filtered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         yield made
 
 
-@pytest.mark.parametrize(("condition", "expected"), FILTERS, ids=lambda value: "function" if callable(value) else str(value)[:60])
+@pytest.mark.parametrize(
+    ("condition", "expected"), FILTERS, ids=lambda value: "function" if callable(value) else str(value)[:60]
+)
 async def test_a_filter_is_part_of_the_search(filtered: EpicVectorStore, condition: Any, expected: str) -> None:
     vector = words().vector("red wine").tolist()
     quiet = condition
