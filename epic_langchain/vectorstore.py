@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,24 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from typing_extensions import Self, override
 
 from epic_core import EpicMemory, Preference
-from epic_core.collection import Collection, Matches, Record
+from epic_core.collection import Collection, Matches
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.intake import unique_preferences
 from epic_core.steering import Mode
 from epic_core.threads import in_thread
-from epic_core.types import FloatArray, Hits, checked_k
+from epic_core.types import FloatArray, Hits
 from epic_langchain.adapters import encoder_of
-from epic_langchain.documents import checked_documents, document_of, document_of_record, item_document, record_of
+from epic_langchain.arguments import (
+    check_none_left,
+    documents_of_texts,
+    fetched,
+    ids_for,
+    options_of,
+    records_of,
+    several_ids,
+)
+from epic_langchain.documents import checked_documents, document_of, document_of_record, item_document
 from epic_langchain.embeddings import EpicEmbeddings
 from epic_langchain.filters import condition_of, filter_of
 from epic_langchain.transformer import EpicDocumentTransformer
@@ -175,7 +183,7 @@ class EpicVectorStore(VectorStore):
         **kwargs: Any,
     ) -> Self:
         """As `from_documents`, of texts."""
-        return cls.from_documents(_documents(texts, metadatas, ids), embedding, **kwargs)
+        return cls.from_documents(documents_of_texts(texts, metadatas, ids), embedding, **kwargs)
 
     @classmethod
     @override
@@ -189,7 +197,7 @@ class EpicVectorStore(VectorStore):
         **kwargs: Any,
     ) -> Self:
         """As `from_texts`, without blocking the event loop."""
-        return await cls.afrom_documents(_documents(texts, metadatas, ids), embedding, **kwargs)
+        return await cls.afrom_documents(documents_of_texts(texts, metadatas, ids), embedding, **kwargs)
 
     @classmethod
     def _begun(
@@ -202,7 +210,7 @@ class EpicVectorStore(VectorStore):
         given = checked_documents(documents)
         given = [
             document if one is None else document.model_copy(update={"id": one})
-            for document, one in zip(given, _ids(ids, len(given)), strict=True)
+            for document, one in zip(given, ids_for(ids, len(given)), strict=True)
         ]
         if llm is not None and not preferences:
             raise InvalidInputError("llm decides what preferences want: give preferences=[...] with it.")
@@ -240,14 +248,14 @@ class EpicVectorStore(VectorStore):
             InvalidInputError: for what is no Document, metadata that is not JSON, or another number of ids.
             EncoderError: if the embedding model fails; nothing is stored then.
         """
-        return self._collection.add(_records(documents, ids, kwargs))
+        return self._collection.add(records_of(documents, ids, kwargs))
 
     @override
     async def aadd_documents(
         self, documents: list[Document], *, ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
         """As `add_documents`, without blocking the event loop."""
-        return await self._collection.aadd(await in_thread(_records, documents, ids, kwargs))
+        return await self._collection.aadd(await in_thread(records_of, documents, ids, kwargs))
 
     @override
     def add_texts(
@@ -259,7 +267,7 @@ class EpicVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[str]:
         """As `add_documents`, of texts."""
-        return self.add_documents(_documents(texts, metadatas, ids), **kwargs)
+        return self.add_documents(documents_of_texts(texts, metadatas, ids), **kwargs)
 
     @override
     async def aadd_texts(
@@ -271,20 +279,20 @@ class EpicVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[str]:
         """As `add_texts`, without blocking the event loop."""
-        return await self.aadd_documents(_documents(texts, metadatas, ids), **kwargs)
+        return await self.aadd_documents(documents_of_texts(texts, metadatas, ids), **kwargs)
 
     @override
     def delete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
         """Remove documents by their ids; all of them, if no ids are given. Those that are not held are ignored."""
-        _none_left(kwargs)
-        self._collection.delete(None if ids is None else _several(ids))
+        check_none_left(kwargs)
+        self._collection.delete(None if ids is None else several_ids(ids))
         return True
 
     @override
     async def adelete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
         """As `delete`, without blocking the event loop."""
-        _none_left(kwargs)
-        await in_thread(self._collection.delete, None if ids is None else _several(ids))
+        check_none_left(kwargs)
+        await in_thread(self._collection.delete, None if ids is None else several_ids(ids))
         return True
 
     # reading
@@ -292,7 +300,7 @@ class EpicVectorStore(VectorStore):
     @override
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """The documents with these ids, in order; those that are not held are left out."""
-        return [document_of_record(record) for record in self._collection.get(_several(ids))]
+        return [document_of_record(record) for record in self._collection.get(several_ids(ids))]
 
     @override
     async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
@@ -348,14 +356,14 @@ class EpicVectorStore(VectorStore):
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
         """Of the `fetch_k` best, k that are not like each other; `lambda_mult` from 0, most diverse, to 1."""
-        return self._search(query, _fetched(k, fetch_k, lambda_mult), kwargs).diverse(k, lambda_mult)
+        return self._search(query, fetched(k, fetch_k, lambda_mult), kwargs).diverse(k, lambda_mult)
 
     @override
     async def amax_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
         """As `max_marginal_relevance_search`, without blocking the event loop."""
-        found = await self._asearch(query, _fetched(k, fetch_k, lambda_mult), kwargs)
+        found = await self._asearch(query, fetched(k, fetch_k, lambda_mult), kwargs)
         return await in_thread(found.diverse, k, lambda_mult)
 
     @override
@@ -363,14 +371,14 @@ class EpicVectorStore(VectorStore):
         self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
         """As `max_marginal_relevance_search`, by a vector, which is not steered."""
-        return self._search_vector(embedding, _fetched(k, fetch_k, lambda_mult), kwargs).diverse(k, lambda_mult)
+        return self._search_vector(embedding, fetched(k, fetch_k, lambda_mult), kwargs).diverse(k, lambda_mult)
 
     @override
     async def amax_marginal_relevance_search_by_vector(
         self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
         """As `max_marginal_relevance_search_by_vector`, without blocking the event loop."""
-        found = await in_thread(self._search_vector, embedding, _fetched(k, fetch_k, lambda_mult), kwargs)
+        found = await in_thread(self._search_vector, embedding, fetched(k, fetch_k, lambda_mult), kwargs)
         return await in_thread(found.diverse, k, lambda_mult)
 
     @override
@@ -380,15 +388,15 @@ class EpicVectorStore(VectorStore):
     # what a view of something else does in another way
 
     def _search(self, query: str, k: int, options: dict[str, Any]) -> Found:
-        where, others = _options(options, _STEERED)
+        where, others = options_of(options, _STEERED)
         return _found(self._collection.search(query, k, where=condition_of(where), **others))
 
     async def _asearch(self, query: str, k: int, options: dict[str, Any]) -> Found:
-        where, others = _options(options, _STEERED)
+        where, others = options_of(options, _STEERED)
         return _found(await self._collection.asearch(query, k, where=condition_of(where), **others))
 
     def _search_vector(self, vector: list[float], k: int, options: dict[str, Any]) -> Found:
-        where, _ = _options(options, _PLAIN)
+        where, _ = options_of(options, _PLAIN)
         return _found(self._collection.search_vector(vector, k, where=condition_of(where)))
 
     # the rest
@@ -467,19 +475,19 @@ class MemoryView(EpicVectorStore):
     @override
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """The items with these ids, in order, as documents; those that are not held are left out."""
-        return [item_document(item) for item in self._memory.get(_several(ids), namespace=self._namespace)]
+        return [item_document(item) for item in self._memory.get(several_ids(ids), namespace=self._namespace)]
 
     def _search(self, query: str, k: int, options: dict[str, Any]) -> Found:
-        where, others = _options(options, _STEERED)
+        where, others = options_of(options, _STEERED)
         return _hits(self._memory.search(query, k, filter=filter_of(where), namespace=self._namespace, **others))
 
     async def _asearch(self, query: str, k: int, options: dict[str, Any]) -> Found:
-        where, others = _options(options, _STEERED)
+        where, others = options_of(options, _STEERED)
         hits = await self._memory.asearch(query, k, filter=filter_of(where), namespace=self._namespace, **others)
         return _hits(hits)
 
     def _search_vector(self, vector: list[float], k: int, options: dict[str, Any]) -> Found:
-        where, _ = _options(options, _PLAIN)
+        where, _ = options_of(options, _PLAIN)
         return _hits(self._memory.search_vector(vector, k, filter=filter_of(where), namespace=self._namespace))
 
     @override
@@ -514,94 +522,6 @@ def _hits(hits: Hits) -> Found:
 def _relevance(score: float) -> float:
     """A cosine as LangChain's relevance, in [0, 1]: what is below zero is irrelevant."""
     return min(max(score, 0.0), 1.0)
-
-
-def _options(given: dict[str, Any], known: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-    """The filter, and other options of a call.
-
-    Raises:
-        TypeError: for options that are not known.
-    """
-    _none_left({name: value for name, value in given.items() if name not in known})
-    others = {name: value for name, value in given.items() if name != "filter"}
-    return given.get("filter"), others
-
-
-def _none_left(options: dict[str, Any]) -> None:
-    if options:
-        raise TypeError(f"EpicVectorStore does not know {', '.join(map(repr, sorted(options)))} here.")
-
-
-def _records(documents: Iterable[Document], ids: Iterable[str | None] | None, options: dict[str, Any]) -> list[Record]:
-    _none_left({name: value for name, value in options.items() if name != "batch_size"})
-    given, records = checked_documents(documents), []
-    for number, (document, one) in enumerate(zip(given, _ids(ids, len(given)), strict=True), start=1):
-        try:
-            records.append(record_of(document, one))
-        except InvalidInputError as error:
-            raise InvalidInputError(f"Document {number}: {error}") from None
-    return records
-
-
-def _several(ids: Iterable[str]) -> list[str]:
-    return _listed("ids", ids, str)
-
-
-def _ids(ids: Iterable[str | None] | None, count: int) -> list[str | None]:
-    """Ids for so many documents; None where a document's own counts."""
-    if ids is None:
-        return [None] * count
-    given = _listed("ids", ids, str, optional=True)
-    if len(given) != count:
-        raise InvalidInputError(f"There are {len(given)} ids for {count} documents: give one for each.")
-    return [one or None for one in given]
-
-
-def _documents(
-    texts: Iterable[str], metadatas: Iterable[Mapping[str, Any] | None] | None, ids: Iterable[str | None] | None
-) -> list[Document]:
-    """Texts as documents.
-
-    Raises:
-        InvalidInputError: for what is no text, or another number of metadatas or ids.
-    """
-    given = _listed("texts", texts, str)
-    count = len(given)
-    known = [None] * count if metadatas is None else _listed("metadatas", metadatas, Mapping, optional=True)
-    if len(known) != count:
-        raise InvalidInputError(f"There are {len(known)} metadatas for {count} texts: give one for each.")
-    return [
-        Document(id=one, page_content=text, metadata=dict(metadata or {}))
-        for text, metadata, one in zip(given, known, _ids(ids, count), strict=True)
-    ]
-
-
-def _listed(what: str, given: Any, kind: type, *, optional: bool = False) -> list[Any]:
-    """Things of one kind as a list; `optional` if there may be None among them.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise InvalidInputError(f"Give {what} as a list, not as {type(given).__name__}.")
-    listed = list(given)
-    for one in listed:
-        if not isinstance(one, kind) and not (optional and one is None):
-            raise InvalidInputError(f"Among {what}, all have to be of type {kind.__name__}; not {type(one).__name__}.")
-    return listed
-
-
-def _fetched(k: int, fetch_k: int, lambda_mult: float) -> int:
-    """How many documents the k diverse ones are chosen from.
-
-    Raises:
-        InvalidInputError: for numbers that cannot be.
-    """
-    if not isinstance(fetch_k, Integral) or isinstance(fetch_k, bool):
-        raise InvalidInputError(f"fetch_k must be a whole number, not {fetch_k!r}.")
-    if not isinstance(lambda_mult, Real) or not 0.0 <= lambda_mult <= 1.0:
-        raise InvalidInputError(f"lambda_mult must be between 0, most diverse, and 1; not {lambda_mult!r}.")
-    return max(checked_k(k), int(fetch_k))
 
 
 def _warn_of_undecided(keep: EpicDocumentTransformer | None) -> None:
