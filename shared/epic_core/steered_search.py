@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -322,9 +321,7 @@ def _live(preferences: Iterable[str | Preference]) -> tuple[str | Preference, ..
     given = tuple(preferences)
     if all(type(preference) is str for preference in given):
         return given
-    now = time.time()
-    ends = [Preference.of(one).expires_at for one in given]
-    return tuple(one for one, end in zip(given, ends, strict=True) if end is None or end.timestamp() > now)
+    return tuple(one for one in given if not Preference.of(one).expired)
 
 
 def _direction(embedding: Sequence[float] | FloatArray) -> tuple[FloatArray, float]:
