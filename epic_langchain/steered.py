@@ -19,12 +19,12 @@ from epic_core import Preference
 from epic_core.coarse import checked_tau
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
+from epic_core.guidance import copied
 from epic_core.intake import unique_preferences
 from epic_core.steered_search import Found, SteeredSearch, Target, checked_overfetch
 from epic_core.steering import Mode
 from epic_core.types import FloatArray, checked_k, checked_text
 from epic_langchain.adapters import encoder_of
-from epic_langchain.documents import copied
 from epic_langchain.embeddings import EpicEmbeddings
 from epic_langchain.per_call import per_call
 

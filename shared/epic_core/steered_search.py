@@ -15,10 +15,9 @@ then are more fetched, and their texts embedded.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from numbers import Integral
@@ -29,9 +28,9 @@ import numpy as np
 
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.errors import EncoderError, InvalidInputError
-from epic_core.space import PENALTY
+from epic_core.guidance import penalty_of
 from epic_core.steering import Mode, QuerySteering, Steerings, checked_mode, default_floor
-from epic_core.types import FloatArray, Preference, Stance, checked_k
+from epic_core.types import FloatArray, Preference, checked_k
 
 T = TypeVar("T")
 Fetch: TypeAlias = Callable[[list[float], int], Sequence[T]]
@@ -184,7 +183,7 @@ class SteeredSearch:
 
     def _to_rank(self, target: Target, k: int, found: Sequence[T], read: Read[T]) -> int:
         """How many documents have to be ranked by their stances; 0 if the store's order is right."""
-        if target.ranking is None or not any(_penalty(read(one)[1], target.steered_by) for one in found[:k]):
+        if target.ranking is None or not any(penalty_of(read(one)[1], target.steered_by) for one in found[:k]):
             return 0
         # Fewer than asked for: there are no more.
         return len(found) if len(found) < k else self.overfetch * k
@@ -260,52 +259,13 @@ def _digest(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def stance_to(metadata: Mapping[str, Any], preferences: Collection[str]) -> Stance | None:
-    """How a document stands to some preferences, by its metadata: its worst stance, from supports to conflicts.
-
-    `epic_alignments` (JSON, a list of objects with `preference` and `stance`) tells of each preference; without it,
-    `epic_stance` of `epic_preference`, or of whoever asks if that is not said. What cannot be read says nothing.
-
-    Returns:
-        None if it is not known.
-    """
-    stances = [
-        _STANCES.get(str(told.get("stance")))
-        for told in _told(metadata)
-        if told.get("preference") is None or str(told["preference"]) in preferences
-    ]
-    return max(filter(None, stances), key=PENALTY.__getitem__, default=None)
-
-
-_STANCES = {stance.value: stance for stance in Stance}
-
-
-def _told(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    alignments = metadata.get("epic_alignments")
-    if isinstance(alignments, str):
-        try:
-            alignments = json.loads(alignments)
-        except (ValueError, RecursionError):
-            alignments = None
-    if isinstance(alignments, list):
-        return [told for told in alignments if isinstance(told, dict)]
-    return [{"preference": metadata.get("epic_preference"), "stance": metadata.get("epic_stance")}]
-
-
-def _penalty(metadata: Mapping[str, Any], preferences: Collection[str]) -> float:
-    if "epic_stance" not in metadata and "epic_alignments" not in metadata:
-        return 0.0
-    stance = stance_to(metadata, preferences)
-    return 0.0 if stance is None else PENALTY[stance]
-
-
 def _ranked(
     target: Target, found: Sequence[T], told: Sequence[tuple[str, Mapping[str, Any]]], vectors: FloatArray, k: int
 ) -> list[Found[T]]:
     assert target.ranking is not None
     cosines: list[float] = (vectors @ target.ranking).tolist()
     scores = [
-        cosine - _penalty(metadata, target.steered_by) for cosine, (_, metadata) in zip(cosines, told, strict=True)
+        cosine - penalty_of(metadata, target.steered_by) for cosine, (_, metadata) in zip(cosines, told, strict=True)
     ]
     # Documents with the same score stay in the store's order.
     order = sorted(range(len(found)), key=scores.__getitem__, reverse=True)

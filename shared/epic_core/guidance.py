@@ -1,0 +1,173 @@
+"""Guidance: what is known of a text under the user's preferences, as flat `epic_*` metadata of a framework's documents.
+
+`epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`, `epic_confidence` and `epic_similarity` are of
+the strongest alignment; `epic_alignments` has all of them as JSON. Metadata with keys that begin with `epic_` are
+ours; all else is the user's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from epic_core.collection import Key
+from epic_core.errors import InvalidInputError
+from epic_core.judging import Judged
+from epic_core.space import PENALTY
+from epic_core.types import Hit, Stance
+
+PREFIX = "epic_"
+ORIGINAL = "epic_original"
+"""The text before it was rewritten; it stays when a text is judged anew."""
+
+_STANCES = {stance.value: stance for stance in Stance}
+# So that embeddings computed on another machine give the same metadata, and a framework's hash of them stays the same.
+_DIGITS = 4
+
+
+def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of metadata, without guidance that was written earlier."""
+    return {key: copied(value) for key, value in metadata.items() if not key.startswith(PREFIX) or key == ORIGINAL}
+
+
+def copied(value: Any) -> Any:
+    """A value with its lists and mappings anew; what is in them may be anything."""
+    if isinstance(value, dict):
+        return {key: copied(part) for key, part in value.items()}
+    return [copied(part) for part in value] if isinstance(value, list) else value
+
+
+# writing
+
+
+def guidance_of(judged: Judged) -> list[dict[str, Any]]:
+    """What a verdict says under each preference, strongest first: of each the facts that `as_metadata` takes."""
+    return [
+        _facts(
+            instruction=one.instruction,
+            preference=preference.text,
+            stance=one.stance,
+            rationale=one.rationale,
+            confidence=one.confidence,
+            similarity=similarity,
+        )
+        for one, preference, similarity in zip(
+            judged.verdict.alignments, judged.preferences, judged.similarities, strict=True
+        )
+    ]
+
+
+def as_metadata(alignments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Guidance under at least one preference: of the first in flat keys, of all as JSON. Many stores take no nulls."""
+    flat = {f"{PREFIX}{name}": value for name, value in alignments[0].items() if value is not None}
+    return flat | {"epic_alignments": json.dumps(list(alignments), ensure_ascii=False)}
+
+
+def hit_metadata(hit: Hit) -> dict[str, Any]:
+    """The metadata of a hit's item, and its guidance: all its instructions as one text, and its worst stance."""
+    # What a fallback found may have guidance of its own; nothing else says of itself how it is to be used.
+    metadata = copied(hit.item.metadata) if hit.tier == "fallback" else own_metadata(hit.item.metadata)
+    metadata |= {"epic_score": hit.score, "epic_tier": hit.tier}
+    if hit.entries:
+        metadata |= as_metadata(
+            [
+                _facts(
+                    instruction=entry.instruction,
+                    preference=entry.preference,
+                    stance=entry.stance,
+                    rationale=entry.rationale,
+                    confidence=entry.confidence,
+                    similarity=entry.similarity,
+                )
+                for entry in hit.entries
+            ]
+        )
+        metadata["epic_instruction"] = "\n".join(hit.instructions)
+        # A conflict with any preference is a conflict.
+        metadata["epic_stance"] = str(max(hit.stances, key=PENALTY.__getitem__))
+    return metadata
+
+
+def _facts(*, stance: Stance, confidence: float | None, similarity: float, **texts: str) -> dict[str, Any]:
+    return {
+        **texts,
+        "stance": str(stance),
+        "confidence": None if confidence is None else round(confidence, _DIGITS),
+        "similarity": round(similarity, _DIGITS),
+    }
+
+
+# reading
+
+
+def keys_of_guidance(metadata: Mapping[str, Any], what: str) -> tuple[Key, ...] | None:
+    """The instructions in metadata, by which a record is found; None without any.
+
+    Args:
+        metadata: With or without guidance.
+        what: Whose they are, for the message: "document 'a'".
+
+    Raises:
+        InvalidInputError: if they cannot be read.
+    """
+    alignments = metadata.get("epic_alignments")
+    if alignments is None:
+        alignments = [{name: metadata.get(f"{PREFIX}{name}") for name in ("instruction", "stance")}]
+    try:
+        keys = map(_key, json.loads(alignments) if isinstance(alignments, str) else alignments)
+        return tuple(dict.fromkeys(key for key in keys if key is not None)) or None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"The guidance in the metadata of {what} cannot be read: {error}. Leave it as it was written, or remove the"
+            " keys that begin with epic_."
+        ) from None
+
+
+def _key(facts: object) -> Key | None:
+    if not isinstance(facts, Mapping):
+        raise TypeError("epic_alignments is no list of mappings")
+    text, stance = facts.get("instruction"), facts.get("stance")
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise TypeError(f"an instruction is no text but {type(text).__name__}")
+    text.encode()
+    return Key(text=text, stance=Stance(stance or Stance.NEUTRAL)) if text.strip() else None
+
+
+def penalty_of(metadata: Mapping[str, Any], preferences: Collection[str]) -> float:
+    """What the stance to some preferences takes off a score; 0 if it is not known."""
+    if "epic_stance" not in metadata and "epic_alignments" not in metadata:
+        return 0.0
+    stance = stance_to(metadata, preferences)
+    return 0.0 if stance is None else PENALTY[stance]
+
+
+def stance_to(metadata: Mapping[str, Any], preferences: Collection[str]) -> Stance | None:
+    """How a document stands to some preferences, by its metadata: its worst stance, from supports to conflicts.
+
+    `epic_alignments` (JSON, a list of objects with `preference` and `stance`) tells of each preference; without it,
+    `epic_stance` of `epic_preference`, or of whoever asks if that is not said. What cannot be read says nothing.
+
+    Returns:
+        None if it is not known.
+    """
+    stances = [
+        _STANCES.get(str(told.get("stance")))
+        for told in _told(metadata)
+        if told.get("preference") is None or str(told["preference"]) in preferences
+    ]
+    return max(filter(None, stances), key=PENALTY.__getitem__, default=None)
+
+
+def _told(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    alignments = metadata.get("epic_alignments")
+    if isinstance(alignments, str):
+        try:
+            alignments = json.loads(alignments)
+        except (ValueError, RecursionError):
+            alignments = None
+    if isinstance(alignments, list):
+        return [told for told in alignments if isinstance(told, dict)]
+    return [{"preference": metadata.get("epic_preference"), "stance": metadata.get("epic_stance")}]
