@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
-from functools import cached_property
-from hashlib import blake2b
-from itertools import combinations
 from typing import Any
 
-import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from epic_core.coarse import checked_tau
 from epic_core.encoders import Encoder, default_encoder
-from epic_core.encoders.base import checked
-from epic_core.errors import EncoderError, InvalidInputError
-from epic_core.lm import Completion, LanguageModel, Message
+from epic_core.encoders.adapted import AdaptedEncoder, is_encoder
+from epic_core.errors import InvalidInputError
+from epic_core.lm import Completion, LanguageModel
+from epic_core.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
 from epic_core.lm.base import Schema
-from epic_core.lm.http import checked_limits, sendable
-from epic_core.lm.limits import Gate
-from epic_core.types import FloatArray
+from epic_core.lm.failures import kind_of
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 from epic_langchain.answers import cut_answer, only_thought, read
-from epic_langchain.embeddings import EpicEmbeddings, is_encoder, kind_of
-from epic_langchain.failures import explained, refused, said
+from epic_langchain.embeddings import EpicEmbeddings
+from epic_langchain.failures import refused
 
 RUN_NAME = "EPIC verification"
 """The name of the runs in which a model is called, as callbacks and traces see it."""
@@ -49,16 +43,10 @@ def _name_of(model: object) -> str:
     return ":".join(["langchain", type(model).__name__, *found[:1]])
 
 
-def _checked_name(name: str | None, model: object) -> str:
-    if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise InvalidInputError(f"name must be a text that is not empty, not {name!r}.")
-    return _name_of(model) if name is None else name
-
-
 # encoders
 
 
-class LangChainEncoder:
+class LangChainEncoder(AdaptedEncoder):
     """Any LangChain `Embeddings` as an encoder: `LangChainEncoder(OllamaEmbeddings(model="nomic-embed-text"))`.
 
     Items and preferences are embedded as documents, a user's query as a query. Nothing is sent before the first use.
@@ -82,9 +70,6 @@ class LangChainEncoder:
         EncoderError: on use, when the model fails, or gives something that is no embedding for each text.
     """
 
-    tau: float
-    floor: float
-
     def __init__(
         self,
         embeddings: Embeddings,
@@ -96,83 +81,20 @@ class LangChainEncoder:
     ) -> None:
         if not isinstance(embeddings, Embeddings):
             raise InvalidInputError(f"embeddings must be LangChain Embeddings, not {kind_of(embeddings)}.")
-        if fingerprint is not None and (not isinstance(fingerprint, str) or not fingerprint):
-            raise InvalidInputError(f"fingerprint must be a text that is not empty, not {fingerprint!r}.")
+        super().__init__(checked_name(name, _name_of(embeddings)), fingerprint=fingerprint, tau=tau, floor=floor)
         self.embeddings = embeddings
-        self.name = _checked_name(name, embeddings)
-        self._fingerprint = fingerprint
-        if tau is not None:
-            self.tau = checked_tau(tau)
-        if floor is not None:
-            self.floor = checked_tau(floor, "floor")
 
-    @cached_property
-    def dimension(self) -> int:
-        """Length of an embedding: of the first one made, else of one that is made for this."""
-        return int(self.encode(["dimension"]).shape[1])
+    def _documents(self, texts: list[str]) -> object:
+        return self.embeddings.embed_documents(texts)
 
-    @property
-    def fingerprint(self) -> str:
-        """What was given, else a digest of name and dimension."""
-        if self._fingerprint is not None:
-            return self._fingerprint
-        return blake2b(f"{self.name}\x1f{self.dimension}".encode("utf-8", "replace"), digest_size=16).hexdigest()
+    async def _adocuments(self, texts: list[str]) -> object:
+        return await self.embeddings.aembed_documents(texts)
 
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
-        if not texts:
-            return np.empty((0, self.dimension), dtype=np.float32)
-        try:
-            vectors = self.embeddings.embed_documents(list(texts))
-        except Exception as error:
-            raise self._explained(error) from error
-        return self._unit(texts, vectors)
+    def _query(self, text: str) -> object:
+        return self.embeddings.embed_query(text)
 
-    async def aencode(self, texts: Sequence[str]) -> FloatArray:
-        """As `encode`, without blocking the event loop."""
-        if not texts:
-            return np.empty((0, self.dimension), dtype=np.float32)
-        try:
-            vectors = await self.embeddings.aembed_documents(list(texts))
-        except Exception as error:
-            raise self._explained(error) from error
-        return self._unit(texts, vectors)
-
-    def encode_query(self, text: str) -> FloatArray:
-        """The L2-normalised float32 embedding of a user's query, shape `(dimension,)`."""
-        try:
-            vector = self.embeddings.embed_query(text)
-        except Exception as error:
-            raise self._explained(error) from error
-        unit: FloatArray = self._unit([text], [vector])[0]
-        return unit
-
-    async def aencode_query(self, text: str) -> FloatArray:
-        """As `encode_query`, without blocking the event loop."""
-        try:
-            vector = await self.embeddings.aembed_query(text)
-        except Exception as error:
-            raise self._explained(error) from error
-        unit: FloatArray = self._unit([text], [vector])[0]
-        return unit
-
-    def _unit(self, texts: Sequence[str], vectors: object) -> FloatArray:
-        try:
-            array = np.asarray(vectors, dtype=np.float32)
-        except (TypeError, ValueError) as error:
-            raise EncoderError(
-                f"The embeddings of {self.name} are not all lists of numbers of one length: {error}"
-            ) from error
-        if array.ndim != 2 or len(array) != len(texts) or not array.shape[1]:
-            raise EncoderError(f"{self.name} gave embeddings of shape {array.shape} for {len(texts)} texts.")
-        # Known now: asking for it later, on an event loop, would block.
-        self.__dict__.setdefault("dimension", array.shape[1])
-        return checked(self, texts, array)
-
-    def _explained(self, error: Exception) -> EncoderError:
-        if isinstance(error, EncoderError):
-            return error
-        return EncoderError(f"The embeddings of {self.name} failed: {said(error)}")
+    async def _aquery(self, text: str) -> object:
+        return await self.embeddings.aembed_query(text)
 
 
 def encoder_of(embeddings: Embeddings | Encoder | None) -> Encoder:
@@ -197,12 +119,7 @@ def encoder_of(embeddings: Embeddings | Encoder | None) -> Encoder:
 
 # language models
 
-# A model's own name for the limit of an answer.
-_LIMITS = ("max_tokens", "num_predict", "max_output_tokens", "max_completion_tokens", "max_new_tokens")
 _MOST_MADE = 256
-
-# What a request may have to do without.
-_SCHEMA, _LIMIT = "schema", "limit"
 
 # LangGraph leaves calls with this tag out of the messages it streams to a user.
 _NOT_STREAMED = "nostream"
@@ -232,7 +149,7 @@ def _config() -> RunnableConfig:
     return config
 
 
-class LangChainLM:
+class LangChainLM(AdaptedLM):
     """Any LangChain chat model as a language model: `LangChainLM(ChatOllama(model="qwen3:4b", temperature=0))`.
 
     Temperature, timeouts and the like are the model's own, as it was made; the model's own retries come before
@@ -271,53 +188,35 @@ class LangChainLM:
                 f"model must be a LangChain chat model, such as ChatOllama(model=...), not {kind_of(model)}."
                 " Give the model itself, without bind, with_retry or with_fallbacks."
             )
-        checked_limits(timeout=1.0, context=context)
         own = getattr(model, "num_ctx", None)
+        self._limited_by = limit_of(type(model).model_fields)
+        super().__init__(
+            checked_name(name, _name_of(model)),
+            concurrency=concurrency,
+            context=own if context is None and isinstance(own, int) and own > 0 else context,
+            structured=structured,
+            limited=self._limited_by is not None,
+        )
         self.model = model
-        self.name = _checked_name(name, model)
-        self.concurrency = concurrency
-        self.context = own if context is None and isinstance(own, int) and own > 0 else context
-        self._gate = Gate(concurrency)
-        self._limited_by = next((limit for limit in _LIMITS if limit in type(model).model_fields), None)
-        self._left_out: frozenset[str] = frozenset() if structured else frozenset({_SCHEMA})
-        self._taken: frozenset[str] = frozenset()
         self._made: dict[tuple[str, int | None], Runnable[Any, Any]] = {}
 
-    def complete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        """The model's answer."""
-        attempts = _Attempts(self, schema, max_tokens)
-        sent = convert_to_messages(sendable(messages))
-        with self._gate.enter():
-            while True:
-                try:
-                    answer = attempts.runnable().invoke(sent, _config())
-                except Exception as error:
-                    answer = attempts.failed(error)
-                    if answer is None:
-                        continue
-                completion = attempts.completion(answer)
-                if completion is not None:
-                    return completion
+    def _ask(self, messages: list[dict[str, str]], schema: Schema | None, limit: int | None) -> Any:
+        return self._runnable(schema, limit).invoke(convert_to_messages(messages), _config())
 
-    async def acomplete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        """As `complete`, without blocking the event loop."""
-        attempts = _Attempts(self, schema, max_tokens)
-        sent = convert_to_messages(sendable(messages))
-        async with self._gate.aenter():
-            while True:
-                try:
-                    answer = await attempts.runnable().ainvoke(sent, _config())
-                except Exception as error:
-                    answer = attempts.failed(error)
-                    if answer is None:
-                        continue
-                completion = attempts.completion(answer)
-                if completion is not None:
-                    return completion
+    async def _aask(self, messages: list[dict[str, str]], schema: Schema | None, limit: int | None) -> Any:
+        return await self._runnable(schema, limit).ainvoke(convert_to_messages(messages), _config())
+
+    def _read(self, answer: Any) -> Completion:
+        return read(answer)
+
+    def _only_thought(self, answer: Any, completion: Completion) -> bool:
+        return only_thought(answer, completion)
+
+    def _held(self, error: Exception) -> Any | None:
+        return cut_answer(error)
+
+    def _refused(self, error: Exception) -> bool:
+        return refused(error)
 
     def _runnable(self, schema: Schema | None, limit: int | None) -> Runnable[Any, Any]:
         """The model, held to a schema if it can be, and with a limit to its answers."""
@@ -332,8 +231,7 @@ class LangChainLM:
     def _limited(self, limit: int | None) -> BaseChatModel:
         if self._limited_by is None or limit is None:
             return self.model
-        own = getattr(self.model, self._limited_by)
-        if isinstance(own, int) and 0 < own <= limit:
+        if own_limit(self.model, self._limited_by, limit):
             return self.model
         # A setting, as not every model takes it with a call; what holds a model to a schema takes no other settings.
         model = self.model.model_copy(update={self._limited_by: limit})
@@ -348,54 +246,8 @@ class LangChainLM:
         try:
             return model.with_structured_output(deepcopy(named), include_raw=True)
         except (NotImplementedError, AttributeError, TypeError, ValueError):
-            self._left_out |= {_SCHEMA}
+            self._unstructured()
             return model
-
-    def __repr__(self) -> str:
-        return f"LangChainLM({self.name!r})"
-
-
-class _Attempts:
-    """The attempts at one answer: as it is wanted, then without what the model may have refused."""
-
-    def __init__(self, lm: LangChainLM, schema: Schema | None, max_tokens: int | None) -> None:
-        self._lm = lm
-        self._schema = schema
-        self._max_tokens = max_tokens
-        given = {_SCHEMA: schema is not None, _LIMIT: max_tokens is not None and lm._limited_by is not None}
-        self._wanted = frozenset(name for name, is_given in given.items() if is_given) - lm._left_out
-        # What the model took before is not what it refuses now.
-        doubted = sorted(self._wanted - lm._taken, reverse=True)
-        self._ways = [self._wanted.difference(less) for size in range(3) for less in combinations(doubted, size)]
-
-    def runnable(self) -> Runnable[Any, Any]:
-        """What is to be called next."""
-        way = self._ways[0]
-        return self._lm._runnable(self._schema if _SCHEMA in way else None, self._max_tokens if _LIMIT in way else None)
-
-    def failed(self, error: Exception) -> BaseMessage | None:
-        """The answer that an error holds; None if there is another way to ask; else raises what the error means."""
-        held = cut_answer(error)
-        if held is not None:
-            return held
-        if len(self._ways) > 1 and refused(error):
-            del self._ways[0]
-            return None
-        failure = explained(error, self._lm.name)
-        if failure is error:
-            raise error
-        raise failure from error
-
-    def completion(self, answer: object) -> Completion | None:
-        """What was answered; None where the model has to be asked again, as it did not come to an answer."""
-        way, lm = self._ways[0], self._lm
-        completion = read(answer)
-        if _LIMIT in way and only_thought(answer, completion):
-            self._ways = [way - {_LIMIT}]
-            return None
-        lm._left_out |= self._wanted - way
-        lm._taken |= way
-        return completion
 
 
 def lm_of(llm: BaseChatModel | LanguageModel) -> LanguageModel:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +10,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from pydantic import BaseModel
 
-from epic_core.lm import Completion, Token
+from epic_core.lm import Completion
+from epic_core.lm.adapted import is_cut, still_thinking, tokens_of
 from epic_core.lm.http import count
 
-_CUT = {"length", "max_tokens", "max_output_tokens", "model_length"}
 _THINKING = {"reasoning", "thinking", "reasoning_content", "redacted_thinking"}
-_STILL_THINKING = re.compile(r"\s*<think(?:ing)?>(?!.*</think)", re.S)
 
 
 def read(answer: object) -> Completion:
@@ -34,7 +31,7 @@ def read(answer: object) -> Completion:
     usage = _usage(message)
     return Completion(
         text=text,
-        tokens=_tokens(message.response_metadata.get("logprobs")) if text == own else None,
+        tokens=tokens_of(message.response_metadata.get("logprobs")) if text == own else None,
         prompt_tokens=count(usage.get("input_tokens")),
         completion_tokens=count(usage.get("output_tokens")),
         cut=_is_cut(message.response_metadata),
@@ -51,7 +48,7 @@ def only_thought(answer: object, completion: Completion) -> bool:
         message.additional_kwargs.get("reasoning_content")
         or (_usage(message).get("output_token_details") or {}).get("reasoning")
         or any(isinstance(block, Mapping) and block.get("type") in _THINKING for block in blocks)
-        or _STILL_THINKING.match(completion.text)
+        or still_thinking(completion.text)
     )
 
 
@@ -94,7 +91,7 @@ def _is_cut(metadata: Mapping[str, Any]) -> bool:
     ends = [metadata.get(key) for key in ("finish_reason", "done_reason", "stop_reason", "stopReason")]
     incomplete = metadata.get("incomplete_details")
     ends.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
-    return any(str(end).lower() in _CUT for end in ends)
+    return is_cut(ends)
 
 
 def _called(message: BaseMessage) -> str:
@@ -115,14 +112,3 @@ def _is_object(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _tokens(given: Any) -> tuple[Token, ...] | None:
-    """The tokens of an answer, as metadata have them: under "content" (OpenAI), or as they are (Ollama)."""
-    given = given.get("content") if isinstance(given, Mapping) else given
-    try:
-        parts = [part if isinstance(part, Mapping) else vars(part) for part in given or ()]
-        tokens = tuple(Token(str(part["token"]), float(part["logprob"])) for part in parts)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    return None if not tokens or any(math.isnan(token.logprob) for token in tokens) else tokens

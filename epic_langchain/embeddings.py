@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from langchain_core.embeddings import Embeddings
 
 from epic_core.encoders import Encoder, aembed, default_encoder, embed
+from epic_core.encoders.adapted import is_encoder
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import InvalidInputError
+from epic_core.lm.failures import kind_of
 
 
 class EpicEmbeddings(Embeddings):
@@ -57,17 +59,6 @@ class EpicEmbeddings(Embeddings):
 
     def __repr__(self) -> str:
         return f"EpicEmbeddings(encoder={self.encoder.name!r})"
-
-
-def is_encoder(value: object) -> bool:
-    """Whether something is an encoder of `epic_core`; asking a protocol would ask a server for the dimension."""
-    methods = (getattr(value, name, None) for name in ("encode", "aencode"))
-    return not isinstance(value, type) and all(map(callable, methods))
-
-
-def kind_of(value: object) -> str:
-    """What something is, for messages: what it holds may be a secret."""
-    return f"the class {value.__name__}" if isinstance(value, type) else f"an object of type {type(value).__name__}"
 
 
 def _checked(texts: Sequence[str]) -> Sequence[str]:

@@ -1,118 +1,12 @@
-"""What it means that a LangChain model raised: every integration has exceptions of its own."""
+"""What only LangChain's models raise."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-
 from langchain_core.exceptions import OutputParserException
 
-from epic_core.errors import EpicError, LMError, LMSetupError, LMUnavailableError
-
-_MOST_SAID = 300
-_MOST_CAUSES = 5
-
-_NO_SERVER = 0
-_REFUSED = (400, 422, 501)
-_FORM = re.compile(r"response_format|json_schema|grammar|tool_choice", re.I)
-
-# What names of exceptions, or of their bases, mean where there is no status: the first that fits.
-_NAMES = (
-    (_NO_SERVER, r"ConnectTimeout\w*"),
-    (408, r"\w*(?:Timeout|TimedOut|DeadlineExceeded)\w*"),
-    (_NO_SERVER, r"ConnectError|\w*ConnectionError"),
-    (429, r"\w*(?:RateLimit|TooManyRequests|ResourceExhausted|Throttl|Overloaded)\w*"),
-    (503, r"TransportError|NetworkError|ModelAPIError|\w*(?:ServiceUnavailable|InternalServer)\w*"),
-    (400, r"ModelInvalidRequestError|ContextOverflowError|BadRequest(?:Error)?|InvalidArgument"),
-    (401, r"(?:Model)?(?:Authentication|PermissionDenied)(?:Error)?|Unauthenticated|Unauthorized\w*"),
-    (404, r"(?:Model)?NotFound(?:Error)?"),
-)
-
-
-def explained(error: Exception, name: str) -> Exception:
-    """The failure of a model of that name as an `LMError`; the error itself where it is not known what it means."""
-    if isinstance(error, EpicError):
-        return error
-    for cause in _causes(error):
-        found = _meaning(cause, name)
-        if found is not None:
-            return found
-    return error
+from epic_core.lm import failures
 
 
 def refused(error: Exception) -> bool:
-    """Whether a request was refused, so that another one may not be."""
-    if isinstance(error, (NotImplementedError, TypeError, OutputParserException)):
-        return True
-    return any(_status(cause) in _REFUSED or _names_the_form(cause) for cause in _causes(error))
-
-
-def _names_the_form(error: Exception) -> bool:
-    # llama.cpp's server in Python fails with a status of 500 on a form of answer that it does not know.
-    return _status(error) == 500 and bool(_FORM.search(str(error)))
-
-
-def said(error: Exception) -> str:
-    """What an error says, or what it is."""
-    return str(error)[:_MOST_SAID] or type(error).__name__
-
-
-def _meaning(error: Exception, name: str) -> LMError | None:
-    status = _status(error)
-    if status is None:
-        return None
-    if status == _NO_SERVER:
-        return LMUnavailableError(
-            f"No server answers for {name}. Start it, or make the model with its address. ({said(error)})"
-        )
-    if status in (401, 403):
-        return LMSetupError(
-            f"The server of {name} refuses this key or user. Give the model another one. ({said(error)})"
-        )
-    if status == 404:
-        return LMSetupError(
-            f"The server does not know the model of {name}. Check its name; with Ollama, pull it: ollama pull MODEL."
-            f" ({said(error)})"
-        )
-    if status == 408:
-        return LMUnavailableError(
-            f"{name} did not answer in time. Give it longer (the model's own timeout), or take a smaller model."
-            f" ({said(error)})",
-            timed_out=True,
-        )
-    if status in (409, 425, 429) or status >= 500:
-        return LMUnavailableError(f"The server of {name} failed: {said(error)}", retry_after=_wait(error))
-    return LMError(f"The server of {name} refused the request: {said(error)}")
-
-
-def _causes(error: Exception) -> Iterator[Exception]:
-    """An error, and what it was raised from."""
-    cause: BaseException | None = error
-    for _ in range(_MOST_CAUSES):
-        if not isinstance(cause, Exception):
-            return
-        yield cause
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-
-
-def _status(error: Exception) -> int | None:
-    """The HTTP status an error carries, from 400 on, or the one that its name stands for."""
-    response = getattr(error, "response", None)
-    if isinstance(response, Mapping):  # as the clients of AWS have it
-        metadata = response.get("ResponseMetadata")
-        carried = [metadata.get("HTTPStatusCode")] if isinstance(metadata, Mapping) else []
-    else:
-        carried = [getattr(error, "status_code", None), getattr(response, "status_code", None)]
-    carried.append(getattr(error, "code", None))
-    for value in carried:
-        if isinstance(value, int) and 400 <= value < 600:
-            return int(value)
-    names = [kind.__name__ for kind in type(error).__mro__]
-    return next((status for status, name in _NAMES if any(re.fullmatch(name, one) for one in names)), None)
-
-
-def _wait(error: Exception) -> float | None:
-    """Seconds the server asks to wait."""
-    headers = getattr(getattr(error, "response", None), "headers", None)
-    wait = str(headers.get("retry-after", "")) if isinstance(headers, Mapping) else ""
-    return float(wait) if wait.isdecimal() else None
+    """Whether a request was refused, or no answer could be read, so that another way to ask may do."""
+    return isinstance(error, OutputParserException) or failures.refused(error)

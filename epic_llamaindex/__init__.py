@@ -7,6 +7,25 @@ try:
 except ImportError as error:
     raise MissingExtraError("llama-index-core", "llamaindex") from error
 
+from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
+from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.memory_block import EpicMemoryBlock
+from epic_llamaindex.postprocessor import EpicNodePostprocessor
 from epic_llamaindex.retrievers import EpicRetriever
+from epic_llamaindex.seen import Reprocessed
+from epic_llamaindex.steered import SteeredRetriever
+from epic_llamaindex.transform import EpicTransform
+from epic_llamaindex.vectorstore import EpicVectorStore
 
-__all__ = ["EpicRetriever"]
+__all__ = [
+    "EpicEmbedding",
+    "EpicMemoryBlock",
+    "EpicNodePostprocessor",
+    "EpicRetriever",
+    "EpicTransform",
+    "EpicVectorStore",
+    "LlamaIndexEncoder",
+    "LlamaIndexLM",
+    "Reprocessed",
+    "SteeredRetriever",
+]

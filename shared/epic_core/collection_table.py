@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
 from epic_core.codes import unpacked
 from epic_core.database import Database
 from epic_core.errors import InvalidInputError
+from epic_core.retrieval import checked_vector
 from epic_core.rows import decoding, deflated, inflated
 from epic_core.tables import META, Schema, Table
 from epic_core.types import FloatArray, Stance, checked_string
@@ -41,15 +42,25 @@ COLLECTION = Schema(
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """A text that a record is found by.
+    """A text that a record is found by, or an embedding.
 
     Attributes:
         text: What is embedded.
         stance: Of an instruction, how the record stands to its preference; None for a text as it is.
+        vector: An embedding of the collection's encoder, shape `(d,)`, of any length; then no text is embedded.
+
+    Raises:
+        InvalidInputError: for a vector that is no list of finite numbers.
     """
 
-    text: str
+    text: str = ""
     stance: Stance | None = None
+    vector: Sequence[float] | FloatArray | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.vector is not None:
+            size = len(self.vector) if isinstance(self.vector, Sized) else 0
+            object.__setattr__(self, "vector", checked_vector(self.vector, size, "it", "An embedding"))
 
 
 @dataclass(frozen=True, kw_only=True)

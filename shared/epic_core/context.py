@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from epic_core.types import Hit, MemoryEntry, Stance
 
@@ -13,6 +14,11 @@ _HEADING = re.compile(
     r"(?:Document\s+\d+\s*:|Interpretation Guidance\s*:|Content\s*:)",
     re.I | re.M,
 )
+# Before one that is not the first.
+_NEXT = re.compile(r"\n\n(?=Document \d+:\n)")
+# What a name in a tag may be hidden by, and what looks like the beginning of a tag.
+_BETWEEN = r"(?:[^\w<>]|[\u115f\u1160\u3164\uffa0])*"
+_OPENING = "[<\uff1c\ufe64]"
 _WARNINGS = {
     Stance.CONFLICTS: 'Steer clear: this conflicts with the preference "{}". ',
     Stance.MIXED: 'Take only what suits the preference "{}". ',
@@ -25,6 +31,32 @@ def format_context(hits: Iterable[Hit]) -> str:
     What a preference rules out is said before the instruction, so that a model does not recommend it.
     """
     return "\n\n".join(format_hit(number, hit) for number, hit in enumerate(hits, start=1))
+
+
+def documents_of_context(context: str) -> list[str]:
+    """The hits of a context, each as `format_hit` wrote it; what stands before the first is with it."""
+    return _NEXT.split(context)
+
+
+def without_tags(text: str, *names: str) -> str:
+    """A text that can neither open nor close tags with some names, between which it stands.
+
+    What looks like such a tag, whatever its letters are hidden by or in, begins with ‹ then. It says the same.
+    """
+    return _tags(names).sub("‹", text)
+
+
+@lru_cache(maxsize=64)
+def _tags(names: tuple[str, ...]) -> re.Pattern[str]:
+    spelled = (_BETWEEN.join(map(_forms, re.findall(r"\w", name))) for name in names)
+    return re.compile(f"{_OPENING}(?={_BETWEEN}(?:{'|'.join(spelled)}))")
+
+
+def _forms(letter: str) -> str:
+    """A letter, small or capital, and its full-width forms."""
+    forms = dict.fromkeys((letter, letter.lower(), letter.upper()))
+    wide = [chr(ord(form) + 0xFEE0) for form in forms if len(form) == 1 and "!" <= form <= "~"]
+    return f"(?:{'|'.join(map(re.escape, [*forms, *wide]))})"
 
 
 def format_hit(number: int, hit: Hit) -> str:

@@ -65,6 +65,10 @@ class LMSetupError(LMError):
     """No answer to anything before the user changes something: the model is not pulled, the key is wrong."""
 
 
+class UndecidedError(EpicError):
+    """Some items are without a verdict, as a model failed; what was decided is remembered."""
+
+
 class RetryQueueFullError(EpicError):
     """More items are undecided than the retry queue takes."""
 

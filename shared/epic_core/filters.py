@@ -15,8 +15,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "lt": operator.lt,
     "le": operator.le,
 }
-_VALUED = ("eq", "ne", *_COMPARE)
-_OPERATORS = (*_VALUED, "in", "nin", "exists", "and", "or", "not")
+_OPERATORS = ("eq", "ne", *_COMPARE, "in", "nin", "contains", "icontains", "exists", "empty", "and", "or", "not")
 
 
 @dataclass(frozen=True)
@@ -26,12 +25,12 @@ class Filter:
         Filter.eq("lang", "en") & (Filter.ge("year", 2020) | ~Filter.exists("year"))
 
     A missing key fails every comparison, `ne` and `nin` included: what is not there has no value to
-    differ (`~Filter.eq(...)` also matches items without the key). Values of types that do not compare
-    (a number with a string) never match. Where the metadata's value is a list, `eq` and `in` match if
-    one of its elements does.
+    differ (`~Filter.eq(...)` also matches items without the key); only `empty` matches it. Values of
+    types that do not compare (a number with a string) never match. Where the metadata's value is a list,
+    `eq` and `in` match if one of its elements does.
 
     Attributes:
-        op: One of eq, ne, gt, ge, lt, le, in, nin, exists, and, or, not.
+        op: One of eq, ne, gt, ge, lt, le, in, nin, contains, icontains, exists, empty, and, or, not.
         key: The metadata key, for the operators that test one.
         value: What it is compared with; for in and nin a tuple.
         parts: The joined filters, for and, or, not.
@@ -64,6 +63,8 @@ class Filter:
             if isinstance(self.value, (str, bytes)) or not isinstance(self.value, Iterable):
                 raise InvalidInputError(f"The filter {self.op!r} takes several values, not {self.value!r}.")
             object.__setattr__(self, "value", tuple(self.value))
+        if self.op == "icontains" and not isinstance(self.value, str):
+            raise InvalidInputError(f"The filter 'icontains' takes a text, not {self.value!r}.")
 
     @classmethod
     def eq(cls, key: str, value: Any) -> Filter:
@@ -111,9 +112,24 @@ class Filter:
         return cls("nin", key, values)
 
     @classmethod
+    def contains(cls, key: str, value: Any) -> Filter:
+        """The value is a list with this element, or a text with this part."""
+        return cls("contains", key, value)
+
+    @classmethod
+    def icontains(cls, key: str, text: str) -> Filter:
+        """As `contains`, of a text, whether its letters are small or capital."""
+        return cls("icontains", key, text)
+
+    @classmethod
     def exists(cls, key: str) -> Filter:
         """The key is there."""
         return cls("exists", key)
+
+    @classmethod
+    def empty(cls, key: str) -> Filter:
+        """The key is not there, or its value is None, an empty text or an empty list."""
+        return cls("empty", key)
 
     def __and__(self, other: Filter) -> Filter:
         return Filter("and", parts=(self, other))
@@ -123,6 +139,12 @@ class Filter:
 
     def __invert__(self) -> Filter:
         return Filter("not", parts=(self,))
+
+    def renamed(self, name: Callable[[str], str]) -> Filter:
+        """This condition with each key under another name."""
+        if self.parts:
+            return Filter(self.op, parts=tuple(part.renamed(name) for part in self.parts))
+        return Filter(self.op, name(self.key), self.value)
 
     def identity(self) -> Hashable:
         """Tells this condition from others where what it lets through is remembered; None where nothing can.
@@ -145,6 +167,9 @@ class Filter:
             return any(part.matches(metadata) for part in self.parts)
         if self.op == "not":
             return not self.parts[0].matches(metadata)
+        if self.op == "empty":
+            value = metadata.get(self.key)
+            return value is None or (isinstance(value, (str, list, tuple)) and not value)
         if self.key not in metadata:
             return False
         value = metadata[self.key]
@@ -154,6 +179,8 @@ class Filter:
             return _equal(value, self.value) is (self.op == "eq")
         if self.op in ("in", "nin"):
             return any(_equal(value, wanted) for wanted in self.value) is (self.op == "in")
+        if self.op in ("contains", "icontains"):
+            return _contains(value, self.value, folded=self.op == "icontains")
         return _compares(self.op, value, self.value)
 
 
@@ -173,6 +200,18 @@ def _equal(value: Any, wanted: Any) -> bool:
     if isinstance(value, (list, tuple)) and not isinstance(wanted, (list, tuple)):
         return any(_same(element, wanted) for element in value)
     return _same(value, wanted)
+
+
+def _contains(value: Any, part: Any, *, folded: bool) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_same(_folded(element), _folded(part)) if folded else _same(element, part) for element in value)
+    if not isinstance(value, str) or not isinstance(part, str):
+        return False
+    return part.casefold() in value.casefold() if folded else part in value
+
+
+def _folded(value: Any) -> Any:
+    return value.casefold() if isinstance(value, str) else value
 
 
 def _compares(op: str, value: Any, bound: Any) -> bool:

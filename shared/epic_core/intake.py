@@ -11,7 +11,7 @@ from epic_core.chunking import ConversationChunker
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
 from epic_core.rows import dumped_metadata
 from epic_core.threads import in_thread
-from epic_core.types import Item, Preference
+from epic_core.types import Item, Preference, stable_id
 
 Items: TypeAlias = str | Item | Iterable[str | Item]
 
@@ -110,10 +110,33 @@ async def abatches(items: Any, size: int | None = None) -> AsyncIterator[list[It
         yield coerced(waiting, taken)
 
 
-def conversation_items(messages: Iterable[Mapping[str, Any]], chunker: ConversationChunker | None) -> list[Item]:
-    """The windows of a conversation as items."""
+def storable(text: str) -> str:
+    """A text without the characters that a memory refuses, for where they must not cost a user the answer."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode()
+
+
+def conversation_items(
+    messages: Iterable[Mapping[str, Any]],
+    chunker: ConversationChunker | None,
+    metadata: Mapping[str, Any] | None = None,
+) -> list[Item]:
+    """The windows of a conversation as items.
+
+    Raises:
+        InvalidInputError: for a message without role or content, or metadata that cannot be an item's.
+    """
     windows = (chunker or ConversationChunker()).chunks(messages)
-    return [Item(text=window, metadata={"kind": "conversation", "window": n}) for n, window in enumerate(windows)]
+    said = {} if metadata is None else Item(text="conversation", metadata=metadata).metadata
+    # The same words in two sessions are two items: each is found by what its own metadata say.
+    known_by = (dumped_metadata(said, "conversation"),) if said else ()
+    return [
+        Item(
+            text=window,
+            id=stable_id("window", window, *known_by) if known_by else "",
+            metadata={**said, "kind": "conversation", "window": n},
+        )
+        for n, window in enumerate(windows)
+    ]
 
 
 def checked_part(name: str, part: object, method: str) -> None:

@@ -367,20 +367,34 @@ class EpicMemory(Housekeeping):
                     yield one
 
     def add_conversation(
-        self, messages: Iterable[Mapping[str, Any]], *, chunker: ConversationChunker | None = None
+        self,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        chunker: ConversationChunker | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> BuildReport:
         """Offer a conversation, messages with `role` and `content`, in windows of a few turns.
 
+        Args:
+            messages: In their order.
+            chunker: Cuts the windows.
+            metadata: Of every window, such as a session's id; `kind` and `window` are ours. The same words with
+                other metadata are another item.
+
         Raises:
-            InvalidInputError: for a message without role or content; and as `add`.
+            InvalidInputError: for a message without role or content, or metadata that cannot be; and as `add`.
         """
-        return self.add(conversation_items(messages, chunker))
+        return self.add(conversation_items(messages, chunker, metadata))
 
     async def aadd_conversation(
-        self, messages: Iterable[Mapping[str, Any]], *, chunker: ConversationChunker | None = None
+        self,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        chunker: ConversationChunker | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> BuildReport:
         """As `add_conversation`, without blocking the event loop."""
-        return await self.aadd(conversation_items(messages, chunker))
+        return await self.aadd(conversation_items(messages, chunker, metadata))
 
     def retry(self, *, progress: bool = False) -> BuildReport:
         """Verify the undecided items again, and rewrite what could not be rewritten."""

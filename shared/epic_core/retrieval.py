@@ -89,7 +89,9 @@ def search_vector(state: State, asked: Search, vector: FloatArray) -> Hits:
         return Hits(hits, vector=vector, vectors=[space.index.vector(row) for row in rows])
 
 
-def checked_vector(vector: Sequence[float] | FloatArray, dimension: int, of: object) -> FloatArray:
+def checked_vector(
+    vector: Sequence[float] | FloatArray, dimension: int, of: object, what: str = "A vector to search for"
+) -> FloatArray:
     """A vector of numbers as a unit vector, shape `(d,)`; one of zeros as it is.
 
     Raises:
@@ -98,10 +100,10 @@ def checked_vector(vector: Sequence[float] | FloatArray, dimension: int, of: obj
     try:
         array = np.asarray(vector, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInputError("A vector to search for must be a list of numbers.") from None
+        raise InvalidInputError(f"{what} must be a list of numbers.") from None
     norm = float(np.linalg.norm(array)) if array.ndim == 1 else np.nan
     if not np.isfinite(norm):
-        raise InvalidInputError("A vector to search for must be a list of finite numbers.")
+        raise InvalidInputError(f"{what} must be a list of finite numbers.")
     if len(array) != dimension:
         raise InvalidInputError(
             f"The vector has {len(array)} dimensions, those of {of} have {dimension}. Embed it with the model that was"

@@ -146,15 +146,17 @@ def _dictionary(known: tuple[str, ...]) -> bytes:
     return (_PHRASES + "\n".join(known)).encode()[-_WINDOW:]
 
 
-def dumped_metadata(metadata: Mapping[str, Any], item_id: str, what: str = "item") -> str:
-    """Metadata as it is stored; `what` it belongs to, for the error.
+def dumped_metadata(metadata: Mapping[str, Any], item_id: str, what: str = "item", *, ordered: bool = False) -> str:
+    """Metadata as it is stored; `what` it belongs to, for the error. `ordered` keeps the order of its keys.
 
     Raises:
         InvalidInputError: if it is not JSON.
     """
     try:
         check_nested(metadata)
-        dumped = json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+        dumped = json.dumps(
+            dict(metadata), ensure_ascii=False, allow_nan=False, sort_keys=not ordered, separators=(",", ":")
+        )
         dumped.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(

@@ -16,6 +16,7 @@ then are more fetched, and their texts embedded.
 from __future__ import annotations
 
 import math
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ Read: TypeAlias = Callable[[T], tuple[str, Mapping[str, Any]]]
 Key: TypeAlias = str | bytes
 # Longer texts are remembered by a digest.
 _LONGEST_KEY = 1000
+# How stores put it that a vector is of the wrong dimension, each with an exception of its own; and they name it.
+_OTHER_DIMENSION = re.compile(r"dimension|shape|vector (?:size|length)", re.I)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +201,12 @@ def checked_overfetch(overfetch: object) -> int:
     if not isinstance(overfetch, Integral) or isinstance(overfetch, bool) or overfetch < 1:
         raise InvalidInputError(f"overfetch must be a whole number of at least 1, not {overfetch!r}.")
     return int(overfetch)
+
+
+def refuses_dimension(error: Exception, vector: Sequence[float]) -> bool:
+    """Whether a store failed because it holds vectors of another dimension than the one it was asked with."""
+    said = str(error)
+    return _OTHER_DIMENSION.search(said) is not None and str(len(vector)) in said
 
 
 class TextVectors:

@@ -1,6 +1,6 @@
 """A language-model server in this process, over real HTTP: it speaks Ollama's protocol and OpenAI's.
 
-It embeds, too, by Ollama's: `LMServer(..., embed=lambda text: [1.0, 2.0])`.
+It embeds, too, by Ollama's: `LMServer(..., embed=lambda text: [1.0, 2.0])`, and tells the context of its models.
 
 with LMServer(lambda request: "Yes.") as server:
     OllamaLM("tiny", host=server.url).complete([Message("user", "Hello?")])
@@ -107,6 +107,7 @@ class LMServer:
         api_key: A key that requests must bear.
         embed: Makes the embedding of a text; None for a server that does not embed. What it raises becomes a
             status of 500.
+        context: How many tokens its models take, as Ollama shows it; None if it does not say.
 
     Attributes:
         requests: Every request, in the order of arrival.
@@ -121,8 +122,10 @@ class LMServer:
         models: Sequence[str] = ("tiny",),
         api_key: str | None = None,
         embed: Embed | None = None,
+        context: int | None = 32768,
     ) -> None:
         self.answer = answer
+        self.context = context
         self.embed = embed
         self.models = tuple(models)
         self.api_key = api_key
@@ -148,7 +151,8 @@ class LMServer:
     @property
     def asked(self) -> list[Json]:
         """The bodies of all requests for an answer of a model."""
-        return [request.body for request in list(self.requests) if request.body and request.path != "/api/embed"]
+        others = ("/api/embed", "/api/show")
+        return [request.body for request in list(self.requests) if request.body and request.path not in others]
 
     @property
     def calls(self) -> int:
@@ -289,6 +293,8 @@ class _Handler(BaseHTTPRequestHandler):
         protocol = _PROTOCOLS.get(self.path)
         if self.path == "/api/embed" and models.embed is not None:
             self._embed(models.embed, request)
+        elif self.path == "/api/show":
+            self._show(request["model"])
         elif protocol is None:
             self._whole({"error": "not found"}, 404)
         elif self._refused():
@@ -310,6 +316,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(_Ollama.error(f"{type(error).__name__}: {error}"), 500)
             return
         self._whole({"model": request["model"], "embeddings": vectors})
+
+    def _show(self, model: str) -> None:
+        models = self.server.models
+        if not models.has(model):
+            self._whole(_Ollama.error(_Ollama.unknown(model)), 404)
+            return
+        known = {} if models.context is None else {"tiny.context_length": models.context}
+        self._whole({"model_info": {"general.architecture": "tiny", **known}})
 
     def _refused(self) -> bool:
         key = self.server.models.api_key

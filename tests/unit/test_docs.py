@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ollama  # noqa: F401  # its client is what the pages' models use
 import pytest
 
 from epic_core.encoders import default_encoder
@@ -30,6 +31,15 @@ def judge(request: dict[str, Any]) -> str:
     return json.dumps({"decision": "Keep", "rationale": "It is about it.", "preferences": stated, "text": "A text."})
 
 
+def ollama_at(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let clients of Ollama find a server elsewhere than at Ollama's usual address, which LlamaIndex's always name."""
+    monkeypatch.setenv("OLLAMA_HOST", url)
+    client = sys.modules["ollama._client"]
+    parsed = client._parse_host
+    usual = ("http://localhost:11434", "http://127.0.0.1:11434")
+    monkeypatch.setattr(client, "_parse_host", lambda host: parsed(url if host in usual else host))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -38,7 +48,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
     encoder = default_encoder()
     models = ["qwen3:4b", "nomic-embed-text"]
     with LMServer(judge, models=models, embed=lambda text: encoder.encode([text])[0].tolist()) as server:
-        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        ollama_at(server.url, monkeypatch)
         for block in blocks:
             exec(compile(block, str(page), "exec"), names)
     if any("LMVerifier(" in block for block in blocks):
@@ -89,7 +99,7 @@ def test_an_example_runs_on_ollama_with_one_line_changed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with LMServer(judge, models=["qwen3:4b"]) as server:
-        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        ollama_at(server.url, monkeypatch)
         exec(compile(code, "example", "exec"), {"__name__": "__main__"})
         assert server.calls
     assert capsys.readouterr().out

@@ -55,6 +55,38 @@ async def work():
 asyncio.run(work())
 """
 
+LANGCHAIN_WORK = """
+from langchain_core.documents import Document
+from epic_core import EpicMemory
+from epic_langchain import EpicDocumentTransformer, EpicRetriever, EpicVectorStore
+
+preferences = ["I follow a strict vegan diet."]
+documents = [Document("A vegan stew of beans and squash."), Document("A treaty of 1648.")]
+kept = EpicDocumentTransformer(preferences=preferences).invoke(documents)
+store = EpicVectorStore(preferences=preferences)
+store.add_documents(kept)
+assert store.as_retriever().invoke("What should I cook?")
+retriever = EpicRetriever(memory=EpicMemory(preferences))
+retriever.add_documents(documents)
+assert retriever.invoke("What should I cook?")
+"""
+
+LLAMAINDEX_WORK = """
+from llama_index.core import Document, VectorStoreIndex
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from epic_llamaindex import EpicEmbedding, EpicNodePostprocessor, EpicRetriever, EpicTransform, SteeredRetriever
+
+preferences = ["I follow a strict vegan diet."]
+documents = [Document(text="A vegan stew of beans and squash."), Document(text="A treaty of 1648.")]
+steps = [SentenceSplitter(), EpicTransform(preferences=preferences), EpicEmbedding()]
+nodes = IngestionPipeline(transformations=steps).run(documents=documents)
+index = VectorStoreIndex(nodes, embed_model=EpicEmbedding())
+found = SteeredRetriever(index.as_retriever(), preferences=preferences).retrieve("What should I cook?")
+assert EpicNodePostprocessor(preferences=preferences).postprocess_nodes(found, query_str="What should I cook?")
+assert EpicRetriever.from_defaults(nodes=nodes, preferences=preferences).retrieve("What should I cook?")
+"""
+
 
 def run(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
@@ -74,6 +106,15 @@ def test_the_whole_life_of_a_memory_needs_no_network(tmp_path: Path, work: str) 
     home = str(tmp_path / "home")
     run(OFFLINE + work, str(tmp_path / "me.epic"), HOME=home, HF_HOME=home, XDG_CACHE_HOME=home)
     assert (tmp_path / "me.epic").exists()
+
+
+@pytest.mark.parametrize(
+    ("framework", "work"), [("langchain_core", LANGCHAIN_WORK), ("llama_index.core", LLAMAINDEX_WORK)]
+)
+def test_the_plugins_need_no_network(tmp_path: Path, framework: str, work: str) -> None:
+    pytest.importorskip(framework)
+    home = str(tmp_path / "home")
+    run(OFFLINE + work, HOME=home, HF_HOME=home, XDG_CACHE_HOME=home)
 
 
 def test_the_check_itself_notices_a_connection() -> None:

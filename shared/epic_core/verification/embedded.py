@@ -51,7 +51,8 @@ class EmbeddedVerifier:
             raise InvalidInputError(f"threshold must be between 0 and 1, not {threshold!r}.")
         self.encoder = encoder
         self.threshold = threshold
-        self.name = "embedded-v1"
+        # What it decides is remembered by its name.
+        self.name = "embedded-v1" if threshold == 0.5 else f"embedded-v1/{threshold:g}"
         self._sides: dict[str, AspectVectors] = {}
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:

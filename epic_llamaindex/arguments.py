@@ -1,0 +1,154 @@
+"""What a vector store is called with, checked, and what a query gives."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Several
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddings
+from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode, VectorStoreQueryResult
+
+from epic_core.collection import Collection, Matches
+from epic_core.errors import InvalidInputError
+from epic_core.types import checked_k
+from epic_llamaindex.records import CLASS_KEY, REFERRING, SOURCE_KEY, condition_of, node_of_record
+
+_MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)
+_KNOWN = ("preferences", "steering", "mmr_threshold")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query of a vector store.
+
+    Attributes:
+        k: How many nodes it gives.
+        fetched: Among how many of the best they are chosen.
+        threshold: How diverse they have to be, from 0, most diverse, to 1; None if they are the best.
+        options: Of `Collection.search`, the query among them.
+    """
+
+    k: int
+    fetched: int
+    threshold: float | None
+    options: dict[str, Any]
+
+
+def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collection, gone: Several[str]) -> Asked:
+    """A query, checked.
+
+    Args:
+        query: The query.
+        kwargs: What is said beside it.
+        collection: What is searched.
+        gone: Ids of image and index nodes that were deleted.
+
+    Raises:
+        InvalidInputError: for a query that cannot be answered.
+        TypeError: for options that are not known.
+    """
+    if not isinstance(query, VectorStoreQuery):
+        raise InvalidInputError(f"Expected a VectorStoreQuery, found {type(query).__name__}.")
+    check_none_left({name: value for name, value in kwargs.items() if name not in _KNOWN})
+    if query.mode not in _MODES:
+        mode = getattr(query.mode, "value", query.mode)
+        raise InvalidInputError(f"EpicVectorStore searches in the modes 'default' and 'mmr', not {mode!r}.")
+    if query.query_str is None and query.query_embedding is None:
+        raise InvalidInputError("There is nothing to search for: give query_embedding or query_str.")
+    k, threshold = checked_k(query.similarity_top_k), None
+    if query.mode == VectorStoreQueryMode.MMR:
+        threshold = _threshold(kwargs.get("mmr_threshold"), query.mmr_threshold)
+    options = {
+        "query": query.query_str or "",
+        "embedding": query.query_embedding,
+        "where": condition_of(query.filters),
+        "ids": _restricted(query, collection, gone),
+        "preferences": kwargs.get("preferences"),
+        "steering": kwargs.get("steering"),
+    }
+    return Asked(k, k if threshold is None else max(20, 4 * k), threshold, options)
+
+
+def _restricted(query: VectorStoreQuery, collection: Collection, gone: Several[str]) -> set[str] | None:
+    """The ids among which is searched; None for all."""
+    ids = None
+    if query.doc_ids:
+        ids = set(collection.having(SOURCE_KEY, set(several_ids(query.doc_ids))))
+    # An index whose store has the texts still names its image and index nodes in each query (`as_retriever` says
+    # `node_ids=index_struct.nodes_dict`), those deleted included. It does not mean to search only these.
+    if query.node_ids:
+        named, referring = set(several_ids(query.node_ids)), set(collection.having(CLASS_KEY, REFERRING))
+        held = named.intersection(collection.ids())
+        if held != referring or not (referring or named.issubset(gone)):
+            ids = held if ids is None else ids & held
+    return ids
+
+
+def result_of(matches: Matches, asked: Asked, path: Path | None) -> VectorStoreQueryResult:
+    """What was found as LlamaIndex takes it; `path` of the file, for errors."""
+    chosen = list(matches)
+    if asked.threshold is not None and chosen:
+        _, places = get_top_k_mmr_embeddings(
+            matches.vector,  # type: ignore[arg-type]
+            [match.vector for match in chosen],  # type: ignore[misc]
+            similarity_fn=lambda one, other: float(np.dot(one, other)),  # all of them are unit vectors
+            similarity_top_k=asked.k,
+            embedding_ids=list(range(len(chosen))),
+            mmr_threshold=asked.threshold,
+        )
+        chosen = [chosen[place] for place in places]
+    return VectorStoreQueryResult(
+        nodes=[node_of_record(match.record, path) for match in chosen],
+        similarities=[match.score for match in chosen],
+        ids=[match.record.id for match in chosen],
+    )
+
+
+def check_none_left(options: dict[str, Any]) -> None:
+    """Refuse options that are not known.
+
+    Raises:
+        TypeError: naming them.
+    """
+    if options:
+        raise TypeError(f"EpicVectorStore does not know {', '.join(map(repr, sorted(options)))} here.")
+
+
+def several_ids(ids: Iterable[str]) -> list[str]:
+    """Ids as a list, each once.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        raise InvalidInputError(f"Give ids as a list, not as {type(ids).__name__}.")
+    listed = list(ids)
+    for one in listed:
+        if not isinstance(one, str):
+            raise InvalidInputError(f"An id is a text, not {type(one).__name__}.")
+    return list(dict.fromkeys(listed))
+
+
+def check_local(fs: Any) -> None:
+    """Refuse a file system that is not this machine's.
+
+    Raises:
+        InvalidInputError: for any other.
+    """
+    protocol = getattr(fs, "protocol", ())
+    if fs is not None and "file" not in ((protocol,) if isinstance(protocol, str) else protocol):
+        raise InvalidInputError(
+            f"A vector store is a file of this machine; it cannot be on {type(fs).__name__}. Persist it to a local"
+            " path, and copy the file."
+        )
+
+
+def _threshold(*given: Any) -> float:
+    threshold = next((one for one in given if one is not None), 0.5)
+    if not isinstance(threshold, (int, float)) or isinstance(threshold, bool) or not 0.0 <= threshold <= 1.0:
+        raise InvalidInputError(f"mmr_threshold must be between 0, most diverse, and 1; not {threshold!r}.")
+    return float(threshold)

@@ -1,0 +1,126 @@
+"""Nodes of LlamaIndex and what the core makes of them: items, hits, and guidance in flat `epic_*` metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+from llama_index.core.schema import (
+    BaseNode,
+    MetadataMode,
+    Node,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
+
+from epic_core import Hit, Item
+from epic_core.context import format_hit
+from epic_core.errors import InvalidInputError
+from epic_core.guidance import PREFIX, copied, hit_metadata, own_metadata
+from epic_llamaindex.filters import SOURCE
+
+Guidance: TypeAlias = Literal["metadata", "text"]
+"""Where a node's guidance goes: into its metadata only, or also into its text, as a model is given it."""
+
+
+def checked_nodes(nodes: object) -> list[BaseNode]:
+    """The nodes as a list.
+
+    Raises:
+        InvalidInputError: for anything but several nodes.
+    """
+    if isinstance(nodes, (BaseNode, str, bytes, Mapping)) or not isinstance(nodes, Iterable):
+        raise InvalidInputError(f"Give several nodes in a list, not {type(nodes).__name__}.")
+    found = list(nodes)
+    for node in found:
+        if not isinstance(node, BaseNode):
+            raise InvalidInputError(f"Expected nodes, found {type(node).__name__}: TextNode(text=...).")
+    return found
+
+
+def text_of(node: BaseNode) -> str:
+    """A node's own text, without its metadata; empty where it has none, as of an image."""
+    return node.get_content(metadata_mode=MetadataMode.NONE)
+
+
+def copy_of(node: BaseNode, metadata: dict[str, Any] | None = None, **update: Any) -> BaseNode:
+    """A copy that shares nothing that can be changed, with other metadata and other fields if they are given.
+
+    What is ours in the metadata is kept out of what is embedded, and of what a model is shown.
+    """
+    said = copied(node.metadata) if metadata is None else metadata
+    ours = [key for key in said if key.startswith(PREFIX)]
+    excluded = {
+        name: [*(known := getattr(node, name)), *(key for key in ours if key not in known)]
+        for name in ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys")
+    }
+    links = {
+        role: [_link(one) for one in link] if isinstance(link, list) else _link(link)
+        for role, link in node.relationships.items()
+    }
+    parts: dict[str, Any] = {}
+    if isinstance(node, Node):
+        media = {name: getattr(node, f"{name}_resource") for name in ("text", "image", "audio", "video")}
+        parts = {f"{name}_resource": part.model_copy() for name, part in media.items() if part is not None}
+    if node.embedding is not None:
+        parts["embedding"] = list(node.embedding)
+    return node.model_copy(update={"metadata": said, "relationships": links, **excluded, **parts, **update})
+
+
+def _link(link: RelatedNodeInfo) -> RelatedNodeInfo:
+    return link.model_copy(update={"metadata": copied(link.metadata)})
+
+
+def with_said(
+    found: NodeWithScore, said: Mapping[str, Any], *, without: Sequence[str] = (), **update: Any
+) -> NodeWithScore:
+    """A copy of a retrieved node that says more in its metadata; `update` changes the score."""
+    own = {key: copied(value) for key, value in found.node.metadata.items() if key not in without}
+    return NodeWithScore(node=copy_of(found.node, {**own, **said}), score=update.get("score", found.score))
+
+
+def item_of(node: BaseNode) -> Item:
+    """A node as an item to be judged: without its metadata, which need not be JSON.
+
+    Raises:
+        InvalidInputError: for a node without text.
+    """
+    return Item(id=node.node_id, text=text_of(node))
+
+
+def memory_item(node: object) -> Item:
+    """A node as an item that a memory takes in, with its metadata and the id of its source document.
+
+    Raises:
+        InvalidInputError: for anything but a node, or one without text.
+    """
+    if not isinstance(node, BaseNode):
+        raise InvalidInputError(f"Expected nodes, found {type(node).__name__}: TextNode(text=...).")
+    source = {} if node.ref_doc_id is None else {SOURCE: node.ref_doc_id}
+    return Item(id=node.node_id, text=text_of(node), metadata={**own_metadata(node.metadata), **source})
+
+
+def node_of(hit: Hit, number: int = 1, *, guidance: Guidance = "metadata") -> NodeWithScore:
+    """A hit as a node: its guidance in metadata; with `guidance="text"`, in the text as a model is given it.
+
+    The metadata is the same whatever the query was, as a fusion of queries knows a node again by its text and metadata:
+    preferences stand in the order of their similarity to the item, and the score is the node's own.
+    """
+    entries = sorted(hit.entries, key=lambda entry: (-entry.similarity, entry.preference_id))
+    stable = replace(hit, entries=tuple(entries))
+    metadata = hit_metadata(stable)
+    del metadata["epic_score"]
+    source = metadata.pop(SOURCE, None)
+    ours = [key for key in metadata if key.startswith(PREFIX)]
+    node = TextNode(
+        id_=hit.item.id,
+        text=format_hit(number, hit) if guidance == "text" else stable.text,
+        metadata=metadata,
+        excluded_embed_metadata_keys=ours,
+        excluded_llm_metadata_keys=list(ours),
+        relationships={} if source is None else {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=str(source))},
+    )
+    return NodeWithScore(node=node, score=hit.score)

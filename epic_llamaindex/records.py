@@ -1,0 +1,169 @@
+"""Nodes as records of a collection, and back: the text once, the metadata once, of the rest what is not default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from llama_index.core.schema import (
+    BaseNode,
+    Document,
+    ImageDocument,
+    ImageNode,
+    IndexNode,
+    MetadataMode,
+    Node,
+    NodeRelationship,
+    ObjectType,
+    RelatedNodeInfo,
+    TextNode,
+)
+from llama_index.core.vector_stores.types import MetadataFilters
+
+from epic_core import Filter
+from epic_core.collection import Key, Record
+from epic_core.errors import InvalidInputError
+from epic_core.guidance import keys_of_guidance
+from epic_core.rows import decoding
+from epic_llamaindex.filters import SOURCE_NAMES, filter_of
+
+_OURS = "\x00"
+# A user's key that begins as ours do is stored with one more of it, so that it is never taken for one of them.
+SOURCE_KEY = f"{_OURS}source"
+"""The metadata key of the id of a node's source document; a node without one is its own."""
+CLASS_KEY = f"{_OURS}class"
+"""The metadata key of the name of a node's class, if that is not TextNode."""
+_REST_KEY = f"{_OURS}node"
+
+# Those that are made of others first.
+_CLASSES: dict[str, type[BaseNode]] = {
+    made.class_name(): made for made in (IndexNode, ImageNode, TextNode, ImageDocument, Document, Node)
+}
+REFERRING = frozenset({IndexNode.class_name(), ImageNode.class_name()})
+"""The classes of nodes that an index keeps in its docstore, although the store has their texts."""
+
+_ELSEWHERE = ("id_", "embedding", "metadata", "relationships", "text")
+_MEDIA = ("text_resource", "image_resource", "audio_resource", "video_resource")
+
+
+def record_of(node: BaseNode) -> Record:
+    """A node as a record: found by its instructions if it carries any, else by its embedding, else by its text.
+
+    Raises:
+        InvalidInputError: for guidance that cannot be read, or what cannot be stored.
+    """
+    name = f"node {node.node_id!r}"
+    kind = next((made for made in _CLASSES.values() if made in type(node).__mro__), None)
+    if kind is None:
+        raise InvalidInputError(f"The {name} is a {type(node).__name__}: only {', '.join(_CLASSES)} can be stored.")
+    keys = keys_of_guidance(node.metadata, name)
+    try:
+        metadata = {key if not key.startswith(_OURS) else _OURS + key: value for key, value in node.metadata.items()}
+        metadata[SOURCE_KEY] = node.ref_doc_id or node.node_id
+        text, rest = _taken_apart(node, kind)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidInputError(f"The {name} cannot be stored: {error}") from None
+    if kind is not TextNode:
+        metadata[CLASS_KEY] = kind.class_name()
+    if rest:
+        metadata[_REST_KEY] = rest
+    if keys is None:
+        keys = (Key(vector=node.embedding),) if node.embedding else _by_content(node)
+    return Record(id=node.node_id, text=text, metadata=metadata, keys=keys)
+
+
+def node_of_record(record: Record, path: Path | None) -> BaseNode:
+    """A record as the node that it was, without its embedding.
+
+    Raises:
+        DamagedError: for a record that was made of no node; `path` is that of its file.
+    """
+    with decoding(path):
+        metadata = {
+            key.removeprefix(_OURS): value
+            for key, value in record.metadata.items()
+            if not key.startswith(_OURS) or key.startswith(2 * _OURS)
+        }
+        fields = dict(record.metadata.get(_REST_KEY, {}))
+        links = {
+            NodeRelationship(role): _link(link, metadata) for role, link in fields.pop("relationships", {}).items()
+        }
+        kind = _CLASSES.get(record.metadata.get(CLASS_KEY, ""), TextNode)
+        if issubclass(kind, TextNode):
+            fields["text"] = record.text
+        elif "text" in (resource := fields.get("text_resource") or {}):
+            fields["text_resource"] = {**resource, "text": record.text}
+        return kind.from_dict({**fields, "id_": record.id, "metadata": metadata, "relationships": links})
+
+
+def condition_of(filters: MetadataFilters | Filter | None) -> Filter | None:
+    """Filters over nodes as one over their records. `doc_id` and its like mean the source document.
+
+    Raises:
+        InvalidInputError: for what is no filter.
+    """
+    given = filter_of(filters)
+    return None if given is None else given.renamed(_stored)
+
+
+def _stored(key: str) -> str:
+    if key in SOURCE_NAMES:
+        return SOURCE_KEY
+    return _OURS + key if key.startswith(_OURS) else key
+
+
+def _by_content(node: BaseNode) -> tuple[Key, ...]:
+    # What an index would embed; an image without a caption is held, and not found.
+    content = node.get_content(metadata_mode=MetadataMode.EMBED)
+    return (Key(text=content),) if content.strip() else ()
+
+
+def _taken_apart(node: BaseNode, kind: type[BaseNode]) -> tuple[str, dict[str, Any]]:
+    """The text of a node, and what else has to be said to make it again."""
+    rest = node.model_dump(mode="json", include=set(kind.model_fields) - set(_ELSEWHERE), exclude_defaults=True)
+    rest = {name: value for name, value in rest.items() if name not in (*_ELSEWHERE, "class_name")}
+    if rest.get("obj", ...) is None:
+        del rest["obj"]
+    if node.relationships:
+        rest["relationships"] = {
+            role.value: [_said(one, node.metadata) for one in link]
+            if isinstance(link, list)
+            else _said(link, node.metadata)
+            for role, link in node.relationships.items()
+        }
+    if isinstance(node, TextNode):
+        return node.text, rest
+    for name in _MEDIA:
+        resource = getattr(node, name, None)
+        if resource is not None:
+            rest[name] = {key: value for key, value in rest[name].items() if value is not None}
+            # A dump leaves out what an image or a sound consists of.
+            rest[name] |= {} if resource.data is None else {"data": resource.data.decode()}
+    text = getattr(node, "text_resource", None)
+    if text is None or text.text is None:
+        return "", rest
+    rest["text_resource"]["text"] = True
+    return str(text.text), rest
+
+
+def _said(link: RelatedNodeInfo, own: Mapping[str, Any]) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "node_id": link.node_id,
+        "node_type": link.node_type,
+        "hash": link.hash,
+        "metadata": link.metadata,
+    }
+    # Mostly, it is that of the node itself. Compared as text: True == 1, and the order of keys counts.
+    if str(link.metadata) == str(own):
+        said["metadata"] = True
+    return {name: value for name, value in said.items() if value not in (None, {})}
+
+
+def _link(said: Any, own: Mapping[str, Any]) -> Any:
+    if isinstance(said, Sequence):
+        return [_link(one, own) for one in said]
+    link = RelatedNodeInfo(**{**said, **({"metadata": dict(own)} if said.get("metadata") is True else {})})
+    if link.node_type in set(ObjectType):
+        link.node_type = ObjectType(link.node_type)
+    return link

@@ -1,0 +1,211 @@
+"""One run of an ingestion step: the nodes that came in, and what is made of them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.ingestion.pipeline import arun_transformations, run_transformations
+from llama_index.core.schema import BaseNode, ImageNode, Node
+
+from epic_core import BuildReport, Decision, Item
+from epic_core.errors import InvalidInputError, UndecidedError
+from epic_core.guidance import as_metadata, guidance_of, own_metadata
+from epic_core.judging import Judged
+from epic_core.rows import digest
+from epic_llamaindex.links import relink
+from epic_llamaindex.nodes import checked_nodes, copy_of, item_of, text_of
+from epic_llamaindex.seen import Reprocessed, digest_of
+from epic_llamaindex.told import told
+
+if TYPE_CHECKING:
+    from epic_llamaindex.transform import EpicTransform
+
+_logger = logging.getLogger(__name__)
+
+_REWRITE = "epic_rewrite"
+_RUNNERS = (run_transformations.__code__, arun_transformations.__code__)
+
+
+class Run:
+    """One run: the nodes that came in, and what is made of them."""
+
+    def __init__(
+        self,
+        step: EpicTransform,
+        nodes: Sequence[BaseNode] | None,
+        options: Mapping[str, Any] | None = None,
+        *,
+        again: bool = False,
+    ) -> None:
+        if "preferences" in (options or {}):
+            raise InvalidInputError("A pipeline's cache does not see preferences=: give them to EpicTransform itself.")
+        self._step = step
+        self._settings = digest(str(step.to_dict())).hex()
+        self._again = again
+        self._by_ledger = again and nodes is None
+        self.nodes = step._seen.due(self._settings) if self._by_ledger else checked_nodes(nodes)
+        self.report = BuildReport()
+        self.items: list[Item] = []
+        self._judged: list[BaseNode] = []
+        self._blank: list[BaseNode] = []
+        for number, node in enumerate(self.nodes, start=1):
+            self._take(number, node)
+        self._made: dict[int, BaseNode] = {}
+        self._digests: dict[int, bytes] = {}
+        self._undecided: set[str] = set()
+
+    def _take(self, number: int, node: BaseNode) -> None:
+        if not text_of(node).strip():
+            if not _is_media(node):
+                self._blank.append(node)
+            return
+        try:
+            self.items.append(item_of(node))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"Node {number} ({node.node_id!r}): {error}") from None
+        self._judged.append(node)
+
+    def to_embed(self, judged: Sequence[Judged]) -> list[str]:
+        """What the nodes that are kept are to be found by, each text once; nothing if they get no embedding."""
+        if self._step.embed_model is None:
+            return []
+        return list(dict.fromkeys(filter(None, (_found_by(one) for one in judged if one.kept))))
+
+    def finish(self, judged: Sequence[Judged], vectors: Mapping[str, list[float]]) -> None:
+        """Make what comes out, and remember what became of each node.
+
+        Raises:
+            UndecidedError: if some are undecided, and that is not to be skipped.
+        """
+        verdicts = {id(node): one for node, one in zip(self._judged, judged, strict=True)}
+        blank = {id(node) for node in self._blank}
+        gone: dict[str, BaseNode] = self._step._seen.left_out() if self._again else {}
+        for node in self.nodes:
+            one = verdicts.get(id(node))
+            if one is not None and one.kept:
+                self._made[id(node)] = self._annotated(node, one, vectors)
+            elif one is None and id(node) not in blank:
+                self._made[id(node)] = copy_of(node)
+            else:
+                gone[node.node_id] = node
+            if one is not None and one.verdict.decision is Decision.UNDECIDED:
+                self._undecided.add(node.node_id)
+        kept = list(self._made.values())
+        for node in kept:
+            gone.pop(node.node_id, None)
+        relink(kept, gone)
+        found_by = {id(node): _found_by(one) for node, one in zip(self._judged, judged, strict=True)}
+        embedded = told(self._step._embedder) if vectors else ""
+        for key, made in self._made.items():
+            found = found_by.get(key, "")
+            self._digests[key] = digest_of(made, embedded + found if found in vectors else "")
+        seen = self._step._seen
+        self._known = seen.given(node.node_id for node in self.nodes)
+        forgotten = seen.note(
+            ((node, self._digests.get(id(node))) for node in self.nodes), self._settings, self._undecided
+        )
+        self._tell(forgotten)
+
+    def _annotated(self, node: BaseNode, judged: Judged, vectors: Mapping[str, list[float]]) -> BaseNode:
+        metadata = own_metadata(node.metadata)
+        if self._step.annotate:
+            metadata |= as_metadata(guidance_of(judged))
+            if judged.rewrite:
+                metadata[_REWRITE] = judged.rewrite
+        vector = vectors.get(_found_by(judged))
+        return copy_of(node, metadata) if vector is None else copy_of(node, metadata, embedding=list(vector))
+
+    def _tell(self, forgotten: int) -> None:
+        """Hand over the report; what it warns of goes to the log, too, where else nobody might see it."""
+        step, report = self._step, self.report
+        step._report = report
+        if self._blank:
+            report.warnings.append(f"{len(self._blank)} nodes without text were left out.")
+        if forgotten and step.ledger:
+            report.warnings.append(
+                f"{forgotten} nodes are no longer remembered for reprocess(), as ledger is {step.ledger}. After a"
+                " change of preferences, give them: reprocess(nodes)."
+            )
+        if self._by_ledger and step._seen.forgotten:
+            report.warnings.append(
+                f"{step._seen.forgotten} nodes that were seen are not among these, as ledger is {step.ledger}. Give"
+                " them: reprocess(nodes)."
+            )
+            _logger.warning("%s", report.warnings[-1])
+        if not self._undecided:
+            return
+        said = (
+            f"{len(self._undecided)} of {len(self._judged)} nodes are undecided, as a model failed:"
+            f" {next(iter(report.failures.values()), 'no reason was given')}"
+        )
+        report.warnings.append(said)
+        if step.on_undecided == "raise":
+            raise UndecidedError(
+                f"{said} What was decided is remembered: run it again when the model answers. Where a document store"
+                " takes the documents for known by then, reprocess() gives their nodes. on_undecided='skip' goes on"
+                " without such nodes."
+            )
+        _logger.warning("%s", said)
+
+    def kept(self) -> list[BaseNode]:
+        """What comes out, given to the caller."""
+        self._step._seen.give(node.node_id for node in self.nodes)
+        return [self._made[id(node)] for node in self.nodes if id(node) in self._made]
+
+    def changes(self) -> Reprocessed:
+        """What changes where the nodes that came out before are."""
+        gone, kept = [], []
+        for node in self.nodes:
+            if node.node_id in self._undecided:
+                continue
+            made = self._made.get(id(node))
+            if node.node_id in self._known and self._known[node.node_id] == self._digests.get(id(node)):
+                continue
+            if self._known.get(node.node_id, b"") is not None:
+                gone.append(node.node_id)
+            if made is not None:
+                kept.append(made)
+        self._step._seen.give(node.node_id for node in self.nodes if node.node_id not in self._undecided)
+        return Reprocessed(gone=gone, kept=kept)
+
+
+def _found_by(judged: Judged) -> str:
+    """The text whose embedding a node gets; empty for its own."""
+    alignments = judged.verdict.alignments
+    return judged.rewrite or (alignments[0].instruction.strip() if alignments else "")
+
+
+def _is_media(node: BaseNode) -> bool:
+    """Whether a node without text has something else to show."""
+    if isinstance(node, Node):
+        return any((node.image_resource, node.audio_resource, node.video_resource))
+    return isinstance(node, ImageNode)
+
+
+def check_last(step: EpicTransform) -> None:
+    """Refuse to run where a later step would put other embeddings in the place of the instructions'.
+
+    The framework does not tell a step where it stands: only who runs it knows. An error at the later step would come
+    too late, as the cache would have the nodes by then, and would not run this step again.
+
+    Raises:
+        InvalidInputError: if there is such a step.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code not in _RUNNERS:
+        frame = frame.f_back
+    if frame is None:
+        return
+    steps = list(frame.f_locals["transformations"])
+    after = steps[next((place for place, one in enumerate(steps) if one is step), len(steps)) + 1 :]
+    for one in after:
+        if isinstance(one, BaseEmbedding) or getattr(one, "embed_model", None) is not None:
+            raise InvalidInputError(
+                f"{type(one).__name__} comes after an EpicTransform with embed_model=, and would put other embeddings"
+                " in the place of the instructions'. Leave that step out, or leave out embed_model=."
+            )

@@ -1,0 +1,193 @@
+"""What an ingestion step has seen: a bounded ledger of nodes, and what became of each under which settings."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from threading import Lock
+from typing import TypeAlias
+
+from llama_index.core.schema import BaseNode
+
+from epic_core.rows import digest
+from epic_llamaindex.nodes import copy_of, text_of
+
+_Place: TypeAlias = tuple[str, object, object]
+
+
+@dataclass(frozen=True)
+class Reprocessed:
+    """What changes in an index when nodes that were seen before are judged anew.
+
+    Attributes:
+        gone: The ids of nodes to take out of the index: those that are not kept any more, and those whose new version
+            is among `kept`. Of nodes that were given and not remembered, also those that are not in the index.
+        kept: The nodes to put into it: those that are kept now and were not before, or not with this guidance.
+    """
+
+    gone: list[str]
+    kept: list[BaseNode]
+
+
+@dataclass(slots=True)
+class Seen:
+    """A node as it came in.
+
+    Attributes:
+        node: A copy of it.
+        settings: What it was judged by; None while it is undecided.
+        wanted: A digest of what was made of it; None if it was not kept.
+        given: A digest of what was given out for it last; None if nothing was.
+    """
+
+    node: BaseNode
+    settings: str | None
+    wanted: bytes | None = None
+    given: bytes | None = None
+
+
+class Ledger:
+    """The nodes that were seen last, by their ids. Safe to use from several threads.
+
+    When nodes of a document come again, those of its earlier version, and those of the same places and texts with
+    other ids, are no longer remembered: a splitter gives new ids each time, and whoever runs it takes the old nodes
+    away. What is undecided is never forgotten.
+
+    Attributes:
+        size: How many are remembered.
+        forgotten: How many had to be forgotten, as there were more.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.forgotten = 0
+        self._seen: OrderedDict[str, Seen] = OrderedDict()
+        self._of_source: dict[str, set[str]] = {}
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def resize(self, size: int) -> None:
+        """Remember another number of nodes."""
+        with self._lock:
+            self.size = size
+            self._forget()
+
+    def note(self, run: Iterable[tuple[BaseNode, bytes | None]], settings: str, undecided: Collection[str]) -> int:
+        """Take in nodes as they came, each with the digest of what was made of it, if it was kept.
+
+        Args:
+            run: Nodes that came together.
+            settings: What they were judged by.
+            undecided: The ids of those without a verdict.
+
+        Returns:
+            How many nodes had to be forgotten for them.
+        """
+        with self._lock:
+            came = list(run)
+            self._replace([node for node, _ in came])
+            for node, made in came:
+                before = self._seen.get(node.node_id)
+                if before is not None:
+                    self._drop(node.node_id)
+                self._seen[node.node_id] = Seen(
+                    node=copy_of(node),
+                    settings=None if node.node_id in undecided else settings,
+                    wanted=made,
+                    given=None if before is None else before.given,
+                )
+                if node.ref_doc_id is not None:
+                    self._of_source.setdefault(node.ref_doc_id, set()).add(node.node_id)
+            return self._forget()
+
+    def give(self, node_ids: Iterable[str]) -> None:
+        """What was made of these nodes was given out."""
+        with self._lock:
+            for node_id in node_ids:
+                if node_id in self._seen:
+                    self._seen[node_id].given = self._seen[node_id].wanted
+
+    def due(self, settings: str) -> list[BaseNode]:
+        """The nodes that were not judged by these settings, or of which something else is wanted than was given out.
+
+        With them all of the same documents, whose links may change.
+        """
+        with self._lock:
+            due = {
+                node_id: seen.node.ref_doc_id
+                for node_id, seen in self._seen.items()
+                if seen.settings != settings or seen.wanted != seen.given
+            }
+            sources = set(due.values()) - {None}
+            return [
+                seen.node
+                for node_id, seen in self._seen.items()
+                if node_id in due or (sources and seen.node.ref_doc_id in sources)
+            ]
+
+    def undecided(self) -> list[BaseNode]:
+        """The nodes without a verdict."""
+        with self._lock:
+            return [seen.node for seen in self._seen.values() if seen.settings is None]
+
+    def given(self, node_ids: Iterable[str]) -> dict[str, bytes | None]:
+        """Of these nodes, as far as they are remembered, what was given out last."""
+        with self._lock:
+            return {one: self._seen[one].given for one in node_ids if one in self._seen}
+
+    def left_out(self) -> dict[str, BaseNode]:
+        """The nodes that were not kept when they were judged last."""
+        with self._lock:
+            return {one: seen.node for one, seen in self._seen.items() if seen.wanted is None}
+
+    def _replace(self, nodes: Sequence[BaseNode]) -> None:
+        """Drop what these nodes take the place of."""
+        came = {node.node_id for node in nodes}
+        places: dict[str, set[_Place]] = {}
+        versions: dict[str, str | None] = {}
+        for node in nodes:
+            source = node.source_node
+            if source is not None:
+                places.setdefault(source.node_id, set()).add(_place(node))
+                versions[source.node_id] = source.hash
+        for source_id, taken in places.items():
+            for node_id in self._of_source.get(source_id, set()) - came:
+                old = self._seen[node_id].node
+                old_source = old.source_node
+                if old_source is None or old_source.hash != versions[source_id] or _place(old) in taken:
+                    self._drop(node_id)
+
+    def _drop(self, node_id: str) -> None:
+        source_id = self._seen.pop(node_id).node.ref_doc_id
+        if source_id is not None:
+            of_source = self._of_source[source_id]
+            of_source.discard(node_id)
+            if not of_source:
+                del self._of_source[source_id]
+
+    def _forget(self) -> int:
+        decided = (node_id for node_id, seen in self._seen.items() if seen.settings is not None)
+        gone = list(islice(decided, max(0, len(self._seen) - self.size)))
+        for node_id in gone:
+            self._drop(node_id)
+        self.forgotten += len(gone)
+        return len(gone)
+
+
+def _place(node: BaseNode) -> _Place:
+    """Where in its document a node is: the same text may be there twice."""
+    return text_of(node), getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
+
+
+def digest_of(node: BaseNode, found_by: str) -> bytes:
+    """Tells versions of a node that was given out apart: by its text, metadata and links, and what it is found by."""
+    links = {
+        str(role.value): [one.node_id for one in (link if isinstance(link, list) else [link])]
+        for role, link in node.relationships.items()
+    }
+    return digest(node.hash, json.dumps(links, sort_keys=True), found_by, size=8)

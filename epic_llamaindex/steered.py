@@ -1,0 +1,361 @@
+"""Any LlamaIndex retriever that searches by vector, steered as the user's preferences ask."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from llama_index.core.base.base_auto_retriever import BaseAutoRetriever
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
+from llama_index.core.vector_stores.types import VectorStoreQueryMode
+from llama_index_instrumentation import get_dispatcher
+
+from epic_core import Preference
+from epic_core.coarse import checked_tau
+from epic_core.encoders import Encoder
+from epic_core.encoders.base import aembed_query, embed_query
+from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
+from epic_core.intake import unique_preferences
+from epic_core.steered_search import Found, SteeredSearch, Target, refuses_dimension
+from epic_core.steering import Mode, checked_mode
+from epic_core.types import FloatArray
+from epic_llamaindex.adapters import encoder_of
+from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.nodes import text_of, with_said
+from epic_llamaindex.retrievers import EpicRetriever
+from epic_llamaindex.vectorstore import EpicVectorStore
+
+dispatcher = get_dispatcher(__name__)
+
+# What only this call says of a node.
+_OURS = ("epic_steered_by", "epic_score", "epic_tier")
+_KEYWORDS = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)
+# They have an embedding model, and embed the query by themselves whatever the bundle says.
+_DEAF = frozenset({"MultiModalVectorIndexRetriever", "KGTableRetriever"})
+
+
+class SteeredRetriever(BaseRetriever):
+    """Asks another retriever with a query that the user's preferences steer.
+
+        leaf = index.as_retriever(similarity_top_k=5)
+        retriever = SteeredRetriever(leaf, ["I avoid hotels with casinos."])
+        nodes = retriever.retrieve("Where should I stay in Las Vegas?")
+
+    The leaf is one that searches by the embedding in a query bundle: a VectorIndexRetriever, a property graph's
+    VectorContextRetriever, any other with an embedding model. The query is embedded as the leaf would embed it and
+    steered, and the leaf is asked with that embedding; its `similarity_top_k` and filters hold. Where nodes say in
+    their metadata how they stand to these preferences (`EpicTransform` writes it) and one of them stands against one,
+    more are fetched, by a copy of the leaf with a larger `similarity_top_k`, and as many as the leaf had found are the
+    best of them by similarity and stance; for that, the fetched texts are embedded, each once as long as it is
+    remembered (the last 4,096 are).
+
+    Retrievers that ask others (fusion, router, auto-merging) work around it: QueryFusionRetriever([SteeredRetriever(
+    leaf, ...)]). Their bundles should come without an embedding, or with one of this model's: one that is there is
+    taken for the query's.
+
+    Nodes are copies, whose scores are Python floats: the leaf's, which are similarities to the steered query; or the
+    similarity less what the stance takes off, where stances decided. In their metadata, kept out of what is embedded
+    and of what a model is shown, `epic_steered_by` names the preferences that steered the query, a line each, the
+    nearest first; `epic_score` is the score where stances decided; `epic_tier` is "fallback" for what the fallback
+    found.
+
+    One retriever is one user's. What is embedded for it is its own; another user costs another retriever over the same
+    leaf, and no more than the embedding of the preferences. Safe to use from several threads.
+
+    Args:
+        retriever: The leaf. It is never changed.
+        preferences: The user's, texts or `epic_core.Preference`s.
+        embed_model: The leaf's, a `BaseEmbedding` or an encoder of epic_core; default: what the leaf says.
+        mode: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8, towards
+            the nearest preference whatever it says; "off" is the leaf's own search.
+        fallback: A retriever asked instead of the leaf, with the bundle as it came, for a query that matches no
+            preference (unless the mode is "off").
+        floor: Cosine from which a preference matches and steers; default: the encoder's own, else 0.2. In paper mode
+            everything steers, unless this is given.
+        overfetch: How many times `similarity_top_k` are fetched where stances decide; 1 leaves stances out of account.
+        annotate: Whether nodes say in their metadata what steered them. A fusion of several queries knows a node again
+            by its metadata: with False it finds the same node in each.
+        callback_manager, object_map, objects, verbose: As for `BaseRetriever`.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be, and a retriever that does not search by the embedding in a
+            bundle; from a call, for a query without text.
+        EncoderMismatchError: if `embed_model` is not the leaf's; from a call, if the leaf holds vectors of another
+            dimension, or the bundle brought an embedding of another.
+        EncoderError: from a call, if the embedding model fails.
+    """
+
+    def __init__(
+        self,
+        retriever: BaseRetriever,
+        preferences: Iterable[str | Preference] = (),
+        *,
+        embed_model: BaseEmbedding | Encoder | None = None,
+        mode: Mode = "signed",
+        fallback: BaseRetriever | None = None,
+        floor: float | None = None,
+        overfetch: int = 4,
+        annotate: bool = True,
+        callback_manager: CallbackManager | None = None,
+        object_map: dict[str, Any] | None = None,
+        objects: Sequence[IndexNode] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self._leaf = _checked_leaf(retriever)
+        model = _model_of(retriever, embed_model)
+        if fallback is not None and not isinstance(fallback, BaseRetriever):
+            raise InvalidInputError(f"fallback must be a LlamaIndex retriever, not {type(fallback).__name__}.")
+        self.preferences = preferences
+        self._embed_model = model if isinstance(model, BaseEmbedding) else None
+        self._mode = checked_mode(mode)
+        self._fallback = fallback
+        self._annotate = annotate
+        floor = None if floor is None else checked_tau(floor, "floor")
+        self._search = SteeredSearch(encoder_of(model), floor=floor, overfetch=overfetch)
+        super().__init__(
+            callback_manager=callback_manager,
+            object_map=object_map,
+            objects=None if objects is None else list(objects),
+            verbose=verbose,
+        )
+
+    @property
+    def preferences(self) -> tuple[str | Preference, ...]:
+        """The user's preferences; others can be set at any time, and hold from the next call on."""
+        return self._preferences
+
+    @preferences.setter
+    def preferences(self, preferences: Iterable[str | Preference]) -> None:
+        given = (preferences,) if isinstance(preferences, (str, Preference)) else preferences
+        if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
+            given = tuple(given)
+        unique_preferences(given)
+        # Texts as they were given: looking them up costs less.
+        self._preferences: tuple[str | Preference, ...] = tuple(given)
+
+    @dispatcher.span
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        bundle = _checked_bundle(query_bundle)
+        embedding = self._embedded(bundle.embedding_strs) if bundle.embedding is None else bundle.embedding
+        try:
+            target = self._search.target(embedding, self._preferences, self._mode)
+        except EncoderError as error:
+            raise _explained(error, bundle) from error
+        if self._fallback is not None and not target.matched:
+            return self._of_fallback(self._fallback.retrieve(replace(bundle)))
+        asked = replace(bundle, embedding=target.vector)
+        first = self._ask(self._leaf, asked)
+        if not first:
+            return []
+
+        def fetch(vector: list[float], count: int) -> list[NodeWithScore]:
+            wider = self._wider() if count > len(first) else None
+            return first if wider is None else self._ask(wider, asked)
+
+        return self._nodes(target, self._search.find(target, len(first), fetch, _read))
+
+    # The base class does not decorate this one.
+    @dispatcher.span
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        bundle = _checked_bundle(query_bundle)
+        embedding = await self._aembedded(bundle.embedding_strs) if bundle.embedding is None else bundle.embedding
+        try:
+            target = await self._search.atarget(embedding, self._preferences, self._mode)
+        except EncoderError as error:
+            raise _explained(error, bundle) from error
+        if self._fallback is not None and not target.matched:
+            return self._of_fallback(await self._fallback.aretrieve(replace(bundle)))
+        asked = replace(bundle, embedding=target.vector)
+        first = await self._aask(self._leaf, asked)
+        if not first:
+            return []
+
+        async def fetch(vector: list[float], count: int) -> list[NodeWithScore]:
+            wider = self._wider() if count > len(first) else None
+            return first if wider is None else await self._aask(wider, asked)
+
+        return self._nodes(target, await self._search.afind(target, len(first), fetch, _read))
+
+    # embedding the query
+
+    def _embedded(self, texts: list[str]) -> Sequence[float] | FloatArray:
+        """The query's embedding, of several texts their mean, as the leaf would make it."""
+        if self._embed_model is None:
+            return _mean([embed_query(self._search.encoder, text) for text in texts])
+        try:
+            return self._embed_model.get_agg_embedding_from_queries(texts)
+        except EpicError:
+            raise
+        except Exception as error:
+            raise self._not_embedded(error) from error
+
+    async def _aembedded(self, texts: list[str]) -> Sequence[float] | FloatArray:
+        """As `_embedded`, without blocking the event loop."""
+        if self._embed_model is None:
+            return _mean([await aembed_query(self._search.encoder, text) for text in texts])
+        try:
+            return await self._embed_model.aget_agg_embedding_from_queries(texts)
+        except EpicError:
+            raise
+        except Exception as error:
+            raise self._not_embedded(error) from error
+
+    def _not_embedded(self, error: Exception) -> EncoderError:
+        return EncoderError(f"{type(self._embed_model).__name__} could not embed the query: {error}")
+
+    # asking the leaf
+
+    def _ask(self, leaf: BaseRetriever, bundle: QueryBundle) -> list[NodeWithScore]:
+        try:
+            # A bundle of its own: retrievers write into them.
+            return leaf.retrieve(replace(bundle))
+        except Exception as error:
+            self._explain(error, bundle)
+            raise
+
+    async def _aask(self, leaf: BaseRetriever, bundle: QueryBundle) -> list[NodeWithScore]:
+        try:
+            return await leaf.aretrieve(replace(bundle))
+        except Exception as error:
+            self._explain(error, bundle)
+            raise
+
+    def _explain(self, error: Exception, bundle: QueryBundle) -> None:
+        """Raise what a leaf's failure means, if that is known."""
+        if not isinstance(error, EpicError) and refuses_dimension(error, bundle.embedding or ()):
+            raise EncoderMismatchError(
+                f"{type(self._leaf).__name__} refuses the query's embedding, {len(bundle.embedding or ())} numbers made"
+                f" with {self._search.encoder.name}: {error}. Its index was made with another model: give the retriever"
+                " that embed_model, or make the index anew."
+            ) from error
+
+    def _wider(self) -> BaseRetriever | None:
+        """A copy of the leaf that finds more; None if it does not say how many it finds."""
+        for name in ("_similarity_top_k", "similarity_top_k"):
+            count = vars(self._leaf).get(name)
+            if isinstance(count, int):
+                wider = copy.copy(self._leaf)
+                setattr(wider, name, self._search.overfetch * count)
+                return wider
+        return None
+
+    # what comes back
+
+    def _nodes(self, target: Target, found: Sequence[Found[NodeWithScore]]) -> list[NodeWithScore]:
+        """Copies of what the leaf returned, with what is known of them."""
+        said = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
+        return [
+            self._copy(one.document, said)
+            if one.score is None
+            else self._copy(one.document, {**said, "epic_score": one.score}, one.score)
+            for one in found
+        ]
+
+    def _of_fallback(self, found: Any) -> list[NodeWithScore]:
+        """Copies of what the fallback returned."""
+        if not isinstance(found, (list, tuple)) or not all(isinstance(one, NodeWithScore) for one in found):
+            raise InvalidInputError(f"The fallback returned {type(found).__name__}, not a list of NodeWithScore.")
+        return [self._copy(one, {"epic_tier": "fallback"}) for one in found]
+
+    def _copy(self, found: NodeWithScore, said: Mapping[str, Any], score: float | None = None) -> NodeWithScore:
+        if score is None and found.score is not None:
+            score = float(found.score)  # stores give numpy's
+        return with_said(found, said if self._annotate else {}, without=_OURS, score=score)
+
+
+def _read(found: NodeWithScore) -> tuple[str, Mapping[str, Any]]:
+    return text_of(found.node), found.node.metadata
+
+
+def _mean(vectors: Sequence[FloatArray]) -> FloatArray:
+    mean: FloatArray = np.mean(vectors, axis=0, dtype=np.float32)
+    return mean
+
+
+def _checked_bundle(bundle: object) -> QueryBundle:
+    if not isinstance(bundle, QueryBundle):
+        raise InvalidInputError(f"A query is a text or a QueryBundle, not {type(bundle).__name__}.")
+    if bundle.embedding is None and not any(text.strip() for text in bundle.embedding_strs):
+        raise InvalidInputError("The query is empty: give a text, or a bundle with an embedding.")
+    return bundle
+
+
+def _explained(error: EncoderError, bundle: QueryBundle) -> EncoderError:
+    """The error, with where an embedding came from that is not our own."""
+    if bundle.embedding is None:
+        return error
+    return EncoderMismatchError(
+        f"{error} The embedding came with the query bundle; a retriever that was given the same bundle before may have"
+        " written its own into it: give each a bundle of its own."
+    )
+
+
+def _checked_leaf(retriever: object) -> BaseRetriever:
+    kind = type(retriever).__name__
+    if not isinstance(retriever, BaseRetriever):
+        raise InvalidInputError(f"retriever must be a LlamaIndex retriever, not {kind}: index.as_retriever().")
+    if isinstance(retriever, (EpicRetriever, SteeredRetriever)):
+        raise InvalidInputError(f"{kind} steers its queries itself: give the preferences to it.")
+    if isinstance(retriever, BaseAutoRetriever) or _asks_others(retriever):
+        raise InvalidInputError(
+            f"{kind} asks other retrievers, and need not hand them the query's embedding. Steer what it asks instead:"
+            f" {kind}(... SteeredRetriever(leaf, preferences) ...)."
+        )
+    store = getattr(retriever, "_vector_store", None)
+    if isinstance(store, EpicVectorStore) and store.preferences and store.steering != "off":
+        raise InvalidInputError(
+            f"The EpicVectorStore that this {kind} searches has preferences of its own, and would steer a second time."
+            " Give the preferences to one of them."
+        )
+    if (
+        getattr(retriever, "_vector_store_query_mode", None) in _KEYWORDS
+        or not getattr(store, "is_embedding_query", True)
+        or _DEAF & {base.__name__ for base in type(retriever).__mro__}
+    ):
+        raise InvalidInputError(
+            f"This {kind} does not search by the embedding in a query bundle, so nothing can steer it. Take a retriever"
+            " of a vector index in a mode that does, or use this one beside a steered one, in a QueryFusionRetriever."
+        )
+    return retriever
+
+
+def _asks_others(retriever: BaseRetriever) -> bool:
+    held = {name: value for name, value in vars(retriever).items() if name != "object_map"}
+    for value in held.values():
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else (value,)
+        if any(isinstance(part, BaseRetriever) for part in parts):
+            return True
+    return False
+
+
+def _model_of(retriever: BaseRetriever, given: BaseEmbedding | Encoder | None) -> BaseEmbedding | Encoder:
+    """What queries are embedded with, and preferences: the leaf's model."""
+    own = getattr(retriever, "_embed_model", None)
+    kind = type(retriever).__name__
+    if not isinstance(own, BaseEmbedding):
+        if given is None:
+            raise InvalidInputError(
+                f"This {kind} does not say what it embeds with. Give embed_model=, the same that its index was made"
+                " with; if it asks other retrievers, steer those; if it searches by keywords, it cannot be steered."
+            )
+        return given
+    if given is None:
+        return own
+    if isinstance(given, BaseEmbedding):
+        other = (given.class_name(), given.model_name) != (own.class_name(), own.model_name)
+    else:
+        # Of another framework's model, an encoder may be the same by another name.
+        other = isinstance(own, EpicEmbedding) and encoder_of(given).name != own.model_name
+    if other:
+        name = given.model_name if isinstance(given, BaseEmbedding) else encoder_of(given).name
+        raise EncoderMismatchError(
+            f"This {kind} embeds with {own.class_name()} {own.model_name!r}, embed_model= is {type(given).__name__}"
+            f" {name!r}: a query of one model cannot be found among vectors of another. Leave out embed_model=."
+        )
+    return given

@@ -1,0 +1,364 @@
+"""The coarse filter and fine verification as a step of any LlamaIndex ingestion."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from llama_index.core.schema import BaseNode, TransformComponent
+from llama_index_instrumentation import get_dispatcher
+from pydantic import (
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    computed_field,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+from typing_extensions import Self, override
+
+from epic_core import BuildReport, EpicMemory, Preference
+from epic_core.coarse import checked_keep_rate, checked_tau, default_tau
+from epic_core.encoders import Encoder, aembed, embed
+from epic_core.errors import InvalidInputError
+from epic_core.intake import unique_preferences
+from epic_core.judging import Judged
+from epic_core.lm.failures import said
+from epic_core.prepared import Prepared, settings_of
+from epic_core.threads import in_thread
+from epic_core.verification import Verifier
+from epic_llamaindex.adapters import encoder_of, verifier_of
+from epic_llamaindex.run import Run, check_last
+from epic_llamaindex.seen import Ledger, Reprocessed
+from epic_llamaindex.told import told
+
+_dispatcher = get_dispatcher(__name__)
+
+# What a memory has of its own.
+_A_MEMORYS = ("preferences", "encoder", "llm", "tau", "keep_rate", "coarse", "fine")
+
+
+class EpicTransform(TransformComponent):
+    """Nodes in, those out that matter to this user: a step of an `IngestionPipeline`, or of an index's transformations.
+
+        keep = EpicTransform(preferences=["I follow a strict vegan diet."])
+        pipeline = IngestionPipeline(transformations=[SentenceSplitter(), keep, EpicEmbedding()])
+        nodes = pipeline.run(documents=documents)
+        print(keep.report)
+
+    Ids and texts stay as they are. Each node that comes out is a copy with its guidance in flat `epic_*` metadata,
+    which is neither embedded nor shown to a model: `epic_instruction`, `epic_preference`, `epic_stance`,
+    `epic_rationale`, `epic_confidence` and `epic_similarity` of the strongest alignment, `epic_alignments` with all of
+    them as JSON, and `epic_rewrite` where the verifier rewrites. Links to nodes that are left out lead to the next one
+    that is not; the link to the source document stays. Images and other media without text cannot be judged and pass as
+    they are; nodes with no more than white space are left out.
+
+    With `embed_model=`, the embedding of a node is that of its strongest instruction (or of its rewritten text), so
+    that it is found by it. An index keeps an embedding that is there; a later embedding step of a pipeline would put
+    another in its place, and is refused.
+
+    The cache of a pipeline takes `preferences`, `tau` and the other settings into its key, and of the models the names
+    in `models`, prompts included: change one of them, and nodes are judged anew. A document store skips documents that
+    did not change, also after a change of preferences. For that, the last `ledger` nodes are remembered as they came
+    in; `reprocess()` judges them anew:
+
+        keep.preferences = [*keep.preferences, "I only travel by train."]
+        changed = keep.reprocess()
+        index.delete_nodes(changed.gone)
+        index.insert_nodes(changed.kept)
+
+    A node that a model's failure leaves undecided is not lost: unless `on_undecided` is "skip", the call ends with an
+    `UndecidedError`, before anything is cached or stored. What was decided is remembered, so that the same call, made
+    again once the model answers, asks only for the rest.
+
+    Attributes:
+        preferences: The user's, texts or `epic_core.Preference`s.
+        embed_model: Embeds instructions, and what the coarse filter compares; a `BaseEmbedding` or an encoder of
+            epic_core. Default: nodes get no embedding, and the embedded encoder compares.
+        encoder: What the coarse filter compares with, if that is not to be `embed_model`.
+        llm: Verifies: an `LLM`, or a LanguageModel or Verifier of epic_core; default: the embedded verifier.
+        tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
+        keep_rate: Instead of tau, the share of the first nodes that shall pass, in (0, 1].
+        coarse, fine: Switch a stage off.
+        annotate: Write guidance into the metadata; off for property graphs, into which metadata would leak.
+        on_undecided: "raise", or "skip": such nodes are left out, `undecided` has them, and a warning is logged. A
+            pipeline's cache would then know the nodes without them for good.
+        ledger: How many nodes are remembered for `reprocess`.
+        memory: Judge by this memory instead: its preferences, encoder and verifier, and its file remembers what a model
+            decided. Nothing else is written into it.
+        show_progress: Show a bar.
+
+    Raises:
+        ValidationError: for arguments that cannot be.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", arbitrary_types_allowed=True, validate_assignment=True, hide_input_in_errors=True
+    )
+
+    preferences: list[str | Preference] = Field(default_factory=list)
+    embed_model: Any = Field(default=None, exclude=True, repr=False)
+    encoder: Any = Field(default=None, exclude=True, repr=False)
+    llm: Any = Field(default=None, exclude=True, repr=False)
+    tau: float | None = None
+    keep_rate: float | None = None
+    coarse: bool = True
+    fine: bool = True
+    annotate: bool = True
+    on_undecided: Literal["raise", "skip"] = "raise"
+    ledger: int = Field(default=10_000, ge=0, exclude=True)
+    memory: EpicMemory | None = Field(default=None, exclude=True, repr=False)
+    show_progress: bool = Field(default=False, exclude=True)
+
+    _encoder: Encoder = PrivateAttr()
+    _verifier: Verifier = PrivateAttr()
+    _embedder: Encoder | None = PrivateAttr(default=None)
+    _parts: tuple[Any, ...] = PrivateAttr(default=())
+    _prepared: Prepared = PrivateAttr(default_factory=Prepared)
+    _seen: Ledger = PrivateAttr(default_factory=lambda: Ledger(0))
+    _report: BuildReport = PrivateAttr(default_factory=BuildReport)
+
+    @field_validator("preferences", mode="before")
+    @classmethod
+    def _listed(cls, preferences: object) -> object:
+        return [preferences] if isinstance(preferences, (str, Preference)) else preferences
+
+    @field_serializer("preferences")
+    def _plain(self, preferences: list[str | Preference]) -> list[Any]:
+        return [_as_json(Preference.of(preference)) for preference in preferences]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.memory is not None:
+            fields = type(self).model_fields
+            given = [
+                name
+                for name in _A_MEMORYS
+                if getattr(self, name) != fields[name].get_default(call_default_factory=True)
+            ]
+            if given:
+                raise InvalidInputError(f"With memory=, {', '.join(given)} would be ignored: it has its own.")
+        if self.tau is not None and self.keep_rate is not None:
+            raise InvalidInputError("Give tau or keep_rate, not both.")
+        unique_preferences(self.preferences)
+        if self.tau is not None:
+            checked_tau(self.tau)
+        if self.keep_rate is not None:
+            checked_keep_rate(self.keep_rate)
+        parts = (self.embed_model, self.encoder, self.llm, self.memory)
+        # The same models go on, with what they have decided.
+        if len(self._parts) != len(parts) or any(old is not new for old, new in zip(self._parts, parts, strict=True)):
+            self._set_up()
+            self._parts = parts
+        self._seen.resize(self.ledger)
+        return self
+
+    def _set_up(self) -> None:
+        embedder = None if self.embed_model is None else encoder_of(self.embed_model)
+        encoder = embedder if self.encoder is None and embedder is not None else encoder_of(self.encoder)
+        verifier = verifier_of(self.llm, encoder)
+        self._embedder, self._encoder, self._verifier = embedder, encoder, verifier
+
+    @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        before = self.__dict__.get(name)
+        try:
+            super().__setattr__(name, value)
+        except ValidationError:
+            # It is set before the settings are checked together.
+            if name in self.__dict__:
+                self.__dict__[name] = before
+            raise
+
+    @classmethod
+    @override
+    def class_name(cls) -> str:
+        """The name under which it is stored."""
+        return "EpicTransform"
+
+    @computed_field(repr=False)  # type: ignore[prop-decorator]
+    @property
+    def models(self) -> dict[str, Any]:
+        """What decides besides the settings: the models by their names, with the version of their prompts; a digest of
+        their own settings, such as instructions or a temperature; the tau in force, and what has expired."""
+        memory, embedder = self.memory, self._embedder
+        encoder = self._encoder if memory is None else memory.encoder
+        verifier = self._verifier if memory is None else memory.verifier
+        named = {
+            "encoder": encoder.name,
+            "embed_model": None if embedder is None else embedder.name,
+            "verifier": verifier.name,
+            "settings": told(encoder, embedder, verifier),
+        }
+        if memory is not None:
+            held = settings_of(memory)
+            return {**named, **held, "preferences": [_as_json(preference) for preference in held["preferences"]]}
+        expired = [one.text for one in map(Preference.of, self.preferences) if one.expired]
+        return {**named, "tau": default_tau(encoder) if self.tau is None else self.tau, "expired": expired}
+
+    @override
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """The settings and what is in `models`, plain values all of them.
+
+        Raises:
+            InvalidInputError: where a pipeline runs it, and a later step would embed its nodes anew.
+        """
+        # The pipeline's cache asks for this before it answers in the place of the step.
+        if self._embedder is not None and self.fine:
+            check_last(self)
+        return super().to_dict(**kwargs)
+
+    @classmethod
+    @override
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
+        """What `to_dict` stored; the models, which are stored by their names, are given anew: `llm=`, `embed_model=`.
+
+        Raises:
+            InvalidInputError: if they are not those it was stored with.
+        """
+        told = {name: value for name, value in data.items() if name != "models"}
+        made = super().from_dict(told, **kwargs)
+        stored = data.get("models", {})
+        others = [name for name in ("encoder", "embed_model", "verifier") if stored.get(name) != made.models.get(name)]
+        if stored and others:
+            named = ", ".join(f"{name} {stored.get(name)!r}" for name in others)
+            raise InvalidInputError(
+                f"It was stored with {named}. Give the same: from_dict(data, llm=..., embed_model=...)."
+            )
+        return made
+
+    # what came of it
+
+    @property
+    def report(self) -> BuildReport:
+        """What the run that finished last in this process did: what was seen, kept, discarded, undecided."""
+        return self._report
+
+    @property
+    def undecided(self) -> list[BaseNode]:
+        """The nodes, as they came in, that are without a verdict after all runs so far in this process."""
+        return self._seen.undecided()
+
+    # the framework's ways to call it
+
+    @override
+    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
+        """The nodes that are kept, in their order.
+
+        Raises:
+            InvalidInputError: for what is no node, or where a later step of the pipeline would embed them anew.
+            NoPreferencesError: if there are no preferences.
+            UndecidedError: if a model fails.
+            EncoderError: if the embedding model fails.
+        """
+        run = Run(self, nodes, kwargs)
+        self._judge(run)
+        return run.kept()
+
+    @_dispatcher.span
+    @override
+    async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
+        """As `__call__`, without blocking the event loop."""
+        run = Run(self, nodes, kwargs)
+        await self._ajudge(run)
+        return run.kept()
+
+    def reprocess(self, nodes: Sequence[BaseNode] | None = None) -> Reprocessed:
+        """Judge nodes that were seen before by the settings of now, and say what changes in an index.
+
+        Args:
+            nodes: As they came in, for what is not in the ledger: seen in another process, or answered by a pipeline's
+                cache. Default: those of the ledger that were judged by other settings, or are undecided.
+
+        Raises:
+            As a call.
+        """
+        run = Run(self, nodes, again=True)
+        self._judge(run)
+        return run.changes()
+
+    async def areprocess(self, nodes: Sequence[BaseNode] | None = None) -> Reprocessed:
+        """As `reprocess`, without blocking the event loop."""
+        run = Run(self, nodes, again=True)
+        await self._ajudge(run)
+        return run.changes()
+
+    # running
+
+    def _judge(self, run: Run) -> None:
+        judged: list[Judged] = []
+        vectors: list[list[float]] = []
+        if run.items:
+            judged = list(self._ready().judge(run.items, report=run.report, progress=self.show_progress))
+        texts = run.to_embed(judged)
+        if texts and self._embedder is not None:
+            vectors = embed(self._embedder, texts).tolist()
+        run.finish(judged, dict(zip(texts, vectors, strict=True)))
+
+    async def _ajudge(self, run: Run) -> None:
+        judged: list[Judged] = []
+        vectors: list[list[float]] = []
+        if run.items:
+            memory = await in_thread(self._ready)
+            judged = [one async for one in memory.ajudge(run.items, report=run.report, progress=self.show_progress)]
+        texts = run.to_embed(judged)
+        if texts and self._embedder is not None:
+            vectors = (await aembed(self._embedder, texts)).tolist()
+        run.finish(judged, dict(zip(texts, vectors, strict=True)))
+
+    def _ready(self) -> EpicMemory:
+        if self.memory is not None:
+            return self.memory
+        return self._prepared.memory(
+            unique_preferences(self.preferences),
+            encoder=self._encoder,
+            verifier=self._verifier,
+            tau=self.tau,
+            keep_rate=self.keep_rate,
+            coarse=self.coarse,
+            fine=self.fine,
+        )
+
+    # copies and other processes
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What cannot be sent to another process would be left out there, and another model would decide.
+        if self.llm is not None or self.memory is not None:
+            raise pickle.PicklingError(
+                "An EpicTransform with llm= or memory= cannot be sent to other processes: verdicts and undecided nodes"
+                " would be lost with them. Run the pipeline without num_workers; a model is asked as many things at a"
+                " time as its `concurrency` says."
+            )
+        for name in ("embed_model", "encoder"):
+            try:
+                pickle.dumps(getattr(self, name))
+            except Exception as error:
+                raise pickle.PicklingError(
+                    f"The {name} of this EpicTransform cannot be sent to other processes ({said(error)}). Run the"
+                    " pipeline without num_workers."
+                ) from None
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return {"__dict__": fields, "__pydantic_fields_set__": set(self.model_fields_set)}
+
+    @override
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Another one with some settings changed, which are checked; nothing that was seen is shared."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**given, **(update or {})})
+
+    def __copy__(self) -> Self:
+        return self.model_copy()
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self.model_copy()
+
+
+def _as_json(preference: Preference) -> Any:
+    """A preference as text, where that says it all."""
+    if preference == Preference(text=preference.text):
+        return preference.text
+    ends = None if preference.expires_at is None else preference.expires_at.isoformat()
+    return {"text": preference.text, "id": preference.id, "expires_at": ends}

@@ -1,0 +1,451 @@
+"""A LlamaIndex vector store that finds nodes by their instructions, and steers searches by preferences."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.bridge.pydantic import PrivateAttr, model_serializer
+from llama_index.core.schema import BaseNode, MetadataMode
+from llama_index.core.vector_stores.simple import DEFAULT_VECTOR_STORE, NAMESPACE_SEP
+from llama_index.core.vector_stores.types import (
+    DEFAULT_PERSIST_DIR,
+    DEFAULT_PERSIST_FNAME,
+    BasePydanticVectorStore,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryResult,
+)
+from typing_extensions import Self, override
+
+from epic_core import Filter, Preference
+from epic_core.collection import Collection, Record
+from epic_core.encoders import Encoder, aembed, default_encoder, embed
+from epic_core.errors import InvalidInputError
+from epic_core.steering import Mode
+from epic_core.threads import in_thread
+from epic_core.types import FloatArray
+from epic_llamaindex.adapters import encoder_of
+from epic_llamaindex.arguments import asked_of, check_local, check_none_left, result_of, several_ids
+from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.nodes import checked_nodes
+from epic_llamaindex.records import CLASS_KEY, REFERRING, SOURCE_KEY, condition_of, node_of_record, record_of
+
+_ALIKE = 0.9
+
+
+class EpicVectorStore(BasePydanticVectorStore):
+    """A vector store in one durable file, or in RAM, whose searches follow the user's preferences.
+
+        store = EpicVectorStore(path="me.vectors", preferences=["I follow a strict vegan diet."])
+        index = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
+        index.insert_nodes(nodes)
+        index.as_retriever(similarity_top_k=3).retrieve("What should I cook tonight?")
+
+    It stores what it is given. A node that carries instructions in its metadata, as `EpicTransform` writes them, is
+    found by each of them; any other by the embedding that the index made of it; without one, the store embeds what
+    an index would. So the index and the store have to use one model: `embed_model`.
+
+    Nodes come back as they were given (subclasses of LlamaIndex's own classes as those), without their embeddings.
+    Filters, `doc_ids` and `node_ids` are part of the search, so that k nodes come back if so many satisfy them. A node
+    without a source document counts as its own. Scores are cosines, higher is better; with preferences, less what a
+    conflict with one takes off. Metadata has to be JSON. Safe to use from several threads; a file also from several
+    processes.
+
+    Args:
+        embed_model: LlamaIndex's `BaseEmbedding`, or an encoder of epic_core; default: the embedded one. The file
+            remembers it.
+        path: The file; it is no memory's. None for RAM.
+        preferences: The user's; without any, searches are by plain similarity. The file does not remember them.
+        steering: "signed", "paper" (Eq. 7-8) or "off".
+        must_exist: Refuse to make a new file.
+        read_only: Never write into it.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be.
+        StoreError: if the file cannot be opened, or is none of this vector store.
+        EncoderMismatchError: if it was made with another embedding model; where that takes a call to the model, at
+            the first use.
+    """
+
+    stores_text: bool = True
+    is_embedding_query: bool = True
+
+    _collection: Collection = PrivateAttr()
+    _embed_model: BaseEmbedding = PrivateAttr()
+    _read_only: bool = PrivateAttr()
+    # Whether the embeddings of an index were compared with this store's own.
+    _compared: bool = PrivateAttr(default=False)
+    # Ids of deleted nodes that an index goes on to name.
+    _gone: set[str] = PrivateAttr(default_factory=set)
+
+    def __init__(
+        self,
+        embed_model: BaseEmbedding | Encoder | None = None,
+        *,
+        path: str | Path | None = None,
+        preferences: Iterable[str | Preference] = (),
+        steering: Mode = "signed",
+        must_exist: bool = False,
+        read_only: bool = False,
+    ) -> None:
+        if isinstance(embed_model, (str, Path)):
+            raise InvalidInputError("embed_model must be a model, not a text. The name of a file is path=.")
+        encoder = encoder_of(embed_model)
+        collection = Collection(
+            encoder,
+            path,
+            preferences=preferences,
+            steering=steering,
+            kind="nodes",
+            must_exist=must_exist,
+            read_only=read_only,
+        )
+        super().__init__(stores_text=True)
+        self._collection = collection
+        self._embed_model = embed_model if isinstance(embed_model, BaseEmbedding) else EpicEmbedding(encoder)
+        self._read_only = read_only
+
+    @classmethod
+    @override
+    def class_name(cls) -> str:
+        """The name under which it is described."""
+        return "EpicVectorStore"
+
+    @property
+    @override
+    def client(self) -> Collection:
+        """The collection that holds the nodes."""
+        return self._collection
+
+    @property
+    def embed_model(self) -> BaseEmbedding:
+        """The embedding model, for the index over this store."""
+        return self._embed_model
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for RAM."""
+        return self._collection.path
+
+    @property
+    def preferences(self) -> tuple[Preference, ...]:
+        """What steers searches."""
+        return self._collection.preferences
+
+    @property
+    def steering(self) -> Mode:
+        """How they do."""
+        return self._collection.steering
+
+    # writing
+
+    @override
+    def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        """Store nodes, all of them or none; one with a known id takes the place of the earlier one.
+
+        The first embedding of an index is compared with what `embed_model` makes of the same node: there is a warning
+        if they are not alike.
+
+        Returns:
+            The ids, in order.
+
+        Raises:
+            InvalidInputError: for what is no node, metadata that is not JSON, or a node that cannot be stored.
+            EncoderError: if the embedding model fails; nothing is stored then.
+            EncoderMismatchError: for embeddings of another dimension than the model's.
+        """
+        check_none_left(kwargs)
+        records, first = self._records(nodes)
+        if first is not None:
+            self._compare(embed(self._collection.encoder, [_embedded(first)])[0], first)
+        return self._collection.add(records)
+
+    @override
+    async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        """As `add`, without blocking the event loop."""
+        check_none_left(kwargs)
+        records, first = await in_thread(self._records, nodes)
+        if first is not None:
+            self._compare((await aembed(self._collection.encoder, [_embedded(first)]))[0], first)
+        return await self._collection.aadd(records)
+
+    def _records(self, nodes: Sequence[BaseNode]) -> tuple[list[Record], BaseNode | None]:
+        """The records of nodes; and if none was compared yet, the first with a text that is found by its embedding."""
+        given = checked_nodes(nodes)
+        records = [record_of(node) for node in given]
+        if self._compared:
+            return records, None
+        embedded = (
+            node
+            for node, record in zip(given, records, strict=True)
+            if record.keys and record.keys[0].vector is not None and _embedded(node).strip()
+        )
+        return records, next(embedded, None)
+
+    def _compare(self, own: FloatArray, node: BaseNode) -> None:
+        given = np.asarray(node.embedding, dtype=np.float64)
+        # Of another dimension, it is refused when it is added.
+        if given.shape == own.shape and float(own @ given) < _ALIKE * float(np.linalg.norm(given)):
+            warnings.warn(
+                f"The embedding of node {node.node_id!r} is not what {self._collection.encoder.name} makes of it. If"
+                " the index uses another embedding model, give both the same: EpicVectorStore(embed_model), or"
+                " VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model).",
+                stacklevel=3,
+            )
+        self._compared = True
+
+    @override
+    def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """Remove the nodes of a source document, and the node with that id if it has none. Unknown ids are ignored."""
+        check_none_left(delete_kwargs)
+        if not isinstance(ref_doc_id, str):
+            raise InvalidInputError(f"The id of a document is a text, not {type(ref_doc_id).__name__}.")
+        self._remove(self._collection.having(SOURCE_KEY, {ref_doc_id}))
+
+    @override
+    async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """As `delete`, without blocking the event loop."""
+        check_none_left(delete_kwargs)
+        await in_thread(self.delete, ref_doc_id)
+
+    @override
+    def delete_nodes(
+        self,
+        node_ids: list[str] | None = None,
+        filters: MetadataFilters | Filter | None = None,
+        **delete_kwargs: Any,
+    ) -> None:
+        """Remove nodes by their ids, by filters, or what satisfies both. Ids that are not held are ignored.
+
+        Raises:
+            InvalidInputError: if neither is given: `clear` removes all.
+        """
+        check_none_left(delete_kwargs)
+        where, chosen = condition_of(filters), None if node_ids is None else several_ids(node_ids)
+        if chosen is None and where is None:
+            raise InvalidInputError("delete_nodes needs node_ids or filters; clear() removes all nodes.")
+        if where is not None:
+            held = self._collection.ids(where)
+            chosen = held if chosen is None else list(set(chosen).intersection(held))
+        self._remove(chosen or [])
+
+    @override
+    async def adelete_nodes(
+        self,
+        node_ids: list[str] | None = None,
+        filters: MetadataFilters | Filter | None = None,
+        **delete_kwargs: Any,
+    ) -> None:
+        """As `delete_nodes`, without blocking the event loop."""
+        check_none_left(delete_kwargs)
+        await in_thread(self.delete_nodes, node_ids, filters)
+
+    @override
+    def clear(self) -> None:
+        """Remove all nodes."""
+        self._remove(None)
+
+    @override
+    async def aclear(self) -> None:
+        """As `clear`, without blocking the event loop."""
+        await in_thread(self.clear)
+
+    def _remove(self, ids: list[str] | None) -> None:
+        referring = self._collection.having(CLASS_KEY, REFERRING)
+        self._collection.delete(ids)
+        self._gone.update(referring if ids is None else set(ids).intersection(referring))
+
+    # reading
+
+    @override
+    def get_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | Filter | None = None
+    ) -> list[BaseNode]:
+        """Nodes by their ids, in that order, and by filters; all of them without either."""
+        where, chosen = condition_of(filters), None if node_ids is None else several_ids(node_ids)
+        records = self._collection.records(where, ids=chosen)
+        if chosen is not None:
+            place = {node_id: number for number, node_id in enumerate(chosen)}
+            records.sort(key=lambda record: place[record.id])
+        return [node_of_record(record, self.path) for record in records]
+
+    @override
+    async def aget_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | Filter | None = None
+    ) -> list[BaseNode]:
+        """As `get_nodes`, without blocking the event loop."""
+        return await in_thread(self.get_nodes, node_ids, filters)
+
+    @override
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """The nodes that suit a query best.
+
+        Args:
+            query: `query_embedding` is searched for, or `query_str` if there is none. With `mode="mmr"`, diverse nodes
+                of the best 20 or four times `similarity_top_k` are chosen; `mmr_threshold` from 0, most diverse, to 1.
+                `filters` may also be an `epic_core.Filter`. Empty `node_ids` or `doc_ids` do not restrict anything.
+            **kwargs: `preferences` and `steering` for this call; `mmr_threshold`. A retriever of an index passes its
+                `vector_store_kwargs`.
+
+        Raises:
+            InvalidInputError: for another mode, nothing to search for, an embedding of another dimension, or a filter
+                that is none.
+            EncoderError: if the embedding model fails.
+            TypeError: for other arguments.
+        """
+        asked = asked_of(query, kwargs, self._collection, self._gone)
+        return result_of(self._collection.search(k=asked.fetched, **asked.options), asked, self.path)
+
+    @override
+    async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """As `query`, without blocking the event loop."""
+        asked = await in_thread(asked_of, query, kwargs, self._collection, self._gone)
+        matches = await self._collection.asearch(k=asked.fetched, **asked.options)
+        return await in_thread(result_of, matches, asked, self.path)
+
+    # files
+
+    @override
+    def persist(self, persist_path: str | Path, fs: Any = None) -> None:
+        """Write a copy, whole or not at all; also while the store is in use. An earlier copy is replaced.
+
+        Where that is the store's own file, there is nothing to do: what was added is in it.
+
+        Raises:
+            InvalidInputError: for a file system that is not this machine's.
+            StoreError: if it cannot be written.
+        """
+        check_local(fs)
+        path, own = Path(persist_path), self.path
+        if own is not None and path.exists() and own.exists() and path.samefile(own):
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._collection.backup(path, overwrite=True)
+
+    @classmethod
+    def from_persist_path(
+        cls,
+        persist_path: str | Path,
+        fs: Any = None,
+        *,
+        embed_model: BaseEmbedding | Encoder | None = None,
+        **options: Any,
+    ) -> Self:
+        """The store in a file that `persist` wrote. The file itself is opened: what is added goes into it.
+
+        Args:
+            persist_path: The file.
+            fs: None, or this machine's file system.
+            embed_model: The embedding model of the store that was persisted.
+            **options: As for the constructor: `preferences`, `steering`, `read_only`.
+
+        Raises:
+            InvalidInputError: for a file system that is not this machine's.
+            StoreError: if there is no such file, or it is none of this vector store.
+            EncoderMismatchError: if it was made with another embedding model.
+        """
+        check_local(fs)
+        return cls(embed_model, path=persist_path, **{"must_exist": True, **options})
+
+    @classmethod
+    def from_persist_dir(
+        cls,
+        persist_dir: str | Path = DEFAULT_PERSIST_DIR,
+        namespace: str = DEFAULT_VECTOR_STORE,
+        fs: Any = None,
+        *,
+        embed_model: BaseEmbedding | Encoder | None = None,
+        **options: Any,
+    ) -> Self:
+        """The store in a folder that `StorageContext.persist` wrote. As `from_persist_path`."""
+        name = f"{namespace}{NAMESPACE_SEP}{DEFAULT_PERSIST_FNAME}"
+        return cls.from_persist_path(Path(persist_dir) / name, fs, embed_model=embed_model, **options)
+
+    def verify(self) -> int:
+        """Check every row of the file; how many there are.
+
+        Raises:
+            DamagedError: if one is not as it was written.
+        """
+        return self._collection.verify()
+
+    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a copy of the last committed state, whole or not at all; also while it is in use.
+
+        Raises:
+            StoreError: if it cannot be written, or is there and `overwrite` is off.
+        """
+        self._collection.backup(path, overwrite=overwrite)
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        self._collection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # as a component of LlamaIndex
+
+    @model_serializer(mode="wrap")
+    @override
+    def custom_model_dump(self, handler: Any, info: Any) -> dict[str, Any]:
+        return {
+            "path": None if self.path is None else str(self.path),
+            "preferences": [_described(preference) for preference in self.preferences],
+            "steering": self.steering,
+            "read_only": self._read_only,
+            "embed_model": self._collection.encoder.name,
+            "class_name": self.class_name(),
+        }
+
+    @classmethod
+    @override
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
+        """A store as `to_dict` describes it: its file is opened; one in RAM is empty.
+
+        Args:
+            data: What `to_dict` gave; it names the embedding model only.
+            **kwargs: `embed_model`, which is needed if it is not the embedded one; others as for the constructor.
+
+        Raises:
+            InvalidInputError: without an embedding model that is needed.
+        """
+        options = {name: value for name, value in data.items() if name not in ("class_name", "embed_model")}
+        options["preferences"] = [
+            Preference(**one) if isinstance(one, dict) else one for one in options.get("preferences", ())
+        ]
+        name = data.get("embed_model")
+        if name not in (None, default_encoder().name) and kwargs.get("embed_model") is None:
+            raise InvalidInputError(f"This store was made with the embedding model {name}: give it as embed_model=.")
+        return cls(**{**options, **kwargs})
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self.model_copy()  # one file, one store
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("An EpicVectorStore is not pickled: use to_dict and EpicVectorStore.from_dict.")
+
+    def __repr__(self) -> str:
+        return f"EpicVectorStore({self._collection!r})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+def _embedded(node: BaseNode) -> str:
+    return node.get_content(metadata_mode=MetadataMode.EMBED)
+
+
+def _described(preference: Preference) -> str | dict[str, Any]:
+    if preference == Preference(text=preference.text):
+        return preference.text
+    ends = preference.expires_at
+    return {"text": preference.text, "id": preference.id, "expires_at": None if ends is None else ends.isoformat()}

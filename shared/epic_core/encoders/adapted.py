@@ -1,0 +1,159 @@
+"""An encoder made of a framework's embedding model: what the plugins' encoders share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from typing import TypeVar
+
+import numpy as np
+
+from epic_core.coarse import checked_tau
+from epic_core.encoders.base import checked
+from epic_core.errors import EncoderError, InvalidInputError
+from epic_core.lm.failures import MOST_ENDED, of_ended_loop, said
+from epic_core.types import FloatArray
+
+A = TypeVar("A")
+
+
+class AdaptedEncoder(ABC):
+    """Base of an encoder that asks a framework's embedding model.
+
+    Items and preferences are embedded as documents, a user's query as a query. Nothing is sent before the first use.
+
+    Args:
+        name: Stored with a memory, which can be opened only with an encoder of that name.
+        fingerprint: Identifies the weights. Default: a digest of name, dimension and settings, which cannot tell
+            other weights under the same name.
+        tau, floor: Those that suit the model, cosines in [-1, 1]. Default: the core's own.
+        settings: More that tells embeddings apart, for the digest.
+
+    Attributes:
+        name: The name.
+        tau, floor: Only where given.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be.
+        EncoderError: on use, when the model fails, or gives something that is no embedding for each text.
+    """
+
+    tau: float
+    floor: float
+
+    def __init__(
+        self, name: str, *, fingerprint: str | None, tau: float | None, floor: float | None, settings: str = ""
+    ) -> None:
+        if fingerprint is not None and (not isinstance(fingerprint, str) or not fingerprint):
+            raise InvalidInputError(f"fingerprint must be a text that is not empty, not {fingerprint!r}.")
+        self.name = name
+        self._fingerprint = fingerprint
+        self._settings = settings
+        if tau is not None:
+            self.tau = checked_tau(tau)
+        if floor is not None:
+            self.floor = checked_tau(floor, "floor")
+
+    @abstractmethod
+    def _documents(self, texts: list[str]) -> object:
+        """What the model makes of texts that are to be found: a list of numbers for each."""
+
+    @abstractmethod
+    async def _adocuments(self, texts: list[str]) -> object:
+        """As `_documents`, without blocking the event loop."""
+
+    @abstractmethod
+    def _query(self, text: str) -> object:
+        """What the model makes of a query: a list of numbers."""
+
+    @abstractmethod
+    async def _aquery(self, text: str) -> object:
+        """As `_query`, without blocking the event loop."""
+
+    @cached_property
+    def dimension(self) -> int:
+        """Length of an embedding: of the first one made, else of one that is made for this."""
+        return int(self.encode(["dimension"]).shape[1])
+
+    @property
+    def fingerprint(self) -> str:
+        """What was given, else a digest of name, dimension and settings."""
+        if self._fingerprint is not None:
+            return self._fingerprint
+        told = f"{self.name}\x1f{self.dimension}{self._settings}"
+        return blake2b(told.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
+        try:
+            vectors = self._documents(list(texts))
+        except Exception as error:
+            raise self._explained(error) from error
+        return self._unit(texts, vectors)
+
+    async def aencode(self, texts: Sequence[str]) -> FloatArray:
+        """As `encode`, without blocking the event loop."""
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
+        try:
+            vectors = await _anew(self._adocuments, list(texts))
+        except Exception as error:
+            raise self._explained(error) from error
+        return self._unit(texts, vectors)
+
+    def encode_query(self, text: str) -> FloatArray:
+        """The L2-normalised float32 embedding of a user's query, shape `(dimension,)`."""
+        try:
+            vector = self._query(text)
+        except Exception as error:
+            raise self._explained(error) from error
+        unit: FloatArray = self._unit([text], [vector])[0]
+        return unit
+
+    async def aencode_query(self, text: str) -> FloatArray:
+        """As `encode_query`, without blocking the event loop."""
+        try:
+            vector = await _anew(self._aquery, text)
+        except Exception as error:
+            raise self._explained(error) from error
+        unit: FloatArray = self._unit([text], [vector])[0]
+        return unit
+
+    def _unit(self, texts: Sequence[str], vectors: object) -> FloatArray:
+        try:
+            array = np.asarray(vectors, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise EncoderError(
+                f"The embeddings of {self.name} are not all lists of numbers of one length: {error}"
+            ) from error
+        if array.ndim != 2 or len(array) != len(texts) or not array.shape[1]:
+            raise EncoderError(f"{self.name} gave embeddings of shape {array.shape} for {len(texts)} texts.")
+        # Known now: asking for it later, on an event loop, would block.
+        self.__dict__.setdefault("dimension", array.shape[1])
+        return checked(self, texts, array)
+
+    def _explained(self, error: Exception) -> EncoderError:
+        if isinstance(error, EncoderError):
+            return error
+        return EncoderError(f"The embeddings of {self.name} failed: {said(error)}")
+
+
+async def _anew(embed: Callable[[A], Awaitable[object]], given: A) -> object:
+    """Embed; again where a connection of the client's belonged to an event loop that has ended."""
+    for _ in range(MOST_ENDED):
+        try:
+            return await embed(given)
+        except Exception as error:
+            if not of_ended_loop(error):
+                raise
+    return await embed(given)
+
+
+def is_encoder(value: object) -> bool:
+    """Whether something is an encoder of `epic_core`; asking a protocol would ask a server for the dimension."""
+    methods = (getattr(value, name, None) for name in ("encode", "aencode"))
+    return not isinstance(value, type) and all(map(callable, methods))

@@ -1,0 +1,83 @@
+"""What an ingestion step judges by: a memory in RAM that follows the step's settings."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from epic_core.encoders.base import Encoder
+from epic_core.errors import NoPreferencesError
+from epic_core.memory import EpicMemory
+from epic_core.types import Preference
+from epic_core.verification.base import Verifier
+
+
+class Prepared:
+    """A memory that holds preferences and verdicts, no items. Safe to use from several threads.
+
+    What a model decided stays known under other settings, as long as it is the same model and the same preference.
+    """
+
+    def __init__(self) -> None:
+        self._memory: EpicMemory | None = None
+        self._settings: tuple[Any, ...] = ()
+        self._lock = threading.Lock()
+
+    def memory(
+        self,
+        preferences: Iterable[Preference],
+        *,
+        encoder: Encoder,
+        verifier: Verifier,
+        tau: float | None,
+        keep_rate: float | None,
+        coarse: bool,
+        fine: bool,
+    ) -> EpicMemory:
+        """The memory under these settings, which are checked already; `judge` with it at once.
+
+        Raises:
+            NoPreferencesError: if there are no preferences, or all have expired.
+            EncoderError: if the encoder fails.
+        """
+        wanted = [preference for preference in preferences if not preference.expired]
+        if not wanted:
+            raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
+        settings = (tau, keep_rate, coarse, fine)
+        with self._lock:
+            memory = self._memory
+            if memory is None or memory.encoder is not encoder or memory.verifier is not verifier:
+                self._settings = ()
+                self._memory = memory = EpicMemory(encoder=encoder, verifier=verifier)
+            if self._settings != settings:
+                state = memory._state
+                state.own_tau, state.keep_rate, state.coarse, state.fine = settings
+                self._settings = settings
+            _hold(memory, wanted)
+            return memory
+
+
+def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
+    """Let a memory hold these preferences. At no time it has none, as it may be judging."""
+    held = {preference.id: preference for preference in memory.preferences}
+    for preference in wanted:
+        known = held.pop(preference.id, None)
+        if known is None:
+            memory.add_preference(preference)
+        elif known != preference:
+            memory.replace_preference(known, preference)
+    for preference in held.values():
+        memory.remove_preference(preference)
+
+
+def settings_of(memory: EpicMemory) -> dict[str, Any]:
+    """What a memory judges by, besides its models: plain values, and its preferences."""
+    state = memory._state
+    return {
+        "tau": memory.tau,
+        "keep_rate": state.keep_rate,
+        "coarse": state.coarse,
+        "fine": state.fine,
+        "preferences": memory.preferences,
+    }

@@ -1,0 +1,433 @@
+"""Embeddings both ways: any embedding model of LlamaIndex as an encoder, any encoder as one of its models."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.schema import QueryBundle, TextNode
+from pydantic import Field, ValidationError
+
+from epic_core import EpicMemory
+from epic_core.coarse import default_tau
+from epic_core.encoders import Encoder, default_encoder
+from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
+from epic_core.steering import default_floor
+from epic_llamaindex.adapters import LlamaIndexEncoder, encoder_of
+from epic_llamaindex.embeddings import EpicEmbedding
+from helpers import HashEncoder, KeepAll
+from llamaindex_models import ScriptedEmbedding, SyncEmbedding
+
+Encode = Callable[..., Any]
+KINDS = {"batches": ScriptedEmbedding, "synchronous": SyncEmbedding}
+TEXTS = ["a red wine", "a night train", "an old church"]
+
+
+class Gives(ScriptedEmbedding):
+    """Gives what it was made with, or what a function makes of the texts."""
+
+    given: Any = Field(default=None, exclude=True)
+
+    def vectors(self, texts: Any, shift: float = 0.0) -> Any:
+        return self.given(texts) if callable(self.given) else self.given
+
+
+@pytest.fixture(params=["sync", "async"])
+def encode(request: pytest.FixtureRequest) -> Encode:
+    """Embeds texts by one path or the other."""
+
+    async def encoded(encoder: Any, texts: list[str]) -> Any:
+        return encoder.encode(texts) if request.param == "sync" else await encoder.aencode(texts)
+
+    return encoded
+
+
+@pytest.fixture(params=["sync", "async"])
+def encode_query(request: pytest.FixtureRequest) -> Encode:
+    """Embeds a query by one path or the other."""
+
+    async def encoded(encoder: Any, text: str) -> Any:
+        return encoder.encode_query(text) if request.param == "sync" else await encoder.aencode_query(text)
+
+    return encoded
+
+
+# an embedding model as an encoder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("batch", [1, 2, 100])
+async def test_embeddings_are_unit_vectors_in_order(kind: str, batch: int, encode: Encode) -> None:
+    model = KINDS[kind](shift=0.3, embed_batch_size=batch)
+    encoder = LlamaIndexEncoder(model)
+    vectors = await encode(encoder, TEXTS)
+    assert vectors.shape == (3, 96) and vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
+    expected = np.array(model.vectors(TEXTS))
+    np.testing.assert_allclose(vectors, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-5)
+    assert (await encode(encoder, [])).shape == (0, 96)
+    assert model.queries == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_sync_and_async_are_equal(kind: str) -> None:
+    encoder = LlamaIndexEncoder(KINDS[kind](shift=0.3))
+    np.testing.assert_array_equal(encoder.encode(TEXTS), await encoder.aencode(TEXTS))
+    np.testing.assert_array_equal(encoder.encode_query("wine"), await encoder.aencode_query("wine"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_query_is_embedded_as_a_query(kind: str, encode_query: Encode, encode: Encode) -> None:
+    model = KINDS[kind](shift=0.3)
+    encoder = LlamaIndexEncoder(model)
+    vector = await encode_query(encoder, "red wine")
+    assert vector.shape == (96,)
+    assert model.queries == ["red wine"] and model.documents == []
+    assert not np.allclose(vector, (await encode(encoder, ["red wine"]))[0], atol=0.01)
+
+
+async def test_the_event_loop_is_not_blocked() -> None:
+    batches, fallback = ScriptedEmbedding(), SyncEmbedding()
+    for model in (batches, fallback):
+        encoder = LlamaIndexEncoder(model)
+        await encoder.aencode(TEXTS)
+        await encoder.aencode_query("wine")
+        assert encoder.dimension == 96  # known by now
+        assert threading.get_ident() not in model.threads
+    assert not batches.threads
+    assert fallback.threads
+
+
+def test_nothing_is_sent_before_the_first_use_and_the_dimension_is_asked_for_once() -> None:
+    model = ScriptedEmbedding()
+    encoder = encoder_of(model)
+    assert model.documents == []
+    assert [encoder.dimension, encoder.dimension, encoder.fingerprint == encoder.fingerprint] == [96, 96, True]
+    assert len(model.documents) == 1
+    known = LlamaIndexEncoder(ScriptedEmbedding())
+    known.encode(["red"])
+    assert known.dimension == 96 and known.embed_model.documents == ["red"]  # type: ignore[attr-defined]
+
+
+def test_the_name_is_that_of_class_and_model() -> None:
+    class Nameless(ScriptedEmbedding):
+        @classmethod
+        def class_name(cls) -> str:
+            return "base_component"
+
+    assert LlamaIndexEncoder(ScriptedEmbedding(model_name="tiny:1b")).name == "llamaindex:ScriptedEmbedding:tiny:1b"
+    assert LlamaIndexEncoder(MockEmbedding(embed_dim=4)).name == "llamaindex:MockEmbedding"
+    assert LlamaIndexEncoder(Nameless()).name == "llamaindex:Nameless:words"
+    assert LlamaIndexEncoder(ScriptedEmbedding(), name="mine").name == "mine"
+
+
+class Instructed(ScriptedEmbedding):
+    """Has the settings that integrations have."""
+
+    query_instruction: str | None = None
+    text_instruction: str | None = None
+    mode: str | None = None
+    api_key: str = "sk-none"
+    base_url: str = "http://localhost"
+    timeout: float = 60.0
+
+
+def test_the_fingerprint_changes_with_what_changes_embeddings() -> None:
+    prints = [
+        LlamaIndexEncoder(Instructed(**settings), name="mine").fingerprint  # type: ignore[arg-type]
+        for settings in (
+            {},
+            {"model_name": "other"},
+            {"query_instruction": "Find:"},
+            {"text_instruction": "Find:"},
+            {"dimension": 80},
+            {"mode": "search"},
+        )
+    ]
+    prints.append(LlamaIndexEncoder(Instructed(), fingerprint="weights of May").fingerprint)
+    assert len(set(prints)) == 7
+    assert prints[-1] == "weights of May"
+
+
+def test_the_fingerprint_does_not_change_with_what_does_not() -> None:
+    plain = LlamaIndexEncoder(Instructed(), name="mine").fingerprint
+    for settings in (
+        {"api_key": "sk-secret"},
+        {"base_url": "http://elsewhere"},
+        {"timeout": 5.0},
+        {"embed_batch_size": 3},
+        {"num_workers": 3},
+        {"callback_manager": CallbackManager([])},
+        {"query_instruction": ""},
+    ):
+        assert LlamaIndexEncoder(Instructed(**settings), name="mine").fingerprint == plain  # type: ignore[arg-type]
+    # An integration that gets a setting it did not have, which is unset.
+    assert LlamaIndexEncoder(ScriptedEmbedding(), name="mine").fingerprint == plain
+
+
+def test_a_memory_is_not_opened_with_another_model(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, ["red wine"], encoder=encoder_of(Instructed()), verifier=KeepAll()) as memory:
+        memory.add(["a red wine"])
+    with EpicMemory.open(path, encoder=encoder_of(Instructed(api_key="sk-new")), verifier=KeepAll()) as memory:
+        assert len(memory.search("wine")) == 1
+    for other in (Instructed(model_name="other"), Instructed(query_instruction="Find:")):
+        with pytest.raises(EncoderMismatchError):
+            EpicMemory.open(path, encoder=encoder_of(other), verifier=KeepAll())
+
+
+async def test_a_memory_embeds_queries_as_queries() -> None:
+    model = ScriptedEmbedding()
+    memory = EpicMemory(["night trains"], encoder=encoder_of(model), verifier=KeepAll(), tau=0.05)
+    memory.add(["night trains pass", "red trains"])
+    await memory.aadd(["a night train"])
+    assert model.queries == []
+    assert memory.search("night") == await memory.asearch("night") != []
+    assert model.queries == ["night"] * 2 and "night" not in model.documents
+
+
+def test_tau_and_floor_are_there_only_where_given() -> None:
+    plain, own = encoder_of(ScriptedEmbedding()), LlamaIndexEncoder(ScriptedEmbedding(), tau=0.55, floor=0.45)
+    assert (default_tau(plain), default_floor(plain)) == (0.3, 0.2)
+    assert (default_tau(own), default_floor(own)) == (0.55, 0.45)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"tau": 2.0}, {"floor": float("nan")}, {"tau": "0.3"}, {"name": " "}, {"name": 3}, {"fingerprint": ""}],
+    ids=str,
+)
+def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        LlamaIndexEncoder(ScriptedEmbedding(), **arguments)
+
+
+def test_unknown_arguments_are_errors() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        LlamaIndexEncoder(ScriptedEmbedding(), batch=3)  # type: ignore[call-arg]
+    with pytest.raises(ValidationError, match="batch"):
+        EpicEmbedding(batch=3)
+
+
+BAD = {
+    "zero": lambda texts: [[0.0, 0.0] for _ in texts],
+    "nan": lambda texts: [[1.0, math.nan] for _ in texts],
+    "infinite": lambda texts: [[1.0, math.inf] for _ in texts],
+    "no numbers": lambda texts: [["a", "b"] for _ in texts],
+    "empty": lambda texts: [[] for _ in texts],
+    "too few": lambda texts: [[1.0, 2.0] for _ in texts[1:]],
+    "ragged": lambda texts: [[1.0] * (n + 1) for n, _ in enumerate(texts)],
+}
+
+
+@pytest.mark.parametrize("given", BAD.values(), ids=BAD)
+async def test_what_is_no_embedding_is_an_encoder_error(given: Any, encode: Encode) -> None:
+    with pytest.raises(EncoderError, match="llamaindex:Gives"):
+        await encode(LlamaIndexEncoder(Gives(given=given)), ["red", "wine"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_error_of_the_model_says_which_and_what(kind: str, encode: Encode, encode_query: Encode) -> None:
+    model = KINDS[kind]()
+    model.fail_with(RuntimeError("out of memory"))
+    encoder = LlamaIndexEncoder(model)
+    for failing in (encode(encoder, ["red"]), encode_query(encoder, "red")):
+        with pytest.raises(EncoderError, match=rf"llamaindex:{type(model).__name__}:words.*out of memory") as raised:
+            await failing
+        assert isinstance(raised.value.__cause__, RuntimeError)
+    model.fail_with(None)
+    assert (await encode(encoder, ["red"])).shape == (1, 96)
+
+
+async def test_a_connection_of_an_ended_event_loop_is_tried_again() -> None:
+    class Reopens(ScriptedEmbedding):
+        failing: list[int] = Field(default=[1, 2])
+
+        def vectors(self, texts: Any, shift: float = 0.0) -> Any:
+            if self.failing:
+                self.failing.pop()
+                raise RuntimeError("Event loop is closed")
+            return super().vectors(texts, shift)
+
+    assert (await LlamaIndexEncoder(Reopens()).aencode(TEXTS)).shape == (3, 96)
+    assert (await LlamaIndexEncoder(Reopens()).aencode_query("wine")).shape == (96,)
+
+
+def test_what_is_given_as_an_embedding_model_becomes_an_encoder() -> None:
+    own, model = HashEncoder(), ScriptedEmbedding()
+    encoder: Encoder = LlamaIndexEncoder(model)
+    assert isinstance(encoder, Encoder)
+    assert encoder_of(None) is default_encoder()
+    assert encoder_of(own) is own
+    assert encoder_of(EpicEmbedding(own)) is own
+    found = encoder_of(model)
+    assert isinstance(found, LlamaIndexEncoder) and found.embed_model is model
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["local:tiny", 3, ScriptedEmbedding, HashEncoder, object()],
+    ids=["text", "number", "class", "ours", "object"],
+)
+def test_what_is_neither_is_an_error(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"OllamaEmbedding.*None"):
+        encoder_of(wrong)
+    with pytest.raises(InvalidInputError, match="LlamaIndex embedding model"):
+        LlamaIndexEncoder(wrong)
+
+
+# an encoder as an embedding model
+
+
+async def test_the_encoders_vectors_are_plain_floats() -> None:
+    embedding = EpicEmbedding()
+    assert embedding.encoder is default_encoder()
+    vectors, query = embedding.get_text_embedding_batch(TEXTS), embedding.get_query_embedding(TEXTS[0])
+    assert {type(value) for row in [*vectors, query] for value in row} == {float}
+    assert vectors == default_encoder().encode(TEXTS).tolist()
+    assert query == vectors[0] == embedding.get_text_embedding(TEXTS[0])
+    assert await embedding.aget_text_embedding_batch(TEXTS) == vectors
+    assert await embedding.aget_text_embedding(TEXTS[1]) == vectors[1]
+    assert await embedding.aget_query_embedding(TEXTS[0]) == query
+    assert embedding.get_text_embedding_batch([]) == await embedding.aget_text_embedding_batch([]) == []
+
+
+@given(st.lists(st.text(min_size=1), max_size=8), st.integers(1, 4))
+def test_batches_do_not_matter(texts: list[str], size: int) -> None:
+    batched = EpicEmbedding(HashEncoder(), embed_batch_size=size).get_text_embedding_batch(texts)
+    assert batched == EpicEmbedding(HashEncoder()).get_text_embedding_batch(texts)
+
+
+async def test_a_batch_is_one_call_of_the_encoder() -> None:
+    encoder = HashEncoder()
+    embedding = EpicEmbedding(encoder)
+    embedding.get_text_embedding_batch([f"text {n}" for n in range(200)])
+    assert encoder.calls == 1
+    encoder.sync_threads.clear()
+    await embedding.aget_text_embedding_batch([f"text {n}" for n in range(200)])
+    await embedding.aget_query_embedding("a")
+    assert encoder.calls == 3 and not encoder.sync_threads
+
+
+async def test_queries_of_an_encoder_stay_queries() -> None:
+    model = ScriptedEmbedding(shift=0.3)
+    embedding = EpicEmbedding(LlamaIndexEncoder(model))
+    query = embedding.get_query_embedding("red wine")
+    assert query == await embedding.aget_query_embedding("red wine") != embedding.get_text_embedding("red wine")
+    assert model.queries == ["red wine"] * 2
+
+
+def test_the_embedded_encoder_is_stored_and_sent_to_other_processes() -> None:
+    embedding = EpicEmbedding(embed_batch_size=7, num_workers=2)
+    assert EpicEmbedding.class_name() == "EpicEmbedding" and embedding.model_name == "epic-static-v1"
+    for again in (
+        EpicEmbedding.from_dict(embedding.to_dict()),
+        EpicEmbedding.from_json(json.dumps(embedding.to_dict())),
+        pickle.loads(pickle.dumps(embedding)),
+        copy.deepcopy(embedding),
+    ):
+        assert again.encoder is default_encoder()
+        assert again.to_dict() == embedding.to_dict()
+    assert len(pickle.dumps(embedding)) < 1000
+
+
+def test_another_encoder_is_given_again() -> None:
+    encoder = HashEncoder()
+    stored = EpicEmbedding(encoder, embed_batch_size=7).to_dict()
+    again = EpicEmbedding.from_dict(stored, encoder=encoder)
+    assert (again.encoder, again.embed_batch_size) == (encoder, 7)
+    for options in ({}, {"encoder": HashEncoder(name="other")}):
+        with pytest.raises(InvalidInputError, match="encoder="):
+            EpicEmbedding.from_dict(stored, **options)
+    assert stored["model_name"] == "hash"
+
+
+def test_a_copy_keeps_the_encoder() -> None:
+    encoder = HashEncoder()  # which holds a lock
+    assert copy.deepcopy(EpicEmbedding(encoder)).encoder is encoder
+
+
+@pytest.mark.parametrize(
+    "wrong", ["tiny", HashEncoder, ScriptedEmbedding(), 3], ids=["text", "class", "embedding model", "number"]
+)
+def test_epic_embedding_needs_an_encoder(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match="encoder must be an encoder"):
+        EpicEmbedding(wrong)
+
+
+@pytest.mark.parametrize("batch", [0, 5000, "many"])
+def test_a_batch_that_cannot_be_is_an_error(batch: Any) -> None:
+    with pytest.raises(ValidationError):
+        EpicEmbedding(embed_batch_size=batch)
+
+
+async def test_what_is_no_text_is_not_embedded() -> None:
+    embedding = EpicEmbedding(HashEncoder())
+    for wrong in ([1], ["a", None], [b"a"]):
+        with pytest.raises(InvalidInputError):
+            embedding.get_text_embedding_batch(wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError):
+            await embedding.aget_query_embedding(wrong[-1])  # type: ignore[arg-type]
+
+
+def test_an_encoders_error_comes_through() -> None:
+    model = ScriptedEmbedding()
+    model.fail_with(RuntimeError("out of memory"))
+    with pytest.raises(EncoderError, match="out of memory"):
+        EpicEmbedding(LlamaIndexEncoder(model)).get_query_embedding("a")
+
+
+async def test_an_index_runs_on_it() -> None:
+    nodes = [TextNode(text="A stew of beans without meat."), TextNode(text="The night train to the coast.")]
+    index = VectorStoreIndex(nodes, embed_model=EpicEmbedding())
+    retriever = index.as_retriever(similarity_top_k=1)
+    for found in (retriever.retrieve("vegan food"), await retriever.aretrieve(QueryBundle("vegan food"))):
+        assert [hit.node.get_content() for hit in found] == ["A stew of beans without meat."]
+    assert all(node.embedding is None for node in nodes)
+
+
+async def test_a_pipeline_runs_on_it() -> None:
+    pipeline = IngestionPipeline(transformations=[EpicEmbedding()])
+    nodes = pipeline.run(nodes=[TextNode(text=text) for text in TEXTS])
+    expected = default_encoder().encode(TEXTS).tolist()
+    assert [node.embedding for node in nodes] == expected
+    nodes = await IngestionPipeline(transformations=[EpicEmbedding()]).arun(
+        nodes=[TextNode(text=text) for text in TEXTS]
+    )
+    assert [node.embedding for node in nodes] == expected
+
+
+def test_it_is_an_embedding_model_that_others_hear_of() -> None:
+    class Heard(BaseEventHandler):
+        names: list[str] = Field(default_factory=list)
+
+        def handle(self, event: Any, **kwargs: Any) -> None:
+            self.names.append(event.class_name())
+
+    embedding: BaseEmbedding = EpicEmbedding()
+    heard = Heard()
+    get_dispatcher().add_event_handler(heard)
+    try:
+        embedding.get_text_embedding_batch(TEXTS)
+    finally:
+        get_dispatcher().event_handlers.remove(heard)
+    assert heard.names == ["EmbeddingStartEvent", "EmbeddingEndEvent"]
