@@ -8,6 +8,8 @@ from hashlib import blake2b
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
+from epic_core.intake import storable
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
@@ -54,7 +56,7 @@ def is_the_users(message: AnyMessage) -> bool:
 
 def text_of(message: AnyMessage) -> str:
     """The text of a message, without what a memory refuses: it must not cost the user the answer."""
-    return str(message.text).replace("\x00", "").encode("utf-8", "replace").decode().strip()
+    return storable(str(message.text)).strip()
 
 
 def turn_of(messages: Sequence[AnyMessage], asked: str, *, both: bool, tools: bool) -> list[dict[str, str]]:

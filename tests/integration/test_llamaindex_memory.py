@@ -1,0 +1,215 @@
+"""`EpicMemoryBlock` in LlamaIndex's `Memory`: what leaves the buffer is remembered, and told where it is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+from llama_index.core.agent.workflow import ReActAgent
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.chat_engine import SimpleChatEngine
+from llama_index.core.memory import BaseMemoryBlock, InsertMethod, Memory, StaticMemoryBlock
+from llama_index.core.utils import get_tokenizer
+from pydantic import Field
+
+from epic_core import EpicMemory, Stance
+from epic_core.verification import LMVerifier
+from epic_llamaindex.adapters import LlamaIndexLM
+from epic_llamaindex.memory_block import EpicMemoryBlock
+from llamaindex_models import ScriptedLLM
+from scripted import answer_to, read_prompt
+
+# The framework's synchronous calls end their event loop while the thread of its database still answers.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+VEGAN = "I follow a strict vegan diet."
+STEW = "On Sunday I cooked a vegan lentil stew with carrots, and liked it."
+WORK = "The meeting about the steam engine is at four."
+
+
+def remembering(memory: EpicMemory, **options: Any) -> Memory:
+    """A chat's memory whose buffer is full after a few turns; what is told has room."""
+    options = {
+        "session_id": "s",
+        "token_limit": 2000,
+        "chat_history_token_ratio": 0.02,
+        "token_flush_size": 20,
+        **options,
+    }
+    blocks = options.pop("blocks", None) or [EpicMemoryBlock(memory=memory)]
+    return Memory.from_defaults(memory_blocks=blocks, **options)
+
+
+def turn(said: str, answer: str = "I see.") -> list[ChatMessage]:
+    return [ChatMessage(role="user", content=said), ChatMessage(role="assistant", content=answer)]
+
+
+async def say(memory: Memory, run: str, *said: str) -> None:
+    for text in said:
+        for message in turn(text):
+            if run == "sync":
+                memory.put(message)
+            else:
+                await memory.aput(message)
+
+
+async def got(memory: Memory, run: str, **options: Any) -> list[ChatMessage]:
+    return memory.get(**options) if run == "sync" else await memory.aget(**options)
+
+
+def whole(messages: Sequence[ChatMessage]) -> str:
+    return "\n".join(f"{message.role.value}: {message.content}" for message in messages)
+
+
+@pytest.mark.parametrize("run", ["sync", "async"])
+@pytest.mark.parametrize("method", list(InsertMethod), ids=str)
+async def test_what_leaves_the_buffer_is_remembered_and_told(run: str, method: InsertMethod) -> None:
+    memory = EpicMemory([VEGAN])
+    chat = remembering(memory, insert_method=method)
+    await say(chat, run, STEW, WORK, "And what else is there to do today, and tomorrow?", "Nothing more for now.")
+    kept = [hit.item for hit in memory.search("dinner", 9)]
+    assert len(kept) == 1 and STEW in kept[0].text and kept[0].metadata["session_id"] == "s"
+    history = await got(chat, run, input="Which vegan dinner did I cook?")
+    told = whole(history)
+    where = history[0] if method is InsertMethod.SYSTEM else history[-2]
+    assert where.role.value == method.value and "<EpicMemory>" in where.content and STEW in where.content  # type: ignore[operator]
+    assert told.count("<EpicMemory>") == told.count("</EpicMemory>") == 1
+    # Nothing of it stays in the history.
+    assert "<EpicMemory>" not in whole(await chat.aget_all())
+
+
+async def test_sync_and_async_are_equal() -> None:
+    outs = []
+    for run in ("sync", "async"):
+        memory = EpicMemory([VEGAN])
+        chat = remembering(memory)
+        await say(chat, run, STEW, WORK, "What is for dinner, and for lunch, and for breakfast?", WORK)
+        outs.append(
+            (whole(await got(chat, run, input="A vegan dinner?")), [hit.item for hit in memory.search("dinner")])
+        )
+    assert outs[0] == outs[1] and outs[0][1]
+
+
+async def test_sessions_and_users(tmp_path: Path) -> None:
+    path = tmp_path / "all.epic"
+    lines = {"anna": "Anna cooked a vegan tofu curry.", "bert": "Bert baked a vegan bread."}
+    rest = ("What else is there to be said about that, or not?", "And about the weather of the day?")
+    for name, line in lines.items():
+        with EpicMemory.open(path, [VEGAN], namespace=name) as memory:
+            for session in ("monday", "tuesday"):
+                await say(remembering(memory, session_id=session), "async", f"{line} It was {session}.", *rest)
+    for name, line in lines.items():
+        with EpicMemory.open(path, namespace=name) as memory:
+            for session in ("monday", "tuesday"):
+                everything = whole(await remembering(memory, session_id=session).aget(input="Which vegan dish?"))
+                assert f"{line} It was monday." in everything and f"{line} It was tuesday." in everything
+                other = next(one for one in lines if one != name)
+                assert lines[other] not in everything
+                own = remembering(memory, session_id=session, blocks=[EpicMemoryBlock(memory=memory, per_session=True)])
+                only = whole(await own.aget(input="Which vegan dish?"))
+                assert f"It was {session}." in only and only.count("Document ") == 1
+                hers = await remembering(memory).aget(input="Which vegan dish?", namespace=other)
+                assert lines[other] in whole(hers) and line not in whole(hers)
+
+
+class Taking(BaseMemoryBlock[str]):
+    """Takes the session's id out of the messages that it shares with all other blocks, as the framework's own may."""
+
+    name: str = "Taking"
+    taken: list[Any] = Field(default_factory=list)
+
+    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
+        return ""
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        self.taken += [message.additional_kwargs.pop("session_id", None) for message in messages]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
+async def test_other_blocks_beside_it(first: bool) -> None:
+    memory, taking = EpicMemory([VEGAN]), Taking()
+    blocks = [EpicMemoryBlock(memory=memory), taking] if first else [taking, EpicMemoryBlock(memory=memory)]
+    chat = remembering(memory, blocks=[*blocks, StaticMemoryBlock(static_content="Be kind.")])
+    await say(chat, "async", STEW, WORK, "And what else is there to do today, and tomorrow?")
+    told = whole(await chat.aget(input="Which vegan dinner did I cook?"))
+    assert "Be kind." in told and STEW in told.partition("<EpicMemory>")[2]
+    assert {hit.item.metadata["session_id"] for hit in memory.search("dinner", 9)} == set(taking.taken) == {"s"}
+
+
+async def test_what_does_not_fit_goes_from_the_end() -> None:
+    memory = EpicMemory([VEGAN])
+    memory.add([f"A vegan dish for every diet, number {number}, with beans." for number in range(5)])
+    length, counts = get_tokenizer(), set()
+    for limit in range(60, 800, 20):
+        chat = Memory.from_defaults(token_limit=limit, memory_blocks=[EpicMemoryBlock(memory=memory)])
+        chat.put(ChatMessage(role="user", content="Which vegan dish?"))
+        content = chat.get()[0].content or ""
+        counts.add(content.count("Document "))
+        told = content.partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]
+        assert len(length(told.strip())) <= limit and f"Document {content.count('Document ') + 1}:" not in content
+    assert counts == {0, 1, 2, 3, 4, 5}
+
+
+async def test_it_is_there_after_a_restart(tmp_path: Path) -> None:
+    with EpicMemory.open(tmp_path / "me.epic", [VEGAN]) as memory:
+        await say(remembering(memory), "async", STEW, WORK, "And what else is there to do today, and tomorrow?")
+    with EpicMemory.open(tmp_path / "me.epic") as memory:
+        assert STEW in whole(await remembering(memory, session_id="new").aget(input="Which vegan dinner did I cook?"))
+
+
+async def test_a_model_that_is_down_costs_nobody_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+    up: list[bool] = []
+
+    def answers(messages: Sequence[ChatMessage]) -> str | Exception:
+        if not up:
+            return ConnectionError("refused")
+        asked = read_prompt([{"role": message.role.value, "content": message.content} for message in messages])
+        return answer_to(asked, lambda chunk, preference: Stance.SUPPORTS)
+
+    memory = EpicMemory([VEGAN], verifier=LMVerifier(LlamaIndexLM(ScriptedLLM(answers=answers)), retries=0))
+    chat = remembering(memory)
+    await say(chat, "async", STEW, WORK, "And what else is there to do today, and tomorrow?")
+    assert "memory.retry()" in caplog.text and len(memory) == 0
+    assert "<EpicMemory>" not in whole(await chat.aget(input="Which vegan dinner did I cook?"))
+    up.append(True)
+    await memory.aretry()
+    assert STEW in whole(await chat.aget(input="Which vegan dinner did I cook?"))
+
+
+@pytest.mark.parametrize("run", ["sync", "async"])
+async def test_a_chat_engine_is_told(run: str) -> None:
+    llm, memory = ScriptedLLM(answers=["Good."]), EpicMemory([VEGAN])
+    engine = SimpleChatEngine.from_defaults(llm=llm, memory=remembering(memory))
+    for said in (STEW, WORK, "And what else is there to do today, and tomorrow?", "Which vegan dinner did I cook?"):
+        answer = engine.chat(said) if run == "sync" else await engine.achat(said)
+        assert str(answer) == "Good."
+    assert "<EpicMemory>" not in llm.prompts[0]
+    assert STEW in llm.prompts[-1].partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]
+    # What was told is not offered again as something that was said.
+    assert all("Interpretation Guidance" not in hit.item.text for hit in memory.search("dinner", 20))
+
+
+async def test_an_agent_is_told() -> None:
+    llm, memory = ScriptedLLM(answers=["Thought: I can answer.\nAnswer: A stew."]), EpicMemory([VEGAN])
+    # This agent puts a prompt of its own into the place of the system message.
+    chat = remembering(memory, insert_method=InsertMethod.USER)
+    agent = ReActAgent(llm=llm, tools=[], streaming=False)
+    for said in (STEW, WORK, "And what else is there to do today, and tomorrow?", "Which vegan dinner did I cook?"):
+        answer = await agent.run(said, memory=chat)
+    assert str(answer) == "A stew."
+    assert STEW in llm.prompts[-1].partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]
+
+
+async def test_a_chats_memory_is_stored_without_the_users() -> None:
+    memory = EpicMemory([VEGAN])
+    chat = remembering(memory)
+    await say(chat, "async", STEW, WORK, "And what else is there to do today, and tomorrow?")
+    stored = json.loads(chat.model_dump_json())
+    assert stored["memory_blocks"][0]["name"] == "EpicMemory" and "lentil" not in json.dumps(stored)
+    assert "lentil" not in str(chat.model_dump()) and VEGAN not in str(chat.to_dict())

@@ -1,0 +1,622 @@
+"""`EpicNodePostprocessor`: nodes that some retriever found, in the order of the user's preferences."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import CompactAndRefine
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import Document, ImageNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from pydantic import ValidationError
+
+from epic_core import EpicMemory, Preference, Stance
+from epic_core.errors import EncoderError, InvalidInputError, LMUnavailableError, ReadOnlyError
+from epic_core.reranking import RememberingEncoder
+from epic_core.verification import LMVerifier
+from epic_llamaindex.adapters import LlamaIndexLM
+from epic_llamaindex.postprocessor import EpicNodePostprocessor
+from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM
+from scripted import Scripted, anew, answer_to, instruction_for, read_prompt
+
+VEGAN = "I follow a strict vegan diet."
+QUERY = "What shall I cook for dinner?"
+STEW = "A rich beef stew for cold evenings, with red wine."
+SOUP = "Lentil soup is a vegan dish that cooks in half an hour."
+STEAM = "The history of the steam engine begins in 1712."
+TOFU = "Tofu and vegetables fried in a wok make a quick vegan dinner."
+
+Processed = Callable[..., list[NodeWithScore]]
+
+
+def found(*texts: str, score: float | None = 0.5) -> list[NodeWithScore]:
+    """Nodes as a retriever finds them, numbered by their ids."""
+    return [NodeWithScore(node=TextNode(text=text, id_=f"n{number}"), score=score) for number, text in enumerate(texts)]
+
+
+def ids(nodes: Sequence[NodeWithScore]) -> list[str]:
+    return [node.node_id for node in nodes]
+
+
+def stances(nodes: Sequence[NodeWithScore]) -> list[str | None]:
+    return [node.node.metadata.get("epic_stance") for node in nodes]
+
+
+async def both(
+    make: Callable[[], EpicNodePostprocessor], nodes: list[NodeWithScore], query: str | None = QUERY
+) -> list[NodeWithScore]:
+    """What comes out, the same of both ways to call it; nothing that was given is changed."""
+    before = copy.deepcopy([node.to_dict() for node in nodes])
+    bundle = None if query is None else QueryBundle(query)
+    out = make().postprocess_nodes(nodes, bundle)
+    other = await make().apostprocess_nodes(nodes, bundle)
+    assert [node.to_dict() for node in out] == [node.to_dict() for node in other]
+    assert [node.to_dict() for node in nodes] == before
+    assert bundle is None or bundle == QueryBundle(query)
+    return out
+
+
+def hashed(verifier: object = None, preferences: Any = "red wine", **options: Any) -> EpicNodePostprocessor:
+    """With an encoder that counts words, in whose space similarities are known."""
+    encoder = options.pop("embed_model", None) or HashEncoder()
+    return EpicNodePostprocessor(preferences=preferences, embed_model=encoder, llm=verifier or KeepAll(), **options)
+
+
+# what comes out
+
+
+async def test_nodes_are_ranked_and_say_how_they_suit_the_user() -> None:
+    out = await both(lambda: EpicNodePostprocessor(preferences=[VEGAN]), found(STEW, SOUP, STEAM, TOFU))
+    assert ids(out) == ["n3", "n1", "n0", "n2"]
+    scores = [node.score for node in out]
+    assert scores == sorted(scores, key=lambda score: -(score or 0.0)) and all(type(score) is float for score in scores)
+    best = out[0].node
+    assert best.metadata["epic_preference"] == VEGAN and best.metadata["epic_stance"] == "supports"
+    assert [told["preference"] for told in json.loads(best.metadata["epic_alignments"])] == [VEGAN]
+    assert best.get_content(MetadataMode.LLM) == best.get_content(MetadataMode.EMBED) == TOFU
+    assert set(best.metadata) == set(best.excluded_llm_metadata_keys) == set(best.excluded_embed_metadata_keys)
+    assert out[-1].node.metadata == {}
+
+
+async def test_a_stance_takes_its_penalty_off_the_cosine() -> None:
+    """The query and the preference are the same words, so that every mode has the same q~."""
+    texts = ["red wine well", "red wine bad", "red wine half", "red wine so", "red wine nothing"]
+    said = {"bad": Stance.CONFLICTS, "half": Stance.MIXED, "so": Stance.NEUTRAL}
+    for mode in ("signed", "paper", "off"):
+        out = await both(lambda mode=mode: hashed(KeepAll(said), mode=mode), found(*texts), "red wine")  # type: ignore[misc]
+        top = out[0].score or 0.0
+        assert top == pytest.approx((2 / 3) ** 0.5, abs=1e-5 if mode != "signed" else 0.2)
+        assert [round(top - (node.score or 0.0), 5) for node in out] == [0.0, 0.0, 0.02, 0.05, 0.1]
+        assert ids(out) == ["n0", "n4", "n3", "n2", "n1"]
+
+
+async def test_what_is_for_nobody_counts_as_neutral() -> None:
+    nodes = found("green tea", "red wine tea")
+    out = await both(lambda: hashed(DiscardAll(), mode="off"), nodes, "green tea")
+    assert [node.score for node in out] == [pytest.approx(0.98), pytest.approx(1 / 6**0.5 - 0.02, abs=1e-5)]
+    assert stances(out) == [None, None]
+
+
+def test_what_comes_out_shares_nothing_that_can_be_changed() -> None:
+    nodes = found("red wine", "steam")
+    for node in nodes:
+        node.node.metadata = {"list": [1]}
+    for node in hashed().postprocess_nodes(nodes, query_str="wine"):
+        node.node.metadata["list"].append(2)
+        node.node.metadata["more"] = 3
+        node.node.excluded_llm_metadata_keys.append("x")
+    assert all(node.node.metadata == {"list": [1]} and not node.node.excluded_llm_metadata_keys for node in nodes)
+
+
+async def test_the_query_is_steered() -> None:
+    nodes = found("tea", "red wine tea")
+    assert ids(await both(lambda: hashed(DiscardAll(), mode="off"), nodes, "wine tea")) == ["n1", "n0"]
+    nodes = found("wine tea", "red wine tea")
+    assert ids(await both(lambda: hashed(DiscardAll(), mode="off"), nodes, "wine tea")) == ["n0", "n1"]
+    assert ids(await both(lambda: hashed(DiscardAll(), mode="paper"), nodes, "wine tea")) == ["n1", "n0"]
+    nodes = found("A hotel with a large casino.", "A hotel with a quiet garden.")
+    for mode, first in (("off", "n0"), ("paper", "n0"), ("signed", "n1")):
+        out = await both(
+            lambda mode=mode: EpicNodePostprocessor(  # type: ignore[misc]
+                preferences="I avoid hotels with casinos.", llm=DiscardAll(), mode=mode
+            ),
+            nodes,
+            "Recommend a hotel.",
+        )
+        assert out[0].node_id == first
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"), [("all", ["n0", "n1", "n2", "n3", "n4"]), ("relevant", ["n0", "n1", "n2"]), ("supports", ["n0"])]
+)
+async def test_what_does_not_suit_can_be_left_out(keep: str, left: list[str]) -> None:
+    nodes = found("red wine", "red wine bad", "red wine half", "steam engine", "other things")
+    said = {"bad": Stance.CONFLICTS, "half": Stance.MIXED}
+    out = await both(lambda: hashed(KeepAll(said), keep=keep), nodes, "red wine")
+    assert sorted(ids(out)) == left
+
+
+async def test_only_the_best_come_out() -> None:
+    nodes = found(STEW, SOUP, STEAM, TOFU)
+    assert ids(await both(lambda: EpicNodePostprocessor(preferences=[VEGAN], top_n=2), nodes)) == ["n3", "n1"]
+
+
+async def test_without_reranking_order_and_scores_stay() -> None:
+    nodes = found(STEW, SOUP, STEAM, TOFU, score=None)
+    nodes[1].score = 0.25
+    out = await both(lambda: EpicNodePostprocessor(preferences=[VEGAN], rerank=False, keep="relevant"), nodes)
+    assert ids(out) == ["n1", "n3"] and [node.score for node in out] == [0.25, None]
+    assert stances(out) == ["supports", "supports"]
+    encoder = HashEncoder()
+    hashed(rerank=False, embed_model=encoder).postprocess_nodes(found("red wine"), query_str="what to drink")
+    assert encoder.texts["what to drink"] == 0
+
+
+@pytest.mark.parametrize("query", [None, "", " \n"], ids=["none", "empty", "blank"])
+async def test_without_a_query_stances_decide_then_similarity_then_the_order_given(query: str | None) -> None:
+    nodes = found("a", "red wine bad", "red wine from Spain", "b", "red wine", "c")
+    out = await both(lambda: hashed(KeepAll({"bad": Stance.CONFLICTS})), nodes, query)
+    assert ids(out) == ["n4", "n2", "n0", "n3", "n5", "n1"]
+    assert [node.score for node in out] == [0.5] * 6
+
+
+# what there may be among the nodes
+
+
+async def test_no_nodes() -> None:
+    assert await both(lambda: EpicNodePostprocessor(preferences=[VEGAN]), []) == []
+    assert await both(lambda: EpicNodePostprocessor(preferences=[VEGAN]), [], None) == []
+
+
+async def test_nodes_without_text_come_last_as_they_are() -> None:
+    image = ImageNode(
+        image_url="http://127.0.0.1/a.png", id_="image", metadata={"epic_stance": "conflicts", "of": ["a"]}
+    )
+    nodes = [NodeWithScore(node=image, score=0.9), NodeWithScore(node=TextNode(text=" ", id_="blank")), *found(STEAM)]
+    for keep in ("all", "supports"):
+        out = await both(
+            lambda keep=keep: EpicNodePostprocessor(preferences=[VEGAN], keep=keep, guidance="text"),  # type: ignore[misc]
+            nodes,
+        )
+        assert ids(out) == (["n0", "image", "blank"] if keep == "all" else ["image", "blank"])
+        assert out[-2].score == 0.9 and out[-2].node.metadata == image.metadata and out[-1].score is None
+        assert out[-2].node.get_content() == "" and out[-2].node is not image
+    stay = EpicNodePostprocessor(preferences=[VEGAN], rerank=False)
+    assert ids(await both(lambda: stay, nodes)) == ["image", "blank", "n0"]
+
+
+async def test_all_kinds_of_nodes_with_text_are_judged() -> None:
+    nodes = [
+        NodeWithScore(node=Document(text=TOFU, id_="document")),
+        NodeWithScore(node=IndexNode(text=SOUP, id_="index", index_id="x")),
+        NodeWithScore(node=ImageNode(text=TOFU, id_="captioned")),
+    ]
+    out = await both(lambda: EpicNodePostprocessor(preferences=[VEGAN], guidance="text"), nodes)
+    assert stances(out) == ["supports"] * 3
+    assert [type(node.node) for node in out] == [Document, ImageNode, IndexNode]
+    assert all(node.node.get_content().startswith(f"Document {n}:\n") for n, node in enumerate(out, start=1))
+
+
+async def test_characters_that_no_memory_takes_do_not_matter() -> None:
+    nodes = found(f"{TOFU}\x00", f"{SOUP}\ud800", STEAM)
+    out = EpicNodePostprocessor(preferences=[VEGAN]).postprocess_nodes(nodes, query_str=f"{QUERY}\x00")
+    assert ids(out) == ["n0", "n1", "n2"] and stances(out) == ["supports", "supports", None]
+    assert out[0].text == f"{TOFU}\x00"
+
+
+async def test_guidance_that_is_there_stands() -> None:
+    """What was found out when a node was stored is not asked for again."""
+    verifier = KeepAll({"": Stance.SUPPORTS})
+    stored = hashed(KeepAll({"bad": Stance.CONFLICTS}), ["red wine", "old books"]).postprocess_nodes(
+        found("red wine bad", "old books"), query_str="x"
+    )
+    nodes = [*stored, *found("red wine")]
+    out = hashed(verifier, ["red wine"]).postprocess_nodes(nodes, query_str="red wine")
+    assert [text for text, _ in verifier.asked] == ["red wine"]
+    told = {node.text: node.node.metadata for node in out}
+    assert told["red wine bad"] == {node.text: node.node.metadata for node in stored}["red wine bad"]
+    assert told["old books"] == {}  # under another preference only: judged again, and it is for none
+    assert [node.text for node in out] == ["red wine", "red wine bad", "old books"]
+
+
+async def test_guidance_under_preferences_that_are_not_the_users_is_taken_off() -> None:
+    stored = hashed(preferences=["red wine", "old books"]).postprocess_nodes(
+        found("red wine and old books"), query_str="x"
+    )
+    stored[0].node.metadata["epic_steered_by"] = "red wine"
+    (node,) = hashed(preferences=["old books"]).postprocess_nodes(stored, query_str="old books")
+    assert node.node.metadata["epic_preference"] == "old books" and node.node.metadata["epic_steered_by"] == "red wine"
+    assert [told["preference"] for told in json.loads(node.node.metadata["epic_alignments"])] == ["old books"]
+
+
+@pytest.mark.parametrize(
+    "alignments",
+    [
+        "no json",
+        "[" * 100_000,
+        "7",
+        "{}",
+        '["red wine"]',
+        '[{"preference": ["red wine"]}]',
+        '[{"preference": "red wine"}]',
+        '[{"preference": "red wine", "stance": "loves", "instruction": "x"}]',
+        '[{"preference": "red wine", "stance": "conflicts", "instruction": 7}]',
+        '[{"preference": "red wine", "stance": "conflicts", "instruction": "x", "similarity": "near"}]',
+        7,
+        ["red wine"],
+    ],
+    ids=lambda value: str(value)[:80],
+)
+def test_guidance_that_cannot_be_read_is_written_anew(alignments: Any) -> None:
+    nodes = found("red wine")
+    nodes[0].node.metadata = {"epic_alignments": alignments, "epic_stance": "conflicts", "own": 1}
+    (node,) = hashed(guidance="text").postprocess_nodes(nodes, query_str="red wine")
+    assert node.node.metadata["epic_stance"] == "supports" and node.node.metadata["own"] == 1
+
+
+# guidance in texts
+
+
+async def test_guidance_in_texts_is_numbered_by_rank() -> None:
+    said = {"bad": Stance.CONFLICTS}
+    nodes = found("red wine bad", "red wine", "Content: Document 9: red wine")
+    out = await both(lambda: hashed(KeepAll(said), guidance="text"), nodes, "red wine")
+    assert out[0].text == ("Document 1:\nInterpretation Guidance:\n- Think of red wine: red wine\nContent:\nred wine")
+    assert "\nContent:\n> Content: Document 9: red wine" in next(node.text for node in out if node.node_id == "n2")
+    conflicting = next(node.text for node in out if node.node_id == "n0")
+    assert 'Steer clear: this conflicts with the preference "red wine". Think of' in conflicting
+    (plain,) = await both(lambda: hashed(guidance="text"), found("steam engine"), "red wine")
+    assert plain.text == "Document 1:\nContent:\nsteam engine"
+
+
+async def test_what_a_verifier_rewrites_is_told(tmp_path: Path) -> None:
+    rewrites = LMVerifier(Scripted(), refine="rewrite")
+    (node,) = await both(lambda: hashed(rewrites), found("red wine x"), "red wine")
+    assert node.text == "red wine x" and node.node.metadata["epic_rewrite"] == anew("red wine x", "red wine")
+    (text,) = await both(lambda: hashed(rewrites, guidance="text"), found("red wine x"), "red wine")
+    assert text.text.endswith(f"Content:\n{anew('red wine x', 'red wine')}")
+    # Read from metadata as well.
+    (again,) = hashed(KeepAll(), guidance="text").postprocess_nodes([node], query_str="red wine")
+    assert again.text.endswith(f"Content:\n{anew('red wine x', 'red wine')}")
+
+
+# models
+
+
+def scripted(answered: Callable[[str], bool] = lambda chunk: True) -> ScriptedLLM:
+    """An LLM that keeps everything, and fails where it does not answer."""
+
+    def answers(messages: Sequence[ChatMessage]) -> str | Exception:
+        asked = read_prompt([{"role": message.role.value, "content": message.content} for message in messages])
+        if not all(map(answered, asked.chunks)):
+            return LMUnavailableError("no server")
+        return answer_to(asked, lambda chunk, preference: Stance.SUPPORTS)
+
+    return ScriptedLLM(answers=answers)
+
+
+def model(llm: ScriptedLLM) -> LMVerifier:
+    return LMVerifier(LlamaIndexLM(llm), retries=0)
+
+
+async def test_a_model_that_fails_leaves_nodes_undecided(caplog: pytest.LogCaptureFixture) -> None:
+    for run in ("sync", "async"):
+        down = {"red wine b"}
+        llm = scripted(lambda chunk, down=down: chunk not in down)  # type: ignore[misc]
+        processor = hashed(model(llm), keep="supports")
+        nodes = found("red wine a", "red wine b", "steam engine")
+        nodes[1].node.metadata = {"epic_alignments": "[]", "own": 1}
+
+        async def call(nodes: Any = nodes, processor: Any = processor, run: str = run) -> list[NodeWithScore]:
+            if run == "sync":
+                return processor.postprocess_nodes(nodes, query_str="red wine")  # type: ignore[no-any-return]
+            return await processor.apostprocess_nodes(nodes, query_str="red wine")  # type: ignore[no-any-return]
+
+        caplog.clear()
+        out = await call()
+        assert ids(out) == ["n0", "n1"] and stances(out) == ["supports", None]
+        assert out[1].node.metadata == {"own": 1} and processor.report.undecided == 1
+        assert "1 texts are undecided" in caplog.text and "no server" in caplog.text
+        asked = len(llm.seen)
+        down.clear()
+        assert stances(await call()) == ["supports", "supports"]
+        assert len(llm.seen) == asked + 1 and "red wine b" in llm.prompts[-1]
+        assert stances(await call()) == ["supports", "supports"] and len(llm.seen) == asked + 1
+
+
+async def test_an_llm_of_the_framework_and_its_embeddings() -> None:
+    llm, embeddings = scripted(), ScriptedEmbedding()
+    made = EpicNodePostprocessor(preferences=[VEGAN], llm=llm, embed_model=embeddings, tau=0.2)
+    out = made.postprocess_nodes(found(STEAM, TOFU), query_str=QUERY)
+    assert out[0].node.metadata["epic_instruction"] == instruction_for(TOFU, VEGAN)
+    assert embeddings.queries == [QUERY]
+    assert embeddings.documents.count(TOFU) == embeddings.documents.count(VEGAN) == 1
+
+
+def test_each_text_is_embedded_once_and_judged_once() -> None:
+    encoder, verifier = HashEncoder(), KeepAll()
+    processor = hashed(verifier, embed_model=encoder)
+    nodes = found("red wine", "green tea", "red wine")
+    out = processor.postprocess_nodes(nodes, query_str="what to drink")
+    assert ids(out)[:2] == ["n0", "n2"] and stances(out) == ["supports", "supports", None]
+    assert len(verifier.asked) == 1
+    processor.postprocess_nodes(nodes[::-1], query_str="what else")
+    counted = {text: encoder.texts[text] for text in ("red wine", "green tea", "what to drink", "what else")}
+    assert counted == {"red wine": 1, "green tea": 1, "what to drink": 1, "what else": 1}
+
+
+async def test_nothing_blocks_the_event_loop() -> None:
+    encoder, llm = HashEncoder(), scripted()
+    await hashed(model(llm), embed_model=encoder).apostprocess_nodes(found("red wine", "tea"), query_str="wine")
+    assert not llm.threads and threading.get_ident() not in encoder.sync_threads
+
+
+async def test_an_encoder_that_fails_is_an_error() -> None:
+    processor = hashed(embed_model=AlteredEncoder(lambda vectors: vectors * float("nan"), "broken"))
+    with pytest.raises(EncoderError):
+        processor.postprocess_nodes(found("broken"), query_str="wine")
+    with pytest.raises(EncoderError):
+        await processor.apostprocess_nodes(found("red wine"), query_str="broken")
+
+
+def test_what_an_encoder_has_more_is_seen_through_one_that_remembers() -> None:
+    encoder = RememberingEncoder(HashEncoder())
+    assert (encoder.tau, encoder.floor, encoder.name, encoder.dimension) == (0.3, 0.2, "hash", 1024)
+    assert not hasattr(encoder, "encode_query") and encoder.encode([]).shape == (0, 1024)
+    assert copy.copy(encoder).encode(["tea"]).shape == (1, 1024)
+
+
+# a memory that judges
+
+
+async def test_a_memory_judges_and_remembers(tmp_path: Path) -> None:
+    llm = scripted()
+    with EpicMemory.open(tmp_path / "m", ["red wine"], encoder=HashEncoder(), verifier=model(llm)) as memory:
+        processor = EpicNodePostprocessor(memory=memory)
+        assert stances(processor.postprocess_nodes(found("red wine"), query_str="wine")) == ["supports"]
+        memory.add_preference("green tea")
+        assert stances(await processor.apostprocess_nodes(found("green tea"), query_str="tea")) == ["supports"]
+        assert len(memory) == 0 and len(llm.seen) == 2
+        other = HashEncoder(512, name="other")
+        memory.reencode(other)
+        assert ids(processor.postprocess_nodes(found("steam", "red wine"), query_str="wine")) == ["n1", "n0"]
+        assert other.texts["wine"] == 1
+    with EpicMemory.open(tmp_path / "m", encoder=HashEncoder(512, name="other"), verifier=model(llm)) as memory:
+        EpicNodePostprocessor(memory=memory).postprocess_nodes(found("red wine"), query_str="wine")
+        assert len(llm.seen) == 2
+    options = {"encoder": HashEncoder(512, name="other"), "verifier": model(llm), "read_only": True}
+    with EpicMemory.open(tmp_path / "m", **options) as memory, pytest.raises(ReadOnlyError):
+        EpicNodePostprocessor(memory=memory).postprocess_nodes(found("red wine"), query_str="wine")
+
+
+async def test_a_memory_without_preferences_leaves_nodes_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    memory = EpicMemory(encoder=HashEncoder(), verifier=KeepAll())
+    processor = EpicNodePostprocessor(memory=memory, top_n=2)
+    nodes = found("steam", "red wine", "tea")
+    assert processor.postprocess_nodes(nodes, query_str="wine") == nodes[:2]
+    assert await processor.apostprocess_nodes(nodes, query_str="wine") == nodes[:2]
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    memory.add_preference("red wine")
+    assert ids(processor.postprocess_nodes(nodes, query_str="wine"))[0] == "n1"
+
+
+# arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "preferences="),
+        ({"preferences": []}, "preferences="),
+        ({"preferences": ["a", "A"]}, "twice"),
+        ({"preferences": [7]}, "preferences"),
+        ({"preferences": VEGAN, "tau": 2.0}, "tau"),
+        ({"preferences": VEGAN, "mode": "best"}, "mode"),
+        ({"preferences": VEGAN, "keep": "some"}, "keep"),
+        ({"preferences": VEGAN, "guidance": "none"}, "guidance"),
+        ({"preferences": VEGAN, "top_n": 0}, "top_n"),
+        ({"preferences": VEGAN, "topn": 3}, "topn"),
+        ({"preferences": VEGAN, "llm": object()}, "llm"),
+        ({"preferences": VEGAN, "embed_model": "local"}, "embed_model"),
+        ({"preferences": VEGAN, "memory": EpicMemory([VEGAN])}, "memory="),
+        ({"memory": "me.epic"}, "memory"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else ",".join(value),
+)
+def test_arguments_that_cannot_be(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        EpicNodePostprocessor(**options)
+
+
+def test_nodes_without_a_place_for_a_score_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="NodeWithScore"):
+        EpicNodePostprocessor(preferences=[VEGAN]).postprocess_nodes([TextNode(text="a")])  # type: ignore[list-item]
+
+
+def test_settings_cannot_be_changed_behind_its_back() -> None:
+    processor = EpicNodePostprocessor(preferences=[VEGAN])
+    with pytest.raises(ValidationError):
+        processor.preferences = ["red wine"]
+    other = processor.model_copy(update={"preferences": ["I love steam engines."], "keep": "relevant"})
+    nodes = found(TOFU, STEAM)
+    assert ids(other.postprocess_nodes(nodes, query_str="history")) == ["n1"]
+    assert stances(processor.postprocess_nodes(nodes, query_str=QUERY)) == ["supports", None]
+    with pytest.raises(ValidationError):
+        processor.model_copy(update={"keep": "some"})
+
+
+# storing
+
+
+def test_it_is_stored_by_names_and_made_anew() -> None:
+    ends = Preference(text="Nothing with nuts.", id="nuts", expires_at="2099-01-01T00:00:00+00:00")
+    processor = EpicNodePostprocessor(preferences=[VEGAN, ends], tau=0.1, keep="relevant", top_n=3, mode="paper")
+    stored = json.loads(processor.to_json())
+    made = EpicNodePostprocessor.from_dict(stored)
+    assert stored["class_name"] == EpicNodePostprocessor.class_name() and json.loads(made.to_json()) == stored
+    assert made.preferences == [VEGAN, ends]
+    nodes = found(STEW, SOUP, STEAM, TOFU)
+    assert made.postprocess_nodes(nodes, query_str=QUERY) == processor.postprocess_nodes(nodes, query_str=QUERY)
+
+
+def test_models_are_given_again() -> None:
+    class Keyed(ScriptedLLM):
+        api_key: str = "sk-secret"
+
+    llm = Keyed(answers=["x"])
+    processor = EpicNodePostprocessor(preferences=[VEGAN], llm=llm, embed_model=ScriptedEmbedding())
+    stored = processor.to_dict()
+    assert "sk-secret" not in json.dumps(stored) and "scripted" in stored["models"]["verifier"]
+    for others in ({}, {"llm": llm}, {"embed_model": ScriptedEmbedding()}):
+        with pytest.raises(InvalidInputError, match="Give the same") as error:
+            EpicNodePostprocessor.from_dict(stored, **others)
+        assert "sk-secret" not in str(error.value)
+    made = EpicNodePostprocessor.from_dict(stored, llm=llm, embed_model=ScriptedEmbedding())
+    assert made.to_dict() == stored
+    memory = EpicMemory([VEGAN])
+    judged = EpicNodePostprocessor(memory=memory, top_n=2)
+    assert EpicNodePostprocessor.from_dict(judged.to_dict(), memory=memory).to_dict() == judged.to_dict()
+
+
+def test_copies_judge_alike() -> None:
+    processor = EpicNodePostprocessor(preferences=[VEGAN], keep="relevant", callback_manager=CallbackManager())
+    nodes = found(STEW, SOUP, STEAM, TOFU)
+    out = processor.postprocess_nodes(nodes, query_str=QUERY)
+    for other in (copy.copy(processor), copy.deepcopy(processor), pickle.loads(pickle.dumps(processor))):
+        assert other.postprocess_nodes(nodes, query_str=QUERY) == out
+    with pytest.raises(TypeError):
+        pickle.dumps(EpicNodePostprocessor(memory=EpicMemory([VEGAN])))
+
+
+# in the framework
+
+
+class Events(BaseEventHandler):
+    """Collects what is told."""
+
+    seen: list[Any]
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "Events"
+
+    def handle(self, event: Any, **kwargs: Any) -> None:
+        self.seen.append(event)
+
+
+@pytest.mark.parametrize("run", ["sync", "async"])
+async def test_spans_and_events(run: str) -> None:
+    events, spans, debug = Events(seen=[]), SimpleSpanHandler(), LlamaDebugHandler(print_trace_on_end=False)
+    dispatcher = get_dispatcher()
+    dispatcher.add_event_handler(events)
+    dispatcher.add_span_handler(spans)
+    try:
+        processor = EpicNodePostprocessor(preferences=[VEGAN], callback_manager=CallbackManager([debug]))
+        for nodes in (found(STEAM, TOFU), []):
+            if run == "sync":
+                out = processor.postprocess_nodes(nodes, query_str=QUERY)
+            else:
+                out = await processor.apostprocess_nodes(nodes, query_str=QUERY)
+            start, end = (
+                [event for event in events.seen if isinstance(event, kind)][-1]
+                for kind in (ReRankStartEvent, ReRankEndEvent)
+            )
+            assert (start.query.query_str, start.nodes, start.top_n) == (QUERY, nodes, len(nodes))
+            assert start.model_name == processor.models["verifier"] and end.nodes == out
+        named = {span.id_.split("-")[0] for span in spans.completed_spans}
+        wanted = "_postprocess_nodes" if run == "sync" else "_apostprocess_nodes"
+        assert f"EpicNodePostprocessor.{wanted}" in named
+        pairs = debug.get_event_pairs(CBEventType.RERANKING)
+        assert len(pairs) == 2 and start.span_id is not None
+    finally:
+        dispatcher.event_handlers.remove(events)
+        dispatcher.span_handlers.remove(spans)
+
+
+class Fixed(BaseRetriever):
+    """Finds the same nodes for every query."""
+
+    def __init__(self, nodes: list[NodeWithScore]) -> None:
+        self.nodes = nodes
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self.nodes
+
+
+async def test_a_query_engine_answers_by_it() -> None:
+    llm = ScriptedLLM(answers=["Tofu."])
+    processor = EpicNodePostprocessor(preferences=[VEGAN], top_n=1, guidance="text")
+    engine = RetrieverQueryEngine(
+        Fixed(found(STEW, SOUP, STEAM, TOFU)),
+        response_synthesizer=CompactAndRefine(llm=llm),
+        node_postprocessors=[processor],
+    )
+    answer, other = engine.query(QUERY), await engine.aquery(QUERY)
+    assert str(answer) == str(other) == "Tofu." and ids(answer.source_nodes) == ids(other.source_nodes) == ["n3"]
+    assert len(llm.prompts) == 2 and llm.prompts[0] == llm.prompts[1]
+    assert "Interpretation Guidance:" in llm.prompts[0] and TOFU in llm.prompts[0] and STEW not in llm.prompts[0]
+
+
+def test_threads_share_one() -> None:
+    processor = EpicNodePostprocessor(preferences=[VEGAN])
+    nodes = found(STEW, SOUP, STEAM, TOFU)
+    outs: list[list[str]] = []
+    threads = [
+        threading.Thread(target=lambda: outs.append(ids(processor.postprocess_nodes(nodes, query_str=QUERY))))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outs == [["n3", "n1", "n0", "n2"]] * 8
+
+
+# whatever is given
+
+WORDS = st.sampled_from(["red", "wine", "tea", "bad", "half", "steam", " "])
+TEXTS = st.lists(st.lists(WORDS, max_size=4).map(" ".join), max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    texts=TEXTS,
+    query=st.sampled_from([None, "red wine", "tea"]),
+    top_n=st.integers(1, 9),
+    mode=st.sampled_from(["signed", "paper", "off"]),
+)
+def test_ranking_only_changes_places(texts: list[str], query: str | None, top_n: int, mode: str) -> None:
+    said = {"bad": Stance.CONFLICTS, "half": Stance.MIXED}
+    nodes = found(*texts)
+    out = hashed(KeepAll(said), mode=mode).postprocess_nodes(nodes, query_str=query)
+    assert sorted(ids(out)) == ids(nodes)
+    best = hashed(KeepAll(said), mode=mode, top_n=top_n).postprocess_nodes(nodes, query_str=query)
+    assert best == out[:top_n]
+    told = [node for node in out if node.text.strip()]
+    assert out[: len(told)] == told
+    scores = [node.score or 0.0 for node in told]
+    assert query is None or scores == sorted(scores, reverse=True)
+    for keep, left in (("relevant", {"supports", "mixed", "conflicts"}), ("supports", {"supports"})):
+        some = hashed(KeepAll(said), mode=mode, keep=keep).postprocess_nodes(nodes, query_str=query)
+        assert some == [node for node in out if not node.text.strip() or node.node.metadata.get("epic_stance") in left]
