@@ -63,7 +63,7 @@ def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collec
     if query.mode == VectorStoreQueryMode.MMR:
         threshold = _threshold(kwargs.get("mmr_threshold"), query.mmr_threshold)
     options = {
-        "query": query.query_str or "",
+        "query": query.query_str,
         "embedding": query.query_embedding,
         "where": condition_of(query.filters),
         "ids": _restricted(query, collection, gone),

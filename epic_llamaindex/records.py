@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def record_of(node: BaseNode) -> Record:
     kind = next((made for made in _CLASSES.values() if made in type(node).__mro__), None)
     if kind is None:
         raise InvalidInputError(f"The {name} is a {type(node).__name__}: only {', '.join(_CLASSES)} can be stored.")
+    _check_obj(node, name)
     keys = keys_of_guidance(node.metadata, name)
     try:
         metadata = {key if not key.startswith(_OURS) else _OURS + key: value for key, value in node.metadata.items()}
@@ -111,6 +113,21 @@ def _stored(key: str) -> str:
     if key in SOURCE_NAMES:
         return SOURCE_KEY
     return _OURS + key if key.startswith(_OURS) else key
+
+
+def _check_obj(node: BaseNode, name: str) -> None:
+    """Refuse what an index node stands for unless it is a node or JSON: a model may hold a key, and is no data."""
+    obj = node.obj if isinstance(node, IndexNode) else None
+    if isinstance(obj, BaseNode):
+        _check_obj(obj, name)
+    elif obj is not None:
+        try:
+            json.dumps(obj)
+        except (TypeError, ValueError, RecursionError):
+            raise InvalidInputError(
+                f"The {name} stands for an object of type {type(obj).__name__}, which cannot be stored. Give the node"
+                " to the index in objects=[...], which keeps the object out of its stores."
+            ) from None
 
 
 def _by_content(node: BaseNode) -> tuple[Key, ...]:

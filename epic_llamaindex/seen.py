@@ -12,8 +12,9 @@ from typing import TypeAlias
 
 from llama_index.core.schema import BaseNode
 
+from epic_core.guidance import copied
 from epic_core.rows import digest
-from epic_llamaindex.nodes import copy_of, text_of
+from epic_llamaindex.nodes import text_of
 
 _Place: TypeAlias = tuple[str, object, object]
 
@@ -96,7 +97,7 @@ class Ledger:
                 if before is not None:
                     self._drop(node.node_id)
                 self._seen[node.node_id] = Seen(
-                    node=copy_of(node),
+                    node=_copy(node),
                     settings=None if node.node_id in undecided else settings,
                     wanted=made,
                     given=None if before is None else before.given,
@@ -177,6 +178,15 @@ class Ledger:
             self._drop(node_id)
         self.forgotten += len(gone)
         return len(gone)
+
+
+def _copy(node: BaseNode) -> BaseNode:
+    """A copy that shares all that nobody changes in place: thousands of them are held."""
+    links = {role: list(link) if isinstance(link, list) else link for role, link in node.relationships.items()}
+    excluded = {
+        name: list(getattr(node, name)) for name in ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys")
+    }
+    return node.model_copy(update={"metadata": copied(node.metadata), "relationships": links, **excluded})
 
 
 def _place(node: BaseNode) -> _Place:

@@ -253,7 +253,7 @@ class SteeredRetriever(BaseRetriever):
         return [
             self._copy(one.document, said)
             if one.score is None
-            else self._copy(one.document, {**said, "epic_score": one.score}, one.score)
+            else self._copy(one.document, {**said, "epic_score": one.score}, score=one.score)
             for one in found
         ]
 
@@ -263,10 +263,8 @@ class SteeredRetriever(BaseRetriever):
             raise InvalidInputError(f"The fallback returned {type(found).__name__}, not a list of NodeWithScore.")
         return [self._copy(one, {"epic_tier": "fallback"}) for one in found]
 
-    def _copy(self, found: NodeWithScore, said: Mapping[str, Any], score: float | None = None) -> NodeWithScore:
-        if score is None and found.score is not None:
-            score = float(found.score)  # stores give numpy's
-        return with_said(found, said if self._annotate else {}, without=_OURS, score=score)
+    def _copy(self, found: NodeWithScore, said: Mapping[str, Any], **update: float) -> NodeWithScore:
+        return with_said(found, said if self._annotate else {}, without=_OURS, **update)
 
 
 def _read(found: NodeWithScore) -> tuple[str, Mapping[str, Any]]:

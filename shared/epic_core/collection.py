@@ -194,7 +194,8 @@ class Collection:
             if len(vector) != self.encoder.dimension:
                 raise EncoderMismatchError(
                     f"There is an embedding of {len(vector)} dimensions, and {self.encoder.name} makes"
-                    f" {self.encoder.dimension}. Give this store the embedding model that makes the embeddings."
+                    f" {self.encoder.dimension}. Use the same embedding model (embed_model) for the store and for the"
+                    " index over it."
                 )
         further = itertools.count(len(texts))
         places = {
@@ -265,7 +266,7 @@ class Collection:
 
     def search(
         self,
-        query: str = "",
+        query: str | None = None,
         k: int = 4,
         *,
         embedding: Sequence[float] | FloatArray | None = None,
@@ -277,9 +278,9 @@ class Collection:
         """The k records that suit a query best.
 
         Args:
-            query: Any text.
+            query: Any text; it may be left out if there is its embedding.
             k: At least 1; as many distinct records are found, if there are so many.
-            embedding: The embedding of the query, shape `(d,)`, if it is there already; then no text is embedded.
+            embedding: The embedding of the query, shape `(d,)`, if it is there already; then nothing is embedded.
             where: Only records that satisfy this.
             ids: Only these records.
             preferences: Others than the collection's own.
@@ -293,7 +294,7 @@ class Collection:
 
     async def asearch(
         self,
-        query: str = "",
+        query: str | None = None,
         k: int = 4,
         *,
         embedding: Sequence[float] | FloatArray | None = None,
@@ -331,7 +332,7 @@ class Collection:
 
     def _search(
         self,
-        query: str,
+        query: str | None,
         k: int,
         embedding: Sequence[float] | FloatArray | None,
         where: Condition | None,
@@ -344,8 +345,8 @@ class Collection:
         chosen = self.preferences if preferences is None else _preferences(preferences)
         only = None if ids is None else set(ids)
         if embedding is None:
-            checked_string(query, "The query")
-            vector: FloatArray = (yield Encode(self.encoder, [query], "embedding", query=True))[0]
+            text = checked_string(query, "The query")
+            vector: FloatArray = (yield Encode(self.encoder, [text], "embedding", query=True))[0]
         else:
             with self._searching(checked=False):
                 vector = self._unit(embedding)

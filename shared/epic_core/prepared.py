@@ -59,7 +59,7 @@ class Prepared:
 
 
 def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
-    """Let a memory hold these preferences. At no time it has none, as it may be judging."""
+    """Let a memory hold these preferences, in their order. At no time it has none, as it may be judging."""
     held = {preference.id: preference for preference in memory.preferences}
     for preference in wanted:
         known = held.pop(preference.id, None)
@@ -69,6 +69,14 @@ def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
             memory.replace_preference(known, preference)
     for preference in held.values():
         memory.remove_preference(preference)
+    order = [preference.id for preference in wanted]
+    if [preference.id for preference in memory.preferences] != order:
+        # Of equally strong alignments the first is told.
+        state = memory._state
+        with state.lock, state.store.transaction():
+            state.mark_stale()
+            for position, preference_id in enumerate(order):
+                state.store.move_preference(state.namespace, preference_id, position)
 
 
 def settings_of(memory: EpicMemory) -> dict[str, Any]:

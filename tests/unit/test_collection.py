@@ -319,6 +319,168 @@ def test_preferences_and_steering_of_a_call_win() -> None:
     assert found == pytest.approx([match.score for match in plain.search("red night", 8)], abs=1e-6)
 
 
+# embeddings that are there already
+
+
+def units(count: int, seed: int = 1) -> FloatArray:
+    made = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+    return made / np.linalg.norm(made, axis=1, keepdims=True)
+
+
+def embedded(number: int, vector: Any, stance: Stance | None = None, **metadata: Any) -> Record:
+    return Record(id=f"e{number}", text="-", metadata=metadata, keys=(Key(vector=vector, stance=stance),))
+
+
+@pytest.mark.parametrize("kind", ["list", "tuple", "long", "short", "float64"])
+async def test_a_record_is_found_by_the_embedding_it_was_given(collection: Collection, kind: str) -> None:
+    given = units(3)
+    make = {"list": list, "tuple": tuple, "long": lambda v: 9.0 * v, "short": lambda v: v / 9, "float64": np.float64}
+    assert collection.add([embedded(n, make[kind](given[n])) for n in range(2)]) == ["e0", "e1"]
+    assert await collection.aadd([record(1), embedded(2, make[kind](given[2]))]) == ["r1", "e2"]
+    for n in range(3):
+        for found in (
+            collection.search(k=4, embedding=given[n]),
+            await collection.asearch(k=4, embedding=given[n].tolist()),
+        ):
+            assert ids(found)[0] == f"e{n}" and found[0].score == pytest.approx(1.0, abs=2e-3)
+            assert np.allclose(found[0].vector, given[n], atol=5e-3)
+            assert shown(found) == shown(collection.search_vector(given[n], 4))
+    assert ids(collection.search("wine 1", 1)) == ["r1"]
+    assert collection.encoder.texts == {"wine 1": 2}  # type: ignore[attr-defined]
+
+
+def test_texts_and_embeddings_may_be_keys_of_one_record(path: Path) -> None:
+    given = units(4)
+    keys = [
+        (Key(vector=given[0]), Key(text="red wine"), Key(vector=given[1], stance=Stance.CONFLICTS)),
+        (Key(text="night train"), Key(vector=given[2])),
+        (Key(text="red wine"),),
+        (Key(vector=given[3]),),
+    ]
+    with Collection(encoder(), path) as made:
+        made.add([Record(id=f"{n}", text="-", keys=several) for n, several in enumerate(keys)])
+        for opened in (made, Collection(encoder(), path)):
+            for vector, record_id in zip(given, ("0", "0", "1", "3"), strict=True):
+                assert ids(opened.search_vector(vector, 1)) == [record_id]
+            assert sorted(ids(opened.search("red wine", 2))) == ["0", "2"]
+            assert ids(opened.search("night train", 1)) == ["1"]
+            opened.verify()
+
+
+def test_an_embedding_of_another_dimension_is_refused(collection: Collection) -> None:
+    collection.add([record(1)])
+    for vector in ([1.0] * (DIMENSION - 1), [1.0] * (DIMENSION + 1), []):
+        with pytest.raises(EncoderMismatchError, match=rf"{len(vector)} dimensions.*hash makes {DIMENSION}.*model"):
+            collection.add([record(2), embedded(1, vector)])
+        with pytest.raises(EncoderMismatchError):
+            Collection(encoder()).add([embedded(1, vector)])
+        with pytest.raises(InvalidInputError, match="dimensions"):
+            collection.search(embedding=vector)
+    assert collection.ids() == ["r1"]
+
+
+@pytest.mark.parametrize("name", [name for name in NO_VECTORS if name not in ("short", "long", "nothing", "empty")])
+def test_what_is_no_embedding_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInputError, match="An embedding must be a list of"):
+        Key(vector=NO_VECTORS[name])  # type: ignore[arg-type]
+
+
+def test_an_embedding_is_not_changed_and_not_shared() -> None:
+    given = 3.0 * units(1)[0]
+    before, made = given.copy(), Collection(encoder())
+    made.add([embedded(1, given)])
+    assert np.array_equal(given, before)
+    given[:] = 0.0
+    assert made.search_vector(before, 1)[0].score == pytest.approx(1.0, abs=2e-3)
+
+
+def test_an_embedding_of_zeros_is_like_nothing(path: Path) -> None:
+    with Collection(encoder(), path) as made:
+        made.add([embedded(1, [0.0] * DIMENSION), record(1)])
+        for opened in (made, Collection(encoder(), path)):
+            assert [(m.record.id, m.score) for m in opened.search("hills", 2)][-1][1] == pytest.approx(0.0, abs=2e-3)
+            assert {"e1", "r1"} == set(ids(opened.search("wine", 2)))
+
+
+async def test_an_embedding_is_steered_as_its_text_is(collection: Collection) -> None:
+    collection.add([record(n, f"{WORDS[n]} {WORDS[(n + 1) % 8]}", n=n) for n in range(8)])
+    collection.add([Record(id="i", text="x", keys=(Key(text="red wine at night", stance=Stance.CONFLICTS),))])
+    vector = encoder().vector("red night")
+    plain = shown(collection.search("red night", 9))
+    for options in (
+        {},
+        {"preferences": ["night train"], "steering": "paper"},
+        {"preferences": ["I avoid red wine."]},
+        {"preferences": ["I avoid red wine."], "where": Filter.ge("n", 3), "ids": ["r4", "r1", "r7"]},
+        {"preferences": ["night train"], "steering": "off"},
+    ):
+        right = collection.search("red night", 9, **options)  # type: ignore[arg-type]
+        for found in (
+            collection.search(k=9, embedding=vector, **options),  # type: ignore[arg-type]
+            await collection.asearch("red night", 9, embedding=list(vector), **options),  # type: ignore[arg-type]
+        ):
+            assert ids(found) == ids(right) and found.steered_by == right.steered_by
+            assert [m.score for m in found] == pytest.approx([m.score for m in right], abs=1e-6)
+    assert shown(collection.search(k=9, embedding=vector, preferences=["night train"], steering="paper")) != plain
+
+
+def test_nothing_is_steered_where_nothing_is_held(collection: Collection) -> None:
+    for vector in ([1.0], [1.0] * DIMENSION):
+        found = collection.search(embedding=vector, preferences=["red"])
+        assert found == [] and len(found.vector) == len(vector)
+
+
+def test_an_embedding_for_the_vectors_of_another_encoder_is_refused_when_it_is_steered(path: Path) -> None:
+    with Collection(HashEncoder(64), path) as made:
+        made.add([record(1)])
+    with (
+        Collection(encoder(), path) as made,
+        pytest.raises(EncoderMismatchError),
+    ):
+        made.search(embedding=[1.0] * 64, preferences=["red wine"], steering="paper")
+
+
+# some ids, and what records say under a key
+
+
+@given(st.sets(st.integers(0, 11)), st.sets(st.integers(0, 9)), st.integers(1, 12))
+@settings(max_examples=40, deadline=None)
+def test_only_some_ids_are_searched(chosen: set[int], allowed: set[int], k: int) -> None:
+    made = Collection(encoder())
+    made.add([record(n, n=n) for n in range(10)])
+    right = sorted(f"r{n}" for n in chosen & allowed)
+    for where in (Filter.in_("n", allowed), lambda r: r.metadata["n"] in allowed):
+        found = made.search("red night", k, where=where, ids=[f"r{n}" for n in chosen])
+        assert len(found) == min(k, len(right)) and set(ids(found)) <= set(right)
+        assert sorted(r.id for r in made.records(where, ids=[f"r{n}" for n in chosen])) == right
+        assert sorted(made.ids(where)) == sorted(f"r{n}" for n in allowed)
+    everything = made.search("red night", 10, ids=(f"r{n}" for n in chosen))
+    assert sorted(ids(everything)) == sorted(f"r{n}" for n in chosen if n < 10)
+    assert made.records(ids=[]) == [] and made.search("red", ids=[]) == []
+
+
+def test_records_with_a_value_under_a_key(collection: Collection, path: Path) -> None:
+    collection.add([record(1, of="a"), record(2, of="b"), record(3), record(4, of=["a"]), record(5, of="a")])
+    assert collection.having("of", {"a"}) == ["r1", "r5"]
+    assert collection.having("of", {"a", "b"}) == ["r1", "r2", "r5"]
+    assert collection.having("other", {"a"}) == collection.having("of", set()) == []
+    collection.add([record(1, of="b"), record(6, of="a"), record(5)])
+    assert collection.having("of", {"a"}) == ["r6"] and collection.having("of", {"b"}) == ["r2", "r1"]
+    collection.delete(["r2", "r6"])
+    assert collection.having("of", {"a", "b"}) == ["r1"]
+    if collection.path is not None:
+        with Collection(encoder(), path) as other:
+            other.add([record(7, of="a")])
+        assert collection.having("of", {"a"}) == ["r7"]
+    collection.delete()
+    assert collection.having("of", {"a", "b"}) == []
+
+
+def test_metadata_comes_back_in_its_order(collection: Collection) -> None:
+    collection.add([record(1, z=1, a={"y": 1, "b": 2}, m=3)])
+    assert repr(dict(collection.get(["r1"])[0].metadata)) == repr({"z": 1, "a": {"y": 1, "b": 2}, "m": 3})
+
+
 # what cannot be held
 
 NO_JSON = {

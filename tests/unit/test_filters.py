@@ -18,7 +18,10 @@ METADATA = st.dictionaries(st.sampled_from("xyz"), VALUES | st.lists(VALUES, max
 LEAVES = (
     st.builds(Filter, st.sampled_from(OPERATORS), st.sampled_from("xyz"), VALUES)
     | st.builds(Filter, st.sampled_from(["in", "nin"]), st.sampled_from("xyz"), st.lists(VALUES, max_size=3))
+    | st.builds(Filter.contains, st.sampled_from("xyz"), VALUES)
+    | st.builds(Filter.icontains, st.sampled_from("xyz"), st.sampled_from(["a", "B", ""]))
     | st.builds(Filter.exists, st.sampled_from("xyz"))
+    | st.builds(Filter.empty, st.sampled_from("xyz"))
 )
 FILTERS = st.recursive(
     LEAVES, lambda f: st.builds(lambda a, b: a & b, f, f) | st.builds(lambda a, b: a | b, f, f) | f.map(lambda a: ~a)
@@ -43,6 +46,14 @@ FILTERS = st.recursive(
         (Filter.eq("x", None), [None, [None]], [0, "", False]),
         (Filter.eq("x", "Été"), ["Été"], ["été", "Ete"]),
         (Filter.gt("x", "b"), ["c", "ba"], ["a", "b", 5]),
+        (Filter.contains("x", "ab"), ["ab", "cabd", ["ab"], [1, "ab"]], ["AB", "a", ["cabd"], [], None, 5, {"ab": 1}]),
+        (Filter.contains("x", 2), [[1, 2], [2.0]], [2, "2", ["2"], [True], None, {2: 3}]),
+        (Filter.contains("x", True), [[True]], [[1], True, "True"]),
+        (Filter.contains("x", ""), ["", "a", [""]], [["a"], None, 0]),
+        (Filter.contains("x", ["a"]), [[["a"]]], [["a"], "a", "['a']"]),
+        (Filter.icontains("x", "aB"), ["ab", "CABD", ["AB"], ["x", "ab"]], ["a", ["cabd"], None, 5, [5]]),
+        (Filter.icontains("x", "STRASSE"), ["Hauptstraße"], ["Straß"]),
+        (Filter.empty("x"), [None, "", [], ()], [0, False, " ", [None], {}]),
     ],
 )
 def test_each_operator(condition: Filter, matching: list[Any], others: list[Any]) -> None:
@@ -50,13 +61,35 @@ def test_each_operator(condition: Filter, matching: list[Any], others: list[Any]
     assert [value for value in others if condition.matches({"x": value})] == []
 
 
-@pytest.mark.parametrize("operator", [*OPERATORS, "in", "nin", "exists"])
+@pytest.mark.parametrize("operator", [*OPERATORS, "in", "nin", "contains", "icontains", "exists"])
 def test_a_missing_key_fails_every_test(operator: str) -> None:
-    condition = Filter(operator, "x", [1] if operator in ("in", "nin") else 1)
+    condition = Filter(operator, "x", [1] if operator in ("in", "nin") else "1")
 
     assert not condition.matches({})
     assert not condition.matches({"y": 1})
     assert (~condition).matches({"y": 1})
+
+
+def test_what_is_missing_is_empty() -> None:
+    assert Filter.empty("x").matches({"y": 1}) and not (~Filter.empty("x")).matches({})
+
+
+@given(FILTERS, METADATA)
+def test_keys_can_be_renamed(condition: Filter, metadata: dict[str, Any]) -> None:
+    renamed = condition.renamed(lambda key: f"my.{key}")
+
+    assert renamed.matches({f"my.{key}": value for key, value in metadata.items()}) is condition.matches(metadata)
+    assert renamed.renamed(lambda key: key.removeprefix("my.")) == condition
+
+
+def test_what_conditions_let_through_is_remembered_for_each() -> None:
+    conditions = [
+        make("x", value) for make in (Filter.eq, Filter.contains) for value in (1, 1.0, True, "1", (1,), (True,))
+    ] + [Filter.icontains("x", "1"), Filter.exists("x"), Filter.empty("x"), Filter.empty("y")]
+    assert len({condition.identity() for condition in conditions}) == len(conditions)
+    assert Filter.contains("x", "a").identity() == Filter.contains("x", "a").identity() is not None
+    assert Filter.contains("x", ["a"]).identity() == Filter.contains("x", ["a"]).identity() is not None
+    assert Filter.contains("x", {"a": 1}).identity() is None
 
 
 @pytest.mark.parametrize("operator", ["gt", "ge", "lt", "le"])
@@ -150,6 +183,10 @@ def test_equal_filters_are_equal_and_can_be_keys() -> None:
         lambda: Filter.eq("x", 1) | None,  # type: ignore[operator]
         lambda: Filter.in_("x", "abc"),
         lambda: Filter.not_in("x", b"abc"),
+        lambda: Filter.icontains("x", 1),  # type: ignore[arg-type]
+        lambda: Filter.icontains("x", None),  # type: ignore[arg-type]
+        lambda: Filter.contains("", "a"),
+        lambda: Filter.empty(""),
     ],
 )
 def test_a_filter_that_cannot_be_is_refused(make: Callable[[], Filter]) -> None:

@@ -1,0 +1,280 @@
+"""The vector store under LlamaIndex's own index, storage context and ingestion pipeline."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core import Settings, StorageContext, VectorStoreIndex, load_index_from_storage
+from llama_index.core.indices.vector_store import VectorIndexRetriever
+from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import BaseNode, Document, ImageNode, IndexNode, NodeWithScore, TextNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
+
+from epic_core import Stance
+from epic_core.errors import ReadOnlyError
+from epic_llamaindex import EpicVectorStore
+from llamaindex_models import ScriptedEmbedding
+
+TEXTS = {
+    "stew": "A vegan stew of beans and lentils.",
+    "steak": "A steak house with grilled beef and pork.",
+    "train": "The night train to Vienna leaves at nine.",
+    "garden": "Roses need sun and well drained soil.",
+}
+VEGAN = ["I follow a strict vegan diet."]
+QUERY = "Where can I eat grilled food?"
+WHOLE = [SentenceSplitter(chunk_size=1024)]
+
+
+def documents(**changed: str) -> list[Document]:
+    texts = {**TEXTS, **changed}
+    return [Document(id_=name, text=text, metadata={"topic": name, "size": len(text)}) for name, text in texts.items()]
+
+
+def found(nodes: Sequence[NodeWithScore]) -> list[str | None]:
+    """The documents of nodes, best first."""
+    return [one.node.ref_doc_id for one in nodes]
+
+
+def topic(*names: str, operator: FilterOperator = FilterOperator.IN) -> MetadataFilters:
+    return MetadataFilters(filters=[MetadataFilter(key="topic", value=list(names), operator=operator)])
+
+
+@pytest.fixture(autouse=True)
+def no_warning(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # A model that was not given would be one behind a network.
+    monkeypatch.setattr(type(Settings), "embed_model", property(lambda _: pytest.fail("Settings.embed_model was read")))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        yield
+
+
+@pytest.fixture(params=["RAM", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EpicVectorStore]:
+    with EpicVectorStore(path=tmp_path / "me.vectors" if request.param == "file" else None) as made:
+        yield made
+
+
+def over(store: EpicVectorStore, **options: Any) -> VectorStoreIndex:
+    return VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model, transformations=WHOLE, **options)
+
+
+def filled(store: EpicVectorStore) -> VectorStoreIndex:
+    return VectorStoreIndex.from_documents(
+        documents(),
+        storage_context=StorageContext.from_defaults(vector_store=store),
+        embed_model=store.embed_model,
+        transformations=WHOLE,
+    )
+
+
+def test_an_index_is_filled_and_searched(store: EpicVectorStore) -> None:
+    index = filled(store)
+    best = index.as_retriever(similarity_top_k=4).retrieve("train to Vienna")
+    assert found(best)[0] == "train" and sorted(map(str, found(best))) == sorted(TEXTS)
+    assert best[0].node.metadata == {"topic": "train", "size": len(TEXTS["train"])}
+    assert best[0].text == TEXTS["train"] and best[0].score is not None
+    # The same by an index over what is there.
+    again = over(store).as_retriever(similarity_top_k=4).retrieve("train to Vienna")
+    assert [(one.node_id, one.score) for one in again] == [(one.node_id, one.score) for one in best]
+
+
+def test_a_retriever_with_filters_gives_k(store: EpicVectorStore) -> None:
+    index = filled(store)
+    for names in (["garden"], ["garden", "train"], ["garden", "stew", "steak"]):
+        nodes = index.as_retriever(similarity_top_k=2, filters=topic(*names)).retrieve("night train")
+        assert len(nodes) == min(2, len(names)) and set(found(nodes)) <= set(names)
+    assert found(index.as_retriever(doc_ids=["garden"]).retrieve("night train")) == ["garden"]
+    one = store.get_nodes(filters=topic("steak"))[0].node_id
+    assert found(VectorIndexRetriever(index, node_ids=[one]).retrieve("night train")) == ["steak"]
+    diverse = index.as_retriever(
+        similarity_top_k=3, vector_store_query_mode="mmr", vector_store_kwargs={"mmr_threshold": 0.2}
+    )
+    assert len(diverse.retrieve("night train")) == 3
+
+
+async def test_preferences_steer_an_index(store: EpicVectorStore) -> None:
+    index = filled(store)
+    plain = index.as_retriever(similarity_top_k=1)
+    steered = index.as_retriever(similarity_top_k=1, vector_store_kwargs={"preferences": VEGAN})
+    assert found(plain.retrieve(QUERY)) == found(await plain.aretrieve(QUERY)) == ["steak"]
+    assert found(steered.retrieve(QUERY)) == found(await steered.aretrieve(QUERY)) == ["stew"]
+    wrong = index.as_retriever(vector_store_kwargs={"preference": VEGAN})
+    with pytest.raises(TypeError, match="'preference'"):
+        wrong.retrieve(QUERY)
+
+
+def test_documents_are_inserted_deleted_and_refreshed(store: EpicVectorStore) -> None:
+    index = over(store)
+    for document in documents():
+        index.insert(document)
+    index.insert(Document(id_="long", text=" ".join(f"Sentence number {n} of this." for n in range(900))))
+    assert len(store.get_nodes()) > 6
+    index.delete_ref_doc("long", delete_from_docstore=True)
+    assert {node.ref_doc_id for node in store.get_nodes()} == set(TEXTS)
+    index.update_ref_doc(Document(id_="garden", text="Tulips flower in April."))
+    nodes = store.get_nodes()
+    assert len(nodes) == 4 and found(index.as_retriever().retrieve("tulips in April"))[0] == "garden"
+    index.delete_nodes([node.node_id for node in nodes if node.ref_doc_id == "steak"])
+    assert {node.ref_doc_id for node in store.get_nodes()} == set(TEXTS) - {"steak"}
+
+
+def test_only_what_changed_is_refreshed(store: EpicVectorStore) -> None:
+    # An index whose store has the texts knows documents by its docstore only with this option.
+    index = over(store, store_nodes_override=True)
+    assert index.refresh_ref_docs(documents()) == [True] * 4
+    assert index.refresh_ref_docs(documents()) == [False] * 4
+    changed = documents(train="The morning train to Rome leaves at six.")
+    assert index.refresh_ref_docs(changed) == [False, False, True, False]
+    assert len(store.get_nodes()) == 4
+    assert [node.get_content() for node in store.get_nodes(filters=topic("train"))] == [changed[2].text]
+
+
+async def test_all_of_it_asynchronously(store: EpicVectorStore) -> None:
+    index = over(store)
+    for document in documents():
+        await index.ainsert(document)
+    retriever = index.as_retriever(similarity_top_k=2, filters=topic("train", "garden", "stew"))
+    nodes = await retriever.aretrieve("night train")
+    assert [(one.node_id, one.score) for one in nodes] == [
+        (one.node_id, one.score) for one in retriever.retrieve("night train")
+    ]
+    await index.adelete_ref_doc("train")
+    assert {node.ref_doc_id for node in store.get_nodes()} == set(TEXTS) - {"train"}
+    assert "train" not in found(await index.as_retriever(similarity_top_k=9).aretrieve("night train"))
+
+
+def test_index_nodes_and_images_beside_texts(store: EpicVectorStore) -> None:
+    index = filled(store)
+    inner = over(EpicVectorStore())
+    inner.insert(Document(id_="inner", text="A table of the timetables of trains."))
+    index.insert_nodes(
+        [
+            IndexNode(id_="tables", text="All timetables of trains.", index_id="tables", obj=inner.as_retriever()),
+            ImageNode(id_="photo", text="A photograph of roses.", image_path="/photos/roses.png"),
+        ]
+    )
+    # The retriever names the two in its query, and does not mean to search only these.
+    nodes = index.as_retriever(similarity_top_k=9).retrieve("roses in the garden")
+    assert len(nodes) == 6
+    image = next(one.node for one in nodes if one.node_id == "photo")
+    assert isinstance(image, ImageNode) and image.image_path == "/photos/roses.png"
+    assert set(TEXTS) <= set(found(nodes))
+    # An index node leads to what it stands for.
+    texts = [one.text for one in index.as_retriever(similarity_top_k=1).retrieve("timetables of trains")]
+    assert texts == ["A table of the timetables of trains."]
+    index.delete_ref_doc("photo")
+    assert len(index.as_retriever(similarity_top_k=9).retrieve("roses in the garden")) == 5
+
+
+def test_an_object_that_cannot_be_stored_is_kept_by_the_index(store: EpicVectorStore) -> None:
+    inner = filled(EpicVectorStore()).as_retriever(similarity_top_k=1)
+    index = VectorStoreIndex(
+        nodes=[TextNode(id_="hills", text="Green hills.")],
+        objects=[IndexNode(text="What leaves from the station?", index_id="inner", obj=inner)],
+        storage_context=StorageContext.from_defaults(vector_store=store),
+        embed_model=store.embed_model,
+    )
+    assert found(index.as_retriever(similarity_top_k=1).retrieve("What leaves for Vienna?")) == ["train"]
+
+
+def test_a_copy_for_reading_serves_an_index(store: EpicVectorStore, tmp_path: Path) -> None:
+    filled(store).storage_context.persist(persist_dir=tmp_path / "storage")
+    with EpicVectorStore.from_persist_dir(tmp_path / "storage", read_only=True) as opened:
+        index = over(opened)
+        assert found(index.as_retriever(similarity_top_k=1).retrieve("night train")) == ["train"]
+        with pytest.raises(ReadOnlyError):
+            index.insert(Document(text="A new one."))
+        with pytest.raises(ReadOnlyError):
+            index.delete_ref_doc("train")
+        assert len(opened.get_nodes()) == 4
+
+
+def test_what_was_persisted_is_loaded(store: EpicVectorStore, tmp_path: Path) -> None:
+    index = filled(store)
+    index.insert_nodes([ImageNode(id_="photo", text="A photograph of roses.", image_path="/photos/roses.png")])
+    folder = tmp_path / "storage"
+    for _ in range(2):
+        index.storage_context.persist(persist_dir=folder)
+    right = index.as_retriever(similarity_top_k=5).retrieve("night train")
+    with EpicVectorStore.from_persist_dir(folder, preferences=VEGAN) as opened:
+        context = StorageContext.from_defaults(persist_dir=str(folder), vector_store=opened)
+        loaded = load_index_from_storage(context, embed_model=opened.embed_model, transformations=WHOLE)
+        plain = loaded.as_retriever(similarity_top_k=5, vector_store_kwargs={"preferences": []})
+        nodes = plain.retrieve("night train")
+        assert [(one.node_id, one.score) for one in nodes] == [(one.node_id, one.score) for one in right]
+        assert found(loaded.as_retriever(similarity_top_k=1).retrieve(QUERY)) == ["stew"]
+        loaded.insert(Document(id_="new", text="A new document on whales."))
+        loaded.storage_context.persist(persist_dir=folder)
+    with EpicVectorStore.from_persist_dir(folder) as opened:
+        assert len(opened.get_nodes()) == 6 and len(store.get_nodes()) == 5
+
+
+def test_nodes_with_guidance_are_found_by_it(store: EpicVectorStore) -> None:
+    index = over(store)
+    facts = {"instruction": "Use this when the user plans a dinner for vegans.", "stance": str(Stance.SUPPORTS)}
+    ours = {"epic_alignments": json.dumps([facts])}
+    index.insert_nodes(
+        [
+            TextNode(id_="guided", text="Item 4711.", metadata=ours, excluded_embed_metadata_keys=list(ours)),
+            TextNode(id_="plain", text="Item 4712 of the dinner set."),
+        ]
+    )
+    assert [one.node_id for one in index.as_retriever().retrieve("dinner for vegans")] == ["guided", "plain"]
+
+
+def test_an_index_with_another_model_is_noticed(store: EpicVectorStore) -> None:
+    other = ScriptedEmbedding(dimension=store.client.encoder.dimension)
+    index = VectorStoreIndex.from_vector_store(store, embed_model=other)
+    with pytest.warns(UserWarning, match="another embedding model"):
+        index.insert_nodes([TextNode(text=TEXTS["stew"])])
+
+
+async def test_a_model_of_llamaindex_embeds_each_text_once() -> None:
+    model = ScriptedEmbedding()
+    store = EpicVectorStore(model, preferences=VEGAN)
+    index = over(store)
+    index.insert_nodes([TextNode(id_=name, text=text) for name, text in TEXTS.items()])
+    assert sorted(model.documents) == sorted([*TEXTS.values(), TEXTS["stew"]])  # one to compare the models
+    nodes = index.as_retriever(similarity_top_k=4).retrieve("grilled food")
+    assert len(nodes) == 4 and model.queries.count("grilled food") == 1
+
+
+STRATEGIES = [DocstoreStrategy.UPSERTS, DocstoreStrategy.UPSERTS_AND_DELETE]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=["upserts", "upserts_and_delete"])
+@pytest.mark.parametrize("split", [True, False], ids=["split", "whole documents"])
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+async def test_a_pipeline_keeps_the_store_as_the_documents_are(
+    store: EpicVectorStore, strategy: DocstoreStrategy, split: bool, asynchronous: bool
+) -> None:
+    pipeline = IngestionPipeline(
+        transformations=[*(WHOLE if split else []), store.embed_model],
+        docstore=SimpleDocumentStore(),
+        docstore_strategy=strategy,
+        vector_store=store,
+    )
+
+    async def ingest(given: list[Document]) -> Sequence[BaseNode]:
+        return await pipeline.arun(documents=given) if asynchronous else pipeline.run(documents=given)
+
+    def held() -> dict[str, str]:
+        return {node.ref_doc_id or node.node_id: node.get_content() for node in store.get_nodes()}
+
+    assert len(await ingest(documents())) == 4 and held() == TEXTS
+    assert await ingest(documents()) == [] and held() == TEXTS
+    changed = {**TEXTS, "train": "The morning train to Rome leaves at six."}
+    assert len(await ingest(documents(**changed))) == 1
+    assert held() == changed and len(store.get_nodes()) == 4
+    await ingest(documents(**changed)[:2])
+    left = list(TEXTS)[:2] if strategy == DocstoreStrategy.UPSERTS_AND_DELETE else list(TEXTS)
+    assert sorted(held()) == sorted(left)
+    assert len(over(store).as_retriever(similarity_top_k=9).retrieve("night train")) == len(left)

@@ -1,0 +1,576 @@
+"""The ingestion step in LlamaIndex's pipelines and indexes: caches, document stores, workers, other embedding steps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+from llama_index.core import PropertyGraphIndex, StorageContext, VectorStoreIndex
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.graph_stores import SimplePropertyGraphStore
+from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
+from llama_index.core.indices.property_graph import ImplicitPathExtractor
+from llama_index.core.ingestion import DocstoreStrategy, IngestionCache, IngestionPipeline
+from llama_index.core.ingestion.pipeline import get_transformation_hash
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import BaseNode, Document, NodeRelationship, TextNode, TransformComponent
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.vector_stores import SimpleVectorStore
+from pydantic import Field
+
+from epic_core import Preference, Stance
+from epic_core.encoders import default_encoder
+from epic_core.errors import InvalidInputError, LMError, NoPreferencesError, UndecidedError
+from epic_core.lm import OllamaLM
+from epic_core.verification import EmbeddedVerifier
+from epic_core.verification.prompts import Prompt, Prompts
+from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
+from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.transform import EpicTransform
+from helpers import HashEncoder, KeepAll
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM
+from scripted import TRAIN, WINE, Asked, Scripted, answer_to, memory_of, read_prompt, verifier_of
+
+SENTENCES = [
+    "We drink red wine with the fish.",
+    "Steam engines need water and coal.",
+    "The night train leaves from platform nine.",
+    "A blue sky is above the hills.",
+    "There is red wine in the night train.",
+]
+DOCUMENTS = [
+    Document(text=" ".join(SENTENCES), id_="one", metadata={"title": "One"}),
+    Document(text=" ".join(SENTENCES[::-1]), id_="two", metadata={"title": "Two"}),
+]
+OF_WINE = [SENTENCES[0], SENTENCES[4], SENTENCES[4], SENTENCES[0]]
+Run = Callable[..., Awaitable[list[BaseNode]]]
+
+
+def splitter() -> SentenceSplitter:
+    """One sentence a node."""
+    return SentenceSplitter(chunk_size=11, chunk_overlap=0, tokenizer=str.split, include_metadata=False)
+
+
+def step(lm: Any = None, **options: Any) -> EpicTransform:
+    lm = Scripted() if lm is None else lm
+    return EpicTransform(**{"preferences": [WINE], "encoder": HashEncoder(), "llm": verifier_of(lm), **options})
+
+
+def stalls(asked: Asked) -> None:
+    raise LMError("It stalled.")
+
+
+def texts(nodes: Sequence[BaseNode]) -> list[str]:
+    return [node.get_content() for node in nodes]
+
+
+def in_store(store: SimpleVectorStore) -> set[str]:
+    return set(store.data.embedding_dict)
+
+
+async def _run(pipeline: IngestionPipeline, **options: Any) -> list[BaseNode]:
+    return list(pipeline.run(**options))
+
+
+async def _arun(pipeline: IngestionPipeline, **options: Any) -> list[BaseNode]:
+    return list(await pipeline.arun(**options))
+
+
+@pytest.fixture(params=["run", "arun"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a pipeline with or without blocking the event loop."""
+    return _run if request.param == "run" else _arun
+
+
+# the cache
+
+
+@pytest.mark.parametrize("cached", [True, False])
+async def test_a_pipeline_gives_what_the_step_keeps(cached: bool, run: Run) -> None:
+    lm = Scripted()
+    keep = step(lm)
+    pipeline = IngestionPipeline(transformations=[splitter(), keep], disable_cache=not cached)
+    found = await run(pipeline, documents=DOCUMENTS)
+    assert texts(found) == OF_WINE and {node.ref_doc_id for node in found} == {"one", "two"}
+    calls = lm.calls
+    again = await run(pipeline, documents=DOCUMENTS)
+    assert texts(again) == OF_WINE and lm.calls == calls
+    assert (found == again) == cached  # a splitter gives new ids
+    assert [node.metadata for node in found] == [node.metadata for node in again]
+    if not cached:
+        keep.preferences = [TRAIN]
+        assert set(keep.reprocess().gone) == {node.node_id for node in again}
+
+
+NODES = [TextNode(text=text, id_=f"n{number}") for number, text in enumerate(SENTENCES)]
+LATER = datetime(2999, 1, 1, tzinfo=timezone.utc)
+PROMPTS = Prompts()
+OTHER_PROMPT = Prompt(system=PROMPTS.single.system + " Be strict.", user=PROMPTS.single.user)
+OTHER_REWRITE = Prompt(system=PROMPTS.rewrite.system + " Be brief.", user=PROMPTS.rewrite.user)
+
+
+def _answer(messages: Sequence[ChatMessage]) -> str:
+    asked = read_prompt([{"role": one.role.value, "content": one.content} for one in messages])
+    return answer_to(asked, lambda chunk, preference: Stance.SUPPORTS)
+
+
+class TemperedLLM(ScriptedLLM):
+    """With settings as the framework's integrations have them."""
+
+    temperature: float = 0.0
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
+    api_key: str = "sk-1"
+    timeout: float = 1.0
+
+
+def llm(**options: Any) -> TemperedLLM:
+    return TemperedLLM(**{"answers": _answer, **options})
+
+
+class InstructedEmbedding(ScriptedEmbedding):
+    """With settings as the framework's integrations have them."""
+
+    text_instruction: str = ""
+    api_key: str = "sk-1"
+
+
+def embedding(**options: Any) -> InstructedEmbedding:
+    return InstructedEmbedding(**options)
+
+
+Made = dict[str, Any]
+CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
+    "a preference": (dict, lambda: {"preferences": [TRAIN]}),
+    "one preference more": (dict, lambda: {"preferences": [WINE, TRAIN]}),
+    "when a preference ends": (dict, lambda: {"preferences": [Preference(text=WINE, expires_at=LATER)]}),
+    "tau": (lambda: {"tau": 0.2}, lambda: {"tau": 0.4}),
+    "tau instead of the encoder's": (dict, lambda: {"tau": 0.4}),
+    "the encoder's tau": (
+        lambda: {"encoder": LlamaIndexEncoder(embedding(), tau=0.1)},
+        lambda: {"encoder": LlamaIndexEncoder(embedding(), tau=0.2)},
+    ),
+    "keep_rate": (lambda: {"keep_rate": 0.2}, lambda: {"keep_rate": 0.6}),
+    "coarse": (dict, lambda: {"coarse": False}),
+    "fine": (dict, lambda: {"fine": False}),
+    "annotate": (dict, lambda: {"annotate": False}),
+    "the encoder": (dict, lambda: {"encoder": HashEncoder(name="other")}),
+    "the encoder's weights": (dict, lambda: {"encoder": HashEncoder(fingerprint="v2")}),
+    "a fingerprint that was given": (
+        lambda: {"encoder": LlamaIndexEncoder(embedding(), fingerprint="v1")},
+        lambda: {"encoder": LlamaIndexEncoder(embedding(), fingerprint="v2")},
+    ),
+    "the encoder's instruction": (
+        lambda: {"encoder": embedding()},
+        lambda: {"encoder": embedding(text_instruction="passage: ")},
+    ),
+    "that there is an embedding model": (dict, lambda: {"embed_model": embedding()}),
+    "the embedding model": (
+        lambda: {"embed_model": embedding(model_name="a")},
+        lambda: {"embed_model": embedding(model_name="b")},
+    ),
+    "the embedding model's instruction": (
+        lambda: {"embed_model": embedding()},
+        lambda: {"embed_model": embedding(text_instruction="passage: ")},
+    ),
+    "the model": (lambda: {"llm": llm(model="a")}, lambda: {"llm": llm(model="b")}),
+    "the model's temperature": (lambda: {"llm": llm()}, lambda: {"llm": llm(temperature=0.7)}),
+    "the model's system prompt": (lambda: {"llm": llm()}, lambda: {"llm": llm(system_prompt="Be strict.")}),
+    "what is sent along to the model": (lambda: {"llm": llm()}, lambda: {"llm": llm(additional_kwargs={"seed": 2})}),
+    "the model's temperature, in an adapter": (
+        lambda: {"llm": LlamaIndexLM(llm(), name="one")},
+        lambda: {"llm": LlamaIndexLM(llm(temperature=0.7), name="one")},
+    ),
+    "a language model": (lambda: {"llm": Scripted(name="a")}, lambda: {"llm": Scripted(name="b")}),
+    "the model of a verifier": (
+        lambda: {"llm": verifier_of(Scripted(name="a"))},
+        lambda: {"llm": verifier_of(Scripted(name="b"))},
+    ),
+    "a prompt": (dict, lambda: {"llm": verifier_of(Scripted(), prompts=Prompts(single=OTHER_PROMPT))}),
+    "the prompt to rewrite": (
+        lambda: {"llm": verifier_of(Scripted(), refine="rewrite")},
+        lambda: {"llm": verifier_of(Scripted(), refine="rewrite", prompts=Prompts(rewrite=OTHER_REWRITE))},
+    ),
+    "the way to ask": (dict, lambda: {"llm": verifier_of(Scripted(), way="batch")}),
+    "a verifier": (dict, lambda: {"llm": KeepAll()}),
+    "the embedded verifier's threshold": (
+        lambda: {"llm": EmbeddedVerifier(default_encoder())},
+        lambda: {"llm": EmbeddedVerifier(default_encoder(), threshold=0.2)},
+    ),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+async def test_what_changes_is_no_hit_of_the_cache(changed: str, run: Run) -> None:
+    before, after = CHANGES[changed]
+    cache = IngestionCache()
+
+    async def seen(made: Made) -> int:
+        keep = step(**made)
+        found = await run(IngestionPipeline(transformations=[keep], cache=cache), nodes=list(NODES))
+        report = keep.report.seen
+        assert [one.to_dict() for one in found] == [one.to_dict() for one in step(**made)(NODES)]
+        return report
+
+    assert await seen(before()) == 5
+    assert await seen(after()) == 5
+    # The same settings, and models made anew, are a hit: nothing was seen.
+    assert await seen(before()) == await seen(after()) == 0
+
+
+async def test_what_changes_no_answer_is_a_hit(run: Run) -> None:
+    cache = IngestionCache()
+    for number, key in enumerate(["sk-1", "sk-2"]):
+        made = {"llm": llm(api_key=key, timeout=number), "embed_model": embedding(api_key=key, embed_batch_size=5)}
+        keep = step(**made, show_progress=bool(number), ledger=5 + number)
+        await run(IngestionPipeline(transformations=[keep], cache=cache), nodes=list(NODES))
+        assert keep.report.seen == (0 if number else 5)
+    assert "sk-1" not in json.dumps(cache.cache.get_all(collection=cache.collection)) + str(keep.to_dict())
+
+
+async def test_a_change_of_a_step_is_no_hit_either(run: Run) -> None:
+    keep = step()
+    pipeline = IngestionPipeline(transformations=[keep])
+    await run(pipeline, nodes=list(NODES))
+    keep.preferences = [TRAIN]
+    assert texts(await run(pipeline, nodes=list(NODES))) == [SENTENCES[2], SENTENCES[4]]
+    keep.preferences.append(WINE)
+    assert len(await run(pipeline, nodes=list(NODES))) == 3
+
+
+async def test_a_memory_that_changes_is_no_hit(run: Run) -> None:
+    memory = memory_of(Scripted(), WINE)
+    pipeline = IngestionPipeline(transformations=[EpicTransform(memory=memory)])
+    assert len(await run(pipeline, nodes=list(NODES))) == 2
+    memory.replace_preference(WINE, TRAIN)
+    assert texts(await run(pipeline, nodes=list(NODES))) == [SENTENCES[2], SENTENCES[4]]
+    memory.verifier = KeepAll()
+    (first, _) = await run(pipeline, nodes=list(NODES))
+    assert first.metadata["epic_rationale"] == "near"
+    other = memory_of(Scripted(), TRAIN, coarse=False)
+    keys = {get_transformation_hash(NODES, EpicTransform(memory=one)) for one in (other, memory_of(Scripted(), TRAIN))}
+    assert len(keys) == 2
+
+
+async def test_a_cache_that_was_stored(tmp_path: Path, run: Run) -> None:
+    first = IngestionPipeline(transformations=[splitter(), step()])
+    found = await run(first, documents=DOCUMENTS)
+    first.persist(str(tmp_path))
+    for keep, seen in ((step(), 0), (step(preferences=[WINE, TRAIN]), 10)):
+        second = IngestionPipeline(transformations=[splitter(), keep])
+        second.load(str(tmp_path))
+        again = await run(second, documents=DOCUMENTS)
+        assert keep.report.seen == seen
+        assert seen or again == found
+        changed = keep.reprocess(splitter().get_nodes_from_documents(DOCUMENTS))
+        assert len(changed.gone) == 10 or seen
+
+
+async def test_nothing_undecided_is_cached(run: Run) -> None:
+    lm = Scripted(stalls)
+    keep = step(lm)
+    pipeline = IngestionPipeline(transformations=[splitter(), keep])
+    with pytest.raises(UndecidedError):
+        await run(pipeline, documents=DOCUMENTS)
+    lm.hook = None
+    assert texts(await run(pipeline, documents=DOCUMENTS)) == OF_WINE
+    assert keep.undecided == []
+
+
+# Ollama's models, without a server
+
+
+def test_nothing_is_asked_of_a_server_before_it_runs() -> None:
+    pytest.importorskip("llama_index.llms.ollama")
+    pytest.importorskip("llama_index.embeddings.ollama")
+    from llama_index.embeddings.ollama import OllamaEmbedding
+    from llama_index.llms.ollama import Ollama
+
+    nowhere = "http://127.0.0.1:9"
+
+    def key(embed: dict[str, Any] | None = None, **options: Any) -> str:
+        keep = EpicTransform(
+            preferences=[WINE],
+            llm=Ollama(model="qwen3:4b", base_url=nowhere, **options),
+            embed_model=OllamaEmbedding("nomic-embed-text", base_url=nowhere, **(embed or {})),
+        )
+        assert EpicTransform.from_dict(keep.to_dict(), llm=keep.llm, embed_model=keep.embed_model).to_dict()
+        return get_transformation_hash(NODES, keep)
+
+    assert key() == key(request_timeout=5.0) == key(embed={"embed_batch_size": 3})
+    others = [
+        key(temperature=0.9), key(system_prompt="Be strict."), key(additional_kwargs={"num_ctx": 4096}),
+        key(embed={"query_instruction": "query: "}), key(embed={"text_instruction": "passage: "}), key(),
+    ]  # fmt: skip
+    assert len(set(others)) == len(others)
+    assert len({str(step(llm=OllamaLM("a", options=one)).models) for one in ({}, {"seed": 1})}) == 2
+
+
+# document stores
+
+
+def stored(keep: EpicTransform, strategy: DocstoreStrategy, **options: Any) -> IngestionPipeline:
+    return IngestionPipeline(
+        transformations=[splitter(), keep],
+        docstore=SimpleDocumentStore(),
+        vector_store=SimpleVectorStore(),
+        docstore_strategy=strategy,
+        **options,
+    )
+
+
+STRATEGIES = list(DocstoreStrategy)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.value)
+@pytest.mark.parametrize("cached", [True, False])
+async def test_a_document_store_skips_and_reprocess_catches_up(
+    strategy: DocstoreStrategy, cached: bool, run: Run
+) -> None:
+    lm = Scripted()
+    keep = step(lm, embed_model=EpicEmbedding())
+    pipeline = stored(keep, strategy, disable_cache=not cached)
+    store = pipeline.vector_store
+    assert isinstance(store, SimpleVectorStore)
+    found = await run(pipeline, documents=list(DOCUMENTS))
+    assert texts(found) == OF_WINE and in_store(store) == {node.node_id for node in found}
+    keep.preferences = [WINE, TRAIN]
+    assert await run(pipeline, documents=list(DOCUMENTS)) == []
+    changed = keep.reprocess()
+    store.delete_nodes(changed.gone)
+    store.add(changed.kept)
+    fresh = step(lm, preferences=[WINE, TRAIN])(splitter().get_nodes_from_documents(DOCUMENTS))
+    held = {node.node_id: node for node in [*found, *changed.kept]}
+    assert sorted(texts([held[one] for one in in_store(store)])) == sorted(texts(fresh))
+    assert keep.reprocess().gone == []
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[:1] + STRATEGIES[2:], ids=lambda one: one.value)
+async def test_a_document_that_changes_takes_its_old_nodes_away(strategy: DocstoreStrategy, run: Run) -> None:
+    keep = step(embed_model=EpicEmbedding())
+    pipeline = stored(keep, strategy)
+    await run(pipeline, documents=list(DOCUMENTS))
+    changed = Document(text=SENTENCES[0] + " And more red wine.", id_="one", metadata={"title": "One"})
+    await run(pipeline, documents=[changed, DOCUMENTS[1]])
+    store = pipeline.vector_store
+    assert isinstance(store, SimpleVectorStore)
+    held = in_store(store)
+    keep.preferences = [TRAIN]
+    again = keep.reprocess()
+    assert set(again.gone) <= held and len(again.gone) == len(held)
+    assert {node.ref_doc_id for node in again.kept} == {"two"}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.value)
+async def test_a_model_that_fails_loses_no_document(strategy: DocstoreStrategy, run: Run) -> None:
+    lm = Scripted(stalls)
+    keep = step(lm, embed_model=EpicEmbedding())
+    pipeline = stored(keep, strategy)
+    store = pipeline.vector_store
+    assert isinstance(store, SimpleVectorStore)
+    with pytest.raises(UndecidedError):
+        await run(pipeline, documents=list(DOCUMENTS))
+    assert in_store(store) == set()
+    lm.hook = None
+    await run(pipeline, documents=list(DOCUMENTS))
+    changed = keep.reprocess()
+    store.delete_nodes(changed.gone)
+    if changed.kept:
+        store.add(changed.kept)
+    assert len(in_store(store)) == 4 and keep.undecided == []
+
+
+# workers
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+async def test_workers_do_the_same(embedded: bool, run: Run) -> None:
+    options = {"embed_model": EpicEmbedding()} if embedded else {}
+    keep = EpicTransform(preferences=["I avoid hotels with casinos."], **options)
+    documents = [Document(text=f"The hotels of town {n} have casinos.", id_=str(n)) for n in range(4)]
+    documents += [Document(text="Steam engines need water and coal.", id_="steam")]
+    pipeline = IngestionPipeline(transformations=[keep])
+    found = await run(pipeline, documents=documents, num_workers=2)
+    alone = keep(documents)
+    assert [node.node_id for node in found] == ["0", "1", "2", "3"] == [node.node_id for node in alone]
+    assert [node.metadata for node in found] == [node.metadata for node in alone]
+    assert all((node.embedding is not None) == embedded for node in found)
+    # The workers' cache is the pipeline's.
+    assert len(pipeline.cache.cache.get_all(collection=pipeline.cache.collection)) == 3
+
+
+@pytest.mark.parametrize("what", ["llm", "memory"])
+async def test_workers_refuse_what_they_cannot_do(what: str, run: Run) -> None:
+    keep = step() if what == "llm" else EpicTransform(memory=memory_of(Scripted()))
+    with pytest.raises(pickle.PicklingError, match="Run the pipeline without num_workers"):
+        await run(IngestionPipeline(transformations=[keep]), nodes=list(NODES), num_workers=2)
+
+
+async def test_errors_come_back_from_workers(run: Run) -> None:
+    with pytest.raises(NoPreferencesError, match="no preferences"):
+        await run(IngestionPipeline(transformations=[EpicTransform()]), nodes=list(NODES), num_workers=2)
+
+
+# later embedding steps
+
+
+async def test_a_later_embedding_step_is_an_error(run: Run) -> None:
+    lm = Scripted()
+    keep = step(lm, embed_model=EpicEmbedding())
+    pipeline = IngestionPipeline(transformations=[splitter(), keep, EpicEmbedding()])
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, match="EpicEmbedding comes after an EpicTransform with embed_model="):
+            await run(pipeline, documents=DOCUMENTS)
+    assert lm.calls == 0
+    for later in (ScriptedEmbedding(), step(embed_model=EpicEmbedding())):
+        pipeline = IngestionPipeline(transformations=[keep, splitter(), later], disable_cache=True)
+        with pytest.raises(InvalidInputError, match=f"{type(later).__name__} comes after"):
+            await run(pipeline, documents=DOCUMENTS)
+
+
+async def test_a_later_embedding_step_is_an_error_where_the_cache_would_answer(run: Run) -> None:
+    cache = IngestionCache()
+    keep = step(embed_model=EpicEmbedding())
+    await run(IngestionPipeline(transformations=[keep], cache=cache), nodes=list(NODES))
+    pipeline = IngestionPipeline(transformations=[keep, ScriptedEmbedding()], cache=cache)
+    with pytest.raises(InvalidInputError, match="ScriptedEmbedding comes after"):
+        await run(pipeline, nodes=list(NODES))
+
+
+def test_a_later_embedding_step_is_an_error_in_an_index() -> None:
+    keep = step(embed_model=EpicEmbedding())
+    with pytest.raises(InvalidInputError, match="EpicEmbedding comes after"):
+        VectorStoreIndex.from_documents(
+            DOCUMENTS, transformations=[splitter(), keep, EpicEmbedding()], embed_model=EpicEmbedding()
+        )
+
+
+class Later(TransformComponent):
+    """A later step that embeds nothing."""
+
+    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
+        return nodes
+
+
+async def test_other_steps_are_no_error(run: Run) -> None:
+    given = [
+        [EpicEmbedding(), step(embed_model=EpicEmbedding()), Later()],
+        [step(), EpicEmbedding()],
+        [step(fine=False, embed_model=EpicEmbedding()), EpicEmbedding()],
+    ]
+    for steps in given:
+        found = await run(IngestionPipeline(transformations=steps), nodes=list(NODES))
+        assert found and all(len(node.embedding) == default_encoder().dimension for node in found)
+    instructed = (await run(IngestionPipeline(transformations=given[0]), nodes=list(NODES)))[0]
+    assert instructed.embedding == EpicEmbedding().get_text_embedding(instructed.metadata["epic_instruction"])
+
+
+# indexes
+
+
+def test_an_index_keeps_the_instructions_embeddings() -> None:
+    keep, embed_model = step(embed_model=EpicEmbedding()), EpicEmbedding()
+    index = VectorStoreIndex.from_documents(DOCUMENTS, transformations=[splitter(), keep], embed_model=embed_model)
+    vectors = index.vector_store.data.embedding_dict  # type: ignore[attr-defined]
+    assert len(vectors) == 4
+    for key, node in index.docstore.docs.items():
+        wanted = embed_model.get_text_embedding(node.metadata["epic_instruction"])
+        assert vectors[key] == pytest.approx(wanted, abs=1e-4)
+    (found,) = index.as_retriever(similarity_top_k=1).retrieve("Serve red wine")
+    assert found.node.metadata["epic_preference"] == WINE and "epic_" not in found.node.get_content("llm")
+
+
+def test_an_index_takes_documents_in_later() -> None:
+    keep = step()
+    index = VectorStoreIndex.from_documents(
+        DOCUMENTS[:1], transformations=[splitter(), keep], embed_model=EpicEmbedding()
+    )
+    assert len(index.docstore.docs) == 2
+    index.insert(DOCUMENTS[1])
+    assert len(index.docstore.docs) == 4
+    changed = Document(text="No more of that.", id_="one", metadata={"title": "One"})
+    assert index.refresh_ref_docs([changed, DOCUMENTS[1]]) == [True, False]
+    assert sorted(texts(list(index.docstore.docs.values()))) == sorted(OF_WINE[2:])
+    keep.preferences = [TRAIN]
+    again = keep.reprocess()
+    index.delete_nodes(again.gone)
+    index.insert_nodes(again.kept)
+    found = index.as_retriever(similarity_top_k=9).retrieve("anything")
+    assert sorted(one.text for one in found) == sorted([SENTENCES[2], SENTENCES[4]])
+    assert {one.metadata["epic_preference"] for one in found} == {TRAIN}
+
+
+def test_an_index_that_was_stored(tmp_path: Path) -> None:
+    from llama_index.core import load_index_from_storage
+
+    index = VectorStoreIndex.from_documents(
+        DOCUMENTS, transformations=[splitter(), step()], embed_model=EpicEmbedding()
+    )
+    index.storage_context.persist(str(tmp_path))
+    again = load_index_from_storage(
+        StorageContext.from_defaults(persist_dir=str(tmp_path)), embed_model=EpicEmbedding()
+    )
+    query = "What goes with fish?"
+    found = again.as_retriever(similarity_top_k=9).retrieve(query)
+    assert found == index.as_retriever(similarity_top_k=9).retrieve(query) and len(found) == 4
+    assert found[0].node.metadata["epic_instruction"]
+
+
+class Words(TransformComponent):
+    """Makes entities of words, with the properties that the framework's extractors give them: the node's metadata."""
+
+    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
+        for node in nodes:
+            first, *rest = node.get_content().split()[:3]
+            found = [EntityNode(name=word, properties=dict(node.metadata)) for word in (first, *rest)]
+            node.metadata[KG_NODES_KEY] = found
+            node.metadata[KG_RELATIONS_KEY] = [
+                Relation(label="NEAR", source_id=found[0].id, target_id=one.id, properties=dict(node.metadata))
+                for one in found[1:]
+            ]
+        return nodes
+
+
+@pytest.mark.parametrize("annotate", [False, True])
+def test_nothing_of_ours_gets_into_a_property_graph(annotate: bool) -> None:
+    graph = SimplePropertyGraphStore()
+    PropertyGraphIndex.from_documents(
+        DOCUMENTS,
+        transformations=[splitter(), step(annotate=annotate)],
+        kg_extractors=[ImplicitPathExtractor(), Words()],
+        property_graph_store=graph,
+        vector_store=SimpleVectorStore(),
+        llm=ScriptedLLM(answers=[]),
+        embed_model=EpicEmbedding(),
+        use_async=False,
+    )
+    held = [*graph.get(), *graph.get_triplets(entity_names=[node.id for node in graph.get()])]
+    assert len(graph.get()) > 8
+    assert ("epic_" in str(held)) == annotate
+    assert "epic_" in graph.graph.model_dump_json() or not annotate
+
+
+async def test_a_call_inside_a_running_loop_of_a_pipeline() -> None:
+    pipeline = IngestionPipeline(transformations=[splitter(), step()])
+    both = await asyncio.gather(
+        pipeline.arun(documents=DOCUMENTS), asyncio.to_thread(pipeline.run, documents=DOCUMENTS)
+    )
+    assert [texts(found) for found in both] == [OF_WINE, OF_WINE]
+    assert texts(pipeline.run(documents=DOCUMENTS)) == OF_WINE
+
+
+async def test_links_lead_only_to_what_is_kept(run: Run) -> None:
+    found = await run(IngestionPipeline(transformations=[splitter(), step()]), documents=DOCUMENTS)
+    ids = {node.node_id for node in found}
+    linked = [
+        node.relationships.get(role) for node in found for role in (NodeRelationship.NEXT, NodeRelationship.PREVIOUS)
+    ]
+    assert {link.node_id for link in linked if link is not None} == ids  # type: ignore[union-attr]

@@ -1,0 +1,774 @@
+"""`SteeredRetriever` over retrievers and indices of llama-index-core."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import threading
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llama_index.core import DocumentSummaryIndex, PropertyGraphIndex, StorageContext, SummaryIndex, VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import mean_agg
+from llama_index.core.graph_stores import SimplePropertyGraphStore
+from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
+from llama_index.core.indices.property_graph import ImplicitPathExtractor, PGRetriever, VectorContextRetriever
+from llama_index.core.indices.vector_store.retrievers import VectorIndexAutoRetriever
+from llama_index.core.retrievers import (
+    AutoMergingRetriever,
+    QueryFusionRetriever,
+    RecursiveRetriever,
+    RouterRetriever,
+    TransformRetriever,
+)
+from llama_index.core.schema import (
+    BaseNode,
+    ImageNode,
+    IndexNode,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+    TransformComponent,
+)
+from llama_index.core.selectors import LLMSingleSelector
+from llama_index.core.tools import RetrieverTool
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreInfo
+
+from epic_core import EpicMemory, Preference, QuerySteering, Stance
+from epic_core.encoders import default_encoder
+from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
+from epic_core.steered_search import SteeredSearch
+from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicTransform, EpicVectorStore, SteeredRetriever
+from helpers import HashEncoder, KeepAll
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM
+
+DATA = files("epic_core") / "data"
+RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
+PREFERENCES = (DATA / "preferences.txt").read_text(encoding="utf-8").splitlines()
+QUESTIONS = (DATA / "questions.txt").read_text(encoding="utf-8").splitlines()
+NODES = [
+    # A vector store embeds metadata, too, which these are kept out of: their texts are what is ranked.
+    TextNode(
+        id_=record["id"],
+        text=record["text"],
+        metadata={"title": record["title"], "n": number},
+        excluded_embed_metadata_keys=["title", "n"],
+    )
+    for number, record in enumerate(RECORDS)
+]
+MODES = ["signed", "paper", "off"]
+FIRST = 100  # filters leave out what comes before
+
+AVOIDS = "I avoid hotels with casinos."
+LIKES = "I love quiet hotels with a garden."
+QUERY = "Which hotel should I book in Las Vegas?"
+UNMATCHED = "xylophone quantum zebra"
+HOTELS = [
+    "A hotel with a casino, slot machines and poker.",
+    "A quiet hotel with a garden.",
+    "A bank in the old town.",
+    "The hotels of the strip have casinos.",
+    "A train to the mountains.",
+]
+
+
+def index_of(nodes: Sequence[BaseNode], model: Any = None) -> VectorStoreIndex:
+    return VectorStoreIndex(copy.deepcopy(list(nodes)), embed_model=model or EpicEmbedding())
+
+
+@pytest.fixture(scope="module")
+def corpus() -> VectorStoreIndex:
+    return index_of(NODES)
+
+
+@pytest.fixture(scope="module")
+def hotels() -> VectorStoreIndex:
+    return index_of([TextNode(id_=str(n), text=text, metadata={"n": n}) for n, text in enumerate(HOTELS)])
+
+
+@pytest.fixture
+def leaf(hotels: VectorStoreIndex) -> BaseRetriever:
+    return hotels.as_retriever(similarity_top_k=5)
+
+
+def texts(nodes: Sequence[NodeWithScore]) -> list[str]:
+    return [node.text for node in nodes]
+
+
+def ids(nodes: Sequence[NodeWithScore]) -> list[str]:
+    return [node.node_id for node in nodes]
+
+
+def expected(question: str, mode: Any, k: int, overfetch: int, first: int) -> list[tuple[str, float]]:
+    """What an exact index gives, with scores."""
+    nodes = NODES[first:]
+    vectors = default_encoder().encode([node.text for node in nodes]).astype(np.float64)
+
+    def fetch(vector: list[float], count: int) -> list[tuple[TextNode, float]]:
+        cosines = vectors @ np.array(vector) / np.linalg.norm(vector)
+        return [(nodes[row], cosines[row]) for row in np.argsort(-cosines, kind="stable")[:count]]
+
+    search = SteeredSearch(default_encoder(), overfetch=overfetch)
+    target = search.target(default_encoder().encode([question])[0], PREFERENCES, mode)
+    found = search.find(target, k, fetch, lambda one: (one[0].text, one[0].metadata))
+    return [(one.document[0].id_, one.document[1] if one.score is None else one.score) for one in found]
+
+
+# the search
+
+
+@pytest.mark.parametrize("first", [0, FIRST], ids=["all", "filtered"])
+@pytest.mark.parametrize("overfetch", [1, 2])
+@pytest.mark.parametrize("mode", MODES)
+async def test_it_gives_what_an_exact_steered_search_gives(
+    corpus: VectorStoreIndex, mode: Any, overfetch: int, first: int
+) -> None:
+    filters = MetadataFilters(filters=[MetadataFilter(key="n", value=first, operator=">=")])
+    leaf = corpus.as_retriever(similarity_top_k=6, filters=filters if first else None)
+    retriever = SteeredRetriever(leaf, PREFERENCES, mode=mode, overfetch=overfetch)
+    for question in QUESTIONS:
+        found = retriever.retrieve(question)
+        assert found == await retriever.aretrieve(question)
+        wanted = expected(question, mode, 6, overfetch, first)
+        assert ids(found) == [node_id for node_id, _ in wanted]
+        assert [node.score for node in found] == [pytest.approx(score, abs=1e-5) for _, score in wanted]
+        assert all(type(node.score) is float for node in found)
+
+
+async def test_off_is_the_leafs_own_search(corpus: VectorStoreIndex) -> None:
+    leaf = corpus.as_retriever(similarity_top_k=7)
+    retriever = SteeredRetriever(leaf, PREFERENCES, mode="off")
+    for question in QUESTIONS:
+        assert retriever.retrieve(question) == await retriever.aretrieve(question) == leaf.retrieve(question)
+
+
+def test_what_is_avoided_comes_after_what_is_not(hotels: VectorStoreIndex) -> None:
+    leaf = hotels.as_retriever(similarity_top_k=1)
+    question = "Which hotel should I book?"
+    assert texts(SteeredRetriever(leaf, [AVOIDS]).retrieve(question)) == [HOTELS[1]]
+    assert texts(SteeredRetriever(leaf, [AVOIDS], mode="paper").retrieve(question)) != [HOTELS[1]]
+
+
+async def test_a_leaf_whose_count_is_changed_is_asked_for_that_many(leaf: Any) -> None:
+    retriever = SteeredRetriever(leaf, [AVOIDS])
+    leaf.similarity_top_k = 2
+    assert len(retriever.retrieve(QUERY)) == len(await retriever.aretrieve(QUERY)) == 2
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    k=st.integers(1, 8),
+    mode=st.sampled_from(MODES),
+    preferences=st.lists(st.sampled_from([*PREFERENCES, AVOIDS, LIKES]), max_size=3, unique=True),
+    question=st.sampled_from([*QUESTIONS, QUERY]),
+)
+def test_sync_and_async_are_the_same_and_give_nothing_twice(
+    corpus: VectorStoreIndex, k: int, mode: Any, preferences: list[str], question: str
+) -> None:
+    retriever = SteeredRetriever(corpus.as_retriever(similarity_top_k=k), preferences, mode=mode)
+    found = retriever.retrieve(question)
+    assert asyncio.run(retriever.aretrieve(question)) == found
+    assert len(set(ids(found))) == len(found) == k
+
+
+# query bundles
+
+
+async def test_the_embedding_of_a_bundle_is_the_querys(leaf: BaseRetriever) -> None:
+    retriever = SteeredRetriever(leaf, [AVOIDS])
+    embedding = default_encoder().encode([QUERY])[0].tolist()
+    wanted = retriever.retrieve(QUERY)
+    for bundle in (QueryBundle("a train", embedding=embedding), QueryBundle("", embedding=embedding)):
+        assert retriever.retrieve(bundle) == await retriever.aretrieve(bundle) == wanted
+
+
+async def test_several_texts_to_embed_are_aggregated_as_the_leaf_does(hotels: VectorStoreIndex) -> None:
+    leaf = hotels.as_retriever(similarity_top_k=5)
+    several = ["a train", "the mountains", "a hotel"]
+    mean = mean_agg(default_encoder().encode(several).tolist())
+    for mode in MODES:
+        for embed_model in (None, default_encoder()):
+            retriever = SteeredRetriever(leaf, [AVOIDS], mode=mode, embed_model=embed_model)  # type: ignore[arg-type]
+            wanted = retriever.retrieve(QueryBundle(QUERY, embedding=mean))
+            bundle = QueryBundle(QUERY, custom_embedding_strs=several)
+            for found in (retriever.retrieve(bundle), await retriever.aretrieve(bundle)):
+                assert texts(found) == texts(wanted)
+                assert [one.score for one in found] == pytest.approx([one.score for one in wanted], abs=1e-5)
+
+
+class Remembering(BaseRetriever):
+    """A leaf of someone else's, which remembers the bundles it was given, and writes into them."""
+
+    def __init__(self, found: list[NodeWithScore], model: Any = None) -> None:
+        self.found = found
+        self.bundles: list[QueryBundle] = []
+        self._embed_model = model or EpicEmbedding()
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        self.bundles.append(copy.deepcopy(query_bundle))
+        query_bundle.embedding = [0.0]
+        return self.found
+
+
+async def test_a_bundle_keeps_what_it_says_and_is_never_changed() -> None:
+    leaf = Remembering([NodeWithScore(node=TextNode(text="a"), score=0.5)])
+    web = Remembering([NodeWithScore(node=TextNode(text="b"), score=0.5)])
+    for retriever in (SteeredRetriever(leaf, [AVOIDS]), SteeredRetriever(leaf, ["I collect stamps."], fallback=web)):
+        bundle = QueryBundle(QUERY, image_path="a.png", custom_embedding_strs=[QUERY, "a hotel"])
+        before = copy.deepcopy(bundle)
+        retriever.retrieve(bundle)
+        await retriever.aretrieve(bundle)
+        assert bundle == before
+    for asked in leaf.bundles:
+        assert (asked.query_str, asked.image_path, asked.custom_embedding_strs) == (
+            before.query_str,
+            before.image_path,
+            before.custom_embedding_strs,
+        )
+        assert len(asked.embedding or ()) == default_encoder().dimension
+    assert web.bundles == [before, before]
+
+
+@pytest.mark.parametrize("query", ["", "  ", QueryBundle("", custom_embedding_strs=[])])
+async def test_a_query_without_text_is_an_error(leaf: BaseRetriever, query: Any) -> None:
+    retriever = SteeredRetriever(leaf, [AVOIDS])
+    with pytest.raises(InvalidInputError, match="query is empty"):
+        retriever.retrieve(query)
+    with pytest.raises(InvalidInputError, match="query is empty"):
+        await retriever.aretrieve(query)
+
+
+async def test_no_bundle_is_an_error(leaf: BaseRetriever) -> None:
+    retriever: Any = SteeredRetriever(leaf, [AVOIDS])
+    with pytest.raises(InvalidInputError, match="not NoneType"):
+        retriever._retrieve(None)
+    with pytest.raises(InvalidInputError, match="not NoneType"):
+        await retriever._aretrieve(None)
+    with pytest.raises(ValueError, match="str_or_query_bundle"):
+        retriever.retrieve(None)
+
+
+async def test_an_embedding_of_another_model_in_a_bundle_is_a_clear_error(leaf: BaseRetriever) -> None:
+    retriever = SteeredRetriever(leaf, [AVOIDS])
+    bundle = QueryBundle(QUERY, embedding=[0.1] * 32)
+    with pytest.raises(EncoderMismatchError, match="came with the query bundle"):
+        retriever.retrieve(bundle)
+    with pytest.raises(EncoderMismatchError, match="came with the query bundle"):
+        await retriever.aretrieve(bundle)
+
+
+# what comes back
+
+
+def test_nodes_say_what_steered_them(leaf: BaseRetriever) -> None:
+    preferences = [AVOIDS, "I collect stamps.", LIKES]
+    steered = QuerySteering(default_encoder(), [AVOIDS, LIKES], floor=0.2).steer(QUERY)
+    for node in SteeredRetriever(leaf, preferences, floor=0.2).retrieve(QUERY):
+        assert node.metadata["epic_steered_by"] == "\n".join(one.preference.text for one in steered.preferences)
+        for mode in (MetadataMode.EMBED, MetadataMode.LLM):
+            assert "epic_" not in node.get_content(metadata_mode=mode)
+            assert "n: " in node.get_content(metadata_mode=mode)
+    for node in SteeredRetriever(leaf, preferences, mode="paper").retrieve(QUERY):
+        assert set(node.metadata) == {"n", "epic_steered_by"}
+    plain = [
+        *SteeredRetriever(leaf, preferences, mode="off").retrieve(QUERY),
+        *SteeredRetriever(leaf, preferences).retrieve(UNMATCHED),
+        *SteeredRetriever(leaf, preferences, annotate=False).retrieve(QUERY),
+    ]
+    assert {frozenset(node.metadata) for node in plain} == {frozenset({"n"})}
+
+
+@pytest.mark.parametrize("annotate", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_index_keeps_what_it_holds(mode: Any, annotate: bool) -> None:
+    index = index_of([TextNode(id_=str(n), text=text, metadata={"n": [n]}) for n, text in enumerate(HOTELS)])
+    before = copy.deepcopy(index.docstore.docs)
+    retriever = SteeredRetriever(index.as_retriever(), [AVOIDS], mode=mode, annotate=annotate)
+    for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
+        for node in found:
+            node.metadata["n"].append("changed")
+            node.node.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id="x")
+            node.node.excluded_llm_metadata_keys.append("n")
+    assert index.docstore.docs == before
+
+
+def test_nodes_keep_their_class_and_links() -> None:
+    image = ImageNode(id_="i", text="A hotel.", image_url="http://localhost/a.png")
+    image.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="d")
+    leaf = Remembering([NodeWithScore(node=image, score=np.float64(0.5)), NodeWithScore(node=TextNode(text="b"))])
+    first, second = SteeredRetriever(leaf, [AVOIDS]).retrieve(QUERY)
+    assert isinstance(first.node, ImageNode)
+    assert (first.node.image_url, first.node.ref_doc_id, first.node_id) == (image.image_url, "d", "i")
+    assert (type(first.score), first.score, second.score) == (float, 0.5, None)
+
+
+def stanced(model: Any = None) -> VectorStoreIndex:
+    """Six hotels alike, of which two conflict with what is avoided, and one does in part."""
+    stances = {"number 1,": Stance.CONFLICTS, "number 2,": Stance.CONFLICTS, "number 3,": Stance.MIXED}
+    transform = EpicTransform(preferences=[AVOIDS], llm=KeepAll(stances), tau=-1.0)
+    nodes = [TextNode(id_=str(n), text=f"Hotel number {n}, a hotel like any other hotel.") for n in range(6)]
+    return index_of(transform(nodes), model)
+
+
+async def test_stances_that_a_transform_found_rank_nodes() -> None:
+    leaf = stanced().as_retriever(similarity_top_k=6)
+    retriever = SteeredRetriever(leaf, [AVOIDS], floor=0.0)
+    found = retriever.retrieve("hotel")
+    assert found == await retriever.aretrieve("hotel")
+    assert [node.metadata["epic_stance"] for node in found[-3:]] == ["mixed", "conflicts", "conflicts"]
+    assert all(type(node.score) is float and node.metadata["epic_score"] == node.score for node in found)
+    assert [node.score for node in found] == sorted((node.score or 0.0 for node in found), reverse=True)
+    # Another user's stances do not count.
+    others = SteeredRetriever(leaf, ["I avoid hotels that have a casino"], floor=0.0)
+    assert not any("epic_score" in node.metadata for node in others.retrieve("hotel"))
+
+
+async def test_more_is_fetched_by_a_copy_of_the_leaf_where_a_node_stands_against_a_preference() -> None:
+    leaf = stanced().as_retriever(similarity_top_k=2)
+    question = "Hotel number 1, number 2"
+    assert {"1", "2"} == set(ids(leaf.retrieve(question)))
+    for overfetch, wanted in ((1, {"1", "2"}), (3, {"0", "3", "4", "5"})):
+        retriever = SteeredRetriever(leaf, [AVOIDS], floor=0.0, overfetch=overfetch)
+        found = retriever.retrieve(question)
+        assert found == await retriever.aretrieve(question)
+        assert len(found) == 2
+        assert set(ids(found)) <= wanted
+    assert leaf.similarity_top_k == 2
+
+
+def test_a_leaf_is_asked_for_more_only_if_it_says_how_many_it_finds() -> None:
+    nodes = [TextNode(id_=str(n), text="A hotel.") for n in range(3)]
+    nodes[0].metadata = {"epic_stance": "conflicts", "epic_preference": AVOIDS}
+    leaf = Remembering([NodeWithScore(node=node, score=1.0) for node in nodes])
+    found = SteeredRetriever(leaf, [AVOIDS], floor=0.0).retrieve("hotel")
+    assert sorted(ids(found)) == ["0", "1", "2"]
+    assert found[-1].node_id == "0"
+    assert len(leaf.bundles) == 1
+    leaf._similarity_top_k = 3  # type: ignore[attr-defined]
+    SteeredRetriever(leaf, [AVOIDS], floor=0.0).retrieve("hotel")
+    # It is not given again what it wrote into its bundle.
+    assert leaf.bundles[1:] == [leaf.bundles[0]] * 2
+    assert found[-1].score == found[-1].metadata["epic_score"]
+
+
+def test_an_empty_index_gives_nothing() -> None:
+    assert SteeredRetriever(index_of([]).as_retriever(), [AVOIDS]).retrieve(QUERY) == []
+
+
+# preferences and users
+
+
+def test_preferences_can_be_changed_and_are_checked(leaf: BaseRetriever) -> None:
+    retriever = SteeredRetriever(leaf, [AVOIDS])
+    retriever.preferences = [Preference(text="I like casinos and poker.")]  # type: ignore[assignment]
+    wanted = SteeredRetriever(leaf, "I like casinos and poker.").retrieve(QUERY)
+    assert retriever.retrieve(QUERY) == wanted
+    assert wanted[0].metadata["epic_steered_by"] == "I like casinos and poker."
+    with pytest.raises(DuplicatePreferenceError, match="twice"):
+        retriever.preferences = [AVOIDS, AVOIDS.upper()]  # type: ignore[assignment]
+    assert retriever.retrieve(QUERY) == wanted
+
+
+def test_preferences_may_come_from_anything_that_can_be_gone_through(leaf: BaseRetriever) -> None:
+    wanted = SteeredRetriever(leaf, [AVOIDS]).retrieve(QUERY)
+    for one in (AVOIDS, Preference(text=AVOIDS), (AVOIDS,), iter([AVOIDS])):
+        retriever = SteeredRetriever(leaf, one)
+        assert retriever.retrieve(QUERY) == retriever.retrieve(QUERY) == wanted
+
+
+def test_users_at_once_get_what_each_gets_alone(leaf: BaseRetriever) -> None:
+    users = [SteeredRetriever(leaf, [one]) for one in (AVOIDS, "I like casinos and poker.")] * 4
+    wanted = [user.retrieve(QUERY) for user in users]
+    assert texts(wanted[0]) != texts(wanted[1])
+    found: dict[int, Any] = {}
+    threads = [
+        threading.Thread(target=lambda n=n, user=user: found.update({n: user.retrieve(QUERY)}))
+        for n, user in enumerate(users)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[n] for n in range(len(users))] == wanted
+
+
+# the fallback
+
+
+@pytest.mark.parametrize("preferences", [[], ["I collect stamps."]])
+async def test_a_query_that_matches_no_preference_goes_to_the_fallback(
+    leaf: BaseRetriever, preferences: list[str]
+) -> None:
+    pages = [NodeWithScore(node=TextNode(id_=f"p{n}", text=f"Page {n}", metadata={"n": n}), score=1.0) for n in (1, 2)]
+    retriever = SteeredRetriever(leaf, preferences, fallback=Remembering(pages))
+    found = retriever.retrieve(QUERY)
+    assert found == await retriever.aretrieve(QUERY)
+    assert [(node.node_id, node.metadata) for node in found] == [
+        (f"p{n}", {"n": n, "epic_tier": "fallback"}) for n in (1, 2)
+    ]
+    assert all("epic_tier" in node.node.excluded_llm_metadata_keys for node in found)
+    assert [page.metadata for page in pages] == [{"n": 1}, {"n": 2}]
+    retriever.preferences = [AVOIDS]  # type: ignore[assignment]
+    assert texts(retriever.retrieve(QUERY)) != texts(found)
+    off = SteeredRetriever(leaf, preferences, fallback=Remembering(pages), mode="off")
+    assert off.retrieve(QUERY) == leaf.retrieve(QUERY)
+
+
+async def test_a_memory_can_be_the_fallback(leaf: BaseRetriever) -> None:
+    memory = EpicMemory([AVOIDS], tau=-1.0)
+    memory.add(["A hotel that the memory knows."])
+    retriever = SteeredRetriever(leaf, fallback=EpicRetriever(memory))
+    (found,) = retriever.retrieve(QUERY)
+    assert [found] == await retriever.aretrieve(QUERY)
+    assert (found.text, found.metadata["epic_tier"]) == ("A hotel that the memory knows.", "fallback")
+
+
+async def test_a_fallback_that_returns_no_nodes_is_an_error(leaf: BaseRetriever) -> None:
+    class Texts(BaseRetriever):
+        def _retrieve(self, query_bundle: QueryBundle) -> Any:
+            return []
+
+        def retrieve(self, str_or_query_bundle: Any) -> Any:
+            return "text"
+
+        async def aretrieve(self, str_or_query_bundle: Any) -> Any:
+            return ["text"]
+
+    retriever = SteeredRetriever(leaf, fallback=Texts())
+    with pytest.raises(InvalidInputError, match="fallback returned str"):
+        retriever.retrieve(QUERY)
+    with pytest.raises(InvalidInputError, match="fallback returned list"):
+        await retriever.aretrieve(QUERY)
+
+
+# models
+
+
+async def test_any_embedding_model_embeds_queries_as_queries_and_preferences_once() -> None:
+    model = ScriptedEmbedding(shift=0.01)
+    leaf = index_of([TextNode(text=text) for text in HOTELS], model).as_retriever(similarity_top_k=3)
+    model.documents.clear()
+    retriever = SteeredRetriever(leaf, [AVOIDS, LIKES])
+    found = retriever.retrieve(QUERY)
+    assert model.queries == [QUERY]
+    assert model.documents.count(LIKES) == 1 == model.documents.count(AVOIDS)
+    model.threads.clear()
+    again = SteeredRetriever(leaf, [AVOIDS, LIKES])
+    assert await again.aretrieve(QUERY) == found
+    assert not model.threads, "embedded synchronously on the event loop"
+    embedded = len(model.documents)
+    assert retriever.retrieve(QUERY) == again.retrieve(QUERY) == found
+    assert len(model.documents) == embedded
+
+
+@pytest.mark.parametrize(
+    ("own", "given"),
+    [
+        (EpicEmbedding(), ScriptedEmbedding()),
+        (ScriptedEmbedding(), ScriptedEmbedding(model_name="other")),
+        (EpicEmbedding(), EpicEmbedding(HashEncoder())),
+        (EpicEmbedding(), HashEncoder()),
+    ],
+    ids=["class", "name", "encoder-as-embedding", "encoder"],
+)
+def test_another_model_than_the_leafs_is_an_error(own: Any, given: Any) -> None:
+    leaf = index_of([TextNode(text="a")], own).as_retriever()
+    with pytest.raises(EncoderMismatchError, match="embeds with") as raised:
+        SteeredRetriever(leaf, [AVOIDS], embed_model=given)
+    assert "Leave out embed_model=" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "given", [EpicEmbedding(), default_encoder()], ids=["the same model", "the encoder of the model"]
+)
+def test_the_leafs_own_model_may_be_given(leaf: BaseRetriever, given: Any) -> None:
+    wanted = SteeredRetriever(leaf, [AVOIDS]).retrieve(QUERY)
+    found = SteeredRetriever(leaf, [AVOIDS], embed_model=given).retrieve(QUERY)
+    assert ids(found) == ids(wanted)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_index_of_another_dimension_is_a_clear_error(mode: Any) -> None:
+    index = index_of([TextNode(text=text) for text in HOTELS], ScriptedEmbedding(dimension=32))
+    leaf = index.as_retriever(embed_model=EpicEmbedding())
+    retriever = SteeredRetriever(leaf, [AVOIDS], mode=mode)
+    with pytest.raises(EncoderMismatchError, match="make the index anew"):
+        retriever.retrieve(QUERY)
+    with pytest.raises(EncoderMismatchError, match="make the index anew"):
+        await retriever.aretrieve(QUERY)
+
+
+async def test_a_model_that_fails_is_a_clear_error() -> None:
+    model = ScriptedEmbedding()
+    leaf = index_of([TextNode(text=text) for text in HOTELS], model).as_retriever()
+    model.fail_with(ConnectionError("nobody there"))
+    retriever = SteeredRetriever(leaf, [AVOIDS])
+    with pytest.raises(EncoderError, match=r"ScriptedEmbedding could not embed the query: nobody there"):
+        retriever.retrieve(QUERY)
+    with pytest.raises(EncoderError, match=r"ScriptedEmbedding could not embed the query: nobody there"):
+        await retriever.aretrieve(QUERY)
+    bundle = QueryBundle(QUERY, embedding=[1.0] * 96)
+    with pytest.raises(EncoderError, match="nobody there"):
+        retriever.retrieve(bundle)
+
+
+async def test_a_leafs_own_errors_stay_what_they_are() -> None:
+    class Broken(Remembering):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            raise KeyError("color")
+
+    retriever = SteeredRetriever(Broken([]), [AVOIDS])
+    with pytest.raises(KeyError, match="color"):
+        retriever.retrieve(QUERY)
+    with pytest.raises(KeyError, match="color"):
+        await retriever.aretrieve(QUERY)
+
+
+def test_a_leaf_that_does_not_say_its_model_needs_one() -> None:
+    class Bare(Remembering):
+        def __init__(self, found: list[NodeWithScore]) -> None:
+            super().__init__(found)
+            del self._embed_model
+
+    leaf = Bare([NodeWithScore(node=TextNode(text="a"), score=0.5)])
+    with pytest.raises(InvalidInputError, match="Give embed_model="):
+        SteeredRetriever(leaf, [AVOIDS])
+    for model in (EpicEmbedding(), default_encoder()):
+        (node,) = SteeredRetriever(leaf, [AVOIDS], embed_model=model).retrieve(QUERY)
+        assert node.metadata["epic_steered_by"] == AVOIDS
+
+
+# leaves
+
+
+async def test_leaves_of_other_indices_are_steered_too() -> None:
+    model = EpicEmbedding()
+    nodes = [TextNode(id_=str(n), text=text) for n, text in enumerate(HOTELS)]
+    leaf = SummaryIndex(nodes).as_retriever(retriever_mode="embedding", embed_model=model, similarity_top_k=1)
+    retriever = SteeredRetriever(leaf, [AVOIDS])
+    question = "Which hotel should I book?"
+    assert texts(retriever.retrieve(question)) == texts(await retriever.aretrieve(question)) == [HOTELS[1]]
+
+
+async def test_a_leaf_that_gives_more_nodes_than_its_count_loses_none() -> None:
+    llm = ScriptedLLM(answers=["A summary about hotels."])
+    index = DocumentSummaryIndex(
+        [
+            TextNode(
+                id_=f"{n}{part}",
+                text=f"{text} {part}",
+                relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=str(n))},
+            )
+            for n, text in enumerate(HOTELS)
+            for part in "ab"
+        ],
+        llm=llm,
+        embed_model=EpicEmbedding(),
+    )
+    leaf = index.as_retriever(retriever_mode="embedding", similarity_top_k=2)
+    found = SteeredRetriever(leaf, [AVOIDS]).retrieve(QUERY)
+    assert len(found) == len(leaf.retrieve(QUERY)) == 4
+    assert {node.score for node in found} == {None}
+
+
+class Triples(TransformComponent):
+    """Finds what it was told to find."""
+
+    triples: dict[str, tuple[str, str, str]]
+
+    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
+        for node in nodes:
+            one, relation, other = self.triples[node.node_id]
+            entities = [EntityNode(name=name, label="thing") for name in (one, other)]
+            node.metadata[KG_NODES_KEY] = entities
+            node.metadata[KG_RELATIONS_KEY] = [
+                Relation(label=relation, source_id=entities[0].id, target_id=entities[1].id)
+            ]
+        return nodes
+
+
+@pytest.fixture(params=["embedded", "store"])
+def graph(request: pytest.FixtureRequest) -> PropertyGraphIndex:
+    """Whose entities are found by vectors in the graph store, or in a vector store of its own."""
+    things = {
+        "0": ("hotel with casino and poker", "stands in", "Las Vegas"),
+        "1": ("quiet hotel with a garden", "stands in", "Las Vegas village"),
+        "2": ("train", "goes to", "mountains"),
+    }
+    texts = ["The hotel has a casino.", "The hotel has a garden.", "The train goes to the mountains."]
+
+    class WithoutVectors(SimplePropertyGraphStore):
+        supports_vector_queries: bool = False
+
+    return PropertyGraphIndex(
+        [TextNode(id_=str(n), text=text) for n, text in enumerate(texts)],
+        llm=ScriptedLLM(answers=["none"]),
+        embed_model=EpicEmbedding(),
+        kg_extractors=[ImplicitPathExtractor(), Triples(triples=things)],
+        property_graph_store=WithoutVectors() if request.param == "store" else SimplePropertyGraphStore(),
+        vector_store=SimpleVectorStore() if request.param == "store" else None,
+        use_async=False,
+    )
+
+
+def vector_context(graph: PropertyGraphIndex, **options: Any) -> VectorContextRetriever:
+    return VectorContextRetriever(
+        graph.property_graph_store,
+        vector_store=graph.vector_store,
+        embed_model=EpicEmbedding(),
+        similarity_top_k=1,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("include_text", [True, False])
+async def test_the_vector_context_of_a_property_graph_can_be_steered(
+    graph: PropertyGraphIndex, include_text: bool
+) -> None:
+    leaf = vector_context(graph, include_text=include_text)
+    question = "hotel and poker"
+    (own,) = leaf.retrieve(question)
+    assert "casino" in own.text
+    retriever = SteeredRetriever(leaf, [LIKES])
+    (found,) = retriever.retrieve(question)
+    again = (await retriever.aretrieve(question))[0]
+    assert (again.text, again.score, again.metadata) == (found.text, found.score, found.metadata)
+    assert "garden" in found.text
+    assert "casino" not in found.text
+    assert found.metadata["epic_steered_by"]
+    (off,) = SteeredRetriever(leaf, [LIKES], mode="off").retrieve(question)
+    assert (off.text, off.score) == (own.text, own.score)
+
+
+async def test_a_property_graphs_retriever_asks_a_steered_one_among_others(graph: PropertyGraphIndex) -> None:
+    leaf = vector_context(graph)
+    for use_async in (True, False):
+        whole = graph.as_retriever(sub_retrievers=[leaf], use_async=use_async)
+        with pytest.raises(InvalidInputError, match=r"PGRetriever asks other retrievers.*Steer what it asks"):
+            SteeredRetriever(whole, [LIKES])
+        steered: Any = [SteeredRetriever(leaf, [LIKES])]
+        (found,) = PGRetriever(sub_retrievers=steered, use_async=use_async).retrieve("hotel and poker")
+        assert "garden" in found.text
+
+
+# what cannot be steered
+
+
+def composites(leaf: BaseRetriever, index: VectorStoreIndex) -> dict[str, Callable[[], BaseRetriever]]:
+    llm: Any = ScriptedLLM(answers=["1"])
+    context = StorageContext.from_defaults()
+    merging: Any = leaf
+    identity: Any = type("Identity", (), {"run": lambda self, bundle, metadata=None: bundle})()
+    return {
+        "QueryFusionRetriever": lambda: QueryFusionRetriever([leaf], llm=llm, num_queries=1),
+        "RouterRetriever": lambda: RouterRetriever(
+            LLMSingleSelector.from_defaults(llm=llm), [RetrieverTool.from_defaults(leaf, description="all")], llm=llm
+        ),
+        "AutoMergingRetriever": lambda: AutoMergingRetriever(merging, context),
+        "RecursiveRetriever": lambda: RecursiveRetriever("vector", {"vector": leaf}),
+        "TransformRetriever": lambda: TransformRetriever(leaf, identity),
+        "VectorIndexAutoRetriever": lambda: VectorIndexAutoRetriever(
+            index, VectorStoreInfo(content_info="hotels", metadata_info=[]), llm=llm
+        ),
+    }
+
+
+@pytest.mark.parametrize("embed_model", [None, EpicEmbedding()], ids=["", "given"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "QueryFusionRetriever",
+        "RouterRetriever",
+        "AutoMergingRetriever",
+        "RecursiveRetriever",
+        "TransformRetriever",
+        "VectorIndexAutoRetriever",
+    ],
+)
+def test_what_asks_other_retrievers_cannot_be_steered(
+    hotels: VectorStoreIndex, leaf: BaseRetriever, name: str, embed_model: Any
+) -> None:
+    composite = composites(leaf, hotels)[name]()
+    with pytest.raises(InvalidInputError, match=rf"{name} asks other retrievers.*Steer what it asks"):
+        SteeredRetriever(composite, [AVOIDS], embed_model=embed_model)
+
+
+@pytest.mark.parametrize("mode", ["text_search", "sparse"])
+def test_a_search_by_keywords_cannot_be_steered(hotels: VectorStoreIndex, mode: str) -> None:
+    with pytest.raises(InvalidInputError, match="does not search by the embedding"):
+        SteeredRetriever(hotels.as_retriever(vector_store_query_mode=mode), [AVOIDS])
+
+
+def test_a_store_that_embeds_by_itself_cannot_be_steered(hotels: VectorStoreIndex) -> None:
+    leaf: Any = hotels.as_retriever()
+    leaf._vector_store = SimpleVectorStore().model_copy(update={"is_embedding_query": False})
+    with pytest.raises(InvalidInputError, match="does not search by the embedding"):
+        SteeredRetriever(leaf, [AVOIDS])
+
+
+def test_an_index_whose_nodes_lead_to_retrievers_is_a_leaf(hotels: VectorStoreIndex) -> None:
+    inner = hotels.as_retriever(similarity_top_k=2)
+    nodes = [IndexNode(text="hotels", index_id="hotels", obj=inner), IndexNode(text="trains", index_id="trains")]
+    index = VectorStoreIndex(objects=nodes, embed_model=EpicEmbedding())
+    found = SteeredRetriever(index.as_retriever(similarity_top_k=1), [AVOIDS]).retrieve("hotels")
+    assert len(found) == 2
+    assert set(texts(found)) < set(HOTELS)
+
+
+async def test_our_own_vector_store_is_steered_once() -> None:
+    def filled(**options: Any) -> BaseRetriever:
+        store = EpicVectorStore(**options)
+        index = VectorStoreIndex.from_vector_store(store, embed_model=EpicEmbedding())
+        index.insert_nodes([TextNode(id_=str(n), text=text) for n, text in enumerate(HOTELS)])
+        return index.as_retriever(similarity_top_k=1)
+
+    for options in ({}, {"preferences": [AVOIDS], "steering": "off"}):
+        retriever = SteeredRetriever(filled(**options), [AVOIDS])
+        found = retriever.retrieve("Which hotel should I book?")
+        assert found == await retriever.aretrieve("Which hotel should I book?")
+        assert texts(found) == [HOTELS[1]]
+    with pytest.raises(InvalidInputError, match="would steer a second time"):
+        SteeredRetriever(filled(preferences=[AVOIDS]), [AVOIDS])
+
+
+def test_what_steers_itself_is_not_steered_again(leaf: BaseRetriever) -> None:
+    for retriever in (EpicRetriever(EpicMemory([AVOIDS])), SteeredRetriever(leaf, [AVOIDS])):
+        with pytest.raises(InvalidInputError, match="steers its queries itself"):
+            SteeredRetriever(retriever, [AVOIDS], embed_model=EpicEmbedding())
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"retriever": "index"}, "retriever must be a LlamaIndex retriever, not str"),
+        ({"mode": "sideways"}, "paper"),
+        ({"floor": 1.5}, "floor"),
+        ({"overfetch": 0}, "overfetch"),
+        ({"preferences": [""]}, "empty"),
+        ({"preferences": [AVOIDS, AVOIDS]}, "twice"),
+        ({"preferences": 7}, "several texts"),
+        ({"fallback": "web"}, "fallback must be"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_an_error(leaf: BaseRetriever, options: dict[str, Any], what: str) -> None:
+    with pytest.raises(InvalidInputError, match=what):
+        SteeredRetriever(**{"retriever": leaf, "preferences": [AVOIDS], **options})
+
+
+def test_an_unknown_argument_is_an_error(leaf: BaseRetriever) -> None:
+    with pytest.raises(TypeError, match="top_k"):
+        SteeredRetriever(leaf, [AVOIDS], top_k=3)  # type: ignore[call-arg]

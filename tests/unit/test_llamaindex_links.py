@@ -1,0 +1,206 @@
+"""Links between nodes when the ingestion step leaves some of them out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core.node_parser import HierarchicalNodeParser, SentenceSplitter, get_leaf_nodes
+from llama_index.core.postprocessor import PrevNextNodePostprocessor
+from llama_index.core.retrievers import AutoMergingRetriever
+from llama_index.core.schema import BaseNode, Document, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
+
+from epic_core.types import Decision, Verdict
+from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.transform import EpicTransform
+from helpers import Answering, HashEncoder, keep
+
+NEXT, PREVIOUS, PARENT, CHILD, SOURCE = (
+    NodeRelationship.NEXT,
+    NodeRelationship.PREVIOUS,
+    NodeRelationship.PARENT,
+    NodeRelationship.CHILD,
+    NodeRelationship.SOURCE,
+)
+
+
+def step(**options: object) -> EpicTransform:
+    """Keeps what says wine."""
+    verifier = Answering(
+        lambda one: keep(one) if "wine" in one.item.text else Verdict(decision=Decision.DISCARD, rationale="far")
+    )
+    return EpicTransform(
+        **{"preferences": ["red wine"], "encoder": HashEncoder(), "llm": verifier, "coarse": False, **options}
+    )
+
+
+def chain(kept: Sequence[bool], *, ring: bool = False) -> list[TextNode]:
+    """Nodes of one document, each linked with the next."""
+    nodes = [TextNode(text="red wine" if one else "blue sky", id_=f"n{n}") for n, one in enumerate(kept)]
+    for place, node in enumerate(nodes):
+        node.relationships[SOURCE] = RelatedNodeInfo(node_id="document", hash="v1")
+        if place + 1 < len(nodes) or ring:
+            node.relationships[NEXT] = RelatedNodeInfo(node_id=nodes[(place + 1) % len(nodes)].node_id)
+        if place or ring:
+            node.relationships[PREVIOUS] = RelatedNodeInfo(node_id=nodes[place - 1].node_id)
+    return nodes
+
+
+def led_to(node: BaseNode, role: NodeRelationship) -> list[str]:
+    """The ids that a node's links of a kind lead to."""
+    link = node.relationships.get(role)
+    return [] if link is None else [one.node_id for one in (link if isinstance(link, list) else [link])]
+
+
+def along(nodes: Sequence[BaseNode], role: NodeRelationship) -> list[str]:
+    """The ids met on the way from the node that none of the others leads to."""
+    if not nodes:
+        return []
+    of = {node.node_id: node for node in nodes}
+    reached = {one for node in nodes for one in led_to(node, role)}
+    (place,) = [node_id for node_id in of if node_id not in reached]
+    met = [place]
+    while led_to(of[place], role):
+        (place,) = led_to(of[place], role)
+        met.append(place)
+    return met
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.booleans(), max_size=12))
+def test_a_chain_stays_a_chain(kept: list[bool]) -> None:
+    given = chain(kept)
+    before = copy.deepcopy(given)
+    found = step()(given)
+    assert given == before
+    wanted = [f"n{n}" for n, one in enumerate(kept) if one]
+    assert along(found, NEXT) == wanted
+    assert along(found, PREVIOUS) == wanted[::-1]
+    assert all(node.source_node == given[0].source_node for node in found)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=6))
+def test_a_circle_ends(kept: list[bool]) -> None:
+    found = step()(chain(kept, ring=True))
+    ids = [node.node_id for node in found]
+    for place, node in enumerate(found):
+        if len(found) > 1:
+            assert led_to(node, NEXT) == [ids[(place + 1) % len(ids)]]
+            assert led_to(node, PREVIOUS) == [ids[place - 1]]
+        elif len(kept) > 1:
+            assert not led_to(node, NEXT) + led_to(node, PREVIOUS)
+
+
+LINKS = st.dictionaries(st.sampled_from([NEXT, PREVIOUS, PARENT, CHILD]), st.integers(0, 7), max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), LINKS), max_size=6))
+def test_no_link_leads_to_what_is_left_out(given: list[tuple[bool, Mapping[NodeRelationship, int]]]) -> None:
+    nodes = [TextNode(text="red wine" if one else "blue sky", id_=f"n{n}") for n, (one, _) in enumerate(given)]
+    for node, (_, links) in zip(nodes, given, strict=True):
+        for role, number in links.items():
+            link = RelatedNodeInfo(node_id=f"n{number}")
+            node.relationships[role] = [link, RelatedNodeInfo(node_id="elsewhere")] if role is CHILD else link
+    left_out = {node.node_id for node in nodes if "wine" not in node.text}
+    before = {node.node_id: node for node in nodes}
+    for node in step()(nodes):
+        for role in (NEXT, PREVIOUS, PARENT, CHILD):
+            assert not left_out & set(led_to(node, role))
+            # Links to what stays, or is not known here, are as they were.
+            own = [one for one in led_to(before[node.node_id], role) if one not in left_out]
+            assert set(own) <= set(led_to(node, role))
+
+
+def test_children_of_what_is_left_out_are_those_of_its_parent() -> None:
+    def info(*ids: str) -> list[RelatedNodeInfo]:
+        return [RelatedNodeInfo(node_id=one) for one in ids]
+
+    nodes = [
+        TextNode(text="red wine", id_="top", relationships={CHILD: info("left", "right")}),
+        TextNode(text="blue sky", id_="left", relationships={PARENT: info("top")[0], CHILD: info("a", "b")}),
+        TextNode(text="red wine", id_="right", relationships={PARENT: info("top")[0], CHILD: info("c")}),
+        TextNode(text="red wine", id_="a", relationships={PARENT: info("left")[0]}),
+        TextNode(text="blue sky", id_="b", relationships={PARENT: info("left")[0]}),
+        TextNode(text="blue sky", id_="c", relationships={PARENT: info("right")[0]}),
+    ]
+    top, right, a = step()(nodes)
+    assert led_to(top, CHILD) == ["a", "right"]
+    assert led_to(a, PARENT) == ["top"] == led_to(right, PARENT)
+    assert CHILD not in right.relationships
+
+
+# with the framework's parsers and retrievers
+
+SENTENCES = [
+    "We drink red wine tonight.",
+    "The blue sky is wide.",
+    "Steam engines need water.",
+    "More red wine, please.",
+]
+STORY = Document(text=" ".join(SENTENCES[n % 4] for n in (0, 1, 2, 3, 1, 2, 1, 1, 0, 3, 0, 3, 1, 1, 1, 1)), id_="story")
+
+
+def hierarchy() -> list[BaseNode]:
+    return HierarchicalNodeParser.from_defaults(chunk_sizes=[80, 40, 12], chunk_overlap=0).get_nodes_from_documents(
+        [STORY]
+    )
+
+
+def test_all_levels_of_a_hierarchy() -> None:
+    given = hierarchy()
+    found = step()(given)
+    assert 0 < len(found) < len(given)
+    kept, seen = {node.node_id for node in found}, {node.node_id for node in given}
+    for node in found:
+        for role in (NEXT, PREVIOUS, PARENT, CHILD):
+            assert set(led_to(node, role)) & seen <= kept
+        # Up and down agree.
+        for child in led_to(node, CHILD):
+            assert led_to(next(one for one in found if one.node_id == child), PARENT) == [node.node_id]
+
+
+def test_leaves_only() -> None:
+    given = hierarchy()
+    leaves = get_leaf_nodes(given)
+    found = step()(leaves)
+    assert 0 < len(found) < len(leaves)
+    before = {node.node_id: node for node in leaves}
+    for node in found:
+        # Their parents did not come through the step, and are as they were.
+        assert node.parent_node == before[node.node_id].parent_node
+    kept = {node.node_id for node in found}
+    assert {one for node in found for one in led_to(node, NEXT)} <= kept
+
+
+def test_the_auto_merging_retriever_finds_its_way() -> None:
+    found = step()(hierarchy())
+    store = StorageContext.from_defaults(docstore=SimpleDocumentStore())
+    store.docstore.add_documents(found)  # only what is kept
+    leaves = get_leaf_nodes(found)
+    index = VectorStoreIndex(leaves, storage_context=store, embed_model=EpicEmbedding())
+    retriever = AutoMergingRetriever(index.as_retriever(similarity_top_k=len(leaves)), store)
+    merged = retriever.retrieve("red wine")
+    assert merged and {one.node.node_id for one in merged} <= {node.node_id for node in found}
+    assert len(merged) < len(leaves)
+
+
+def test_neighbours_are_found() -> None:
+    splitter = SentenceSplitter(chunk_size=12, chunk_overlap=0)
+    found = step()(splitter.get_nodes_from_documents([STORY]))
+    assert along(found, NEXT) == [node.node_id for node in found] and len(found) > 3
+    store = SimpleDocumentStore()
+    store.add_documents(found)
+    index = VectorStoreIndex(found, embed_model=EpicEmbedding())
+    (first,) = index.as_retriever(similarity_top_k=1).retrieve("red wine")
+    around = PrevNextNodePostprocessor(docstore=store, num_nodes=20, mode="both").postprocess_nodes([first])
+    assert [one.node.node_id for one in around] == [node.node_id for node in found]

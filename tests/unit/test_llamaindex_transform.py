@@ -1,0 +1,958 @@
+"""The LlamaIndex ingestion step: which nodes come out, with what, and in whichever way it is called."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import json
+import logging
+import pickle
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+from llama_index.core import instrumentation
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
+from llama_index.core.schema import (
+    BaseNode,
+    Document,
+    ImageDocument,
+    ImageNode,
+    IndexNode,
+    MediaResource,
+    MetadataMode,
+    Node,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TextNode,
+    TransformComponent,
+)
+from pydantic import ValidationError
+
+from epic_core import EpicMemory, Preference, Stance
+from epic_core.encoders import default_encoder, embed
+from epic_core.errors import EncoderError, InvalidInputError, LMError, NoPreferencesError, UndecidedError
+from epic_core.judging import AT_ONCE
+from epic_core.types import BuildReport
+from epic_core.verification import LMVerifier
+from epic_llamaindex.adapters import encoder_of
+from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.transform import EpicTransform
+from helpers import HashEncoder, KeepAll, Raising
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM, SyncEmbedding
+from scripted import (
+    BOTH,
+    TRAIN,
+    WINE,
+    Asked,
+    Hanging,
+    Own,
+    Scripted,
+    anew,
+    answer_to,
+    cancelled,
+    documents,
+    memory_of,
+    opened,
+    read_prompt,
+    verifier_of,
+)
+
+Run = Callable[..., Awaitable[list[BaseNode]]]
+EXCLUDED = ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys")
+KEPT = [f"item {5 * n + m}" for n in range(4) for m in (0, 2, 3)]
+
+
+def nodes(count: int = 4) -> list[TextNode]:
+    """Nodes that are kept under one preference, discarded, kept under two, under one of two, and far from both."""
+    return [TextNode(text=item.text, id_=item.id, metadata=dict(item.metadata)) for item in documents(count)]
+
+
+def step(lm: Scripted | None = None, **options: Any) -> EpicTransform:
+    """A step for two preferences, whose model decides by what is said in the text."""
+    lm = Scripted() if lm is None else lm
+    return EpicTransform(**{"preferences": [WINE, TRAIN], "encoder": HashEncoder(), "llm": verifier_of(lm), **options})
+
+
+def ids(found: Sequence[BaseNode]) -> list[str]:
+    return [node.node_id for node in found]
+
+
+def texts(found: Sequence[BaseNode]) -> list[str]:
+    return [node.get_content(metadata_mode=MetadataMode.NONE) for node in found]
+
+
+def alignments(node: BaseNode) -> list[dict[str, Any]]:
+    return json.loads(node.metadata["epic_alignments"])
+
+
+def stalls_at(*numbers: int) -> Callable[[Asked], None]:
+    """Fails for the nodes of these numbers."""
+
+    def hook(asked: Asked) -> None:
+        if any(chunk.endswith(tuple(f" {number}" for number in numbers)) for chunk in asked.chunks):
+            raise LMError("It stalled.")
+
+    return hook
+
+
+async def _call(keep: EpicTransform, given: Any, **options: Any) -> list[BaseNode]:
+    return keep(given, **options)
+
+
+async def _acall(keep: EpicTransform, given: Any, **options: Any) -> list[BaseNode]:
+    return await keep.acall(given, **options)
+
+
+WAYS: dict[str, Run] = {"call": _call, "acall": _acall}
+
+
+@pytest.fixture(params=WAYS)
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a step with or without blocking the event loop; inside a running loop both times."""
+    return WAYS[request.param]
+
+
+def test_it_is_a_transformation() -> None:
+    assert isinstance(step(), TransformComponent)
+    assert EpicTransform.class_name() == "EpicTransform"
+
+
+async def test_both_ways_give_the_same(run: Run) -> None:
+    found = await run(step(), nodes())
+    assert found == step()(nodes())
+    assert ids(found) == KEPT
+
+
+async def test_both_ways_give_the_same_over_many_batches(run: Run) -> None:
+    keep = step(Scripted(concurrency=3))
+    given = nodes(14)
+    assert len(given) > AT_ONCE
+    assert await run(keep, given) == [one for node in given for one in step()([node])]
+    assert (keep.report.seen, keep.report.kept, keep.report.discarded) == (70, 42, 14)
+
+
+async def test_no_nodes_are_none(run: Run) -> None:
+    assert await run(step(), []) == []
+    assert await run(step(preferences=[]), []) == []
+
+
+WORDS = ["wine", "red", "train", "night", "sea", "nowine", "notrain", "vegan", "hotel", "casino"]
+TEXT = st.lists(st.sampled_from(WORDS), min_size=0, max_size=6).map(" ".join)
+METADATA = st.fixed_dictionaries({}, optional={"own": st.integers(), "nested": st.lists(st.text(max_size=3))})
+NODES = st.lists(st.tuples(TEXT, st.sampled_from([Document, TextNode, Node]), METADATA), max_size=10).map(
+    lambda told: [_made(kind, text, f"n{n}", metadata) for n, (text, kind, metadata) in enumerate(told)]
+)
+
+
+def _made(kind: type[BaseNode], text: str, node_id: str, metadata: dict[str, Any]) -> BaseNode:
+    more: dict[str, Any] = {"text_resource": MediaResource(text=text)} if kind is Node else {"text": text}
+    return kind(id_=node_id, metadata=metadata, **more)
+
+
+@settings(max_examples=20, deadline=None)
+@given(given=NODES, annotate=st.booleans(), embedded=st.booleans())
+def test_what_comes_out_came_in(given: list[BaseNode], annotate: bool, embedded: bool) -> None:
+    preferences = [WINE, TRAIN, "I avoid hotels with casinos."]
+    options = {"annotate": annotate, "embed_model": EpicEmbedding() if embedded else None}
+    keep = EpicTransform(preferences=preferences, llm=verifier_of(Scripted()), **options)
+    before = copy.deepcopy(given)
+    found = keep(given)
+    assert given == before
+    places = [ids(given).index(one) for one in ids(found)]
+    assert places == sorted(set(places))
+    for place, node in zip(places, found, strict=True):
+        origin = given[place]
+        assert type(node) is type(origin) and node is not origin
+        assert texts([node]) == texts([origin])
+        own = {key: value for key, value in node.metadata.items() if not key.startswith("epic_")}
+        assert own == origin.metadata
+        assert (node.embedding is not None) == embedded
+        assert (len(own) < len(node.metadata)) == annotate
+        for mode in (MetadataMode.EMBED, MetadataMode.LLM):
+            assert node.get_content(metadata_mode=mode) == origin.get_content(metadata_mode=mode)
+    assert asyncio.run(keep.acall(given)) == found
+    # A node is the same, whatever comes with it, and however often it is run.
+    assert [one for node in given for one in keep([node])] == found == keep(found)
+
+
+# what comes out
+
+
+async def test_what_is_given_stays_as_it_is(run: Run) -> None:
+    linked = RelatedNodeInfo(node_id="b", metadata={"authors": ["Ann"]})
+    given = [
+        TextNode(
+            text="red wine",
+            id_="a",
+            metadata={"authors": ["Ann"], "when": date(2020, 1, 1), "Epic": "own", "nothing": None},
+            excluded_embed_metadata_keys=["when"],
+            excluded_llm_metadata_keys=["authors"],
+            relationships={NodeRelationship.NEXT: linked, NodeRelationship.CHILD: [linked]},
+            embedding=[0.1, 0.2],
+            start_char_idx=3,
+        ),
+        TextNode(text="blue sky", id_="b", relationships={NodeRelationship.PREVIOUS: RelatedNodeInfo(node_id="a")}),
+        Document(text="red wine, too", id_="c"),
+    ]
+    before = copy.deepcopy(given)
+    first, second = await run(step(), given)
+    assert given == before and len(given) == 3
+    assert isinstance(first, TextNode) and first.start_char_idx == 3 and first.embedding == [0.1, 0.2]
+    assert first.metadata["when"] == date(2020, 1, 1) and first.metadata["nothing"] is None
+    assert first.excluded_embed_metadata_keys[0] == "when" and first.excluded_llm_metadata_keys[0] == "authors"
+    # Nothing of what comes out is shared with what came in.
+    first.metadata["authors"].append("Bob")
+    first.embedding.append(0.3)
+    first.excluded_embed_metadata_keys.clear()
+    first.relationships.clear()
+    assert isinstance(second, Document) and second.text_resource is not None
+    second.text_resource.text = "changed"
+    assert given == before
+
+
+async def test_links_that_come_out_are_the_callers_own(run: Run) -> None:
+    linked = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="source", metadata={"authors": ["Ann"]})}
+    given = [TextNode(text="red wine", id_="a", relationships=linked)]
+    before = copy.deepcopy(given)
+    (found,) = await run(step(), given)
+    assert found.source_node == given[0].source_node
+    assert found.source_node is not None
+    found.source_node.metadata["authors"].append("Bob")
+    assert given == before
+
+
+async def test_guidance_is_flat_metadata_that_is_neither_embedded_nor_shown(run: Run) -> None:
+    (found,) = await run(step(), [TextNode(text="red wine", id_="a", metadata={"n": 1})])
+    assert found.metadata == {
+        "n": 1,
+        "epic_instruction": "Serve red wine with red wine",
+        "epic_preference": WINE,
+        "epic_stance": "supports",
+        "epic_rationale": "Said of red wine",
+        "epic_similarity": 1.0,
+        "epic_alignments": found.metadata["epic_alignments"],
+    }
+    assert alignments(found) == [
+        {
+            "instruction": "Serve red wine with red wine",
+            "preference": WINE,
+            "stance": "supports",
+            "rationale": "Said of red wine",
+            "confidence": None,
+            "similarity": 1.0,
+        }
+    ]
+    for excluded in EXCLUDED:
+        assert sorted(getattr(found, excluded)) == sorted(key for key in found.metadata if key.startswith("epic_"))
+    assert "epic_" not in found.get_content(MetadataMode.EMBED) + found.get_content(MetadataMode.LLM)
+
+
+async def test_the_flat_ones_are_those_of_the_strongest_alignment(run: Run) -> None:
+    (found,) = await run(step(), [TextNode(text="night train and more, night train and red wine")])
+    strongest, other = alignments(found)
+    assert (strongest["preference"], other["preference"]) == (TRAIN, WINE)
+    assert strongest["similarity"] > other["similarity"]
+    assert {name: found.metadata.get(f"epic_{name}") for name in strongest} == strongest
+
+
+async def test_without_annotation_nothing_is_written(run: Run) -> None:
+    given = nodes(1)
+    for one, other in itertools.pairwise(given):
+        one.relationships[NodeRelationship.NEXT] = other.as_related_node_info()
+    given = await run(step(preferences=[WINE, TRAIN, "blue sky"]), given)  # with guidance that is there already
+    assert any("epic_" in str(node.metadata) for node in given)
+    found = await run(step(annotate=False), given)
+    assert len(found) == 3
+    for node in found:
+        assert "epic_" not in str(node.metadata) + str(node.relationships)
+
+
+async def test_guidance_of_an_earlier_run_is_replaced(run: Run) -> None:
+    found = await run(step(), [TextNode(text=BOTH, id_="a", metadata={"n": 1})])
+    other = step(preferences=[TRAIN])
+    assert await run(other, found) == await run(other, [TextNode(text=BOTH, id_="a", metadata={"n": 1})])
+    (bare,) = await run(step(fine=False), found)
+    assert not bare.metadata["epic_instruction"]
+
+
+async def test_a_rewriting_verifier_leaves_the_text(run: Run) -> None:
+    lm, encoder = Scripted(), HashEncoder()
+    keep = step(lm, llm=verifier_of(lm, refine="rewrite"), embed_model=encoder, encoder=None)
+    first, *_ = await run(keep, nodes(1))
+    assert texts([first]) == ["red wine 0"]
+    assert first.metadata["epic_rewrite"] == anew("red wine 0", WINE) and first.metadata["epic_instruction"] == ""
+    assert "epic_rewrite" in first.excluded_embed_metadata_keys
+    assert first.embedding == embed(encoder, [anew("red wine 0", WINE)])[0].tolist()
+    (again,) = await run(keep, [first])
+    assert again == first
+
+
+EMBEDDERS: dict[str, Callable[[], Any]] = {
+    "a framework's": ScriptedEmbedding,
+    "a synchronous one": SyncEmbedding,
+    "the embedded one": EpicEmbedding,
+    "an encoder": HashEncoder,
+}
+
+
+@pytest.mark.parametrize("kind", EMBEDDERS)
+async def test_a_node_is_embedded_by_its_strongest_instruction(kind: str, run: Run) -> None:
+    model = EMBEDDERS[kind]()
+    keep = step(embed_model=model)
+    given = [*nodes(1), TextNode(text="red wine", embedding=[1.0])]
+    for node in await run(keep, given):
+        instruction = node.metadata["epic_instruction"]
+        wanted = embed(encoder_of(model), [instruction])[0].tolist()
+        assert node.embedding == pytest.approx(wanted, abs=1e-4)
+        assert all(type(number) is float for number in node.embedding)
+    assert given[-1].embedding == [1.0]
+
+
+async def test_what_embeds_instructions_is_what_compares_unless_told(run: Run) -> None:
+    model = ScriptedEmbedding()
+    await run(EpicTransform(preferences=[WINE], embed_model=model, llm=KeepAll()), nodes(1))
+    assert WINE in model.documents and "red wine 0" in model.documents
+    model, encoder = ScriptedEmbedding(), HashEncoder()
+    await run(EpicTransform(preferences=[WINE], embed_model=model, encoder=encoder, llm=KeepAll()), nodes(1))
+    assert WINE not in model.documents and encoder.texts[WINE] == 1
+
+
+async def test_each_instruction_is_embedded_once(run: Run) -> None:
+    model = ScriptedEmbedding()
+    same = [TextNode(text="red wine", id_=str(n)) for n in range(5)]
+    found = await run(step(embed_model=model), same)
+    assert model.documents == ["Serve red wine with red wine"]
+    found[0].embedding.append(0.0)
+    assert len(found[1].embedding) == model.dimension
+
+
+async def test_without_instructions_a_nodes_own_embedding_stays(run: Run) -> None:
+    given = [TextNode(text="red wine", embedding=[1.0]), TextNode(text="red wine")]
+    found = await run(step(fine=False, embed_model=EpicEmbedding()), given)
+    assert [node.embedding for node in found] == [[1.0], None]
+
+
+async def test_without_verification_there_are_no_instructions(run: Run) -> None:
+    lm = Scripted()
+    found = await run(step(lm, fine=False), nodes(1))
+    assert ids(found) == ["item 0", "item 1", "item 2", "item 3"] and lm.calls == 0
+    assert [one["preference"] for one in alignments(found[2])] == [WINE, TRAIN]
+
+
+async def test_tau_and_keep_rate_are_the_coarse_filters(run: Run) -> None:
+    lm = Scripted()
+    assert await run(step(lm, tau=1.0), nodes()) == [] and lm.calls == 0
+    keep = step(lm, keep_rate=0.2)
+    await run(keep, nodes(20))
+    assert keep.report.passed == 20 and keep.report.tau == pytest.approx(2 / 6**0.5)
+    await run(step(lm, coarse=False), nodes(1))
+    assert lm.asked[-1].preferences
+
+
+async def test_the_same_node_twice_comes_out_twice(run: Run) -> None:
+    lm = Scripted()
+    given = [TextNode(text="red wine", id_="a"), TextNode(text="red wine", id_="a")]
+    found = await run(step(lm), [*given, given[0]])
+    assert ids(found) == ["a", "a", "a"] and lm.calls == 1
+
+
+# kinds of nodes
+
+
+async def test_kinds_of_nodes_stay(run: Run) -> None:
+    inner = TextNode(text="inner")
+    given = [
+        TextNode(text="red wine", id_="text"),
+        Document(text="red wine", id_="document"),
+        Node(text_resource=MediaResource(text="red wine"), id_="node"),
+        IndexNode(text="red wine", id_="index", index_id="other", obj=inner),
+        ImageNode(text="red wine", id_="image", image_url="http://localhost/a.png"),
+    ]
+    found = await run(step(), given)
+    assert [type(node) for node in found] == [type(node) for node in given]
+    assert ids(found) == ids(given) and {node.metadata["epic_preference"] for node in found} == {WINE}
+    assert isinstance(found[3], IndexNode) and (found[3].index_id, found[3].obj) == ("other", inner)
+    assert isinstance(found[4], ImageNode) and found[4].image_url == "http://localhost/a.png"
+
+
+async def test_media_without_text_pass_as_they_are(run: Run) -> None:
+    given = [
+        ImageNode(image="aGk=", id_="image", metadata={"n": 1}),
+        ImageDocument(image=b"aGk=", id_="image document"),
+        Node(audio_resource=MediaResource(data=b"aGk="), id_="audio"),
+        Node(video_resource=MediaResource(data=b"aGk="), text_resource=MediaResource(text=" "), id_="video"),
+    ]
+    before = copy.deepcopy(given)
+    lm = Scripted()
+    keep = step(lm)
+    found = await run(keep, [*given, *nodes(1)])
+    assert found[:4] == before == given and lm.calls == 4
+    assert all(one is not other for one, other in zip(found, given, strict=False))
+    assert keep.report.seen == 5 and keep.report.warnings == []
+
+
+async def test_nodes_without_text_are_left_out_and_counted(run: Run) -> None:
+    keep = step()
+    given = [TextNode(text=""), *nodes(1), TextNode(text=" \n"), Document(text=""), Node()]
+    assert ids(await run(keep, given)) == ["item 0", "item 2", "item 3"]
+    assert keep.report.seen == 5
+    assert keep.report.warnings == ["4 nodes without text were left out."]
+
+
+async def test_metadata_may_be_anything(run: Run) -> None:
+    odd = {"lock": threading.Lock(), "set": {1}, "nan": float("nan"), "bytes": b"\x00", "kind": dict}
+    (found,) = await run(step(), [TextNode(text="red wine", metadata=odd)])
+    assert {key: found.metadata[key] for key in odd} == odd
+    keep = step()
+    keep([TextNode(text="red wine", metadata=odd)])
+    assert keep.reprocess() == type(keep.reprocess())(gone=[], kept=[])
+
+
+# running
+
+
+async def test_nothing_blocks_the_event_loop() -> None:
+    encoder, lm, model = HashEncoder(), Scripted(concurrency=3, seconds=0.001), ScriptedEmbedding()
+    keep = step(lm, encoder=encoder, embed_model=model)
+    here = threading.get_ident()
+    assert ids(await keep.acall(nodes())) == KEPT
+    await keep.areprocess(nodes())
+    assert here not in encoder.sync_threads and not model.threads and lm.most_at_once == 3
+    slow = SyncEmbedding()
+    await EpicTransform(preferences=[WINE], embed_model=slow, llm=KeepAll()).acall(nodes())
+    assert slow.threads and here not in slow.threads
+
+
+async def test_a_framework_model_is_not_called_synchronously() -> None:
+    llm = llama()
+    await EpicTransform(preferences=[WINE, TRAIN], encoder=HashEncoder(), llm=llm).acall(nodes(1))
+    assert llm.seen and not llm.threads
+
+
+def test_two_threads_at_once() -> None:
+    keep = step(Scripted(concurrency=2, seconds=0.001))
+    other = [TextNode(text=f"night train {n}", id_=f"other {n}") for n in range(90)]
+    found: dict[int, list[BaseNode]] = {}
+
+    def work(place: int, given: list[TextNode]) -> None:
+        found[place] = keep(given)
+
+    threads = [threading.Thread(target=work, args=one) for one in enumerate([nodes(), other, nodes()])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] == found[2] == step()(nodes())
+    assert found[1] == step()(other)
+    assert keep.undecided == [] and not keep.reprocess().gone
+
+
+async def test_preferences_may_change_while_others_run() -> None:
+    keep = step(Scripted(seconds=0.001), preferences=[WINE])
+    given = [TextNode(text="red wine in the night train", id_=str(n), metadata={"n": n}) for n in range(200)]
+    running = asyncio.ensure_future(keep.acall(given))
+    for preference in [TRAIN, WINE, TRAIN]:
+        await asyncio.sleep(0.01)
+        keep.preferences = [preference]
+        await keep.acall(nodes(1))
+    assert len(await running) == 200
+    changed = keep.reprocess()
+    assert {node.metadata["epic_preference"] for node in changed.kept} <= {TRAIN}
+
+
+@contextmanager
+def spans() -> Iterator[list[str]]:
+    """The names of the spans that are opened meanwhile."""
+    handler = SimpleSpanHandler()
+    names: list[str] = []
+    dispatcher = instrumentation.get_dispatcher()
+    dispatcher.add_span_handler(handler)
+    try:
+        yield names
+    finally:
+        names += [span.id_.rsplit("-", 5)[0] for span in handler.completed_spans]
+        dispatcher.span_handlers.remove(handler)
+
+
+async def test_there_is_a_span(run: Run) -> None:
+    with spans() as names:
+        await run(step(), nodes(1))
+    assert len([name for name in names if name.startswith("EpicTransform.")]) == 1
+
+
+async def test_a_bar_counts_every_node(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    await run(step(show_progress=True), nodes(20))
+    shown = capsys.readouterr()
+    assert "100/100" in shown.err and shown.out == ""
+    await run(step(), nodes(1))
+    assert capsys.readouterr().err == ""
+
+
+# reports, and what has no verdict
+
+
+async def test_the_report_says_what_the_run_did(run: Run) -> None:
+    keep = step()
+    assert keep.report == BuildReport() and keep.undecided == []
+    await run(keep, nodes())
+    report = keep.report
+    assert (report.seen, report.passed, report.kept, report.discarded, report.undecided) == (20, 16, 12, 4, 0)
+    assert report.entries == 16 and report.tau == 0.3 and report.warnings == []
+    await run(keep, nodes(1))
+    assert keep.report.seen == 5 and report.seen == 20
+
+
+async def test_what_a_model_does_not_decide_is_an_error_and_nothing_is_lost(run: Run) -> None:
+    lm = Scripted(stalls_at(2, 3))
+    keep = step(lm)
+    given = nodes()
+    with pytest.raises(UndecidedError, match=r"8 of 20 nodes are undecided.*It stalled\."):
+        await run(keep, given)
+    assert keep.undecided == given[10:14] + given[15:19]
+    assert keep.report.undecided == 8 and set(keep.report.failures) == set(ids(keep.undecided))
+    lm.hook = None
+    lm.asked.clear()
+    assert await run(keep, given) == step()(given)
+    assert {asked.chunk for asked in lm.asked} == {node.text for node in given[10:14] + given[15:19]}
+    assert keep.undecided == [] and keep.report.undecided == 0
+    assert keep.reprocess() == type(keep.reprocess())(gone=[], kept=[])
+
+
+async def test_undecided_nodes_can_be_skipped(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    lm = Scripted(stalls_at(2, 3))
+    keep = step(lm, on_undecided="skip")
+    given = nodes()
+    with caplog.at_level(logging.WARNING, "epic_llamaindex"):
+        found = await run(keep, given)
+    assert ids(found) == KEPT[:6]
+    assert keep.undecided == given[10:14] + given[15:19]
+    assert [one for one in caplog.messages if "8 of 20 nodes are undecided" in one] == keep.report.warnings
+    lm.hook = None
+    later = await run(keep, keep.undecided)
+    assert found + later == step()(given)
+    assert keep.undecided == [] and keep.report.undecided == 0
+
+
+async def test_undecided_nodes_that_come_again_with_other_ids_are_the_same_ones(run: Run) -> None:
+    lm = Scripted(lambda asked: "what?")
+    keep = step(lm, on_undecided="skip", ledger=0)
+    source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="document", hash="v1")}
+    for _ in range(2):
+        await run(keep, [TextNode(text="red wine", relationships=dict(source))])
+        assert len(keep.undecided) == 1
+    lm.hook = None
+    await run(keep, [TextNode(text="red wine", relationships=dict(source))])
+    assert keep.undecided == []
+
+
+async def test_undecided_nodes_are_not_forgotten(run: Run) -> None:
+    lm = Scripted(stalls_at(0))
+    keep = step(lm, on_undecided="skip", ledger=2)
+    found = await run(keep, nodes())
+    assert len(keep.undecided) == 4
+    lm.hook = None
+    changed = keep.reprocess()
+    assert sorted(ids(changed.kept) + ids(found)) == sorted(KEPT)
+    assert keep.undecided == []
+
+
+async def test_nothing_is_asked_twice(run: Run) -> None:
+    lm = Scripted(stalls_at(2))
+    keep = step(lm, on_undecided="skip")
+    await run(keep, nodes())
+    assert lm.calls == 16
+    lm.hook = None
+    await run(keep, nodes())
+    assert lm.calls == 16 + 4
+    await run(keep, [TextNode(text=node.text) for node in nodes()])
+    assert lm.calls == 20 and keep.report.usage.calls == 0 and keep.report.cached == 24
+
+
+async def test_a_verifier_that_breaks_off_leaves_the_rest_undecided(run: Run) -> None:
+    given = [TextNode(text=f"red wine {n}", id_=str(n)) for n in range(5)]
+    keep = step(llm=Raising(TimeoutError("slow"), after=3), preferences=[WINE])
+    with pytest.raises(UndecidedError, match="TimeoutError: slow"):
+        await run(keep, given)
+    assert keep.undecided == given[3:]
+    assert ids(await run(keep, given)) == ["0", "1", "2", "3", "4"]
+
+
+async def test_an_interruption_loses_nothing(run: Run) -> None:
+    lm = Scripted()
+    keep = step(lm)
+    lm.interrupt_at = {6}
+    with pytest.raises(KeyboardInterrupt):
+        keep(nodes())
+    assert ids(await run(keep, nodes())) == KEPT
+    assert lm.calls == 16 + 1
+
+
+async def test_a_cancelled_run_loses_nothing() -> None:
+    lm = Hanging()
+    keep = step(lm)
+    lm.interrupt_at = {6}
+    await cancelled(keep.acall(nodes()), lm)
+    assert ids(await keep.acall(nodes())) == KEPT
+    assert lm.calls == 16 + 1
+
+
+# models
+
+
+def llama(**options: Any) -> ScriptedLLM:
+    """A LlamaIndex LLM that answers our prompts as `Scripted` does."""
+    return ScriptedLLM(answers=_answer, **options)
+
+
+def _answer(messages: list[Any]) -> str:
+    asked = read_prompt([{"role": one.role.value, "content": one.content} for one in messages])
+    return answer_to(asked, lambda chunk, preference: None if f"no{preference[-4:]}" in chunk else Stance.SUPPORTS)
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "llm": llama,
+    "language model": Scripted,
+    "verifier": lambda: LMVerifier(Scripted()),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_any_kind_of_model_decides(model: str, run: Run) -> None:
+    found = await run(step(llm=MODELS[model]()), nodes())
+    expected = step()(nodes())
+    assert ids(found) == ids(expected)
+    assert [one.metadata["epic_instruction"] for one in found] == [one.metadata["epic_instruction"] for one in expected]
+
+
+@pytest.mark.parametrize("part", ["encoder", "embed_model"])
+async def test_embeddings_that_fail_are_an_error_that_says_so(part: str, run: Run) -> None:
+    model, lm = ScriptedEmbedding(), Scripted()
+    keep = step(lm, **{part: model})
+    model.fail_with(ConnectionError("no route"))
+    with pytest.raises(EncoderError, match="no route"):
+        await run(keep, nodes())
+    model.fail_with(None)
+    calls = lm.calls
+    assert ids(await run(keep, nodes(1))) == KEPT[:3]
+    assert part == "encoder" or lm.calls == calls  # what was decided is remembered
+
+
+def test_the_model_is_not_asked_before_it_is_needed() -> None:
+    lm = Own(lambda _: "")
+    assert step(llm=lm)([TextNode(text="blue sky")]) == [] and lm.sent == []
+
+
+# a memory that judges
+
+
+async def test_a_memory_judges_and_takes_nothing_in(run: Run) -> None:
+    memory = memory_of(Scripted())
+    keep = EpicTransform(memory=memory)
+    assert await run(keep, nodes()) == step()(nodes())
+    assert len(memory) == 0 and memory.stats().counts["pending"] == 0
+    memory.replace_preference(WINE, "blue sky")
+    assert "item 4" in ids(await run(keep, nodes()))
+
+
+async def test_a_memorys_file_remembers_what_was_decided(tmp_path: Path, run: Run) -> None:
+    path, lm = tmp_path / "me.epic", Scripted(stalls_at(3))
+    with opened(path, lm) as memory, pytest.raises(UndecidedError):
+        await run(EpicTransform(memory=memory), nodes())
+    lm = Scripted()
+    with opened(path, lm) as memory:
+        keep = EpicTransform(memory=memory, embed_model=HashEncoder())
+        assert ids(await run(keep, nodes())) == KEPT
+        assert lm.calls == 4
+
+
+def test_a_memory_brings_all_it_needs() -> None:
+    memory = memory_of(Scripted())
+    refused: dict[str, Any] = {
+        "preferences": [WINE], "encoder": HashEncoder(), "llm": Scripted(), "tau": 0.1, "keep_rate": 0.1,
+        "fine": False, "coarse": False,
+    }  # fmt: skip
+    for name, value in refused.items():
+        with pytest.raises(ValidationError, match=f"With memory=, {name} would be ignored"):
+            EpicTransform(memory=memory, **{name: value})
+    keep = EpicTransform(memory=memory, annotate=False, on_undecided="skip", ledger=3, embed_model=EpicEmbedding())
+    with pytest.raises(ValidationError, match="it has its own"):
+        keep.tau = 0.1
+    assert keep.tau is None and ids(keep(nodes())) == KEPT
+
+
+# settings that change
+
+
+def test_settings_change_what_comes_out_and_nothing_is_asked_again() -> None:
+    lm = Scripted()
+    keep = step(lm)
+    assert ids(keep(nodes())) == KEPT and lm.calls == 16
+    keep.tau = 1.0
+    assert keep(nodes()) == []
+    keep.tau = None
+    keep.annotate = False
+    assert all(not any(key.startswith("epic_") for key in node.metadata) for node in keep(nodes()))
+    keep.fine = False
+    assert len(keep(nodes())) == 16
+    keep.fine, keep.annotate, keep.keep_rate = True, True, 0.2
+    assert len(keep(nodes(20))) <= 20
+    keep.keep_rate = None
+    assert keep(nodes()) == step()(nodes())
+    lm.asked.clear()
+    keep(nodes())
+    keep.preferences = [TRAIN]
+    assert keep(nodes()) == step(preferences=[TRAIN])(nodes())
+    keep.preferences = [Preference(text=TRAIN, expires_at="2999-01-01T00:00:00+00:00")]
+    assert keep(nodes()) == step(preferences=[TRAIN])(nodes())
+    assert lm.calls == 0
+    keep.preferences = [*keep.preferences, "blue sky"]
+    assert keep(nodes()) == step(preferences=[TRAIN, "blue sky"])(nodes())
+    assert {asked.preferences for asked in lm.asked} == {("blue sky",)}
+
+
+def test_a_model_can_be_exchanged() -> None:
+    first, second = Scripted(), Scripted(name="second")
+    keep = step(first)
+    keep(nodes())
+    keep.llm = verifier_of(second)
+    assert ids(keep(nodes())) == KEPT and second.calls == first.calls == 16
+    encoder = HashEncoder(name="other")
+    keep.encoder = encoder
+    keep(nodes(1))
+    assert encoder.texts[WINE] == 1
+    keep.embed_model = EpicEmbedding()
+    assert all(node.embedding for node in keep(nodes(1)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "match"),
+    [
+        ("preferences", ["a", "a"], "given twice"),
+        ("tau", 2.0, "between -1 and 1"),
+        ("keep_rate", 0.0, "keep_rate must be a share"),
+        ("embed_model", "all-minilm", "LlamaIndex embedding model"),
+        ("llm", "qwen3:4b", "LlamaIndex LLM"),
+        ("on_undecided", "wait", "on_undecided"),
+        ("ledger", -1, "ledger"),
+        ("threshold", 3, "threshold"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_and_the_old_one_stays(name: str, value: Any, match: str) -> None:
+    keep = step()
+    before = keep.to_dict()
+    with pytest.raises(ValidationError, match=match):
+        setattr(keep, name, value)
+    assert keep.to_dict() == before and ids(keep(nodes())) == KEPT
+
+
+def test_preferences_that_have_expired_do_not_count() -> None:
+    past, future = (datetime.now(timezone.utc) + timedelta(days=days) for days in (-1, 1))
+    keep = step(preferences=[Preference(text=WINE, expires_at=past), Preference(text=TRAIN, expires_at=future)])
+    assert keep(nodes()) == step(preferences=[TRAIN])(nodes())
+    with pytest.raises(NoPreferencesError):
+        step(preferences=[Preference(text=WINE, expires_at=past)])(nodes())
+
+
+async def test_a_preference_that_expires_meanwhile_counts_no_more(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    import epic_core.types
+
+    end = datetime.now(timezone.utc) + timedelta(days=1)
+    keep = step(preferences=[Preference(text=WINE, expires_at=end), TRAIN])
+    assert ids(await run(keep, nodes())) == KEPT
+    before = keep.to_dict()
+    monkeypatch.setattr(epic_core.types.time, "time", lambda: end.timestamp() + 1)
+    assert keep.to_dict() != before
+    assert await run(keep, nodes()) == step(preferences=[TRAIN])(nodes())
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"threshold": 0.3}, "threshold"),
+        ({"tau": 0.3, "keep_rate": 0.1}, "tau or keep_rate, not both"),
+        ({"tau": 2.0}, "between -1 and 1"),
+        ({"tau": "high"}, "tau"),
+        ({"keep_rate": 0.0}, "keep_rate must be a share"),
+        ({"preferences": [WINE, "Red  Wine"]}, "given twice"),
+        ({"preferences": [" "]}, "preference is empty"),
+        ({"preferences": [3]}, "preferences"),
+        ({"preferences": 3}, "preferences"),
+        ({"encoder": "all-minilm"}, "LlamaIndex embedding model"),
+        ({"embed_model": ScriptedEmbedding}, "LlamaIndex embedding model"),
+        ({"embed_model": Scripted()}, "LlamaIndex embedding model"),
+        ({"llm": "qwen3:4b"}, "LlamaIndex LLM"),
+        ({"llm": ScriptedLLM}, "LlamaIndex LLM"),
+        ({"llm": HashEncoder()}, "LlamaIndex LLM"),
+        ({"memory": "me.epic"}, "memory"),
+        ({"annotate": "perhaps"}, "annotate"),
+        ({"on_undecided": "wait"}, "on_undecided"),
+        ({"ledger": -1}, "ledger"),
+    ],
+)
+def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValidationError, match=match):
+        step(**arguments)
+
+
+def test_errors_and_representations_show_no_model() -> None:
+    secret = ScriptedLLM(answers=["sk-1234"])
+    with pytest.raises(ValidationError) as caught:
+        EpicTransform(preferences=[WINE], llm=secret, tau=5)
+    assert "sk-1234" not in str(caught.value) + repr(EpicTransform(preferences=[WINE], llm=secret))
+
+
+@pytest.mark.parametrize("wrong", ["red wine", b"red wine", TextNode(text="red wine"), {"text": "red wine"}, 3, None])
+async def test_what_is_not_several_nodes_is_refused(wrong: Any, run: Run) -> None:
+    with pytest.raises(InvalidInputError, match=f"Give several nodes in a list, not {type(wrong).__name__}"):
+        await run(step(), wrong)
+
+
+@pytest.mark.parametrize("wrong", ["red wine", 3, None, {"text": "red wine"}])
+async def test_what_is_no_node_is_refused_before_anything_is_asked(wrong: Any, run: Run) -> None:
+    lm = Scripted()
+    with pytest.raises(InvalidInputError, match=f"Expected nodes, found {type(wrong).__name__}"):
+        await run(step(lm), [*nodes(), wrong])
+    assert lm.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        (TextNode(text="red\0wine", id_="broken"), r"Node 101 \('broken'\): .*NUL"),
+        (TextNode(text="red wine \ud800", id_="broken"), r"Node 101 \('broken'\)"),
+        (TextNode(text="red wine", id_="a\0b"), r"Node 101 \('a\\x00b'\): .*NUL"),
+    ],
+)
+async def test_a_text_that_cannot_be_one_is_named_before_anything_is_asked(
+    wrong: TextNode, match: str, run: Run
+) -> None:
+    lm = Scripted()
+    keep = step(lm)
+    with pytest.raises(InvalidInputError, match=match):
+        await run(keep, [*nodes(20), wrong])
+    assert lm.calls == 0 and keep.report.seen == 0
+
+
+async def test_preferences_are_not_for_a_call(run: Run) -> None:
+    with pytest.raises(InvalidInputError, match="give them to EpicTransform itself"):
+        await run(step(), nodes(), preferences=[WINE])
+
+
+async def test_what_a_pipeline_passes_on_to_all_steps_does_not_matter(run: Run) -> None:
+    assert ids(await run(step(), nodes(), show_progress=True, use_async=False)) == KEPT
+
+
+@pytest.mark.parametrize("preferences", [[], None])
+async def test_without_preferences_nothing_can_be_kept(preferences: Any, run: Run) -> None:
+    keep = EpicTransform() if preferences is None else step(preferences=preferences)
+    with pytest.raises(NoPreferencesError, match="no preferences"):
+        await run(keep, nodes())
+
+
+# stored, copied, sent
+
+
+def test_it_is_stored_with_its_settings_and_the_names_of_its_models() -> None:
+    ends = datetime(2999, 1, 1, tzinfo=timezone.utc)
+    keep = EpicTransform(
+        preferences=[WINE, Preference(text=TRAIN, id="t", expires_at=ends)],
+        tau=0.1,
+        annotate=False,
+        coarse=False,
+        on_undecided="skip",
+    )
+    for told in (keep.to_dict(), json.loads(keep.to_json())):
+        assert told["class_name"] == "EpicTransform"
+        again = EpicTransform.from_dict(told)
+        assert again.to_dict() == keep.to_dict()
+        assert again.preferences == [WINE, Preference(text=TRAIN, id="t", expires_at=ends)]
+        assert (again.tau, again.annotate, again.coarse, again.on_undecided) == (0.1, False, False, "skip")
+    assert EpicTransform.from_json(keep.to_json()).to_dict() == keep.to_dict()
+    assert "models" in told
+
+
+def test_models_are_given_again() -> None:
+    lm = Scripted()
+    keep = step(lm, embed_model=ScriptedEmbedding())
+    told = keep.to_dict()
+    for missing in ({}, {"llm": verifier_of(lm)}, {"llm": verifier_of(lm), "embed_model": ScriptedEmbedding()}):
+        with pytest.raises(InvalidInputError, match=r"It was stored with .*Give the same"):
+            EpicTransform.from_dict(told, **missing)
+    models = {"llm": verifier_of(lm), "embed_model": ScriptedEmbedding(), "encoder": HashEncoder()}
+    again = EpicTransform.from_dict(told, **models)
+    assert again.to_dict() == told and ids(again(nodes())) == KEPT
+    assert "models" in told
+    memory = memory_of(lm)
+    again = EpicTransform.from_dict(EpicTransform(memory=memory).to_dict(), memory=memory)
+    assert ids(again(nodes())) == KEPT
+
+
+@pytest.mark.parametrize("how", ["copy", "deepcopy", "model_copy"])
+def test_a_copy_shares_settings_and_models_and_nothing_that_was_seen(how: str) -> None:
+    lm = Scripted(stalls_at(0))
+    keep = step(lm, on_undecided="skip", ledger=7)
+    keep(nodes())
+    other = keep.model_copy() if how == "model_copy" else getattr(copy, how)(keep)
+    assert other.to_dict() == keep.to_dict() and other.llm is keep.llm and other.ledger == 7
+    assert keep.undecided and other.undecided == [] and other.report == BuildReport()
+    other.preferences.append("blue sky")
+    assert keep.preferences == [WINE, TRAIN]
+    with pytest.raises(ValidationError, match="between -1 and 1"):
+        keep.model_copy(update={"tau": 3.0})
+    assert keep.model_copy(update={"tau": 0.9}).tau == 0.9
+
+
+def test_it_is_pickled_without_what_it_has_seen() -> None:
+    keep = EpicTransform(preferences=[WINE], embed_model=EpicEmbedding(), tau=0.1, ledger=5)
+    keep(nodes())
+    again = pickle.loads(pickle.dumps(keep))
+    assert again.to_dict() == keep.to_dict() and again.ledger == 5 and again.report == BuildReport()
+    assert again(nodes()) == keep(nodes())
+
+
+class Locked(HashEncoder):
+    """An encoder that cannot be pickled, as it has a lock."""
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"llm": KeepAll()}, "with llm= or memory= cannot be sent"),
+        ({"llm": llama()}, "with llm= or memory= cannot be sent"),
+        ({"memory": EpicMemory([WINE])}, "with llm= or memory= cannot be sent"),
+        ({"encoder": Locked()}, "The encoder of this EpicTransform cannot be sent"),
+        ({"embed_model": Locked()}, "The embed_model of this EpicTransform cannot be sent"),
+    ],
+    ids=["verifier", "llm", "memory", "encoder", "embed_model"],
+)
+def test_what_cannot_be_pickled_says_so(options: dict[str, Any], match: str) -> None:
+    keep = EpicTransform(**({} if "memory" in options else {"preferences": [WINE]}), **options)
+    with pytest.raises(pickle.PicklingError, match=match):
+        pickle.dumps(keep)
+
+
+def test_the_default_is_the_embedded_encoder_and_verifier() -> None:
+    keep = EpicTransform(preferences="I avoid hotels with casinos.")
+    (found,) = keep(
+        [
+            TextNode(text="The hotels of the strip have casinos."),
+            TextNode(text="Steam engines need water and coal."),
+        ]
+    )
+    assert found.metadata["epic_stance"] == "conflicts"
+    assert 0.0 < found.metadata["epic_confidence"] <= 1.0 and found.embedding is None
+    assert keep.models["encoder"] == default_encoder().name

@@ -1,0 +1,905 @@
+"""The vector store of LlamaIndex: what it finds, what comes back, what it refuses, and what its file holds."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import pickle
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llama_index.core.bridge.pydantic import BaseModel
+from llama_index.core.schema import (
+    BaseNode,
+    Document,
+    ImageDocument,
+    ImageNode,
+    IndexNode,
+    MediaResource,
+    Node,
+    NodeRelationship,
+    ObjectType,
+    RelatedNodeInfo,
+    TextNode,
+)
+from llama_index.core.vector_stores import (
+    FilterCondition,
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    SimpleVectorStore,
+    VectorStoreQuery,
+)
+from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQueryMode
+
+from epic_core import Filter, Preference
+from epic_core.collection import Collection, Record
+from epic_core.encoders import default_encoder
+from epic_core.errors import (
+    AlreadyThereError,
+    DamagedError,
+    EncoderError,
+    EncoderMismatchError,
+    InvalidInputError,
+    MemoryClosedError,
+    ReadOnlyError,
+    StoreError,
+)
+from epic_llamaindex import EpicEmbedding, EpicVectorStore
+from helpers import HashEncoder
+from llamaindex_models import ScriptedEmbedding
+
+DIMENSION = 256
+WORDS = ("red", "wine", "night", "train", "green", "hills", "blue", "sky")
+
+
+def encoder() -> HashEncoder:
+    return HashEncoder(DIMENSION)
+
+
+def vector(text: str) -> list[float]:
+    made: list[float] = encoder().vector(text).tolist()
+    return made
+
+
+def node(number: int, text: str = "", *, of: str = "", embedding: Any = None, **metadata: Any) -> TextNode:
+    text = text or f"{WORDS[number % 8]} {number}"
+    source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=of)} if of else {}
+    return TextNode(id_=f"n{number}", text=text, metadata=metadata, embedding=embedding, relationships=source)
+
+
+def embedded(number: int, text: str = "", **options: Any) -> TextNode:
+    """A node with the embedding of its text, as an index with the store's own model makes it."""
+    made = node(number, text, **options)
+    made.excluded_embed_metadata_keys = list(made.metadata)
+    made.embedding = vector(made.text)
+    return made
+
+
+def guided(number: int, text: str, *instructions: tuple[str, str], **options: Any) -> TextNode:
+    alignments = [{"instruction": said, "stance": stance, "preference": "p"} for said, stance in instructions]
+    return node(number, text, **options, epic_alignments=json.dumps(alignments))
+
+
+def asked(query: str | list[float], k: int = 4, **options: Any) -> VectorStoreQuery:
+    given = {"query_str": query} if isinstance(query, str) else {"query_embedding": query}
+    return VectorStoreQuery(similarity_top_k=k, **given, **options)  # type: ignore[arg-type]
+
+
+def where(key: str, value: Any, operator: str = "==") -> MetadataFilters:
+    return MetadataFilters(filters=[MetadataFilter(key=key, value=value, operator=FilterOperator(operator))])
+
+
+def ids(store: EpicVectorStore, query: VectorStoreQuery, **options: Any) -> list[str]:
+    found = store.query(query, **options)
+    assert found.ids is not None and found.nodes is not None and found.similarities is not None
+    assert [one.node_id for one in found.nodes] == found.ids and len(found.similarities) == len(found.ids)
+    assert all(type(score) is float for score in found.similarities)
+    return found.ids
+
+
+def seen(nodes: Any) -> list[str]:
+    """Everything that there is to nodes."""
+    return [f"{type(one).__name__} {one!r} {one.hash}" for one in nodes]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "me.vectors"
+
+
+@pytest.fixture(params=["RAM", "file"])
+def store(request: pytest.FixtureRequest, path: Path) -> Iterator[EpicVectorStore]:
+    with EpicVectorStore(encoder(), path=path if request.param == "file" else None) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def no_warning() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@contextmanager
+def not_compared() -> Iterator[None]:
+    """Without the warning that embeddings are not the model's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+# nodes come back
+
+
+METADATA = st.dictionaries(
+    st.text(max_size=4) | st.sampled_from(["\x00source", "\x00class", "\x00node", "\x00", "doc_id", "_node_content"]),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+        max_leaves=4,
+    ),
+    max_size=4,
+)
+LINKS = st.builds(
+    RelatedNodeInfo,
+    node_id=st.text(max_size=3),
+    node_type=st.none() | st.sampled_from(ObjectType),
+    metadata=METADATA,
+    hash=st.none() | st.text(max_size=3),
+)
+PLACES = st.sampled_from([NodeRelationship.PREVIOUS, NodeRelationship.NEXT, NodeRelationship.PARENT])
+COMMON: dict[str, Any] = {
+    "id_": st.text(min_size=1, max_size=8),
+    "metadata": METADATA,
+    "excluded_embed_metadata_keys": st.lists(st.text(max_size=3), max_size=2),
+    "excluded_llm_metadata_keys": st.lists(st.text(max_size=3), max_size=2),
+    "metadata_template": st.sampled_from(["{key}: {value}", "{key}={value}"]),
+    "metadata_separator": st.sampled_from(["\n", ";"]),
+    "text_template": st.sampled_from(["{metadata_str}\n\n{content}", "{content} {metadata_str}"]),
+    "relationships": st.dictionaries(PLACES, LINKS, max_size=2),
+}
+TEXT: dict[str, Any] = {
+    **COMMON,
+    "text": st.text(),
+    "mimetype": st.sampled_from(["text/plain", "text/html"]),
+    "start_char_idx": st.none() | st.integers(0, 9),
+    "end_char_idx": st.none() | st.integers(0, 9),
+}
+# What LlamaIndex itself brings back of a node in a node.
+PLAIN = {name: made for name, made in TEXT.items() if name != "relationships"}
+MEDIA = st.none() | st.builds(
+    MediaResource,
+    text=st.none() | st.text(),
+    data=st.none() | st.binary(max_size=9),
+    path=st.none() | st.just("/a/b.png"),
+    url=st.none() | st.just("http://a/b?c=d"),
+    mimetype=st.none() | st.just("image/webp"),
+    embeddings=st.none() | st.just({"dense": [0.5, 1.0]}),
+)
+NODES = (
+    st.builds(TextNode, **TEXT)
+    | st.builds(IndexNode, **TEXT, index_id=st.text(), obj=st.none() | st.builds(TextNode, **PLAIN))
+    | st.builds(
+        ImageNode,
+        **TEXT,
+        image=st.none() | st.just("YWJj"),
+        image_path=st.none() | st.just("/a/b.png"),
+        image_url=st.none() | st.just("http://a"),
+        text_embedding=st.none() | st.just([1.0, 0.25]),
+    )
+    | st.builds(Node, **COMMON, text_resource=MEDIA, image_resource=MEDIA, audio_resource=MEDIA, video_resource=MEDIA)
+    | st.builds(Document, **COMMON, text_resource=MEDIA, image_resource=MEDIA)
+    | st.builds(ImageDocument, **COMMON, text_resource=MEDIA, image_resource=MEDIA)
+)
+
+
+@given(NODES, st.none() | LINKS, st.lists(LINKS, max_size=2), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_nodes_come_back_as_they_were_put_in(
+    made: BaseNode, source: RelatedNodeInfo | None, children: list[RelatedNodeInfo], own: bool
+) -> None:
+    if source is not None:
+        # Most often, the metadata of the document is that of its nodes.
+        source.metadata = dict(made.metadata) if own else source.metadata
+        made.relationships[NodeRelationship.SOURCE] = source
+    if children:
+        made.relationships[NodeRelationship.CHILD] = children
+    made.embedding = [1.0] * DIMENSION
+    before = seen([made])
+    with EpicVectorStore(encoder()) as store, not_compared():
+        assert store.add([made]) == [made.node_id]
+        assert seen([made]) == before
+        made.embedding = None
+        found = store.query(asked([1.0] * DIMENSION)).nodes
+        for held in (store.get_nodes(), store.get_nodes([made.node_id]), found):
+            assert held == [made] and seen(held) == seen([made])
+        assert store.get_nodes(filters=where("ref_doc_id", made.ref_doc_id or made.node_id)) == [made]
+
+
+class Paragraph(TextNode):
+    """A user's own class."""
+
+    number: int = 3
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "Paragraph"
+
+
+class Other(BaseNode):
+    """A class with nothing of LlamaIndex's but the interface."""
+
+    @classmethod
+    def get_type(cls) -> str:
+        return "other"
+
+    def get_content(self, metadata_mode: Any = None) -> str:
+        return ""
+
+    def get_content_blocks(self, metadata_mode: Any = None) -> list[Any]:
+        return []
+
+    def set_content(self, value: Any) -> None: ...
+
+    @property
+    def hash(self) -> str:
+        return ""
+
+
+class Keyed(BaseModel):
+    """What must not get into a file."""
+
+    key: str = "secret"
+
+
+def test_a_users_own_class_comes_back_as_that_of_llamaindex(store: EpicVectorStore) -> None:
+    store.add([Paragraph(id_="p", text="red wine", metadata={"a": 1}, start_char_idx=2)])
+    assert seen(store.get_nodes()) == seen([TextNode(id_="p", text="red wine", metadata={"a": 1}, start_char_idx=2)])
+
+
+def test_an_earlier_node_is_replaced(store: EpicVectorStore) -> None:
+    store.add([embedded(1, "red wine", of="d"), node(2)])
+    store.add([embedded(1, "blue sky", of="e")])
+    assert len(store.get_nodes()) == 2 and ids(store, asked("blue sky", 1)) == ["n1"]
+    store.delete("d")
+    assert len(store.get_nodes()) == 2
+    assert store.get_nodes(["n2", "none", "n1", "n2"]) == [
+        node(2),
+        node(1, "blue sky", of="e", embedding=None).model_copy(update={"excluded_embed_metadata_keys": []}),
+    ]
+
+
+NO_NODES: dict[str, tuple[Any, str]] = {
+    "a date": (lambda: node(2, when=fsspec), "metadata of document 'n2' is not JSON"),
+    "NaN": (lambda: node(2, n=float("nan")), "metadata of document 'n2' is not JSON"),
+    "a set in a link": (
+        lambda: TextNode(
+            id_="n2", relationships={NodeRelationship.NEXT: RelatedNodeInfo(node_id="x", metadata={"a": {1}})}
+        ),
+        "metadata of document 'n2' is not JSON",
+    ),
+    "a surrogate": (lambda: node(2, "\ud800"), "text"),
+    "no id": (lambda: TextNode(id_=""), "id of a document is empty"),
+    "an object": (
+        lambda: IndexNode(id_="n2", index_id="i", obj=threading.Lock()),
+        "node 'n2' stands for an object of type lock",
+    ),
+    "a model": (lambda: IndexNode(id_="n2", index_id="i", obj=Keyed()), "object of type Keyed, which cannot be stored"),
+    "a model in a node": (
+        lambda: IndexNode(id_="n2", index_id="i", obj=IndexNode(index_id="j", obj=Keyed())),
+        "object of type Keyed, which cannot be stored",
+    ),
+    "several sources": (
+        lambda: TextNode(id_="n2", relationships={NodeRelationship.SOURCE: [RelatedNodeInfo(node_id="x")]}),
+        "node 'n2' cannot be stored: Source",
+    ),
+    "another class": (lambda: Other(id_="n2"), "node 'n2' is a Other: only"),
+    "guidance": (lambda: node(2, epic_alignments="[1"), "guidance in the metadata of node 'n2'"),
+    "NaN in the embedding": (lambda: node(2, embedding=[float("nan")] * DIMENSION), "finite"),
+    "no node": (lambda: "red", "Expected nodes, found str"),
+}
+
+
+@pytest.mark.parametrize("name", NO_NODES)
+async def test_what_cannot_be_stored_is_refused_and_nothing_is_written(store: EpicVectorStore, name: str) -> None:
+    make, match = NO_NODES[name]
+    store.add([node(0)])
+    for call in (store.add, store.async_add):
+        with pytest.raises(InvalidInputError, match=match):
+            await _done(call([node(1), make()]))
+    assert store.get_nodes() == [node(0)] and store.verify()
+
+
+async def _done(result: Any) -> Any:
+    return await result if asyncio.iscoroutine(result) else result
+
+
+def test_more_than_nodes_in_a_list_is_refused(store: EpicVectorStore) -> None:
+    for wrong in (node(1), "nodes", None, 3):
+        with pytest.raises(InvalidInputError, match="several nodes"):
+            store.add(wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="'show'"):
+        store.add([node(1)], show=True)
+    assert store.add([]) == [] == store.get_nodes()
+
+
+# what a node is found by
+
+
+def test_a_node_is_found_by_the_embedding_of_the_index_and_no_text_is_embedded_twice() -> None:
+    made = encoder()
+    store = EpicVectorStore(made)
+    store.add([embedded(n, f"{WORDS[n]} hills") for n in range(8)])
+    assert made.texts == {"red hills": 1}  # what the model is compared by
+    store.add([embedded(9, "night")])
+    assert ids(store, asked(vector("night"), 1)) == ["n9"] and sum(made.texts.values()) == 1
+
+
+def test_a_node_without_embedding_is_found_by_what_an_index_would_embed(store: EpicVectorStore) -> None:
+    store.add(
+        [
+            node(1, "red wine", region="hills", secret="sky").model_copy(
+                update={"excluded_embed_metadata_keys": ["secret"]}
+            ),
+            node(2, "night"),
+        ]
+    )
+    assert ids(store, asked("region hills", 1)) == ["n1"]
+    found = store.query(asked(vector("region: hills red wine"), 1))
+    assert found.similarities == pytest.approx([1.0], abs=2e-3)
+
+
+def test_guidance_comes_before_the_embedding_of_the_index(store: EpicVectorStore) -> None:
+    store.add(
+        [
+            guided(1, "red wine", ("night train", "supports"), ("blue sky", "conflicts"), embedding=vector("red wine")),
+            embedded(2, "green hills"),
+        ]
+    )
+    for query in ("night train", "blue sky"):
+        found = store.query(asked(query, 1))
+        assert found.ids == ["n1"] and found.similarities == pytest.approx([1.0], abs=2e-3)
+    assert store.query(asked("red wine", 2)).similarities == pytest.approx([0.0, 0.0], abs=2e-3)
+    assert store.get_nodes(["n1"])[0].metadata["epic_alignments"]
+
+
+def test_an_image_without_text_is_held_and_not_found(store: EpicVectorStore) -> None:
+    store.add(
+        [ImageNode(id_="i", image_path="/a.png"), ImageNode(id_="j", image_path="/b.png", embedding=vector("sky"))]
+    )
+    assert ids(store, asked("sky", 5)) == ["j"]
+    assert [held.node_id for held in store.get_nodes()] == ["i", "j"]
+
+
+async def test_another_embedding_model_of_the_index_is_noticed_once(store: EpicVectorStore) -> None:
+    with pytest.warns(
+        UserWarning, match=r"node 'n1' is not what hash makes of it.*embed_model=store.embed_model"
+    ) as told:
+        store.add([node(0), embedded(1).model_copy(update={"embedding": vector("something else")})])
+    assert told[0].filename == __file__
+    store.add([node(2, embedding=vector("something else"))])
+    with EpicVectorStore(encoder()) as other:
+        with pytest.warns(UserWarning, match="not what hash makes"):
+            await other.async_add([node(1, embedding=vector("something else"))])
+        await other.async_add([node(2, embedding=vector("something else"))])
+    with EpicVectorStore(encoder()) as other:  # guidance is embedded by the store
+        other.add([guided(1, "red wine", ("night train", "supports"), embedding=vector("something else"))])
+
+
+async def test_embeddings_of_another_dimension_are_refused(store: EpicVectorStore) -> None:
+    for call in (store.add, store.async_add):
+        with pytest.raises(EncoderMismatchError, match=r"3 dimensions.*same embedding model"):
+            await _done(call([node(1), node(2, embedding=[1.0, 2.0, 3.0])]))
+    assert store.get_nodes() == []
+    store.add([node(1)])
+    with pytest.raises(InvalidInputError, match="dimensions"):
+        store.query(asked([1.0, 2.0]))
+
+
+def test_a_model_of_llamaindex_embeds_what_the_index_did_not() -> None:
+    model = ScriptedEmbedding()
+    store = EpicVectorStore(model)
+    assert store.embed_model is model
+    nodes = [node(1, "A vegan stew of beans."), node(2, "A night train to Vienna.")]
+    nodes[0].embedding = model.vectors(["A vegan stew of beans."])[0]
+    store.add(nodes)
+    assert sorted(model.documents) == ["A night train to Vienna.", "A vegan stew of beans."]
+    assert ids(store, asked("a train", 1)) == ["n2"] and model.queries == ["a train"]
+    assert ids(store, asked(model.vectors(["beans"])[0], 1)) == ["n1"] and model.queries == ["a train"]
+    model.fail_with(RuntimeError("no"))
+    with pytest.raises(EncoderError):
+        store.add([node(3)])
+    assert len(store.get_nodes()) == 2
+
+
+@pytest.mark.parametrize("make", [None, EpicEmbedding, default_encoder], ids=["default", "EpicEmbedding", "encoder"])
+def test_the_embedding_model_for_the_index(make: Callable[[], Any] | None) -> None:
+    given = None if make is None else make()
+    store = EpicVectorStore(given)
+    assert isinstance(store.embed_model, EpicEmbedding) and store.embed_model.encoder is default_encoder()
+    assert store.client.encoder is default_encoder()
+
+
+# queries
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), min_size=1, max_size=9),
+    st.integers(1, 10),
+    st.lists(st.integers(0, 3), max_size=2),
+    st.sampled_from([*FilterCondition]),
+    st.none() | st.sets(st.integers(0, 9), min_size=1),
+    st.sampled_from([VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR]),
+)
+@settings(max_examples=80, deadline=None)
+def test_without_preferences_it_finds_what_llamaindexs_own_store_finds(
+    texts: list[list[str]],
+    k: int,
+    values: list[int],
+    condition: FilterCondition,
+    chosen: set[int] | None,
+    mode: VectorStoreQueryMode,
+) -> None:
+    chance = np.random.default_rng(len(texts))
+    nodes = [embedded(n, " ".join(words), of=f"d{n % 2}", n=n % 4) for n, words in enumerate(texts)]
+    for made in nodes:  # without ties, which the codes of vectors may break in another way
+        made.embedding = (np.asarray(made.embedding) + 0.05 * chance.normal(size=DIMENSION)).tolist()
+    filters = MetadataFilters(filters=[MetadataFilter(key="n", value=n) for n in values], condition=condition)
+    query = VectorStoreQuery(
+        query_embedding=(np.asarray(vector("red wine train")) + 0.05 * chance.normal(size=DIMENSION)).tolist(),
+        similarity_top_k=k,
+        filters=filters,
+        node_ids=None if chosen is None else [f"n{n}" for n in chosen],
+        mode=mode,
+    )
+    theirs, ours = SimpleVectorStore(), EpicVectorStore(encoder())
+    theirs.add(nodes)
+    with not_compared():
+        ours.add(nodes)
+    right, found = theirs.query(query, mmr_threshold=0.7), ours.query(query, mmr_threshold=0.7)
+    assert right.ids is not None and right.similarities is not None and found.ids is not None
+    if mode == VectorStoreQueryMode.DEFAULT:
+        assert found.similarities == pytest.approx(right.similarities, abs=5e-3)
+        order = dict(zip(right.ids, right.similarities, strict=True))
+        assert [order[one] for one in found.ids] == pytest.approx(right.similarities, abs=5e-3)
+    else:
+        assert len(found.ids) == len(right.ids)
+        assert found.ids[:1] == right.ids[:1]
+
+
+def test_diverse_nodes_are_those_of_llamaindexs_own_store() -> None:
+    # In few dimensions, so that no two of them are as good as each other.
+    made = np.zeros((21, DIMENSION))
+    made[:, :6] = np.random.default_rng(3).normal(size=(21, 6))
+    wanted, *others = made.tolist()
+    nodes = [node(n, embedding=one) for n, one in enumerate(others)]
+    theirs, ours = SimpleVectorStore(), EpicVectorStore(encoder())
+    theirs.add(nodes)
+    with not_compared():
+        ours.add(nodes)
+    for threshold in (0.2, 0.5, 0.9, 1.0):
+        query = asked(wanted, 5, mode=VectorStoreQueryMode.MMR)
+        right = theirs.query(query, mmr_threshold=threshold).ids
+        assert ours.query(query, mmr_threshold=threshold).ids == right
+        query.mmr_threshold = threshold
+        assert ours.query(query).ids == right
+    assert ours.query(query, mmr_threshold=0.5).ids == ours.query(asked(wanted, 5, mode="mmr")).ids
+
+
+@given(st.integers(1, 12), st.sets(st.integers(0, 9)), st.sets(st.integers(0, 2)), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_k_means_k(k: int, allowed: set[int], documents: set[int], steered: bool) -> None:
+    store = EpicVectorStore(encoder(), preferences=["I avoid red wine."] if steered else ())
+    store.add([embedded(n, of=f"d{n % 3}", n=n) for n in range(8)])
+    store.add([guided(n, "x", ("red wine", "conflicts"), ("night", "supports"), of=f"d{n % 3}", n=n) for n in (8, 9)])
+    right = {f"n{n}" for n in allowed if not documents or n % 3 in documents}
+    found = ids(
+        store,
+        asked("red night", k, filters=where("n", sorted(allowed), "in"), doc_ids=[f"d{n}" for n in documents]),
+    )
+    assert len(found) == len(set(found)) == min(k, len(right)) and set(found) <= right
+
+
+def test_filters_over_source_documents_and_odd_keys(store: EpicVectorStore) -> None:
+    odd = TextNode(id_="o", text="sky", metadata={"\x00class": "mine", "doc_id": "other"})
+    store.add([embedded(1, of="d"), embedded(2, of="e"), Document(id_="f", text="night"), odd])
+    for key in ("doc_id", "document_id", "ref_doc_id"):
+        assert ids(store, asked("red", filters=where(key, "d"))) == ["n1"]
+        assert ids(store, asked("red", filters=Filter.eq(key, "f"))) == ["f"]  # type: ignore[arg-type]
+    assert ids(store, asked("red", filters=where("doc_id", "other"))) == []
+    assert ids(store, asked("red", filters=where("\x00class", "mine"))) == ["o"]
+    assert ids(store, asked("red", filters=where("\x00class", "Document"))) == []
+    assert ids(store, asked("red", doc_ids=["d", "none"], filters=where("doc_id", ["d", "e"], "in"))) == ["n1"]
+    assert len(ids(store, asked("red", doc_ids=[], node_ids=[]))) == 4
+
+
+def test_image_and_index_nodes_named_by_an_index_are_no_restriction(store: EpicVectorStore) -> None:
+    image = ImageNode(id_="i", text="red cat", image_path="/a.png")
+    store.add([embedded(1), embedded(2), image, IndexNode(id_="x", text="wine list", index_id="q")])
+    for named in (["i", "x"], ["x", "i", "deleted"]):
+        assert len(ids(store, asked("red", 9, node_ids=named))) == 4
+    assert ids(store, asked("red", 9, node_ids=["i"])) == ["i"]
+    assert ids(store, asked("red", 9, node_ids=["i", "x", "n1"], doc_ids=["n1"])) == ["n1"]
+    assert sorted(ids(store, asked("red", 9, node_ids=["i", "n1", "none"]))) == ["i", "n1"]
+    assert ids(store, asked("red", 9, node_ids=["none"])) == []
+    store.delete_nodes(["x"])
+    assert len(ids(store, asked("red", 9, node_ids=["i", "x"]))) == 3
+    store.delete("i")
+    assert len(ids(store, asked("red", 9, node_ids=["i", "x"]))) == 2
+    assert ids(store, asked("red", 9, node_ids=["none"])) == []
+
+
+def test_preferences_change_the_order() -> None:
+    texts = ["A steak house with grilled beef and pork.", "A vegan stew of beans and lentils.", "A train museum."]
+    nodes = [node(n, text) for n, text in enumerate(texts)]
+    vegan, query = ["I follow a strict vegan diet."], "Where can I eat grilled food?"
+    plain, steered = EpicVectorStore(), EpicVectorStore(preferences=vegan)
+    plain.add(nodes)
+    steered.add(nodes)
+    for wanted in (query, plain.embed_model.get_query_embedding(query)):
+        assert ids(plain, asked(wanted))[0] == ids(steered, asked(wanted), preferences=[])[0] == "n0"
+        assert ids(steered, asked(wanted))[0] == ids(plain, asked(wanted), preferences=vegan)[0] == "n1"
+        assert ids(steered, asked(wanted), steering="off")[0] == "n0"
+        found = [
+            store.query(asked(wanted), **options) for store, options in ((steered, {}), (plain, {"preferences": vegan}))
+        ]
+        right = steered.query(asked(query))
+        assert [one.ids for one in found] == [right.ids] * 2
+        assert [one.similarities for one in found] == [pytest.approx(right.similarities, abs=1e-5)] * 2
+    assert steered.preferences == (Preference(text=vegan[0]),) and steered.steering == "signed"
+
+
+def test_instructions_that_conflict_come_later() -> None:
+    store = EpicVectorStore(encoder(), preferences=["I avoid red wine."])
+    store.add([guided(1, "x", ("red wine night", "conflicts")), guided(2, "y", ("red wine", "supports"))])
+    assert ids(store, asked("red wine night")) == ["n2", "n1"]
+    assert ids(store, asked("red wine night"), steering="off") == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "error", "match"),
+    [
+        (VectorStoreQuery(), {}, InvalidInputError, "nothing to search for: give query_embedding or query_str"),
+        (asked("red", mode=VectorStoreQueryMode.HYBRID), {}, InvalidInputError, "not 'hybrid'"),
+        (asked("red", mode=VectorStoreQueryMode.SVM), {}, InvalidInputError, "not 'svm'"),
+        (asked("red", mode="fast"), {}, InvalidInputError, "not 'fast'"),
+        (asked("red", 0), {}, InvalidInputError, "k must be"),
+        (asked("red", filters={"x": 1}), {}, InvalidInputError, "MetadataFilters"),
+        (asked("red", node_ids="n1"), {}, InvalidInputError, "ids as a list"),
+        (asked("red", doc_ids=[3]), {}, InvalidInputError, "An id is a text"),
+        (asked("red", mode="mmr"), {"mmr_threshold": 2}, InvalidInputError, "mmr_threshold"),
+        (asked("red", mode="mmr", mmr_threshold="0.5"), {}, InvalidInputError, "mmr_threshold"),
+        (asked([float("nan")] * DIMENSION), {}, InvalidInputError, "finite"),
+        (asked("red"), {"preference": ["a"]}, TypeError, "'preference'"),
+        (asked("red"), {"steering": "on"}, InvalidInputError, "Steering"),
+        (asked("red"), {"preferences": [""]}, InvalidInputError, "preference"),
+        ("red", {}, InvalidInputError, "Expected a VectorStoreQuery, found str"),
+    ],
+    ids=range(15),
+)
+async def test_a_query_that_cannot_be_is_refused(
+    store: EpicVectorStore, query: Any, options: dict[str, Any], error: type[Exception], match: str
+) -> None:
+    store.add([node(1)])
+    with pytest.raises(error, match=match):
+        store.query(query, **options)
+    with pytest.raises(error, match=match):
+        await store.aquery(query, **options)
+
+
+def test_a_query_is_not_changed(store: EpicVectorStore) -> None:
+    store.add([embedded(n, n=n) for n in range(4)])
+    query = asked(vector("red"), filters=where("n", [1, 2], "in"), node_ids=["n1"], doc_ids=["n1"])
+    before = repr(query)
+    store.query(query, preferences=["I avoid red wine."])
+    assert repr(query) == before
+
+
+def test_an_empty_store_finds_nothing(store: EpicVectorStore) -> None:
+    for query in (asked("red"), asked(vector("red")), asked("red", mode="mmr"), asked("red", node_ids=["a"])):
+        found = store.query(query, preferences=["I avoid red wine."])
+        assert (found.nodes, found.ids, found.similarities) == ([], [], [])
+    assert store.get_nodes() == store.get_nodes(["a"]) == store.get_nodes(filters=where("a", 1)) == []
+    store.delete("a")
+    store.clear()
+
+
+# removing, and getting
+
+
+def test_nodes_are_removed_by_their_document(store: EpicVectorStore) -> None:
+    store.add([embedded(n, of=f"d{n % 2}") for n in range(6)])
+    store.add([Document(id_="d0x", text="night"), Document(id_="whole", text="blue sky")])
+    store.delete("d0")
+    assert [held.node_id for held in store.get_nodes()] == ["n1", "n3", "n5", "d0x", "whole"]
+    store.delete("whole")  # a document that is a node has no other source
+    store.delete("none")
+    assert [held.node_id for held in store.get_nodes()] == ["n1", "n3", "n5", "d0x"]
+    with pytest.raises(TypeError, match="'force'"):
+        store.delete("d1", force=True)
+    with pytest.raises(InvalidInputError, match="id of a document"):
+        store.delete(3)  # type: ignore[arg-type]
+
+
+@given(st.none() | st.sets(st.integers(0, 9)), st.none() | st.integers(0, 3), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_what_is_got_is_what_is_removed(chosen: set[int] | None, value: int | None, asynchronous: bool) -> None:
+    store = EpicVectorStore(encoder())
+    store.add([embedded(n, n=n % 3) for n in range(8)])
+    right = {f"n{n}" for n in range(8) if (chosen is None or n in chosen) and value in (None, n % 3)}
+    options: dict[str, Any] = {
+        "node_ids": None if chosen is None else [f"n{n}" for n in chosen],
+        "filters": None if value is None else where("n", value),
+    }
+    held = asyncio.run(store.aget_nodes(**options)) if asynchronous else store.get_nodes(**options)
+    assert {one.node_id for one in held} == right
+    if chosen is None and value is None:
+        with pytest.raises(InvalidInputError, match=r"clear\(\)"):
+            store.delete_nodes(**options)
+        return
+    if asynchronous:
+        asyncio.run(store.adelete_nodes(**options))
+    else:
+        store.delete_nodes(**options)
+    assert {one.node_id for one in store.get_nodes()} == {f"n{n}" for n in range(8)} - right
+
+
+def test_an_epic_filter_removes_and_gets_too(store: EpicVectorStore) -> None:
+    store.add([embedded(n, n=n) for n in range(4)])
+    assert [one.node_id for one in store.get_nodes(filters=Filter.ge("n", 2))] == ["n2", "n3"]
+    store.delete_nodes(filters=Filter.lt("n", 3))
+    assert [one.node_id for one in store.get_nodes()] == ["n3"]
+    with pytest.raises(TypeError, match="'x'"):
+        store.delete_nodes(["n3"], x=1)
+
+
+async def test_sync_and_async_are_the_same(store: EpicVectorStore, tmp_path: Path) -> None:
+    other = EpicVectorStore(encoder(), path=tmp_path / "other.vectors")
+    nodes = [embedded(n, of=f"d{n % 3}", n=n) for n in range(8)]
+    nodes += [guided(9, "x", ("red wine", "conflicts")), node(10, "hills")]
+    assert store.add(nodes) == await other.async_add(nodes)
+    assert seen(store.get_nodes()) == seen(await other.aget_nodes())
+    for query in (
+        asked("red night", 5),
+        asked(vector("red night"), 5),
+        asked("red night", 3, mode="mmr", mmr_threshold=0.3),
+        asked("red night", 5, filters=where("n", 3, ">"), doc_ids=["d1", "d2"], node_ids=["n1", "n4", "n5"]),
+    ):
+        for options in ({}, {"preferences": ["I avoid red wine."]}, {"preferences": ["night"], "steering": "paper"}):
+            right = store.query(query, **options)
+            for found in (await store.aquery(query, **options), await other.aquery(query, **options)):
+                assert (found.ids, found.similarities) == (right.ids, right.similarities)
+                assert seen(found.nodes) == seen(right.nodes)
+    store.delete("d1")
+    await other.adelete("d1")
+    store.delete_nodes(["n0"])
+    await other.adelete_nodes(["n0"])
+    assert seen(store.get_nodes()) == seen(await other.aget_nodes())
+    store.clear()
+    await other.aclear()
+    assert store.get_nodes() == await other.aget_nodes() == []
+    other.close()
+
+
+async def test_async_calls_leave_the_event_loop_free(store: EpicVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever reads or writes the file does it in another thread."""
+    here, threads = threading.get_ident(), set()
+    made = store.client._tables
+    original = type(made).reading
+
+    def reading(self: Any) -> Any:
+        threads.add(threading.get_ident())
+        return original(self)
+
+    monkeypatch.setattr(type(made), "reading", reading)
+    await store.async_add([embedded(n, of="d") for n in range(3)])
+    await store.aquery(asked("red", doc_ids=["d"], node_ids=["n1"]), preferences=["night"])
+    await store.aget_nodes(["n1"], where("n", 1))
+    await store.adelete_nodes(["n1"], where("n", 1))
+    await store.adelete("d")
+    await store.aclear()
+    assert threads and here not in threads
+    assert here not in store.client.encoder.sync_threads  # type: ignore[attr-defined]
+
+
+# files
+
+
+def test_it_is_there_after_a_restart(path: Path) -> None:
+    nodes = [embedded(1, of="d", n=1), guided(2, "x", ("red wine", "supports")), ImageNode(id_="i", text="blue sky")]
+    with EpicVectorStore(encoder(), path=path) as store:
+        store.add(nodes)
+        right, query = seen(store.get_nodes()), asked(vector("red wine"), 5)
+        found = store.query(query, preferences=["I avoid red wine."])
+        assert store.path == path and "me.vectors" in repr(store) == str(store)
+    with EpicVectorStore(encoder(), path=path, must_exist=True) as store:
+        assert seen(store.get_nodes()) == right
+        again = store.query(query, preferences=["I avoid red wine."])
+        assert (again.ids, again.similarities) == (found.ids, found.similarities)
+        assert store.verify() > 3
+        store.delete("d")
+        assert len(ids(store, asked("red", 9, node_ids=["i"]))) == 2
+
+
+def test_the_text_and_the_metadata_are_stored_once(tmp_path: Path) -> None:
+    chance = np.random.default_rng(5)
+    text, said = ("".join(chance.choice(list("abcdefghij klmnop"), 6000)) for _ in range(2))
+    source = RelatedNodeInfo(node_id="d", metadata={"said": said})
+    made = TextNode(
+        text=text,
+        metadata={"said": said},
+        relationships={role: source for role in NodeRelationship if role != NodeRelationship.CHILD},
+    )
+    made.embedding = vector("red")
+    sizes = []
+    for first in ([], [made]):
+        path = tmp_path / f"{len(first)}.vectors"
+        with EpicVectorStore(encoder(), path=path) as store, not_compared():
+            store.add(first)
+            store.add([node(1)])
+        sizes.append(path.stat().st_size)
+    assert sizes[1] - sizes[0] < 1.2 * len(text + said)
+
+
+def test_copies(store: EpicVectorStore, tmp_path: Path, path: Path) -> None:
+    store.add([embedded(1), embedded(2)])
+    copied = tmp_path / "deep" / "er" / "default__vector_store.json"
+    for _ in range(2):
+        store.persist(str(copied))
+        store.persist(copied, fs=fsspec.filesystem("file"))
+        with EpicVectorStore.from_persist_path(str(copied), embed_model=encoder(), read_only=True) as other:
+            assert seen(other.get_nodes()) == seen(store.get_nodes())
+        store.add([embedded(3, "a third")])
+    assert [one.name for one in copied.parent.iterdir()] == [copied.name]
+    with EpicVectorStore.from_persist_dir(copied.parent, embed_model=encoder(), preferences=["night"]) as other:
+        assert other.preferences and len(other.get_nodes()) == 3
+        other.add([embedded(4)])
+        other.persist(str(copied))  # its own file
+    with EpicVectorStore.from_persist_path(copied, embed_model=encoder()) as other:
+        assert len(other.get_nodes()) == 4 and len(store.get_nodes()) == 3
+    if store.path is not None:
+        before = path.read_bytes()
+        store.persist(str(path))
+        assert path.read_bytes() == before and len(store.get_nodes()) == 3
+    store.backup(tmp_path / "copy")
+    with pytest.raises(AlreadyThereError):
+        store.backup(tmp_path / "copy")
+    store.backup(tmp_path / "copy", overwrite=True)
+
+
+def test_copies_that_cannot_be(store: EpicVectorStore, tmp_path: Path) -> None:
+    store.add([embedded(1)])
+    remote = fsspec.filesystem("memory")
+    for call in (
+        lambda: store.persist("/a/b", fs=remote),
+        lambda: EpicVectorStore.from_persist_path("/a/b", fs=remote),
+        lambda: EpicVectorStore.from_persist_dir("/a", fs=remote),
+    ):
+        with pytest.raises(InvalidInputError, match="file of this machine; it cannot be on MemoryFileSystem"):
+            call()
+    with pytest.raises(StoreError, match="no vector store at"):
+        EpicVectorStore.from_persist_dir(tmp_path / "none")
+    (tmp_path / "default__vector_store.json").write_text('{"embedding_dict": {}}')
+    with pytest.raises(StoreError):
+        EpicVectorStore.from_persist_dir(tmp_path)
+    store.persist(str(tmp_path / "file"))
+    with pytest.raises(EncoderMismatchError, match="hash"):
+        EpicVectorStore.from_persist_path(tmp_path / "file")
+
+
+def test_a_file_of_something_else_is_refused(path: Path) -> None:
+    with Collection(encoder(), path) as documents:
+        documents.add([Record(id="1", text="red")])
+    with pytest.raises(StoreError, match="holds documents, not nodes"):
+        EpicVectorStore(encoder(), path=path)
+
+
+def test_a_record_that_was_made_of_no_node_is_damage(path: Path) -> None:
+    with Collection(encoder(), path, kind="nodes") as records:
+        records.add([Record(id="1", text="red", metadata={"\x00node": {"relationships": {"9": {}}}})])
+    with EpicVectorStore(encoder(), path=path) as store, pytest.raises(DamagedError, match=str(path)):
+        store.get_nodes()
+
+
+def test_a_file_opened_for_reading_is_never_written(path: Path) -> None:
+    with EpicVectorStore(encoder(), path=path) as store:
+        store.add([embedded(1)])
+    before = path.read_bytes()
+    with EpicVectorStore(encoder(), path=path, read_only=True) as store:
+        assert ids(store, asked("red")) == ["n1"]
+        for call in (lambda: store.add([embedded(2)]), lambda: store.delete("n1"), store.clear):
+            with pytest.raises(ReadOnlyError):
+                call()
+    assert path.read_bytes() == before
+
+
+def test_a_closed_store_says_so(store: EpicVectorStore) -> None:
+    store.close()
+    store.close()
+    for call in (lambda: store.add([node(1)]), lambda: store.query(asked("red")), store.get_nodes, store.clear):
+        with pytest.raises(MemoryClosedError):
+            call()
+
+
+# as a component
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"embed_model": "hash"}, {"pathe": 1}, {"steering": "on"}, {"preferences": [""]}, {"embed_model": 3}],
+    ids=range(5),
+)
+def test_arguments_that_cannot_be(options: dict[str, Any]) -> None:
+    with pytest.raises((InvalidInputError, TypeError)):
+        EpicVectorStore(**options)
+
+
+def test_what_it_is() -> None:
+    store = EpicVectorStore()
+    assert isinstance(store, BasePydanticVectorStore)
+    assert store.stores_text and store.is_embedding_query and store.class_name() == "EpicVectorStore"
+    assert isinstance(store.client, Collection) and store.path is None and store
+
+
+def test_it_is_described_and_made_again(path: Path) -> None:
+    ends = Preference(text="I like trains.", expires_at="2999-01-01T00:00:00+00:00")  # type: ignore[arg-type]
+    with EpicVectorStore(path=path, preferences=["I avoid casinos.", ends], steering="paper") as store:
+        store.add([node(1)])
+        said = store.to_dict()
+        assert said == json.loads(store.to_json()) == store.model_dump() == json.loads(json.dumps(said))
+        before = repr(said)
+        with EpicVectorStore.from_dict(said) as again:
+            assert again.to_dict() == said and again.preferences == store.preferences
+            assert seen(again.get_nodes()) == seen(store.get_nodes())
+        assert repr(said) == before
+        with EpicVectorStore.from_dict(said, steering="off", read_only=True) as again:
+            assert again.steering == "off" and again.to_dict()["read_only"] is True
+
+
+def test_another_model_than_the_embedded_one_is_named_only() -> None:
+    model = ScriptedEmbedding(model_name="words", api_key="secret")  # type: ignore[call-arg]
+    said = EpicVectorStore(model).to_dict()
+    assert "words" in said["embed_model"] and "secret" not in json.dumps(said)
+    with pytest.raises(InvalidInputError, match=r"embedding model .*words.*embed_model="):
+        EpicVectorStore.from_dict(said)
+    assert EpicVectorStore.from_dict(said, embed_model=model).to_dict() == said
+
+
+def test_copies_of_the_object_are_one_store_and_it_is_not_pickled(store: EpicVectorStore) -> None:
+    for made in (copy.copy(store), copy.deepcopy(store), store.model_copy()):
+        made.add([node(1)])
+        assert store.get_nodes() == [node(1)]
+        store.clear()
+    with pytest.raises(TypeError, match="to_dict"):
+        pickle.dumps(store)
+
+
+def test_several_threads(store: EpicVectorStore) -> None:
+    errors: list[Exception] = []
+
+    def work(number: int) -> None:
+        try:
+            for n in range(5):
+                store.add([embedded(10 * number + n, of=f"d{number}")])
+                store.query(asked("red", doc_ids=[f"d{number}"]))
+            store.delete(f"d{number}")
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == [] and store.get_nodes() == []
