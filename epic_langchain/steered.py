@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
 from epic_core.guidance import copied
 from epic_core.intake import unique_preferences
-from epic_core.steered_search import Found, SteeredSearch, Target, checked_overfetch
+from epic_core.steered_search import Found, SteeredSearch, Target, checked_overfetch, refuses_dimension
 from epic_core.steering import Mode
 from epic_core.types import FloatArray, checked_k, checked_text
 from epic_langchain.adapters import encoder_of
@@ -31,8 +30,6 @@ from epic_langchain.per_call import per_call
 _PER_CALL = ("k", "filter", "preferences", "mode")
 # What only this call says of a document.
 _OURS = frozenset({"epic_steered_by", "epic_score", "epic_tier"})
-# How stores put it that a vector is of the wrong dimension, each with an exception of its own; and they name it.
-_OTHER_DIMENSION = re.compile(r"dimension|shape|vector (?:size|length)", re.I)
 
 
 class SteeredRetriever(BaseRetriever):
@@ -269,7 +266,7 @@ class _Call:
                 f"{store} cannot search by vector, and a steered query is one. Use a store that has"
                 " similarity_search_by_vector, or this store's own retriever."
             ) from error
-        if _OTHER_DIMENSION.search(str(error)) and str(len(vector)) in str(error):
+        if refuses_dimension(error, vector):
             raise EncoderMismatchError(
                 f"{store} refuses the query's embedding, {len(vector)} numbers made with"
                 f" {self._search.encoder.name}: {error}. Give embeddings=, the same that the store was filled"

@@ -29,7 +29,7 @@ from pydantic import Field
 
 from epic_core import Preference, Stance
 from epic_core.encoders import default_encoder
-from epic_core.errors import InvalidInputError, LMError, NoPreferencesError, UndecidedError
+from epic_core.errors import EncoderError, InvalidInputError, LMError, NoPreferencesError, UndecidedError
 from epic_core.lm import OllamaLM
 from epic_core.verification import EmbeddedVerifier
 from epic_core.verification.prompts import Prompt, Prompts
@@ -200,10 +200,14 @@ CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
         lambda: {"llm": verifier_of(Scripted(), refine="rewrite", prompts=Prompts(rewrite=OTHER_REWRITE))},
     ),
     "the way to ask": (dict, lambda: {"llm": verifier_of(Scripted(), way="batch")}),
+    "the embedded verifier's encoder": (
+        lambda: {"llm": EmbeddedVerifier(HashEncoder())},
+        lambda: {"llm": EmbeddedVerifier(HashEncoder(fingerprint="v1 "))},
+    ),
     "a verifier": (dict, lambda: {"llm": KeepAll()}),
     "the embedded verifier's threshold": (
-        lambda: {"llm": EmbeddedVerifier(default_encoder())},
-        lambda: {"llm": EmbeddedVerifier(default_encoder(), threshold=0.2)},
+        lambda: {"llm": EmbeddedVerifier(HashEncoder())},
+        lambda: {"llm": EmbeddedVerifier(HashEncoder(), threshold=0.2)},
     ),
 }
 
@@ -388,6 +392,36 @@ async def test_a_model_that_fails_loses_no_document(strategy: DocstoreStrategy, 
     assert len(in_store(store)) == 4 and keep.undecided == []
 
 
+@pytest.mark.parametrize("part", ["encoder", "embed_model"])
+async def test_an_embedding_model_that_fails_loses_no_document(part: str, run: Run) -> None:
+    model = embedding()
+    keep = step(**{part: model})
+    pipeline = IngestionPipeline(transformations=[splitter(), keep], docstore=SimpleDocumentStore())
+    pipeline.docstore_strategy = DocstoreStrategy.DUPLICATES_ONLY
+    model.fail_with(ConnectionError("no route"))
+    with pytest.raises(EncoderError, match="no route"):
+        await run(pipeline, documents=list(DOCUMENTS))
+    assert len(keep.undecided) == 10
+    assert await run(pipeline, documents=list(DOCUMENTS)) == []  # known by now
+    model.fail_with(None)
+    changed = keep.reprocess()
+    assert changed.gone == [] and set(OF_WINE) <= set(texts(changed.kept)) and keep.undecided == []
+
+
+async def test_documents_that_were_deleted_do_not_come_back(run: Run) -> None:
+    keep = step(embed_model=EpicEmbedding())
+    pipeline = stored(keep, DocstoreStrategy.UPSERTS_AND_DELETE)
+    await run(pipeline, documents=list(DOCUMENTS))
+    await run(pipeline, documents=DOCUMENTS[1:])
+    assert keep.forget(["one"]) == 5 and keep.forget("one") == 0
+    keep.preferences = [WINE, TRAIN]
+    assert {node.ref_doc_id for node in keep.reprocess().kept} == {"two"}
+    keep.preferences = [WINE]
+    last = splitter().get_nodes_from_documents(DOCUMENTS)[0]
+    keep([last])
+    assert keep.forget([last.node_id]) == 1
+
+
 # workers
 
 
@@ -414,9 +448,9 @@ async def test_workers_refuse_what_they_cannot_do(what: str, run: Run) -> None:
         await run(IngestionPipeline(transformations=[keep]), nodes=list(NODES), num_workers=2)
 
 
-async def test_errors_come_back_from_workers(run: Run) -> None:
+async def test_errors_come_back_from_workers() -> None:
     with pytest.raises(NoPreferencesError, match="no preferences"):
-        await run(IngestionPipeline(transformations=[EpicTransform()]), nodes=list(NODES), num_workers=2)
+        await _arun(IngestionPipeline(transformations=[EpicTransform()]), nodes=list(NODES), num_workers=2)
 
 
 # later embedding steps

@@ -28,7 +28,13 @@ from llama_index.core.vector_stores import FilterOperator, MetadataFilter, Metad
 
 from epic_core import EpicMemory, Filter, Item
 from epic_core.encoders import StaticEncoder
-from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
+from epic_core.errors import (
+    EncoderMismatchError,
+    InvalidInputError,
+    MemoryClosedError,
+    StoreError,
+    UnknownPreferenceError,
+)
 from epic_llamaindex import EpicEmbedding, EpicRetriever
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
@@ -361,13 +367,24 @@ def test_from_defaults_asks_the_models_it_is_given(tmp_path: Path) -> None:
     ],
     ids=["two sources", "empty docstore", "encoder", "verifier", "no nodes", "k", "tau"],
 )
-def test_from_defaults_refuses_what_cannot_be(tmp_path: Path, options: dict[str, Any], what: str) -> None:
+def test_from_defaults_refuses_what_cannot_be_and_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], what: str
+) -> None:
     path = tmp_path / "me.epic"
-    with pytest.raises(InvalidInputError, match=what) as raised:
+    opened: list[EpicMemory] = []
+    original = EpicMemory.open
+
+    def opening(*args: Any, **kwargs: Any) -> EpicMemory:
+        opened.append(original(*args, **kwargs))
+        return opened[-1]
+
+    monkeypatch.setattr(EpicMemory, "open", opening)
+    with pytest.raises(InvalidInputError, match=what):
         EpicRetriever.from_defaults(preferences=PREFERENCES, path=path, **options)
-    # What was opened was closed, though the error still refers to it.
-    assert {file.name for file in tmp_path.iterdir()} <= {"me.epic"}
-    assert raised.value
+    for memory in opened:
+        with pytest.raises(MemoryClosedError):
+            memory.search(QUERY)
+    assert len(opened) == (what == "k must be")
 
 
 # objects
