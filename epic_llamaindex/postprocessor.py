@@ -109,7 +109,7 @@ class EpicNodePostprocessor(BaseNodePostprocessor):
 
     @field_serializer("preferences")
     def _plain(self, preferences: list[str | Preference]) -> list[Any]:
-        return [_as_json(Preference.of(preference)) for preference in preferences]
+        return [Preference.of(preference).as_json() for preference in preferences]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -285,11 +285,3 @@ class _Call:
         if self._processor.guidance == "text" and ranked.decision is not None:
             node.set_content(format_hit(number, ranked.hit))
         return NodeWithScore(node=node, score=found.score if ranked.score is None else ranked.score)
-
-
-def _as_json(preference: Preference) -> Any:
-    """A preference as text, where that says it all."""
-    if preference == Preference(text=preference.text):
-        return preference.text
-    ends = None if preference.expires_at is None else preference.expires_at.isoformat()
-    return {"text": preference.text, "id": preference.id, "expires_at": ends}

@@ -111,6 +111,12 @@ class Run:
         )
         self._tell(forgotten)
 
+    def failed(self) -> None:
+        """Remember what an error left without a verdict: a document store may take the documents for known by now."""
+        if not self._again:
+            everything = {node.node_id for node in self.nodes}
+            self._step._seen.note(((node, None) for node in self.nodes), self._settings, everything)
+
     def _annotated(self, node: BaseNode, judged: Judged, vectors: Mapping[str, list[float]]) -> BaseNode:
         metadata = own_metadata(node.metadata)
         if self._step.annotate:

@@ -146,6 +146,18 @@ class Ledger:
         with self._lock:
             return {one: seen.node for one, seen in self._seen.items() if seen.wanted is None}
 
+    def forget(self, ids: Collection[str]) -> int:
+        """Remember these nodes no more, nor those of documents with these ids; how many there were."""
+        with self._lock:
+            gone = [
+                node_id
+                for node_id, seen in self._seen.items()
+                if node_id in ids or (seen.node.ref_doc_id is not None and seen.node.ref_doc_id in ids)
+            ]
+            for node_id in gone:
+                self._drop(node_id)
+            return len(gone)
+
     def _replace(self, nodes: Sequence[BaseNode]) -> None:
         """Drop what these nodes take the place of."""
         came = {node.node_id for node in nodes}

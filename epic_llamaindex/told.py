@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from enum import Enum
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import BaseModel
@@ -55,6 +56,8 @@ def _plain(value: Any, deep: int = 0) -> Any:
         return value
     if isinstance(value, Enum):
         return str(value.value)
+    if isinstance(value, PurePath):
+        return str(value)
     if deep < _DEEP:
         if isinstance(value, BaseModel):
             fields = [name for name, field in type(value).model_fields.items() if _says(name, field)]

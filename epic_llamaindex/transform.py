@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from llama_index.core.schema import BaseNode, TransformComponent
@@ -63,7 +63,7 @@ class EpicTransform(TransformComponent):
     The cache of a pipeline takes `preferences`, `tau` and the other settings into its key, and of the models the names
     in `models`, prompts included: change one of them, and nodes are judged anew. A document store skips documents that
     did not change, also after a change of preferences. For that, the last `ledger` nodes are remembered as they came
-    in; `reprocess()` judges them anew:
+    in, in 2 to 6 kB of RAM each; `reprocess()` judges them anew:
 
         keep.preferences = [*keep.preferences, "I only travel by train."]
         changed = keep.reprocess()
@@ -72,7 +72,7 @@ class EpicTransform(TransformComponent):
 
     A node that a model's failure leaves undecided is not lost: unless `on_undecided` is "skip", the call ends with an
     `UndecidedError`, before anything is cached or stored. What was decided is remembered, so that the same call, made
-    again once the model answers, asks only for the rest.
+    again once the model answers, asks only for the rest. `reprocess()` has the nodes, too.
 
     Attributes:
         preferences: The user's, texts or `epic_core.Preference`s.
@@ -86,7 +86,7 @@ class EpicTransform(TransformComponent):
         annotate: Write guidance into the metadata; off for property graphs, into which metadata would leak.
         on_undecided: "raise", or "skip": such nodes are left out, `undecided` has them, and a warning is logged. A
             pipeline's cache would then know the nodes without them for good.
-        ledger: How many nodes are remembered for `reprocess`.
+        ledger: How many nodes are remembered for `reprocess`, besides those that are undecided.
         memory: Judge by this memory instead: its preferences, encoder and verifier, and its file remembers what a model
             decided. Nothing else is written into it.
         show_progress: Show a bar.
@@ -128,7 +128,7 @@ class EpicTransform(TransformComponent):
 
     @field_serializer("preferences")
     def _plain(self, preferences: list[str | Preference]) -> list[Any]:
-        return [_as_json(Preference.of(preference)) for preference in preferences]
+        return [Preference.of(preference).as_json() for preference in preferences]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -195,7 +195,7 @@ class EpicTransform(TransformComponent):
         }
         if memory is not None:
             held = settings_of(memory)
-            return {**named, **held, "preferences": [_as_json(preference) for preference in held["preferences"]]}
+            return {**named, **held, "preferences": [preference.as_json() for preference in held["preferences"]]}
         expired = [one.text for one in map(Preference.of, self.preferences) if one.expired]
         return {**named, "tau": default_tau(encoder) if self.tau is None else self.tau, "expired": expired}
 
@@ -269,12 +269,16 @@ class EpicTransform(TransformComponent):
     def reprocess(self, nodes: Sequence[BaseNode] | None = None) -> Reprocessed:
         """Judge nodes that were seen before by the settings of now, and say what changes in an index.
 
+        What is kept has not been through the steps that follow in a pipeline. Of documents that were deleted in the
+        meantime, tell it by `forget` first.
+
         Args:
             nodes: As they came in, for what is not in the ledger: seen in another process, or answered by a pipeline's
-                cache. Default: those of the ledger that were judged by other settings, or are undecided.
+                cache. Default: those of the ledger that were judged by other settings, or are undecided; if the ledger
+                was too small for all, a warning is logged.
 
         Raises:
-            As a call.
+            As a call. Nothing has changed then.
         """
         run = Run(self, nodes, again=True)
         self._judge(run)
@@ -286,28 +290,48 @@ class EpicTransform(TransformComponent):
         await self._ajudge(run)
         return run.changes()
 
+    def forget(self, ids: Iterable[str]) -> int:
+        """Tell it that documents or nodes were deleted, so that `reprocess` does not bring them back.
+
+        Args:
+            ids: Of documents, or of single nodes.
+
+        Returns:
+            How many nodes were remembered of them.
+        """
+        return self._seen.forget({ids} if isinstance(ids, str) else set(ids))
+
     # running
 
     def _judge(self, run: Run) -> None:
         judged: list[Judged] = []
         vectors: list[list[float]] = []
-        if run.items:
-            judged = list(self._ready().judge(run.items, report=run.report, progress=self.show_progress))
-        texts = run.to_embed(judged)
-        if texts and self._embedder is not None:
-            vectors = embed(self._embedder, texts).tolist()
+        try:
+            if run.items:
+                judged = list(self._ready().judge(run.items, report=run.report, progress=self.show_progress))
+            texts = run.to_embed(judged)
+            if texts and self._embedder is not None:
+                vectors = embed(self._embedder, texts).tolist()
+        except BaseException:
+            run.failed()
+            raise
         run.finish(judged, dict(zip(texts, vectors, strict=True)))
 
     async def _ajudge(self, run: Run) -> None:
         judged: list[Judged] = []
         vectors: list[list[float]] = []
-        if run.items:
-            memory = await in_thread(self._ready)
-            judged = [one async for one in memory.ajudge(run.items, report=run.report, progress=self.show_progress)]
-        texts = run.to_embed(judged)
-        if texts and self._embedder is not None:
-            vectors = (await aembed(self._embedder, texts)).tolist()
-        run.finish(judged, dict(zip(texts, vectors, strict=True)))
+        try:
+            if run.items:
+                memory = await in_thread(self._ready)
+                judged = [one async for one in memory.ajudge(run.items, report=run.report, progress=self.show_progress)]
+            texts = run.to_embed(judged)
+            if texts and self._embedder is not None:
+                vectors = (await aembed(self._embedder, texts)).tolist()
+        except BaseException:
+            run.failed()
+            raise
+        # Copying thousands of nodes takes its time.
+        await in_thread(run.finish, judged, dict(zip(texts, vectors, strict=True)))
 
     def _ready(self) -> EpicMemory:
         if self.memory is not None:
@@ -354,11 +378,3 @@ class EpicTransform(TransformComponent):
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self.model_copy()
-
-
-def _as_json(preference: Preference) -> Any:
-    """A preference as text, where that says it all."""
-    if preference == Preference(text=preference.text):
-        return preference.text
-    ends = None if preference.expires_at is None else preference.expires_at.isoformat()
-    return {"text": preference.text, "id": preference.id, "expires_at": ends}

@@ -198,6 +198,13 @@ class Preference:
         """Whether another states the same, but for case and white space."""
         return self._plain() == other._plain()
 
+    def as_json(self) -> Any:
+        """Its text, where that says it all; else text, id and the time when it expires."""
+        if self == Preference(text=self.text):
+            return self.text
+        ends = None if self.expires_at is None else self.expires_at.isoformat()
+        return {"text": self.text, "id": self.id, "expires_at": ends}
+
     @classmethod
     def of(cls, value: str | Preference) -> Preference:
         """The preference itself, or one made of a text."""

@@ -434,6 +434,20 @@ async def test_nothing_blocks_the_event_loop() -> None:
     assert slow.threads and here not in slow.threads
 
 
+class Hashed(TextNode):
+    """Says in which threads it is looked at in full."""
+
+    @property
+    def hash(self) -> str:
+        self.metadata["threads"].append(threading.get_ident())
+        return super().hash
+
+
+async def test_thousands_of_nodes_are_not_copied_on_the_event_loop() -> None:
+    (found,) = await step().acall([Hashed(text="red wine", metadata={"threads": []})])
+    assert found.metadata["threads"] and threading.get_ident() not in found.metadata["threads"]
+
+
 async def test_a_framework_model_is_not_called_synchronously() -> None:
     llm = llama()
     await EpicTransform(preferences=[WINE, TRAIN], encoder=HashEncoder(), llm=llm).acall(nodes(1))
@@ -643,8 +657,9 @@ async def test_embeddings_that_fail_are_an_error_that_says_so(part: str, run: Ru
     with pytest.raises(EncoderError, match="no route"):
         await run(keep, nodes())
     model.fail_with(None)
+    assert len(keep.undecided) == 20
     calls = lm.calls
-    assert ids(await run(keep, nodes(1))) == KEPT[:3]
+    assert ids(await run(keep, nodes())) == KEPT and keep.undecided == []
     assert part == "encoder" or lm.calls == calls  # what was decided is remembered
 
 
@@ -808,11 +823,17 @@ def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any], match: s
         step(**arguments)
 
 
+class Keyed(KeepAll):
+    """Shows its key."""
+
+    def __repr__(self) -> str:
+        return "sk-1234"
+
+
 def test_errors_and_representations_show_no_model() -> None:
-    secret = ScriptedLLM(answers=["sk-1234"])
     with pytest.raises(ValidationError) as caught:
-        EpicTransform(preferences=[WINE], llm=secret, tau=5)
-    assert "sk-1234" not in str(caught.value) + repr(EpicTransform(preferences=[WINE], llm=secret))
+        EpicTransform(tau=5, llm=Keyed())
+    assert "sk-1234" not in str(caught.value) + repr(EpicTransform(preferences=[WINE], llm=Keyed()))
 
 
 @pytest.mark.parametrize("wrong", ["red wine", b"red wine", TextNode(text="red wine"), {"text": "red wine"}, 3, None])
