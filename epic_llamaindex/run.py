@@ -18,7 +18,7 @@ from epic_core.guidance import as_metadata, guidance_of, own_metadata
 from epic_core.judging import Judged
 from epic_core.rows import digest
 from epic_llamaindex.links import relink
-from epic_llamaindex.nodes import checked_nodes, copy_of, item_of, text_of
+from epic_llamaindex.nodes import checked_nodes, copy_of, text_of
 from epic_llamaindex.seen import Reprocessed, digest_of
 from epic_llamaindex.told import told
 
@@ -58,6 +58,7 @@ class Run:
         self._made: dict[int, BaseNode] = {}
         self._digests: dict[int, bytes] = {}
         self._undecided: set[str] = set()
+        self._permanently: list[str] = []
 
     def _take(self, number: int, node: BaseNode) -> None:
         if not text_of(node).strip():
@@ -65,7 +66,8 @@ class Run:
                 self._blank.append(node)
             return
         try:
-            self.items.append(item_of(node))
+            # Without the metadata itself, which need not be JSON.
+            self.items.append(Item(id=node.node_id, text=node.get_content(self._step.metadata_mode)))
         except InvalidInputError as error:
             raise InvalidInputError(f"Node {number} ({node.node_id!r}): {error}") from None
         self._judged.append(node)
@@ -95,6 +97,8 @@ class Run:
                 gone[node.node_id] = node
             if one is not None and one.verdict.decision is Decision.UNDECIDED:
                 self._undecided.add(node.node_id)
+                if one.verdict.permanent:
+                    self._permanently.append(node.node_id)
         kept = list(self._made.values())
         for node in kept:
             gone.pop(node.node_id, None)
@@ -130,6 +134,8 @@ class Run:
         """Hand over the report; what it warns of goes to the log, too, where else nobody might see it."""
         step, report = self._step, self.report
         step._report = report
+        if not self.items and step.coarse:
+            report.tau = step.models["tau"]
         if self._blank:
             report.warnings.append(f"{len(self._blank)} nodes without text were left out.")
         if forgotten and step.ledger:
@@ -150,13 +156,13 @@ class Run:
             f" {next(iter(report.failures.values()), 'no reason was given')}"
         )
         report.warnings.append(said)
-        if step.on_undecided == "raise":
+        if step.on_undecided == "raise" and len(self._permanently) < len(self._undecided):
             raise UndecidedError(
                 f"{said} What was decided is remembered: run it again when the model answers. Where a document store"
                 " takes the documents for known by then, reprocess() gives their nodes. on_undecided='skip' goes on"
                 " without such nodes."
             )
-        _logger.warning("%s", said)
+        _logger.warning("%s They are left out, and in `undecided`: %s", said, ", ".join(sorted(self._undecided)[:20]))
 
     def kept(self) -> list[BaseNode]:
         """What comes out, given to the caller."""

@@ -6,7 +6,8 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from llama_index.core.schema import BaseNode, TransformComponent
+from llama_index.core.ingestion import IngestionPipeline, arun_transformations, run_transformations
+from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index_instrumentation import get_dispatcher
 from pydantic import (
     ConfigDict,
@@ -31,6 +32,7 @@ from epic_core.prepared import Prepared, settings_of
 from epic_core.threads import in_thread
 from epic_core.verification import Verifier
 from epic_llamaindex.adapters import encoder_of, verifier_of
+from epic_llamaindex.reingest import areplace, cache_of, documents_of, replace
 from epic_llamaindex.run import Run, check_last
 from epic_llamaindex.seen import Ledger, Reprocessed
 from epic_llamaindex.told import told
@@ -62,17 +64,20 @@ class EpicTransform(TransformComponent):
 
     The cache of a pipeline takes `preferences`, `tau` and the other settings into its key, and of the models the names
     in `models`, prompts included: change one of them, and nodes are judged anew. A document store skips documents that
-    did not change, also after a change of preferences. For that, the last `ledger` nodes are remembered as they came
-    in, in 2 to 6 kB of RAM each; `reprocess()` judges them anew:
+    did not change, also after a change of preferences: `reingest(pipeline)` takes them up again. Without a docstore,
+    the last `ledger` nodes are remembered as they came in, in 2 to 6 kB of RAM each, and `reprocess()` judges them
+    anew:
 
         keep.preferences = [*keep.preferences, "I only travel by train."]
         changed = keep.reprocess()
         index.delete_nodes(changed.gone)
         index.insert_nodes(changed.kept)
 
-    A node that a model's failure leaves undecided is not lost: unless `on_undecided` is "skip", the call ends with an
-    `UndecidedError`, before anything is cached or stored. What was decided is remembered, so that the same call, made
-    again once the model answers, asks only for the rest. `reprocess()` has the nodes, too.
+    Nodes that the failure of a model leaves undecided are not lost: unless `on_undecided` is "skip", the call ends with
+    an `UndecidedError`, before anything is cached or stored. What was decided is remembered (in this process, or in the
+    file of `memory`), so that the same call, made again once the model answers, asks only for the rest. Where the model
+    does answer and cannot be understood, or a node is too much for it, asking again would not help: such nodes are left
+    out with a warning, and are in `undecided`. `reprocess()` has all of them.
 
     Attributes:
         preferences: The user's, texts or `epic_core.Preference`s.
@@ -84,8 +89,10 @@ class EpicTransform(TransformComponent):
         keep_rate: Instead of tau, the share of the first nodes that shall pass, in (0, 1].
         coarse, fine: Switch a stage off.
         annotate: Write guidance into the metadata; off for property graphs, into which metadata would leak.
-        on_undecided: "raise", or "skip": such nodes are left out, `undecided` has them, and a warning is logged. A
-            pipeline's cache would then know the nodes without them for good.
+        on_undecided: What to do while a model is not there: "raise"; or "skip": the nodes are left out, `undecided` has
+            them, and a warning is logged. The cache and the docstore of a pipeline take their documents for done then.
+        metadata_mode: How much of a node's metadata is judged with its text: MetadataMode.NONE, or as much as is
+            embedded (EMBED) or shown to a model (LLM), such as titles and the headers of a section.
         ledger: How many nodes are remembered for `reprocess`, besides those that are undecided.
         memory: Judge by this memory instead: its preferences, encoder and verifier, and its file remembers what a model
             decided. Nothing else is written into it.
@@ -109,6 +116,7 @@ class EpicTransform(TransformComponent):
     fine: bool = True
     annotate: bool = True
     on_undecided: Literal["raise", "skip"] = "raise"
+    metadata_mode: MetadataMode = MetadataMode.NONE
     ledger: int = Field(default=10_000, ge=0, exclude=True)
     memory: EpicMemory | None = Field(default=None, exclude=True, repr=False)
     show_progress: bool = Field(default=False, exclude=True)
@@ -209,6 +217,8 @@ class EpicTransform(TransformComponent):
         # The pipeline's cache asks for this before it answers in the place of the step.
         if self._embedder is not None and self.fine:
             check_last(self)
+        # Else pydantic would make another exception of what cannot be said of them, as of a memory that is closed.
+        _ = self.models
         return super().to_dict(**kwargs)
 
     @classmethod
@@ -269,8 +279,9 @@ class EpicTransform(TransformComponent):
     def reprocess(self, nodes: Sequence[BaseNode] | None = None) -> Reprocessed:
         """Judge nodes that were seen before by the settings of now, and say what changes in an index.
 
-        What is kept has not been through the steps that follow in a pipeline. Of documents that were deleted in the
-        meantime, tell it by `forget` first.
+        For nodes that are not a pipeline's; for one with a docstore there is `reingest`. What is kept has not been
+        through the steps that follow in a pipeline. Of documents that were deleted in the meantime, tell it by
+        `forget` first.
 
         Args:
             nodes: As they came in, for what is not in the ledger: seen in another process, or answered by a pipeline's
@@ -289,6 +300,37 @@ class EpicTransform(TransformComponent):
         run = Run(self, nodes, again=True)
         await self._ajudge(run)
         return run.changes()
+
+    def reingest(self, pipeline: IngestionPipeline, *, show_progress: bool = False) -> list[BaseNode]:
+        """Ingest what a pipeline's docstore holds by the settings of now; its vector store then holds just that.
+
+        A docstore skips documents that did not change, whatever has changed about the preferences. This runs all steps
+        of the pipeline on the documents it holds, those after this one included, and puts what comes out in the place
+        of all that the vector store holds of them. The cache answers as it does in any run. It needs nothing that this
+        process has seen, and brings back nothing that was deleted.
+
+        Returns:
+            What comes out.
+
+        Raises:
+            InvalidInputError: if this is no step of the pipeline, or its docstore holds no documents.
+            EpicError: as a call; the vector store is as it was then.
+        """
+        documents = documents_of(pipeline, self)
+        nodes = run_transformations(
+            documents, pipeline.transformations, cache=cache_of(pipeline), show_progress=show_progress
+        )
+        replace(pipeline.vector_store, documents, nodes)
+        return list(nodes)
+
+    async def areingest(self, pipeline: IngestionPipeline, *, show_progress: bool = False) -> list[BaseNode]:
+        """As `reingest`, without blocking the event loop."""
+        documents = await in_thread(documents_of, pipeline, self)
+        nodes = await arun_transformations(
+            documents, pipeline.transformations, cache=cache_of(pipeline), show_progress=show_progress
+        )
+        await areplace(pipeline.vector_store, documents, nodes)
+        return list(nodes)
 
     def forget(self, ids: Iterable[str]) -> int:
         """Tell it that documents or nodes were deleted, so that `reprocess` does not bring them back.

@@ -57,13 +57,12 @@ def main(folder: Path) -> None:
     index = VectorStoreIndex.from_vector_store(store, embed_model=EpicEmbedding())
     show(index.as_retriever(similarity_top_k=3).retrieve(QUESTION))
 
-    # 3. A new preference. The docstore would skip documents that did not change; the step has not forgotten them.
+    # 3. A new preference. The docstore would skip documents that did not change: they are taken up again.
     keep.preferences = PREFERENCES
-    changed = keep.reprocess()
-    index.delete_nodes(changed.gone)
-    index.insert_nodes(changed.kept)
-    print(f"\nFor {PREFERENCES[-1]!r}, {len(changed.kept)} nodes came in or have more to say:")
-    print("\n".join(f"  {node.metadata['title']}" for node in changed.kept[:3]))
+    known = {node.ref_doc_id for node in nodes}
+    new = [node for node in keep.reingest(pipeline) if node.ref_doc_id not in known]
+    print(f"\nFor {PREFERENCES[-1]!r}, {len(new)} nodes came in:")
+    print("\n".join(f"  {node.metadata['title']}" for node in new[:3]))
     store.close()
 
     # 4. Or all of it at once: a memory in one file, and its retriever in a query engine.

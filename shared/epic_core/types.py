@@ -56,14 +56,14 @@ class Decision(str, Enum):
         return self.value
 
 
-def checked_k(k: object) -> int:
-    """How many results are wanted.
+def checked_k(k: object, name: str = "k") -> int:
+    """How many results are wanted; `name` is what the argument is called, for the error.
 
     Raises:
         InvalidInputError: for anything but a whole number of at least 1.
     """
     if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise InvalidInputError(f"k must be a whole number of at least 1, not {k!r}.")
+        raise InvalidInputError(f"{name} must be a whole number of at least 1, not {k!r}.")
     return int(k)
 
 
@@ -266,6 +266,8 @@ class Verdict:
         alignments: P'_rel(x), one for each preference the item is kept for; empty unless Keep.
         confidence: Of the decision, in [0, 1], or None.
         answer: Of an Undecided verdict, what the model said that could not be understood.
+        permanent: Of an Undecided verdict, whether the same question to the same model would most likely end the same
+            way: there is a model, but its answers cannot be understood, or it cannot be asked about this item.
         usage: What it took of a language model.
     """
 
@@ -274,6 +276,7 @@ class Verdict:
     alignments: tuple[Alignment, ...] = ()
     confidence: float | None = None
     answer: str = ""
+    permanent: bool = False
     usage: Usage | None = field(default=None, compare=False, repr=False)
 
 

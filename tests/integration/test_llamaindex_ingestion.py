@@ -29,7 +29,7 @@ from pydantic import Field
 
 from epic_core import Preference, Stance
 from epic_core.encoders import OllamaEncoder, default_encoder
-from epic_core.errors import EncoderError, InvalidInputError, LMError, NoPreferencesError, UndecidedError
+from epic_core.errors import EncoderError, InvalidInputError, LMUnavailableError, NoPreferencesError, UndecidedError
 from epic_core.lm import OllamaLM
 from epic_core.verification import EmbeddedVerifier
 from epic_core.verification.prompts import Prompt, Prompts
@@ -66,8 +66,14 @@ def step(lm: Any = None, **options: Any) -> EpicTransform:
     return EpicTransform(**{"preferences": [WINE], "encoder": HashEncoder(), "llm": verifier_of(lm), **options})
 
 
+@pytest.fixture(autouse=True)
+def never_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that does not answer some questions is asked the others."""
+    monkeypatch.setattr("epic_core.lm.calls._ITEMS_UNTIL_DOWN", 1000)
+
+
 def stalls(asked: Asked) -> None:
-    raise LMError("It stalled.")
+    raise LMUnavailableError("It stalled.")
 
 
 def texts(nodes: Sequence[BaseNode]) -> list[str]:

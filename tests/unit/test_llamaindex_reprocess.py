@@ -16,7 +16,7 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from llama_index.core import VectorStoreIndex
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
 
-from epic_core.errors import InvalidInputError, LMError, NoPreferencesError, UndecidedError
+from epic_core.errors import InvalidInputError, LMUnavailableError, NoPreferencesError, UndecidedError
 from epic_llamaindex.embeddings import EpicEmbedding
 from epic_llamaindex.seen import Reprocessed
 from epic_llamaindex.transform import EpicTransform
@@ -186,8 +186,14 @@ async def test_another_instruction_changes_an_embedding_that_is_not_annotated(ag
 # undecided
 
 
+@pytest.fixture(autouse=True)
+def never_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that does not answer some questions is asked the others."""
+    monkeypatch.setattr("epic_core.lm.calls._ITEMS_UNTIL_DOWN", 1000)
+
+
 def stalls(asked: Asked) -> None:
-    raise LMError("It stalled.")
+    raise LMUnavailableError("It stalled.")
 
 
 async def test_a_model_that_fails_changes_nothing_yet(again: Again) -> None:

@@ -41,7 +41,15 @@ from pydantic import ValidationError
 
 from epic_core import EpicMemory, Preference, Stance
 from epic_core.encoders import default_encoder, embed
-from epic_core.errors import EncoderError, InvalidInputError, LMError, NoPreferencesError, UndecidedError
+from epic_core.errors import (
+    EncoderError,
+    InvalidInputError,
+    LMError,
+    LMUnavailableError,
+    MemoryClosedError,
+    NoPreferencesError,
+    UndecidedError,
+)
 from epic_core.judging import AT_ONCE
 from epic_core.types import BuildReport
 from epic_core.verification import LMVerifier
@@ -96,12 +104,18 @@ def alignments(node: BaseNode) -> list[dict[str, Any]]:
     return json.loads(node.metadata["epic_alignments"])
 
 
+@pytest.fixture(autouse=True)
+def never_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that does not answer some questions is asked the others."""
+    monkeypatch.setattr("epic_core.lm.calls._ITEMS_UNTIL_DOWN", 1000)
+
+
 def stalls_at(*numbers: int) -> Callable[[Asked], None]:
     """Fails for the nodes of these numbers."""
 
     def hook(asked: Asked) -> None:
         if any(chunk.endswith(tuple(f" {number}" for number in numbers)) for chunk in asked.chunks):
-            raise LMError("It stalled.")
+            raise LMUnavailableError("It stalled.")
 
     return hook
 
@@ -551,11 +565,73 @@ async def test_undecided_nodes_can_be_skipped(run: Run, caplog: pytest.LogCaptur
         found = await run(keep, given)
     assert ids(found) == KEPT[:6]
     assert keep.undecided == given[10:14] + given[15:19]
-    assert [one for one in caplog.messages if "8 of 20 nodes are undecided" in one] == keep.report.warnings
+    (warned,) = [one for one in caplog.messages if "8 of 20 nodes are undecided" in one]
+    assert warned.startswith(keep.report.warnings[0]) and all(node.node_id in warned for node in keep.undecided)
     lm.hook = None
     later = await run(keep, keep.undecided)
     assert found + later == step()(given)
     assert keep.undecided == [] and keep.report.undecided == 0
+
+
+@pytest.mark.parametrize("error", [None, LMError("It is too long for the model.")], ids=["unreadable", "refused"])
+async def test_what_the_model_cannot_decide_does_not_hold_up_the_rest(
+    run: Run, error: LMError | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = nodes()
+    one = given[11]
+
+    def answers(asked: Asked) -> str | None:
+        if asked.chunk != one.text:
+            return None
+        if error is not None:
+            raise error
+        return "I cannot help with that."
+
+    lm = Scripted(answers)
+    keep = step(lm)
+    with caplog.at_level(logging.WARNING, "epic_llamaindex"):
+        found = await run(keep, given)
+    assert ids(found) == [node_id for node_id in KEPT if node_id != one.node_id]
+    assert keep.undecided == [one] and one.node_id in caplog.text
+    lm.hook = None
+    assert keep.reprocess().kept == [node for node in step()(given) if node.node_id == one.node_id]
+    assert keep.undecided == []
+
+
+async def test_a_model_that_is_gone_holds_up_what_it_can_decide(run: Run) -> None:
+    unreadable, gone = nodes()[11].text, nodes()[12].text
+
+    def answers(asked: Asked) -> str | None:
+        if asked.chunk == gone:
+            raise LMUnavailableError("It stalled.")
+        return "I cannot help with that." if asked.chunk == unreadable else None
+
+    keep = step(Scripted(answers))
+    with pytest.raises(UndecidedError, match="2 of 20"):
+        await run(keep, nodes())
+    assert len(keep.undecided) == 2
+
+
+async def test_metadata_is_judged_where_that_is_asked_for(run: Run) -> None:
+    node = TextNode(text="An engine.", metadata={"title": "red wine", "path": "night train"}, id_="a")
+    node.excluded_embed_metadata_keys = ["path"]
+    assert await run(step(), [node]) == []
+    (kept,) = await run(step(metadata_mode=MetadataMode.EMBED), [node])
+    assert kept.text == "An engine." and kept.metadata["epic_preference"] == WINE
+    lm = Scripted()
+    (kept,) = await run(step(lm, metadata_mode="llm"), [node])
+    assert [one["preference"] for one in json.loads(kept.metadata["epic_alignments"])] == [WINE, TRAIN]
+    assert lm.asked[0].chunk == "title: red wine\npath: night train\nAn engine."
+    with pytest.raises(ValidationError, match="metadata_mode"):
+        step(metadata_mode="some")
+
+
+async def test_a_closed_memory_says_so(run: Run) -> None:
+    memory = EpicMemory([WINE], encoder=HashEncoder())
+    keep = EpicTransform(memory=memory)
+    memory.close()
+    with pytest.raises(MemoryClosedError):
+        await run(keep, nodes())
 
 
 async def test_undecided_nodes_that_come_again_with_other_ids_are_the_same_ones(run: Run) -> None:

@@ -1,0 +1,64 @@
+"""What a pipeline has ingested, and what is put in its place when it is ingested again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llama_index.core.ingestion import IngestionCache, IngestionPipeline
+from llama_index.core.schema import BaseNode, TransformComponent
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
+
+from epic_core.errors import InvalidInputError
+
+
+def documents_of(pipeline: object, step: TransformComponent) -> list[BaseNode]:
+    """The documents in a pipeline's docstore.
+
+    Raises:
+        InvalidInputError: if there are none, or the step is none of the pipeline's.
+    """
+    if not isinstance(pipeline, IngestionPipeline):
+        raise InvalidInputError(f"Give an IngestionPipeline, not {type(pipeline).__name__}.")
+    if not any(one is step for one in pipeline.transformations):
+        raise InvalidInputError(f"This {type(step).__name__} is no step of that pipeline.")
+    documents = [] if pipeline.docstore is None else list(pipeline.docstore.docs.values())
+    if not documents:
+        raise InvalidInputError(
+            "The pipeline has no docstore, or it holds no documents (store_doc_text=False keeps none). Ingest the"
+            " documents themselves anew, into a vector store that is empty."
+        )
+    return documents
+
+
+def cache_of(pipeline: IngestionPipeline) -> IngestionCache | None:
+    """The cache that a pipeline uses; None if it uses none."""
+    return None if pipeline.disable_cache else pipeline.cache
+
+
+def replace(store: BasePydanticVectorStore | None, documents: Sequence[BaseNode], nodes: Sequence[BaseNode]) -> None:
+    """Put nodes in the place of all that a vector store holds of documents."""
+    if store is None:
+        return
+    for source in _sources(documents):
+        store.delete(source)
+    embedded = [node for node in nodes if node.embedding is not None]
+    if embedded:
+        store.add(embedded)
+
+
+async def areplace(
+    store: BasePydanticVectorStore | None, documents: Sequence[BaseNode], nodes: Sequence[BaseNode]
+) -> None:
+    """As `replace`, without blocking the event loop where the store does not."""
+    if store is None:
+        return
+    for source in _sources(documents):
+        await store.adelete(source)
+    embedded = [node for node in nodes if node.embedding is not None]
+    if embedded:
+        await store.async_add(embedded)
+
+
+def _sources(documents: Sequence[BaseNode]) -> list[str]:
+    """The ids that a store knows the nodes of documents by, as a pipeline has them."""
+    return list(dict.fromkeys(document.ref_doc_id or document.node_id for document in documents))
