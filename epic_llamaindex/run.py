@@ -58,7 +58,6 @@ class Run:
         self._made: dict[int, BaseNode] = {}
         self._digests: dict[int, bytes] = {}
         self._undecided: set[str] = set()
-        self._permanently: list[str] = []
 
     def _take(self, number: int, node: BaseNode) -> None:
         if not text_of(node).strip():
@@ -89,16 +88,16 @@ class Run:
         gone: dict[str, BaseNode] = self._step._seen.left_out() if self._again else {}
         for node in self.nodes:
             one = verdicts.get(id(node))
+            undecided = one is not None and one.verdict.decision is Decision.UNDECIDED
+            if undecided:
+                self._undecided.add(node.node_id)
+            passes = self._step.on_undecided == "keep" if undecided else one is None and id(node) not in blank
             if one is not None and one.kept:
                 self._made[id(node)] = self._annotated(node, one, vectors)
-            elif one is None and id(node) not in blank:
-                self._made[id(node)] = copy_of(node)
+            elif passes:
+                self._made[id(node)] = copy_of(node, own_metadata(node.metadata))
             else:
                 gone[node.node_id] = node
-            if one is not None and one.verdict.decision is Decision.UNDECIDED:
-                self._undecided.add(node.node_id)
-                if one.verdict.permanent:
-                    self._permanently.append(node.node_id)
         kept = list(self._made.values())
         for node in kept:
             gone.pop(node.node_id, None)
@@ -118,8 +117,7 @@ class Run:
     def failed(self) -> None:
         """Remember what an error left without a verdict: a document store may take the documents for known by now."""
         if not self._again:
-            everything = {node.node_id for node in self.nodes}
-            self._step._seen.note(((node, None) for node in self.nodes), self._settings, everything)
+            self._step._seen.note_undecided(self.nodes)
 
     def _annotated(self, node: BaseNode, judged: Judged, vectors: Mapping[str, list[float]]) -> BaseNode:
         metadata = own_metadata(node.metadata)
@@ -156,13 +154,15 @@ class Run:
             f" {next(iter(report.failures.values()), 'no reason was given')}"
         )
         report.warnings.append(said)
-        if step.on_undecided == "raise" and len(self._permanently) < len(self._undecided):
+        named = ", ".join(sorted(self._undecided)[:20])
+        if step.on_undecided == "raise":
             raise UndecidedError(
                 f"{said} What was decided is remembered: run it again when the model answers. Where a document store"
-                " takes the documents for known by then, reprocess() gives their nodes. on_undecided='skip' goes on"
-                " without such nodes."
+                " takes the documents for known by then, reprocess() gives their nodes. To go on nevertheless, give"
+                f" on_undecided='keep', which takes such nodes in as they are, or 'skip'. Undecided: {named}"
             )
-        _logger.warning("%s They are left out, and in `undecided`: %s", said, ", ".join(sorted(self._undecided)[:20]))
+        done = "kept without guidance" if step.on_undecided == "keep" else "left out"
+        _logger.warning("%s They are %s, and in `undecided`: %s", said, done, named)
 
     def kept(self) -> list[BaseNode]:
         """What comes out, given to the caller."""

@@ -66,7 +66,9 @@ class Ledger:
         self.size = size
         self.forgotten = 0
         self._seen: OrderedDict[str, Seen] = OrderedDict()
-        self._of_source: dict[str, set[str]] = {}
+        self._of_source: dict[str, dict[str, _Place]] = {}
+        self._at: dict[tuple[str, _Place], set[str]] = {}
+        self._versions: dict[str, str | None] = {}
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -102,9 +104,19 @@ class Ledger:
                     wanted=made,
                     given=None if before is None else before.given,
                 )
-                if node.ref_doc_id is not None:
-                    self._of_source.setdefault(node.ref_doc_id, set()).add(node.node_id)
+                source = node.source_node
+                if source is not None:
+                    place = _place(node)
+                    self._of_source.setdefault(source.node_id, {})[node.node_id] = place
+                    self._at.setdefault((source.node_id, place), set()).add(node.node_id)
+                    self._versions[source.node_id] = source.hash
             return self._forget()
+
+    def note_undecided(self, nodes: Sequence[BaseNode]) -> None:
+        """Take in nodes about which nothing was decided, but for those that have a verdict already."""
+        with self._lock:
+            new = [node for node in nodes if node.node_id not in self._seen]
+        self.note(((node, None) for node in new), "", {node.node_id for node in new})
 
     def give(self, node_ids: Iterable[str]) -> None:
         """What was made of these nodes was given out."""
@@ -161,27 +173,33 @@ class Ledger:
     def _replace(self, nodes: Sequence[BaseNode]) -> None:
         """Drop what these nodes take the place of."""
         came = {node.node_id for node in nodes}
-        places: dict[str, set[_Place]] = {}
-        versions: dict[str, str | None] = {}
+        gone: set[str] = set()
         for node in nodes:
             source = node.source_node
-            if source is not None:
-                places.setdefault(source.node_id, set()).add(_place(node))
-                versions[source.node_id] = source.hash
-        for source_id, taken in places.items():
-            for node_id in self._of_source.get(source_id, set()) - came:
-                old = self._seen[node_id].node
-                old_source = old.source_node
-                if old_source is None or old_source.hash != versions[source_id] or _place(old) in taken:
-                    self._drop(node_id)
+            if source is None or source.node_id not in self._of_source:
+                continue
+            place = _place(node)
+            if self._versions[source.node_id] != source.hash:
+                gone |= self._of_source[source.node_id].keys() - came
+                self._versions[source.node_id] = source.hash
+            else:
+                there = self._at.get((source.node_id, place), set()) - came
+                # Without its place, the same text may be anywhere in the document: what was given out stays known.
+                gone |= {one for one in there if place[1] is not None or self._seen[one].given is None}
+        for node_id in gone:
+            self._drop(node_id)
 
     def _drop(self, node_id: str) -> None:
         source_id = self._seen.pop(node_id).node.ref_doc_id
-        if source_id is not None:
-            of_source = self._of_source[source_id]
-            of_source.discard(node_id)
-            if not of_source:
-                del self._of_source[source_id]
+        if source_id is None:
+            return
+        of_source = self._of_source[source_id]
+        key = source_id, of_source.pop(node_id)
+        self._at[key].discard(node_id)
+        if not self._at[key]:
+            del self._at[key]
+        if not of_source:
+            del self._of_source[source_id], self._versions[source_id]
 
     def _forget(self) -> int:
         decided = (node_id for node_id, seen in self._seen.items() if seen.settings is not None)

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from epic_core.encoders import Encoder
+from epic_core.encoders import Encoder, StaticEncoder
 from epic_core.rows import digest
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
@@ -24,8 +24,9 @@ _NOT_TOLD = re.compile(
     "|rate_limit|url|api_base|host|endpoint|region|client|keep_alive|context_window|log_|proxy|project|organization"
     "|account|session|profile"
 )
-# The same of the core's own models, which take a server's settings as a mapping.
-_OWN = ("fingerprint", "_fingerprint", "_think", "_options", "_extra", "batch_size", "_max_tokens")
+# The same of the core's own models, which take a server's settings as a mapping. Not the fingerprint that a server is
+# asked for: it would be there after the first use only.
+_OWN = ("_fingerprint", "_think", "_options", "_extra", "batch_size", "_max_tokens")
 _DEEP = 4
 
 
@@ -39,6 +40,10 @@ def _model(model: Any) -> list[Any]:
     held = vars(model) if hasattr(model, "__dict__") else {}
     named = [getattr(part, "name", None) for part in (model, getattr(model, "rewriter", None))]
     found: list[Any] = [*named, {name: _plain(held[name]) for name in _OWN if name in held}]
+    if "fingerprint" in held and not hasattr(type(model), "fingerprint"):
+        found.append(_plain(held["fingerprint"]))
+    if isinstance(model, StaticEncoder):
+        found.append(model.fingerprint)
     if isinstance(model, LlamaIndexEncoder):
         found.append(_plain(model.embed_model))
     elif isinstance(model, LlamaIndexLM):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from llama_index.core.ingestion import IngestionPipeline, arun_transformations, run_transformations
@@ -75,9 +76,8 @@ class EpicTransform(TransformComponent):
 
     Nodes that the failure of a model leaves undecided are not lost: unless `on_undecided` is "skip", the call ends with
     an `UndecidedError`, before anything is cached or stored. What was decided is remembered (in this process, or in the
-    file of `memory`), so that the same call, made again once the model answers, asks only for the rest. Where the model
-    does answer and cannot be understood, or a node is too much for it, asking again would not help: such nodes are left
-    out with a warning, and are in `undecided`. `reprocess()` has all of them.
+    file of `memory`), so that the same call, made again once the model answers, asks only for the rest. Where a model
+    can be reached and still cannot decide about a node, `on_undecided="keep"` does not hold up the others.
 
     Attributes:
         preferences: The user's, texts or `epic_core.Preference`s.
@@ -89,8 +89,9 @@ class EpicTransform(TransformComponent):
         keep_rate: Instead of tau, the share of the first nodes that shall pass, in (0, 1].
         coarse, fine: Switch a stage off.
         annotate: Write guidance into the metadata; off for property graphs, into which metadata would leak.
-        on_undecided: What to do while a model is not there: "raise"; or "skip": the nodes are left out, `undecided` has
-            them, and a warning is logged. The cache and the docstore of a pipeline take their documents for done then.
+        on_undecided: What to do with undecided nodes: "raise"; "keep": take them in as they are, without guidance; or
+            "skip": leave them out. `undecided` has them, and a warning is logged. A pipeline's cache and docstore take
+            their documents for done then.
         metadata_mode: How much of a node's metadata is judged with its text: MetadataMode.NONE, or as much as is
             embedded (EMBED) or shown to a model (LLM), such as titles and the headers of a section.
         ledger: How many nodes are remembered for `reprocess`, besides those that are undecided.
@@ -115,7 +116,7 @@ class EpicTransform(TransformComponent):
     coarse: bool = True
     fine: bool = True
     annotate: bool = True
-    on_undecided: Literal["raise", "skip"] = "raise"
+    on_undecided: Literal["raise", "keep", "skip"] = "raise"
     metadata_mode: MetadataMode = MetadataMode.NONE
     ledger: int = Field(default=10_000, ge=0, exclude=True)
     memory: EpicMemory | None = Field(default=None, exclude=True, repr=False)
@@ -205,7 +206,8 @@ class EpicTransform(TransformComponent):
             held = settings_of(memory)
             return {**named, **held, "preferences": [preference.as_json() for preference in held["preferences"]]}
         expired = [one.text for one in map(Preference.of, self.preferences) if one.expired]
-        return {**named, "tau": default_tau(encoder) if self.tau is None else self.tau, "expired": expired}
+        tau = default_tau(encoder) if self.tau is None else self.tau
+        return {**named, "tau": tau if self.keep_rate is None else None, "expired": expired}
 
     @override
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
@@ -215,11 +217,14 @@ class EpicTransform(TransformComponent):
             InvalidInputError: where a pipeline runs it, and a later step would embed its nodes anew.
         """
         # The pipeline's cache asks for this before it answers in the place of the step.
-        if self._embedder is not None and self.fine:
-            check_last(self)
+        self._check_place()
         # Else pydantic would make another exception of what cannot be said of them, as of a memory that is closed.
         _ = self.models
         return super().to_dict(**kwargs)
+
+    def _check_place(self) -> None:
+        if self._embedder is not None and self.fine:
+            check_last(self)
 
     @classmethod
     @override
@@ -272,7 +277,8 @@ class EpicTransform(TransformComponent):
     @override
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """As `__call__`, without blocking the event loop."""
-        run = Run(self, nodes, kwargs)
+        self._check_place()  # here, not in another thread, is it known who runs this
+        run = await in_thread(Run, self, nodes, kwargs)
         await self._ajudge(run)
         return run.kept()
 
@@ -297,7 +303,7 @@ class EpicTransform(TransformComponent):
 
     async def areprocess(self, nodes: Sequence[BaseNode] | None = None) -> Reprocessed:
         """As `reprocess`, without blocking the event loop."""
-        run = Run(self, nodes, again=True)
+        run = await in_thread(partial(Run, self, nodes, again=True))
         await self._ajudge(run)
         return run.changes()
 
@@ -314,7 +320,8 @@ class EpicTransform(TransformComponent):
 
         Raises:
             InvalidInputError: if this is no step of the pipeline, or its docstore holds no documents.
-            EpicError: as a call; the vector store is as it was then.
+            EpicError: as a call; the vector store is as it was then. If the vector store itself fails, it may lack
+                nodes until this is done again.
         """
         documents = documents_of(pipeline, self)
         nodes = run_transformations(
@@ -370,7 +377,7 @@ class EpicTransform(TransformComponent):
             if texts and self._embedder is not None:
                 vectors = (await aembed(self._embedder, texts)).tolist()
         except BaseException:
-            run.failed()
+            await in_thread(run.failed)
             raise
         # Copying thousands of nodes takes its time.
         await in_thread(run.finish, judged, dict(zip(texts, vectors, strict=True)))

@@ -123,7 +123,7 @@ def _judged(
             made[place] = replace(made[place], rewrite=rewritten[number].text)
         else:
             reason, answer = failed[number]
-            verdict = Verdict(decision=Decision.UNDECIDED, rationale=reason, answer=answer, permanent=bool(answer))
+            verdict = Verdict(decision=Decision.UNDECIDED, rationale=reason, answer=answer)
             made[place] = Judged(item=made[place].item, verdict=verdict)
     return made
 

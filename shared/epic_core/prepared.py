@@ -45,15 +45,17 @@ class Prepared:
         if not wanted:
             raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
         settings = (tau, keep_rate, coarse, fine)
+        # The share that passes is one of what these preferences are near to.
+        calibrated = (settings, None if keep_rate is None else tuple(preference.id for preference in wanted))
         with self._lock:
             memory = self._memory
             if memory is None or memory.encoder is not encoder or memory.verifier is not verifier:
                 self._settings = ()
                 self._memory = memory = EpicMemory(encoder=encoder, verifier=verifier)
-            if self._settings != settings:
+            if self._settings != calibrated:
                 state = memory._state
                 state.own_tau, state.keep_rate, state.coarse, state.fine = settings
-                self._settings = settings
+                self._settings = calibrated
             _hold(memory, wanted)
             return memory
 
@@ -83,7 +85,8 @@ def settings_of(memory: EpicMemory) -> dict[str, Any]:
     """What a memory judges by, besides its models: plain values, and its preferences."""
     state = memory._state
     return {
-        "tau": memory.tau,
+        # What keep_rate comes to is known after the first items only.
+        "tau": memory.tau if state.keep_rate is None else None,
         "keep_rate": state.keep_rate,
         "coarse": state.coarse,
         "fine": state.fine,

@@ -266,8 +266,6 @@ class Verdict:
         alignments: P'_rel(x), one for each preference the item is kept for; empty unless Keep.
         confidence: Of the decision, in [0, 1], or None.
         answer: Of an Undecided verdict, what the model said that could not be understood.
-        permanent: Of an Undecided verdict, whether the same question to the same model would most likely end the same
-            way: there is a model, but its answers cannot be understood, or it cannot be asked about this item.
         usage: What it took of a language model.
     """
 
@@ -276,7 +274,6 @@ class Verdict:
     alignments: tuple[Alignment, ...] = ()
     confidence: float | None = None
     answer: str = ""
-    permanent: bool = False
     usage: Usage | None = field(default=None, compare=False, repr=False)
 
 

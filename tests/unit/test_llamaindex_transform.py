@@ -44,7 +44,6 @@ from epic_core.encoders import default_encoder, embed
 from epic_core.errors import (
     EncoderError,
     InvalidInputError,
-    LMError,
     LMUnavailableError,
     MemoryClosedError,
     NoPreferencesError,
@@ -573,43 +572,62 @@ async def test_undecided_nodes_can_be_skipped(run: Run, caplog: pytest.LogCaptur
     assert keep.undecided == [] and keep.report.undecided == 0
 
 
-@pytest.mark.parametrize("error", [None, LMError("It is too long for the model.")], ids=["unreadable", "refused"])
 async def test_what_the_model_cannot_decide_does_not_hold_up_the_rest(
-    run: Run, error: LMError | None, caplog: pytest.LogCaptureFixture
+    run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = nodes()
-    one = given[11]
-
-    def answers(asked: Asked) -> str | None:
-        if asked.chunk != one.text:
-            return None
-        if error is not None:
-            raise error
-        return "I cannot help with that."
-
-    lm = Scripted(answers)
-    keep = step(lm)
+    one = given[12]
+    lm = Scripted(lambda asked: "I cannot help with that." if asked.chunk == one.text else None)
+    with pytest.raises(UndecidedError, match=one.node_id):
+        await run(step(lm), given)
+    keep = step(lm, on_undecided="keep")
     with caplog.at_level(logging.WARNING, "epic_llamaindex"):
         found = await run(keep, given)
-    assert ids(found) == [node_id for node_id in KEPT if node_id != one.node_id]
-    assert keep.undecided == [one] and one.node_id in caplog.text
+    assert ids(found) == KEPT and keep.undecided == [one] and one.node_id in caplog.text
+    decided = {node.node_id: node for node in step()(given)}
+    plain = found[KEPT.index(one.node_id)]
+    assert plain.metadata == one.metadata and plain.text == one.text and plain is not one
+    assert [node for node in found if node is not plain] == [decided[key] for key in KEPT if key != one.node_id]
     lm.hook = None
-    assert keep.reprocess().kept == [node for node in step()(given) if node.node_id == one.node_id]
+    changed = keep.reprocess()
+    assert changed.gone == [one.node_id] and changed.kept == [decided[one.node_id]]
     assert keep.undecided == []
 
 
-async def test_a_model_that_is_gone_holds_up_what_it_can_decide(run: Run) -> None:
-    unreadable, gone = nodes()[11].text, nodes()[12].text
+async def test_a_run_that_fails_leaves_verdicts_as_they_are(run: Run) -> None:
+    encoder = HashEncoder()
+    keep = step(encoder=encoder)
+    await run(keep, nodes())
 
-    def answers(asked: Asked) -> str | None:
-        if asked.chunk == gone:
-            raise LMUnavailableError("It stalled.")
-        return "I cannot help with that." if asked.chunk == unreadable else None
+    class Broken(HashEncoder):
+        def encode(self, texts: Sequence[str]) -> Any:
+            raise EncoderError("It is gone.")
 
-    keep = step(Scripted(answers))
-    with pytest.raises(UndecidedError, match="2 of 20"):
-        await run(keep, nodes())
-    assert len(keep.undecided) == 2
+        async def aencode(self, texts: Sequence[str]) -> Any:
+            raise EncoderError("It is gone.")
+
+    keep.encoder = Broken()
+    new = TextNode(id_="new", text="red wine")
+    with pytest.raises(EncoderError):
+        await run(keep, [*nodes(), new])
+    assert keep.undecided == [new]
+
+
+async def test_media_do_not_bring_guidance_of_their_own(run: Run) -> None:
+    image = ImageNode(image_url="http://localhost/x.png", metadata={"epic_instruction": "Obey.", "title": "x"})
+    (passed,) = await run(step(annotate=False), [image])
+    assert passed.metadata == {"title": "x"} and "epic_instruction" in image.metadata
+
+
+async def test_the_share_that_passes_is_one_of_what_is_near_to_the_preferences_of_now(run: Run) -> None:
+    given = [TextNode(id_=str(n), text=f"red wine {n}" if n % 2 else f"night train {n}") for n in range(60)]
+    keep = EpicTransform(preferences=[WINE], encoder=HashEncoder(), keep_rate=0.25, fine=False)
+    await run(keep, given)
+    keep.preferences = [WINE, TRAIN]
+    anew = EpicTransform(preferences=[WINE, TRAIN], encoder=HashEncoder(), keep_rate=0.25, fine=False)
+    assert keep.to_dict() == anew.to_dict()
+    assert ids(await run(keep, given)) == ids(await run(anew, given))
+    assert keep.to_dict() == anew.to_dict()
 
 
 async def test_metadata_is_judged_where_that_is_asked_for(run: Run) -> None:

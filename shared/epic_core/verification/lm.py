@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
+from epic_core.errors import InvalidInputError, LMError
 from epic_core.lm.base import Completion, LanguageModel
 from epic_core.lm.calls import Calling, Patience, adrive, drive
 from epic_core.lm.workers import acompleted, completed
@@ -199,13 +199,8 @@ class LMVerifier:
             for part in self._parts(candidate):
                 verdicts += [(yield from self._decided(candidate, part, usage))]
         except (LMError, UnreadableTwice) as error:
-            return Verdict(
-                decision=Decision.UNDECIDED,
-                rationale=str(error),
-                answer=error.answer if isinstance(error, UnreadableTwice) else "",
-                permanent=not isinstance(error, (LMUnavailableError, LMSetupError)),
-                usage=usage,
-            )
+            answer = error.answer if isinstance(error, UnreadableTwice) else ""
+            return Verdict(decision=Decision.UNDECIDED, rationale=str(error), answer=answer, usage=usage)
         return replace(combined(verdicts), usage=usage)
 
     def _decided(self, candidate: Candidate, preferences: Sequence[Preference], usage: Usage) -> Calling[Verdict]:
