@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection as Several
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddi
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode, VectorStoreQueryResult
 
 from epic_core.collection import Collection, Matches
-from epic_core.errors import InvalidInputError
+from epic_core.errors import EncoderMismatchError, InvalidInputError
 from epic_core.types import checked_k
 from epic_llamaindex.records import CLASS_KEY, REFERRING, SOURCE_KEY, condition_of, node_of_record
 
@@ -38,27 +37,28 @@ class Asked:
     options: dict[str, Any]
 
 
-def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collection, gone: Several[str]) -> Asked:
+def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collection) -> Asked:
     """A query, checked.
 
     Args:
         query: The query.
         kwargs: What is said beside it.
         collection: What is searched.
-        gone: Ids of image and index nodes that were deleted.
 
     Raises:
         InvalidInputError: for a query that cannot be answered.
+        EncoderMismatchError: for an embedding of another dimension than those in the collection.
         TypeError: for options that are not known.
     """
     if not isinstance(query, VectorStoreQuery):
         raise InvalidInputError(f"Expected a VectorStoreQuery, found {type(query).__name__}.")
-    check_none_left({name: value for name, value in kwargs.items() if name not in _KNOWN})
+    check_none_left({name: value for name, value in kwargs.items() if name not in _KNOWN}, *_KNOWN)
     if query.mode not in _MODES:
         mode = getattr(query.mode, "value", query.mode)
         raise InvalidInputError(f"EpicVectorStore searches in the modes 'default' and 'mmr', not {mode!r}.")
     if query.query_str is None and query.query_embedding is None:
         raise InvalidInputError("There is nothing to search for: give query_embedding or query_str.")
+    _check_dimension(query.query_embedding, collection)
     k, threshold = checked_k(query.similarity_top_k), None
     if query.mode == VectorStoreQueryMode.MMR:
         threshold = _threshold(kwargs.get("mmr_threshold"), query.mmr_threshold)
@@ -66,24 +66,33 @@ def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collec
         "query": query.query_str,
         "embedding": query.query_embedding,
         "where": condition_of(query.filters),
-        "ids": _restricted(query, collection, gone),
+        "ids": _restricted(query, collection),
         "preferences": kwargs.get("preferences"),
         "steering": kwargs.get("steering"),
     }
     return Asked(k, k if threshold is None else max(20, 4 * k), threshold, options)
 
 
-def _restricted(query: VectorStoreQuery, collection: Collection, gone: Several[str]) -> set[str] | None:
+def _check_dimension(embedding: object, collection: Collection) -> None:
+    given, held = len(embedding) if isinstance(embedding, Sized) else None, collection.dimension
+    if given is not None and held is not None and given != held:
+        raise EncoderMismatchError(
+            f"The query's embedding has {given} dimensions, those of {collection.path or 'this vector store'} have"
+            f" {held}. Use the same embedding model (embed_model) for the store and for the index over it."
+        )
+
+
+def _restricted(query: VectorStoreQuery, collection: Collection) -> set[str] | None:
     """The ids among which is searched; None for all."""
     ids = None
     if query.doc_ids:
         ids = set(collection.having(SOURCE_KEY, set(several_ids(query.doc_ids))))
     # An index whose store has the texts still names its image and index nodes in each query (`as_retriever` says
-    # `node_ids=index_struct.nodes_dict`), those deleted included. It does not mean to search only these.
+    # `node_ids=index_struct.nodes_dict`), those of which it does not know that they are gone included, and without
+    # those that another index has put in. It does not mean to search only these: who does names nodes of text.
     if query.node_ids:
-        named, referring = set(several_ids(query.node_ids)), set(collection.having(CLASS_KEY, REFERRING))
-        held = named.intersection(collection.ids())
-        if held != referring or not (referring or named.issubset(gone)):
+        held = set(several_ids(query.node_ids)).intersection(collection.ids())
+        if not held.issubset(collection.having(CLASS_KEY, REFERRING)):
             ids = held if ids is None else ids & held
     return ids
 
@@ -108,14 +117,15 @@ def result_of(matches: Matches, asked: Asked, path: Path | None) -> VectorStoreQ
     )
 
 
-def check_none_left(options: dict[str, Any]) -> None:
-    """Refuse options that are not known.
+def check_none_left(options: dict[str, Any], *known: str) -> None:
+    """Refuse options, as they are not among those known.
 
     Raises:
         TypeError: naming them.
     """
     if options:
-        raise TypeError(f"EpicVectorStore does not know {', '.join(map(repr, sorted(options)))} here.")
+        others = f"it knows {', '.join(map(repr, known))}" if known else "there are none"
+        raise TypeError(f"EpicVectorStore does not know {', '.join(map(repr, sorted(options)))} here: {others}.")
 
 
 def several_ids(ids: Iterable[str]) -> list[str]:

@@ -10,9 +10,9 @@ from llama_index.core.vector_stores.types import FilterCondition, FilterOperator
 from epic_core import Filter
 from epic_core.errors import InvalidInputError
 
-SOURCE = "ref_doc_id"
+SOURCE = "epic_ref_doc_id"
 """Under which metadata key an item or a record says the id of its node's source document."""
-SOURCE_NAMES = ("doc_id", "document_id", SOURCE)
+SOURCE_NAMES = ("doc_id", "document_id", "ref_doc_id")
 """What LlamaIndex's filters call the id of a node's source document."""
 
 _COMPARISONS: dict[FilterOperator, Callable[[str, Any], Filter]] = {
@@ -42,8 +42,8 @@ def filter_of(given: MetadataFilters | Filter | None) -> Filter | None:
     - `in`, `nin`, `any` and `all` take lists, not texts.
     - Filters may be nested.
 
-    The keys `doc_id`, `document_id` and `ref_doc_id` all mean the source document of a node. A filter of the core is
-    taken as it is.
+    The keys `doc_id`, `document_id` and `ref_doc_id` all mean the source document of a node, also in
+    a filter of the core, which is taken as it is else.
 
     Raises:
         InvalidInputError: for a filter without a value, or with one that its operator cannot take; or for another type.
@@ -54,7 +54,7 @@ def filter_of(given: MetadataFilters | Filter | None) -> Filter | None:
             " MetadataFilters(filters=[MetadataFilter(key=..., value=...)])."
         )
     if not isinstance(given, MetadataFilters):
-        return given
+        return None if given is None else given.renamed(_key)
     return _joined(given) if given.filters else None
 
 
@@ -69,9 +69,13 @@ def _joined(given: MetadataFilters) -> Filter:
     )
 
 
+def _key(key: str) -> str:
+    return SOURCE if key in SOURCE_NAMES else key
+
+
 def _test(given: MetadataFilter) -> Filter:
     value, op = given.value, given.operator
-    key = SOURCE if given.key in SOURCE_NAMES else given.key
+    key = _key(given.key)
     if op is FilterOperator.IS_EMPTY:
         return Filter.empty(key)
     if value is None:

@@ -14,11 +14,14 @@ from llama_index.core.vector_stores import MetadataFilters
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
-from epic_core import BuildReport, EpicMemory, Filter
+from epic_core import BuildReport, EpicMemory, Filter, Hit
+from epic_core.coarse import checked_tau
 from epic_core.context import documents_of_context, format_context, without_tags
 from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
 from epic_core.intake import storable
 from epic_core.retrieval import StancePolicy
+from epic_core.space import PENALTY
+from epic_core.steering import default_floor
 from epic_core.types import checked_text
 from epic_llamaindex.filters import filter_of
 
@@ -47,9 +50,10 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
         agent.run("Where should I stay?", memory=chat_memory)
 
     Reading: the memory is searched for what the user said last, and gives its texts with their guidance, as
-    `EpicMemory.context` writes them, or nothing where it holds nothing on that. A text cannot close the tags that
-    `Memory` puts around the block. Where everything does not fit, the last hits are left out first. `Memory` writes
-    this into the system message, which a `ReActAgent` drops: one needs `insert_method=InsertMethod.USER`.
+    `EpicMemory.context` writes them, or nothing where it holds nothing on that: no hit reaches `similarity_cutoff`, as
+    for a greeting. A text cannot close the tags that `Memory` puts around the block. Where everything does not fit, the
+    last hits are left out first. `Memory` writes this into the system message, which a `ReActAgent` drops: one needs
+    `insert_method=InsertMethod.USER`.
 
     Writing: the messages that leave the buffer are offered to the memory as a conversation, which keeps what its
     preferences call for. What the user and the assistant said in words counts; tools, system messages and images do
@@ -65,6 +69,9 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
         memory: The memory; the caller closes it.
         name: The tag around the block.
         k: How many items are retrieved, at least 1.
+        similarity_cutoff: Hits with a lower cosine are left out, -1 for none; their stances take nothing off it. What
+            the memory's fallback found stays, whose scores are its own; the second tier's hits are compared as all
+            others. Default: the floor of the memory's encoder, from which a preference matches a query, else 0.2.
         namespace: Whose are read; default: the memory's own. Nothing is written if it is another one.
         per_session: Read only what was said in the chat's own session.
         filters: LlamaIndex's MetadataFilters, or an `epic_core.Filter`, on what is read.
@@ -85,6 +92,7 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
     memory: EpicMemory = Field(exclude=True)
     name: str = "EpicMemory"
     k: int = Field(default=5, ge=1)
+    similarity_cutoff: float | None = None
     namespace: str | None = None
     per_session: bool = False
     filters: MetadataFilters | Filter | None = None
@@ -101,6 +109,8 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
     def _check(self) -> Self:
         if self.namespace is not None:
             checked_text(self.namespace, "The namespace")
+        if self.similarity_cutoff is not None:
+            checked_tau(self.similarity_cutoff, "similarity_cutoff")
         self._filter = filter_of(self.filters)
         return self
 
@@ -124,19 +134,29 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
         asked = [_text_of(message) for message in messages or () if message.role is MessageRole.USER]
         if not asked or not asked[-1]:
             return ""
-        hits = await self.memory.asearch(
+        found = await self.memory.asearch(
             asked[-1],
             self.k,
             filter=condition,
             stance_policy=self.stance_policy,
             namespace=self.namespace if namespace is None else namespace,
         )
+        hits = [hit for hit in found if self._reaches(hit)]
         if not hits:
             return ""
         # Words that were said in several sessions are told once.
         told = {hit.text: hit for hit in reversed(hits)}
         context = format_context(hit for hit in hits if told[hit.text] is hit)
         return without_tags(f"{_NOTE}\n\n{context}", "memory", self.name)
+
+    def _reaches(self, hit: Hit) -> bool:
+        """Whether a hit is on what was asked."""
+        if hit.tier == "fallback":
+            return True
+        cutoff = default_floor(self.memory.encoder) if self.similarity_cutoff is None else self.similarity_cutoff
+        # At least the cosine of the entry that is nearest, from which its stance took this off.
+        penalty = PENALTY[hit.stances[0]] if hit.stances and self.stance_policy == "prefer" else 0.0
+        return hit.score + penalty >= cutoff
 
     def _condition(self, session_id: str | None) -> Filter | None:
         if not self.per_session:

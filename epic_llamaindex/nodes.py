@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from llama_index.core.schema import (
     BaseNode,
+    IndexNode,
     MetadataMode,
     Node,
     NodeRelationship,
@@ -20,10 +22,14 @@ from epic_core import Hit, Item
 from epic_core.context import format_hit
 from epic_core.errors import InvalidInputError
 from epic_core.guidance import PREFIX, copied, hit_metadata, own_metadata
+from epic_core.reranking import CONTENT, content_of
 from epic_llamaindex.filters import SOURCE
 
 Guidance: TypeAlias = Literal["metadata", "text"]
 """Where a node's guidance goes: into its metadata only, or also into its text, as a model is given it."""
+
+INDEX = f"{PREFIX}index_id"
+"""Under which metadata key an item says what its node, an IndexNode, leads to."""
 
 
 def checked_nodes(nodes: object) -> list[BaseNode]:
@@ -82,45 +88,58 @@ def with_said(
     return NodeWithScore(node=copy_of(found.node, {**own, **said}), score=update.get("score", found.score))
 
 
-def item_of(node: BaseNode) -> Item:
-    """A node as an item to be judged: without its metadata, which need not be JSON.
-
-    Raises:
-        InvalidInputError: for a node without text.
-    """
-    return Item(id=node.node_id, text=text_of(node))
-
-
 def memory_item(node: object) -> Item:
-    """A node as an item that a memory takes in, with its metadata and the id of its source document.
+    """A node as an item that a memory takes in, with its metadata, the id of its source document and its `index_id`.
 
     Raises:
-        InvalidInputError: for anything but a node, or one without text.
+        InvalidInputError: for anything but a node, one without text, or metadata that is not JSON.
     """
     if not isinstance(node, BaseNode):
         raise InvalidInputError(f"Expected nodes, found {type(node).__name__}: TextNode(text=...).")
-    source = {} if node.ref_doc_id is None else {SOURCE: node.ref_doc_id}
-    return Item(id=node.node_id, text=text_of(node), metadata={**own_metadata(node.metadata), **source})
+    metadata = own_metadata(node.metadata)
+    for key, value in metadata.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInputError(
+                f"The metadata {key!r} of node {node.node_id!r} is not JSON ({error}): give it as text, such as"
+                " date.isoformat(), or as finite numbers, lists or mappings."
+            ) from None
+    if node.ref_doc_id is not None:
+        metadata[SOURCE] = node.ref_doc_id
+    if isinstance(node, IndexNode):
+        metadata[INDEX] = node.index_id
+    return Item(id=node.node_id, text=content_of(text_of(node), node.metadata), metadata=metadata)
 
 
-def node_of(hit: Hit, number: int = 1, *, guidance: Guidance = "metadata") -> NodeWithScore:
-    """A hit as a node: its guidance in metadata; with `guidance="text"`, in the text as a model is given it.
+def node_of(hit: Hit, number: int = 1, *, guidance: Guidance | Literal["none"] = "metadata") -> NodeWithScore:
+    """A hit as a node: its guidance in metadata; with `guidance="text"`, also in the text as a model is given it; with
+    "none", nothing but the item's own text and metadata.
 
     The metadata is the same whatever the query was, as a fusion of queries knows a node again by its text and metadata:
     preferences stand in the order of their similarity to the item, and the score is the node's own.
     """
     entries = sorted(hit.entries, key=lambda entry: (-entry.similarity, entry.preference_id))
     stable = replace(hit, entries=tuple(entries))
-    metadata = hit_metadata(stable)
-    del metadata["epic_score"]
-    source = metadata.pop(SOURCE, None)
+    own = hit.item.metadata
+    source, index_id = own.get(SOURCE), own.get(INDEX)
+    if guidance == "none":
+        metadata, text = copied(own) if hit.tier == "fallback" else own_metadata(own), hit.item.text
+    else:
+        metadata, text = hit_metadata(stable), format_hit(number, hit) if guidance == "text" else stable.text
+        del metadata["epic_score"]
+    for key in (SOURCE, INDEX, CONTENT):
+        metadata.pop(key, None)
+    if guidance == "text":
+        metadata[CONTENT] = stable.text
     ours = [key for key in metadata if key.startswith(PREFIX)]
-    node = TextNode(
-        id_=hit.item.id,
-        text=format_hit(number, hit) if guidance == "text" else stable.text,
-        metadata=metadata,
-        excluded_embed_metadata_keys=ours,
-        excluded_llm_metadata_keys=list(ours),
-        relationships={} if source is None else {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=str(source))},
-    )
+    fields: dict[str, Any] = {
+        "id_": hit.item.id,
+        "text": text,
+        "metadata": metadata,
+        "excluded_embed_metadata_keys": ours,
+        "excluded_llm_metadata_keys": list(ours),
+        "relationships": {} if source is None else {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=str(source))},
+    }
+    node = TextNode(**fields) if index_id is None else IndexNode(**fields, index_id=str(index_id))
     return NodeWithScore(node=node, score=hit.score)

@@ -13,7 +13,16 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
-from pydantic import ConfigDict, Field, PrivateAttr, computed_field, field_serializer, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    computed_field,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from typing_extensions import Self, override
 
 from epic_core import BuildReport, EpicMemory, Preference
@@ -23,10 +32,20 @@ from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.guidance import copied
 from epic_core.intake import unique_preferences
-from epic_core.reranking import GUIDANCE, Keep, Ranked, RememberingEncoder, Reranker
+from epic_core.prepared import Prepared
+from epic_core.reranking import (
+    CONTENT,
+    GUIDANCE,
+    Keep,
+    Ranked,
+    RememberingEncoder,
+    Reranker,
+    content_of,
+    waited_for,
+)
 from epic_core.steering import Mode
 from epic_core.threads import in_thread
-from epic_core.verification import Verifier
+from epic_core.verification import LMVerifier, Verifier
 from epic_llamaindex.adapters import encoder_of, verifier_of
 from epic_llamaindex.nodes import Guidance, copy_of, text_of
 
@@ -57,11 +76,13 @@ class EpicNodePostprocessor(BaseNodePostprocessor):
     Where a model fails, nodes are undecided: they come out, unless there are too many, without guidance, and a warning
     is logged. What was decided is remembered, so that only the rest is asked for when they are found again. With a
     language model, nodes that are new to it cost a call each, while the user waits for the answer: judge them when
-    they are stored, with `EpicTransform`, where that is possible. Where its server is down, a verifier tries again
-    first; `LMVerifier(LlamaIndexLM(llm), retries=0)` waits least.
+    they are stored, with `EpicTransform`, where that is possible. A call to `llm` that fails is tried again once, a
+    timeout never (after what the model itself tries); while its server is down, nodes are undecided at once, and half a
+    minute later it is asked again. A verifier, given as `llm` or a memory's, has its own patience.
 
     Attributes:
-        preferences: The user's, texts or `epic_core.Preference`s.
+        preferences: The user's, texts or `epic_core.Preference`s; others can be set at any time, and hold from the next
+            call on. What a model decided under those that stay is kept. Nothing else can be set.
         embed_model: What compares, a `BaseEmbedding` or an encoder of epic_core; it need not be the index's. Default:
             the embedded encoder.
         llm: Verifies: an `LLM`, or a LanguageModel or Verifier of epic_core; default: the embedded verifier.
@@ -75,19 +96,22 @@ class EpicNodePostprocessor(BaseNodePostprocessor):
         top_n: How many nodes come out at most; default: all.
         rerank: Whether nodes change their places, and scores.
         guidance: "text" puts the guidance into the text, too, as `EpicMemory.context` writes it, numbered by rank; so
-            a query engine's prompt has it.
+            a query engine's prompt has it. `epic_content` in the metadata is the text without it: by that, a node that
+            comes with guidance in its text is judged, and its guidance is written anew.
 
     Raises:
         ValidationError: for arguments that cannot be.
     """
 
     # Not frozen as a whole: a query engine sets the callback manager.
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        extra="forbid", arbitrary_types_allowed=True, validate_assignment=True, hide_input_in_errors=True
+    )
 
-    preferences: list[str | Preference] = Field(default_factory=list, frozen=True)
-    embed_model: Any = Field(default=None, exclude=True, frozen=True)
-    llm: Any = Field(default=None, exclude=True, frozen=True)
-    memory: EpicMemory | None = Field(default=None, exclude=True, frozen=True)
+    preferences: list[str | Preference] = Field(default_factory=list)
+    embed_model: Any = Field(default=None, exclude=True, frozen=True, repr=False)
+    llm: Any = Field(default=None, exclude=True, frozen=True, repr=False)
+    memory: EpicMemory | None = Field(default=None, exclude=True, frozen=True, repr=False)
     tau: float | None = Field(default=None, frozen=True)
     mode: Mode = Field(default="signed", frozen=True)
     keep: Keep = Field(default="all", frozen=True)
@@ -97,6 +121,7 @@ class EpicNodePostprocessor(BaseNodePostprocessor):
 
     _encoder: Encoder = PrivateAttr()
     _verifier: Verifier = PrivateAttr()
+    _judging: Prepared = PrivateAttr(default_factory=Prepared)
     _ranker: Reranker | None = PrivateAttr(default=None)
     _preparing: Any = PrivateAttr(default_factory=threading.Lock)
     _report: BuildReport = PrivateAttr(default_factory=BuildReport)
@@ -122,9 +147,24 @@ class EpicNodePostprocessor(BaseNodePostprocessor):
             raise InvalidInputError("Give the preferences to judge by: preferences=['...'], or a memory.")
         if self.tau is not None:
             checked_tau(self.tau)
-        self._encoder = RememberingEncoder(encoder_of(self.embed_model))
-        self._verifier = verifier_of(self.llm, self._encoder)
+        if not hasattr(self, "_verifier"):  # The same models go on, with what they have decided.
+            self._encoder = RememberingEncoder(encoder_of(self.embed_model))
+            verifier = verifier_of(self.llm, self._encoder)
+            if isinstance(verifier, LMVerifier) and verifier is not self.llm:
+                verifier = waited_for(verifier.lm)
+            self._verifier = verifier
         return self
+
+    @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        before = self.__dict__.get(name)
+        try:
+            super().__setattr__(name, value)
+        except ValidationError:
+            # It is set before the settings are checked together.
+            if name in self.__dict__:
+                self.__dict__[name] = before
+            raise
 
     @classmethod
     @override
@@ -188,12 +228,20 @@ class EpicNodePostprocessor(BaseNodePostprocessor):
         return call.found
 
     def _prepared(self) -> Reranker:
-        """What ranks; made at the first use, as an encoder may have to ask a server."""
+        """What ranks, under the preferences of now; made at the first use, as an encoder may have to ask a server."""
+        memory = self.memory
+        if memory is None:
+            memory = self._judging.memory(
+                unique_preferences(self.preferences),
+                encoder=self._encoder,
+                verifier=self._verifier,
+                tau=self.tau,
+                keep_rate=None,
+                coarse=True,
+                fine=True,
+            )
         with self._preparing:
             if self._ranker is None:
-                memory = self.memory or EpicMemory(
-                    self.preferences, encoder=self._encoder, verifier=self._verifier, tau=self.tau
-                )
                 self._ranker = Reranker(memory, mode=self.mode, keep=self.keep, rerank=self.rerank)
             return self._ranker
 
@@ -229,7 +277,10 @@ class _Call:
                     f"Expected nodes as a retriever finds them, found {type(node).__name__}: NodeWithScore(node=...)."
                 )
         self.nodes = list(nodes)
-        self.texts = [(text_of(one.node), one.node.metadata) for one in nodes]
+        given = [(text_of(one.node), one.node.metadata) for one in nodes]
+        self.texts = [(content_of(text, metadata), metadata) for text, metadata in given]
+        # Those that come with guidance in their texts.
+        self._guided = {n for n, (text, _) in enumerate(given) if self.texts[n][0] != text}
         self.query = "" if query is None else query.query_str
         self.report = BuildReport()
         self.found: list[NodeWithScore] = []
@@ -281,7 +332,12 @@ class _Call:
         # Guidance that it had, and has still, stays as it is.
         if ranked.decision is not None and said.get("epic_alignments") != metadata.get("epic_alignments"):
             metadata = {**{key: value for key, value in metadata.items() if key not in GUIDANCE}, **said}
+        told = ranked.decision is not None and (self._processor.guidance == "text" or ranked.place in self._guided)
+        if ranked.decision is not None:
+            metadata.pop(CONTENT, None)
+        if told:
+            metadata[CONTENT] = self.texts[ranked.place][0]
         node = copy_of(found.node, metadata)
-        if self._processor.guidance == "text" and ranked.decision is not None:
+        if told:
             node.set_content(format_hit(number, ranked.hit))
         return NodeWithScore(node=node, score=found.score if ranked.score is None else ranked.score)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from epic_core.collection import Key, Record
 from epic_core.errors import InvalidInputError
 from epic_core.guidance import keys_of_guidance
 from epic_core.rows import decoding
-from epic_llamaindex.filters import SOURCE_NAMES, filter_of
+from epic_llamaindex.filters import SOURCE, filter_of
 
 _OURS = "\x00"
 # A user's key that begins as ours do is stored with one more of it, so that it is never taken for one of them.
@@ -59,6 +61,8 @@ def record_of(node: BaseNode) -> Record:
     if kind is None:
         raise InvalidInputError(f"The {name} is a {type(node).__name__}: only {', '.join(_CLASSES)} can be stored.")
     _check_obj(node, name)
+    with suppress(RecursionError):  # That is refused as well, when it is stored.
+        _check_dates(node.metadata, name)
     keys = keys_of_guidance(node.metadata, name)
     try:
         metadata = {key if not key.startswith(_OURS) else _OURS + key: value for key, value in node.metadata.items()}
@@ -110,7 +114,7 @@ def condition_of(filters: MetadataFilters | Filter | None) -> Filter | None:
 
 
 def _stored(key: str) -> str:
-    if key in SOURCE_NAMES:
+    if key == SOURCE:
         return SOURCE_KEY
     return _OURS + key if key.startswith(_OURS) else key
 
@@ -128,6 +132,18 @@ def _check_obj(node: BaseNode, name: str) -> None:
                 f"The {name} stands for an object of type {type(obj).__name__}, which cannot be stored. Give the node"
                 " to the index in objects=[...], which keeps the object out of its stores."
             ) from None
+
+
+def _check_dates(value: Any, name: str) -> None:
+    """Refuse dates, the most common of what is not JSON, and say what to do with them."""
+    if isinstance(value, (date, time)):
+        raise InvalidInputError(
+            f"The {name} has a {type(value).__name__} in its metadata, which is not JSON: store its text,"
+            " value.isoformat(). Filters compare such texts as they stand in time."
+        )
+    if isinstance(value, (dict, list, tuple)):
+        for part in value.values() if isinstance(value, dict) else value:
+            _check_dates(part, name)
 
 
 def _by_content(node: BaseNode) -> tuple[Key, ...]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, get_args
+from types import TracebackType
+from typing import Any, Literal, TypeAlias, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.indices.base import BaseIndex
 from llama_index.core.llms import LLM
-from llama_index.core.schema import BaseNode, IndexNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import (
+    BaseNode,
+    IndexNode,
+    NodeWithScore,
+    QueryBundle,
+    TextNode,
+    TransformComponent,
+)
 from llama_index.core.storage.docstore import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
@@ -22,14 +30,19 @@ from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.lm import LanguageModel
 from epic_core.memory import Options
+from epic_core.retrieval import StancePolicy, checked_stance_policy
 from epic_core.steering import Mode, checked_mode
+from epic_core.threads import in_thread
 from epic_core.types import checked_k, checked_text
 from epic_core.verification import Verifier
 from epic_llamaindex.adapters import encoder_of, verifier_of
-from epic_llamaindex.filters import filter_of
-from epic_llamaindex.nodes import Guidance, checked_nodes, memory_item, node_of
+from epic_llamaindex.filters import SOURCE, filter_of
+from epic_llamaindex.nodes import checked_nodes, memory_item, node_of
+from epic_llamaindex.offered import node_id_of, objects_of, offered_nodes
 
 dispatcher = get_dispatcher(__name__)
+
+Guidance: TypeAlias = Literal["metadata", "text", "none"]
 
 
 class EpicRetriever(BaseRetriever):
@@ -38,27 +51,35 @@ class EpicRetriever(BaseRetriever):
         retriever = EpicRetriever("me.epic", similarity_top_k=5)
         nodes = retriever.retrieve("Where should I stay?")
 
-    A node has its item's id, text and metadata, and the link to its source document. What is known of it is in flat
-    `epic_*` metadata, which is left out of what is embedded and of what a model is shown, and does not depend on the
-    query, so that a fusion of several queries knows a node again.
+    A node has its item's id, text and metadata, and the link to its source document; an IndexNode stays one, with its
+    `index_id`. What is known of it is in flat `epic_*` metadata, which is left out of what is embedded and of what a
+    model is shown, and does not depend on the query, so that a fusion of several queries knows a node again. A fusion
+    with other retrievers over the same nodes does so with `guidance="none"`.
 
-    The memory embeds the text of a query bundle. An embedding in the bundle is not used: it may be another model's, as
-    a VectorIndexRetriever writes its own into a bundle that it shares.
+    The memory embeds the text of a query bundle, or its `custom_embedding_strs`, as HyDE writes them: their mean. An
+    embedding in the bundle is not used: it may be another model's, as a VectorIndexRetriever writes its own into a
+    bundle that it shares.
+
+    In a `with`, or by `close()`, the memory is closed if it is one that the retriever has opened or made.
 
     Args:
-        memory: The memory, which the caller closes; or the name of its file, which has to be there.
+        memory: The memory, which the caller closes; or the name of its file, which has to be there: `close()` it.
         similarity_top_k: How many nodes, at least 1.
         filters: LlamaIndex's MetadataFilters, or an `epic_core.Filter`.
         preferences: Those of the held ones that may steer and match; default: all.
         namespace: Another user's memory in the same file.
         guidance: "metadata", or "text": the text of a node is what a model is given, its number, the guidance and the
-            content, for query engines that show a model nothing but texts. Then, the text depends on the query.
+            content, for query engines that show a model nothing but texts; then, the text depends on the query. Or
+            "none": a node has the text and metadata it was added with, guidance that these had left out.
         steering: "signed", "paper" or "off"; default: as the memory steers.
+        stance_policy: "prefer" ranks what supports a preference above what conflicts with it, "only_supports" leaves
+            out what conflicts, in part or whole, "any" ranks by similarity alone.
         embed_model: What a file is opened with: a `BaseEmbedding` or an encoder of epic_core; default: the embedded
             one. A memory that is open has its own.
         callback_manager, verbose: As for `BaseRetriever`.
-        object_map, objects: What is retrieved from, in the place of the node that leads there: by the id of an item; or
-            index nodes whose ids are those of items.
+        object_map, objects: What is retrieved from, in the place of the node that leads there: by the `index_id` of an
+            index node, or the id of an item; or index nodes whose `index_id` or id is that of an item's node. What an
+            index node itself stands for (`obj`) is known to the retriever it is added with; a file does not keep it.
 
     Attributes:
         memory: The memory.
@@ -82,6 +103,7 @@ class EpicRetriever(BaseRetriever):
         namespace: str | None = None,
         guidance: Guidance = "metadata",
         steering: Mode | None = None,
+        stance_policy: StancePolicy = "prefer",
         embed_model: BaseEmbedding | Encoder | None = None,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
@@ -89,14 +111,15 @@ class EpicRetriever(BaseRetriever):
         verbose: bool = False,
     ) -> None:
         if guidance not in get_args(Guidance):
-            raise InvalidInputError(f"guidance must be 'metadata' or 'text', not {guidance!r}.")
-        self._similarity_top_k = checked_k(similarity_top_k)
+            raise InvalidInputError(f"guidance must be 'metadata', 'text' or 'none', not {guidance!r}.")
+        self._similarity_top_k = checked_k(similarity_top_k, "similarity_top_k")
         self._guidance = guidance
         self._options: dict[str, Any] = {
             "filter": filter_of(filters),
             "preferences": None if preferences is None else _several(preferences),
             "namespace": None if namespace is None else checked_text(namespace, "The namespace"),
             "steering": None if steering is None else checked_mode(steering),
+            "stance_policy": checked_stance_policy(stance_policy),
         }
         leading = list(objects or ())
         self._index_ids = {node.node_id: node.index_id for node in leading}
@@ -107,12 +130,15 @@ class EpicRetriever(BaseRetriever):
         )
         # Last, so that no argument that cannot be leaves a file open.
         self.memory = _opened(memory, embed_model)
+        self._closes = self.memory is not memory
 
     @classmethod
     def from_defaults(
         cls,
         *,
         preferences: Iterable[str | Preference] | None = None,
+        documents: Iterable[BaseNode] | None = None,
+        transformations: Sequence[TransformComponent] | None = None,
         nodes: Iterable[BaseNode] | None = None,
         texts: Iterable[str] | None = None,
         docstore: BaseDocumentStore | None = None,
@@ -123,33 +149,48 @@ class EpicRetriever(BaseRetriever):
         similarity_top_k: int = 5,
         filters: MetadataFilters | Filter | None = None,
         guidance: Guidance = "metadata",
+        stance_policy: StancePolicy = "prefer",
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
         objects: Sequence[IndexNode] | None = None,
         verbose: bool = False,
         **options: Unpack[Options],
     ) -> Self:
-        """Make a memory, or open one, offer it nodes, and retrieve from it.
+        """Make a memory, or open one, offer it nodes, and retrieve from it. `close()` closes it.
 
         Args:
             preferences: What the memory starts with; those of an existing file need not be given.
-            nodes, texts, docstore, index: What it is offered, from one of these: nodes or documents, texts, the nodes
-                of a docstore, or those of an index that keeps them in its docstore.
-            path: The memory's file; default: it lives in RAM. The caller closes `memory`.
+            documents, nodes, texts, docstore, index: What it is offered, from one of these: documents, which are split,
+                nodes as they are, texts, the nodes of a docstore, or those of an index that keeps them in its docstore.
+            transformations: What makes nodes of the documents; default: `[SentenceSplitter()]`.
+            path: The memory's file; default: it lives in RAM.
             embed_model: A `BaseEmbedding` or an encoder of epic_core; default: the embedded encoder.
             llm: What verifies: an `LLM`, or a language model or verifier of epic_core; default: the embedded verifier.
-            similarity_top_k, filters, guidance, callback_manager, object_map, objects, verbose: As for `EpicRetriever`.
+            similarity_top_k, filters, guidance, stance_policy, callback_manager, object_map, objects, verbose: As for
+                `EpicRetriever`.
             **options: As for `EpicMemory`.
 
         Raises:
             InvalidInputError: for arguments that cannot be.
+            TypeError: for an argument that is not known.
             EpicError: as `EpicMemory.open` and `EpicMemory.add` raise it.
         """
+        unknown = sorted(options.keys() - Options.__annotations__.keys())
+        if unknown:
+            raise TypeError(f"{cls.__name__}.from_defaults() got an unexpected keyword argument {unknown[0]!r}.")
         if "encoder" in options or "verifier" in options:
             raise InvalidInputError(
                 "Give embed_model= and llm=, which also take an encoder and a verifier of epic_core."
             )
-        items = _offered(nodes=nodes, texts=texts, docstore=docstore, index=index)
+        offered = offered_nodes(
+            documents=documents,
+            transformations=transformations,
+            nodes=nodes,
+            texts=texts,
+            docstore=docstore,
+            index=index,
+        )
+        items = [memory_item(one) if isinstance(one, BaseNode) else one for one in offered]
         encoder = encoder_of(embed_model)
         options = {**options, "encoder": encoder, "verifier": verifier_of(llm, encoder)}
         made = (
@@ -161,8 +202,9 @@ class EpicRetriever(BaseRetriever):
                 similarity_top_k=similarity_top_k,
                 filters=filters,
                 guidance=guidance,
+                stance_policy=stance_policy,
                 callback_manager=callback_manager,
-                object_map=object_map,
+                object_map={**getattr(index, "_object_map", {}), **objects_of(offered), **(object_map or {})},
                 objects=objects,
                 verbose=verbose,
             )
@@ -171,7 +213,21 @@ class EpicRetriever(BaseRetriever):
         except BaseException:
             made.close()
             raise
+        retriever._closes = True
         return retriever
+
+    def close(self) -> None:
+        """Close the memory, if the retriever has opened or made it; closing twice is fine."""
+        if self._closes:
+            self.memory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @property
     def similarity_top_k(self) -> int:
@@ -180,47 +236,120 @@ class EpicRetriever(BaseRetriever):
 
     @similarity_top_k.setter
     def similarity_top_k(self, similarity_top_k: int) -> None:
-        self._similarity_top_k = checked_k(similarity_top_k)
+        self._similarity_top_k = checked_k(similarity_top_k, "similarity_top_k")
 
     @dispatcher.span
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._nodes(self.memory.search(_query(query_bundle), self._similarity_top_k, **self._options))
+        query, embed = _asked(query_bundle)
+        return self._nodes(self.memory.search(query, self._similarity_top_k, embed=embed, **self._options))
 
     # The base class does not decorate this one.
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._nodes(await self.memory.asearch(_query(query_bundle), self._similarity_top_k, **self._options))
+        query, embed = _asked(query_bundle)
+        return self._nodes(await self.memory.asearch(query, self._similarity_top_k, embed=embed, **self._options))
 
     def _nodes(self, hits: Hits) -> list[NodeWithScore]:
         return [self._node(hit, number) for number, hit in enumerate(hits, start=1)]
 
     def _node(self, hit: Hit, number: int) -> NodeWithScore:
         found = node_of(hit, number, guidance=self._guidance)
-        index_id = self._index_ids.get(hit.item.id, hit.item.id)
-        if index_id in self.object_map and isinstance(found.node, TextNode):
-            # The base class goes on from there.
-            found.node = IndexNode.from_text_node(found.node, index_id)
+        node, item_id = found.node, hit.item.id
+        known = node.index_id if isinstance(node, IndexNode) else item_id
+        for index_id in (known, self._index_ids.get(item_id, item_id)):
+            if index_id in self.object_map and isinstance(node, TextNode):
+                # The base class goes on from there.
+                if not isinstance(node, IndexNode):
+                    found.node = node = IndexNode.from_text_node(node, index_id)
+                node.index_id = index_id
+                break
         return found
 
-    def add_nodes(self, nodes: Iterable[BaseNode], *, progress: bool = False) -> BuildReport:
+    # what it retrieves from
+
+    def add_nodes(self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False) -> BuildReport:
         """Offer nodes to the memory, which decides what it keeps: ids, texts, metadata, and their source documents.
+
+        Args:
+            nodes: Those with an id that is held already take the place of what is held.
+            upsert: They are the whole of their source documents as these are now: once they are added, what was held of
+                the same documents under other ids, or waits to be verified again, is forgotten.
+            progress: Show a bar.
 
         Raises:
             InvalidInputError: for what is no node, a node without text, or metadata that is not JSON; nothing is taken
                 in then.
-            EpicError: as `EpicMemory.add` raises it.
+            EpicError: as `EpicMemory.add` raises it; with `upsert`, nothing is forgotten then.
         """
-        return self.memory.add([memory_item(node) for node in checked_nodes(nodes)], progress=progress)
+        given = checked_nodes(nodes)
+        items = [memory_item(node) for node in given]
+        earlier = self._earlier(items) if upsert else []
+        report = self.memory.add(items, progress=progress)
+        self.object_map.update(objects_of(given))
+        self._forget(earlier)
+        return report
 
-    async def aadd_nodes(self, nodes: Iterable[BaseNode], *, progress: bool = False) -> BuildReport:
+    async def aadd_nodes(
+        self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False
+    ) -> BuildReport:
         """As `add_nodes`, without blocking the event loop."""
-        return await self.memory.aadd([memory_item(node) for node in checked_nodes(nodes)], progress=progress)
+        given = checked_nodes(nodes)
+        items = await in_thread(lambda: [memory_item(node) for node in given])  # of thousands it takes its time
+        earlier = await in_thread(self._earlier, items) if upsert else []
+        report = await self.memory.aadd(items, progress=progress)
+        self.object_map.update(objects_of(given))
+        await in_thread(self._forget, earlier)
+        return report
+
+    def delete_ref_doc(self, ref_doc_id: str) -> int:
+        """Forget the nodes of a source document, those that wait to be verified again included.
+
+        A node without a source document counts as its own. Nodes that come again are judged anew. That others were
+        seen, which were not kept, stays known; `EpicMemory.forget` of such an item itself forgets that, too.
+
+        Returns:
+            How many were held or waited; 0 for a document of which there is nothing.
+
+        Raises:
+            InvalidInputError: for what is no id.
+            ReadOnlyError: if the memory cannot be written.
+        """
+        return self._forget(self._of_documents({checked_text(ref_doc_id, "ref_doc_id")}))
+
+    async def adelete_ref_doc(self, ref_doc_id: str) -> int:
+        """As `delete_ref_doc`, without blocking the event loop."""
+        return await in_thread(self.delete_ref_doc, ref_doc_id)
+
+    def _of_documents(self, documents: Set[str]) -> list[Item]:
+        """What is held or waits of some source documents."""
+        # Of what the memory has cut up itself, a node's id is a part of the ids.
+        cut = Filter.exists("chunk") & ~Filter.exists(SOURCE)
+        found = [
+            *self.memory.items(Filter.in_(SOURCE, sorted(documents)) | cut),
+            *self.memory.get(documents),
+            *self.memory.items(waiting=True),
+        ]
+        return [item for item in found if str(item.metadata.get(SOURCE, node_id_of(item))) in documents]
+
+    def _earlier(self, items: Sequence[Item]) -> list[Item]:
+        """What is held or waits of the same source documents as some items, under other ids."""
+        documents, new = {str(item.metadata.get(SOURCE, item.id)) for item in items}, {item.id for item in items}
+        return [item for item in self._of_documents(documents) if node_id_of(item) not in new]
+
+    def _forget(self, items: Sequence[Item]) -> int:
+        # As items, of which some may be gone by now: an id of which nothing is known is an error.
+        return self.memory.forget(*items) if items else 0
 
 
-def _query(query_bundle: object) -> str:
+def _asked(query_bundle: object) -> tuple[str, list[str] | None]:
+    """The query, and the texts to embed in its place."""
     if not isinstance(query_bundle, QueryBundle):
         raise InvalidInputError(f"A query is a text or a QueryBundle, not {type(query_bundle).__name__}.")
-    return query_bundle.query_str
+    given = query_bundle.custom_embedding_strs
+    texts = None if given is None else [text for text in given if text.strip()]
+    if texts == []:
+        raise InvalidInputError("The custom_embedding_strs of the query are empty: give texts, or leave them out.")
+    return query_bundle.query_str, texts
 
 
 def _several(preferences: object) -> tuple[str | Preference, ...]:
@@ -242,25 +371,3 @@ def _opened(memory: object, embed_model: BaseEmbedding | Encoder | None) -> Epic
         if given != own:
             raise InvalidInputError(f"The memory is open, with the encoder {own}: leave out embed_model={given}.")
     return memory
-
-
-def _offered(
-    *,
-    nodes: Iterable[BaseNode] | None,
-    texts: Iterable[str] | None,
-    docstore: BaseDocumentStore | None,
-    index: BaseIndex[Any] | None,
-) -> list[str | Item]:
-    """What a new memory is offered, from the one source that is given."""
-    if sum(source is not None for source in (nodes, texts, docstore, index)) > 1:
-        raise InvalidInputError("Give one of nodes, texts, docstore and index.")
-    if texts is not None:
-        return [texts] if isinstance(texts, str) else list(texts)
-    if index is not None:
-        docstore = index.docstore
-    if docstore is not None:
-        held = list(docstore.docs.values())
-        if not held:
-            raise InvalidInputError("This docstore holds no nodes: many vector stores keep them instead. Give nodes=.")
-        nodes = [node for node in held if isinstance(node, BaseNode)]
-    return [] if nodes is None else [memory_item(node) for node in checked_nodes(nodes)]

@@ -60,10 +60,8 @@ class SteeredRetriever(BaseRetriever):
     taken for the query's.
 
     Nodes are copies, whose scores are Python floats: the leaf's, which are similarities to the steered query; or the
-    similarity less what the stance takes off, where stances decided. In their metadata, kept out of what is embedded
-    and of what a model is shown, `epic_steered_by` names the preferences that steered the query, a line each, the
-    nearest first; `epic_score` is the score where stances decided; `epic_tier` is "fallback" for what the fallback
-    found.
+    similarity less what the stance takes off, where stances decided. Their metadata is the leaf's, so that a fusion
+    with other retrievers, or of several queries, knows a node again.
 
     One retriever is one user's. What is embedded for it is its own; another user costs another retriever over the same
     leaf, and no more than the embedding of the preferences. Safe to use from several threads.
@@ -79,8 +77,10 @@ class SteeredRetriever(BaseRetriever):
         floor: Cosine from which a preference matches and steers; default: the encoder's own, else 0.2. In paper mode
             everything steers, unless this is given.
         overfetch: How many times `similarity_top_k` are fetched where stances decide; 1 leaves stances out of account.
-        annotate: Whether nodes say in their metadata what steered them. A fusion of several queries knows a node again
-            by its metadata: with False it finds the same node in each.
+        annotate: Whether nodes say in their metadata, kept out of what is embedded and of what a model is shown, what
+            this call did: `epic_steered_by` names the preferences that steered the query, a line each, the nearest
+            first; `epic_score` is the score where stances decided; `epic_tier` is "fallback" for what the fallback
+            found. A fusion does not know such nodes again: it takes those of another retriever or query for others.
         callback_manager, object_map, objects, verbose: As for `BaseRetriever`.
 
     Raises:
@@ -101,7 +101,7 @@ class SteeredRetriever(BaseRetriever):
         fallback: BaseRetriever | None = None,
         floor: float | None = None,
         overfetch: int = 4,
-        annotate: bool = True,
+        annotate: bool = False,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
         objects: Sequence[IndexNode] | None = None,
@@ -264,7 +264,8 @@ class SteeredRetriever(BaseRetriever):
         return [self._copy(one, {"epic_tier": "fallback"}) for one in found]
 
     def _copy(self, found: NodeWithScore, said: Mapping[str, Any], **update: float) -> NodeWithScore:
-        return with_said(found, said if self._annotate else {}, without=_OURS, **update)
+        # A fusion knows a node again by its text and metadata: those are the leaf's, unless asked for more.
+        return with_said(found, said if self._annotate else {}, without=_OURS if self._annotate else (), **update)
 
 
 def _read(found: NodeWithScore) -> tuple[str, Mapping[str, Any]]:
@@ -306,11 +307,14 @@ def _checked_leaf(retriever: object) -> BaseRetriever:
             f" {kind}(... SteeredRetriever(leaf, preferences) ...)."
         )
     store = getattr(retriever, "_vector_store", None)
-    if isinstance(store, EpicVectorStore) and store.preferences and store.steering != "off":
-        raise InvalidInputError(
-            f"The EpicVectorStore that this {kind} searches has preferences of its own, and would steer a second time."
-            " Give the preferences to one of them."
-        )
+    if isinstance(store, EpicVectorStore):
+        # What a VectorIndexRetriever says to its store with each query.
+        said = getattr(retriever, "_kwargs", None) or {}
+        if said.get("preferences", store.preferences) and (said.get("steering") or store.steering) != "off":
+            raise InvalidInputError(
+                f"The EpicVectorStore that this {kind} searches is given preferences itself, and would steer a second"
+                " time. Give the preferences to one of them."
+            )
     if (
         getattr(retriever, "_vector_store_query_mode", None) in _KEYWORDS
         or not getattr(store, "is_embedding_query", True)

@@ -24,8 +24,9 @@ from typing_extensions import Self, override
 
 from epic_core import Filter, Preference
 from epic_core.collection import Collection, Record
+from epic_core.collection_table import COLLECTION
 from epic_core.encoders import Encoder, aembed, default_encoder, embed
-from epic_core.errors import InvalidInputError
+from epic_core.errors import InvalidInputError, StoreError
 from epic_core.steering import Mode
 from epic_core.threads import in_thread
 from epic_core.types import FloatArray
@@ -33,7 +34,7 @@ from epic_llamaindex.adapters import encoder_of
 from epic_llamaindex.arguments import asked_of, check_local, check_none_left, result_of, several_ids
 from epic_llamaindex.embeddings import EpicEmbedding
 from epic_llamaindex.nodes import checked_nodes
-from epic_llamaindex.records import CLASS_KEY, REFERRING, SOURCE_KEY, condition_of, node_of_record, record_of
+from epic_llamaindex.records import SOURCE_KEY, condition_of, node_of_record, record_of
 
 _ALIKE = 0.9
 
@@ -60,7 +61,8 @@ class EpicVectorStore(BasePydanticVectorStore):
         embed_model: LlamaIndex's `BaseEmbedding`, or an encoder of epic_core; default: the embedded one. The file
             remembers it.
         path: The file; it is no memory's. None for RAM.
-        preferences: The user's; without any, searches are by plain similarity. The file does not remember them.
+        preferences: The user's; without any, searches are by plain similarity. The file does not remember them. Others
+            can be set at any time: `store.preferences = [...]`.
         steering: "signed", "paper" (Eq. 7-8) or "off".
         must_exist: Refuse to make a new file.
         read_only: Never write into it.
@@ -80,8 +82,6 @@ class EpicVectorStore(BasePydanticVectorStore):
     _read_only: bool = PrivateAttr()
     # Whether the embeddings of an index were compared with this store's own.
     _compared: bool = PrivateAttr(default=False)
-    # Ids of deleted nodes that an index goes on to name.
-    _gone: set[str] = PrivateAttr(default_factory=set)
 
     def __init__(
         self,
@@ -96,6 +96,8 @@ class EpicVectorStore(BasePydanticVectorStore):
         if isinstance(embed_model, (str, Path)):
             raise InvalidInputError("embed_model must be a model, not a text. The name of a file is path=.")
         encoder = encoder_of(embed_model)
+        if path is not None and (must_exist or read_only):
+            _check_there(path)
         collection = Collection(
             encoder,
             path,
@@ -134,8 +136,12 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @property
     def preferences(self) -> tuple[Preference, ...]:
-        """What steers searches."""
+        """What steers searches; others can be set at any time, and hold from the next query on."""
         return self._collection.preferences
+
+    @preferences.setter
+    def preferences(self, preferences: Iterable[str | Preference]) -> None:
+        self._collection.preferences = preferences
 
     @property
     def steering(self) -> Mode:
@@ -256,9 +262,7 @@ class EpicVectorStore(BasePydanticVectorStore):
         await in_thread(self.clear)
 
     def _remove(self, ids: list[str] | None) -> None:
-        referring = self._collection.having(CLASS_KEY, REFERRING)
         self._collection.delete(ids)
-        self._gone.update(referring if ids is None else set(ids).intersection(referring))
 
     # reading
 
@@ -293,18 +297,18 @@ class EpicVectorStore(BasePydanticVectorStore):
                 `vector_store_kwargs`.
 
         Raises:
-            InvalidInputError: for another mode, nothing to search for, an embedding of another dimension, or a filter
-                that is none.
+            InvalidInputError: for another mode, nothing to search for, or a filter that is none.
             EncoderError: if the embedding model fails.
+            EncoderMismatchError: for an embedding of another dimension than the model's.
             TypeError: for other arguments.
         """
-        asked = asked_of(query, kwargs, self._collection, self._gone)
+        asked = asked_of(query, kwargs, self._collection)
         return result_of(self._collection.search(k=asked.fetched, **asked.options), asked, self.path)
 
     @override
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """As `query`, without blocking the event loop."""
-        asked = await in_thread(asked_of, query, kwargs, self._collection, self._gone)
+        asked = await in_thread(asked_of, query, kwargs, self._collection)
         matches = await self._collection.asearch(k=asked.fetched, **asked.options)
         return await in_thread(result_of, matches, asked, self.path)
 
@@ -318,13 +322,16 @@ class EpicVectorStore(BasePydanticVectorStore):
 
         Raises:
             InvalidInputError: for a file system that is not this machine's.
-            StoreError: if it cannot be written.
+            StoreError: if it cannot be written, or something else is there than a vector store, of this package or of
+                LlamaIndex by its name.
         """
         check_local(fs)
         path, own = Path(persist_path), self.path
         if own is not None and path.exists() and own.exists() and path.samefile(own):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file() and not path.name.endswith(DEFAULT_PERSIST_FNAME) and not COLLECTION.is_at(path):
+            raise StoreError(f"{path} is there, and is no vector store. Give another name, or remove it.")
         self._collection.backup(path, overwrite=True)
 
     @classmethod
@@ -438,6 +445,16 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     def __str__(self) -> str:
         return repr(self)
+
+
+def _check_there(path: str | Path) -> None:
+    place = Path(path)
+    if not place.exists() or (place.is_file() and place.stat().st_size == 0):
+        what = f"{path} is empty" if place.exists() else f"There is no vector store at {path}"
+        raise StoreError(
+            f"{what}. store.persist(path) writes one, and so does index.storage_context.persist(persist_dir=...);"
+            " EpicVectorStore(path=...) makes a new one."
+        )
 
 
 def _embedded(node: BaseNode) -> str:

@@ -67,13 +67,13 @@ def main(folder: Path) -> None:
 
     # 4. Or all of it at once: a memory in one file, and its retriever in a query engine.
     retriever = EpicRetriever.from_defaults(
-        nodes=documents(), path=folder / "notes.epic", preferences=PREFERENCES, similarity_top_k=3, guidance="text"
+        documents=documents(), path=folder / "notes.epic", preferences=PREFERENCES, similarity_top_k=3, guidance="text"
     )
     found = retriever.retrieve(QUESTION)
     print("\nWhat a model is given:\n" + "\n\n".join(node.get_content() for node in found))
     if llm is not None:
         print(RetrieverQueryEngine.from_args(retriever, llm=llm).query(QUESTION))
-    retriever.memory.close()
+    retriever.close()
 
 
 if __name__ == "__main__":

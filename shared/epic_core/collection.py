@@ -88,7 +88,7 @@ class Collection:
         self.encoder = encoder
         self.kind = kind
         self.steering = checked_mode(steering)
-        self.preferences = _preferences(preferences)
+        self._preferences = _preferences(preferences)
         self._steerings = Steerings(encoder)
         self._tables = CollectionTables(path, must_exist=must_exist, read_only=read_only)
         self._lock = threading.RLock()
@@ -100,6 +100,21 @@ class Collection:
         except BaseException:
             self._tables.close()
             raise
+
+    @property
+    def preferences(self) -> tuple[Preference, ...]:
+        """What steers searches; others can be set at any time, and hold from the next search on."""
+        return self._preferences
+
+    @preferences.setter
+    def preferences(self, preferences: Iterable[str | Preference]) -> None:
+        self._preferences = _preferences(preferences)
+
+    @property
+    def dimension(self) -> int | None:
+        """Of the vectors it holds; None without any."""
+        with self._searching(checked=False):
+            return self._held.dimension
 
     # what the file holds, in RAM
 

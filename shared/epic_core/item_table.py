@@ -56,8 +56,13 @@ class Known:
 
 
 def version_of(item: Item) -> bytes:
-    """The digest of an item as it is."""
+    """The digest of an item as it is; the order of the keys in its metadata does not matter."""
     return item_digest(item.id, item.text, dumped_metadata(item.metadata, item.id))
+
+
+def _version(item_id: str, text: str | bytes, metadata: str) -> bytes:
+    """The digest of an item by the columns it is stored in."""
+    return item_digest(item_id, inflated(text), dumped_metadata(json.loads(metadata), item_id))
 
 
 class ItemTable(PreferenceTable):
@@ -70,9 +75,8 @@ class ItemTable(PreferenceTable):
             for item_id, stored, metadata in self.among(
                 "SELECT id, text, metadata FROM pending WHERE namespace = ? AND id IN", ids, namespace
             ):
-                text = inflated(stored)
-                version = item_digest(item_id, text, metadata)
-                known[item_id] = Known(text=text, digest=version, stored=version, state="pending")
+                version = _version(item_id, stored, metadata)
+                known[item_id] = Known(text=inflated(stored), digest=version, stored=version, state="pending")
             for row in self.among(f"SELECT {_ITEM} FROM items i WHERE namespace = ? AND id IN", ids, namespace):
                 held = self._held_item(row)
                 known[held.item.id] = Known(
@@ -94,21 +98,21 @@ class ItemTable(PreferenceTable):
 
     def is_current(self, namespace: str, item: Item) -> bool:
         """Whether an item is held, or waits in the retry queue, in this very form."""
-        version = (deflated(item.text), dumped_metadata(item.metadata, item.id))
         waiting = self.read("SELECT text, metadata FROM pending WHERE namespace = ? AND id = ?", (namespace, item.id))
         known = self.known(namespace, [item.id]).get(item.id)
-        return waiting == [version] or (known is not None and known.is_version(item))
+        with decoding(self.path):
+            waits = any(_version(item.id, *columns) == version_of(item) for columns in waiting)
+        return waits or (known is not None and known.is_version(item))
 
     def put_item(self, namespace: str, item: Item, *, second_tier: FloatArray | None = None) -> int:
         """Write an item in place of any earlier version of it; its row."""
         self.remove_items(namespace, [item.id])
-        metadata = dumped_metadata(item.metadata, item.id)
         return self.insert(
             ITEMS,
             namespace=namespace,
             id=item.id,
-            digest=item_digest(item.id, item.text, metadata),
-            metadata=metadata,
+            digest=version_of(item),
+            metadata=dumped_metadata(item.metadata, item.id, ordered=True),
             second_tier=None if second_tier is None else packed(second_tier.reshape(1, -1))[0],
             rewritten_for=None,
             text=deflated(item.text),

@@ -439,6 +439,7 @@ class EpicMemory(Housekeeping):
         stance_policy: StancePolicy = "prefer",
         namespace: str | None = None,
         distinct: bool = True,
+        embed: Sequence[str] | None = None,
     ) -> Hits:
         """The k items that answer a query best under the user's preferences.
 
@@ -454,12 +455,14 @@ class EpicMemory(Housekeeping):
                 "any" ranks by similarity alone.
             namespace: Another user's memory in the same file.
             distinct: k distinct items, their entries merged; False: the paper's top-k entries, one hit each.
+            embed: Texts, whose mean embedding is searched for and steered in place of the query's own, such as an
+                answer that a model has made up. A fallback is asked the query.
 
         Returns:
             Hits, best first, with `timings` in seconds.
 
         Raises:
-            InvalidInputError: for an empty query, k below 1 or an unknown policy or mode.
+            InvalidInputError: for an empty query, k below 1, an unknown policy or mode, or nothing to embed.
             UnknownPreferenceError: for a preference that is not held.
         """
         clock = Clock()
@@ -473,6 +476,7 @@ class EpicMemory(Housekeeping):
             stance_policy=stance_policy,
             namespace=namespace,
             distinct=distinct,
+            embed=embed,
         )
         return self._run(retrieval.search(self._state, asked, clock), clock)
 
@@ -487,6 +491,7 @@ class EpicMemory(Housekeeping):
         stance_policy: StancePolicy = "prefer",
         namespace: str | None = None,
         distinct: bool = True,
+        embed: Sequence[str] | None = None,
     ) -> Hits:
         """As `search`, without blocking the event loop."""
         clock = Clock()
@@ -500,6 +505,7 @@ class EpicMemory(Housekeeping):
             stance_policy=stance_policy,
             namespace=namespace,
             distinct=distinct,
+            embed=embed,
         )
         return await self._arun(retrieval.search(self._state, asked, clock), clock)
 
@@ -543,6 +549,32 @@ class EpicMemory(Housekeeping):
             rows = [row for row in found if row is not None]
             items = self._state.store.items_at(list(dict.fromkeys(rows)))
         return [items[row] for row in rows]
+
+    def items(self, filter: Filter | None = None, *, waiting: bool = False, namespace: str | None = None) -> list[Item]:
+        """The held items, those of the second tier included, oldest first.
+
+            memory.forget(*memory.items(Filter.eq("source", "notes.md")))
+
+        Args:
+            filter: Only those whose metadata satisfies it.
+            waiting: Instead, those that wait in the retry queue to be verified again; one that is held already can
+                wait, too.
+            namespace: Another user's memory in the same file.
+
+        Raises:
+            InvalidInputError: for what is no filter.
+        """
+        condition = retrieval.checked_filter(filter)
+        name = None if namespace is None else checked_text(namespace, "The namespace")
+        with self._state.lock, self._state.store.reading():
+            space, store = self._state.space(name), self._state.store
+            if waiting:
+                found = [item for item, *_ in store.pending(space.namespace)]
+                return [item for item in found if condition is None or condition.matches(item.metadata)]
+            if condition is None:
+                return list(store.items(space.namespace))
+            held = store.items_at(rows := sorted(space.items_matching(condition)))
+            return [held[row] for row in rows]
 
     def context(self, query: str, k: int = 5, **options: Any) -> str:
         """What a model is given for a query: `search`, formatted. Options as for `search`."""

@@ -13,21 +13,27 @@ opinion, and costs nothing.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any, Literal, TypeAlias, get_args
 
+from epic_core.context import format_hit
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
-from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.errors import InvalidInputError, LMError, LMUnavailableError, NoPreferencesError
 from epic_core.guidance import as_metadata, guidance_of
 from epic_core.intake import storable
 from epic_core.judging import Judged
+from epic_core.lm.base import LanguageModel
+from epic_core.lm.calls import Patience
 from epic_core.memory import EpicMemory
 from epic_core.space import PENALTY
 from epic_core.steered_search import TextVectors
 from epic_core.steering import Mode, Steerings, checked_mode
 from epic_core.threads import in_thread
 from epic_core.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Preference, Stance
+from epic_core.verification.lm import LMVerifier
 
 Keep: TypeAlias = Literal["all", "relevant", "supports"]
 """What comes out: everything; what is for one of the preferences; of that, what does not stand against one, in part or
@@ -35,6 +41,8 @@ whole."""
 
 REWRITE = "epic_rewrite"
 """The metadata key of what a verifier that rewrites made of a text."""
+CONTENT = "epic_content"
+"""The metadata key of a text as it was before guidance was written into it."""
 GUIDANCE = frozenset(
     {
         *(f"epic_{name}" for name in ("instruction", "preference", "stance", "rationale", "confidence", "similarity")),
@@ -45,6 +53,10 @@ GUIDANCE = frozenset(
 """The metadata keys of guidance; the others that begin with `epic_` say how a text was found."""
 
 _AGAINST = frozenset({Stance.MIXED, Stance.CONFLICTS})
+_NUMBERED = re.compile(r"Document \d+:\n")
+# Seconds for which a model that is down is not asked again, and those for which a server may have itself waited for.
+_REST = 30.0
+_LONGEST_PAUSE = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +265,34 @@ class _Work:
         return [*left, *self._blank][:top_n]
 
 
+class _Waiting(Patience):
+    """The patience of somebody who waits for an answer."""
+
+    _since = 0.0
+
+    def begin(self) -> None:
+        if self.down is None or monotonic() - self._since >= _REST:
+            super().begin()
+
+    def gave_up(self, error: LMError) -> None:
+        super().gave_up(error)
+        self._since = monotonic()
+
+    def pause(self, attempt: int, error: LMError) -> float | None:
+        if isinstance(error, LMUnavailableError) and error.timed_out:
+            return None
+        pause = super().pause(attempt, error)
+        return None if pause is None or pause > _LONGEST_PAUSE else pause
+
+
+def waited_for(lm: LanguageModel) -> LMVerifier:
+    """A verifier for when somebody waits: a call that fails is tried again once, a timeout never; and once the model is
+    down, what it would be asked is undecided at once for half a minute."""
+    verifier = LMVerifier(lm)
+    verifier._asker.patience = _Waiting(retries=1, backoff=0.0)
+    return verifier
+
+
 class RememberingEncoder:
     """An encoder that embeds a text once, as long as it is among the last that were used.
 
@@ -303,10 +343,29 @@ def carried(place: int, text: str, metadata: Mapping[str, Any], preferences: Col
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
         return None
     rewrite = metadata.get(REWRITE)
-    known = rewrite if isinstance(rewrite, str) else ""
+    known = storable(rewrite).strip() if isinstance(rewrite, str) else ""
     return (
         Ranked(place=place, text=text, decision=Decision.KEEP, guidance=guidance, rewrite=known) if guidance else None
     )
+
+
+def content_of(text: str, metadata: Mapping[str, Any]) -> str:
+    """A text without the guidance that was written into it, if its metadata says under `CONTENT` what it was before.
+
+    Whatever else has been done to the text in the meantime stands.
+    """
+    before = metadata.get(CONTENT)
+    if isinstance(before, str) and _NUMBERED.match(text):
+        for told in (before, metadata.get(REWRITE)):
+            if isinstance(told, str) and told.strip() and text.endswith(_section(told)):
+                return before
+    return text
+
+
+def _section(text: str) -> str:
+    """What `format_hit` makes of a text, without its number and guidance."""
+    told = format_hit(1, Hit(item=Item(text=storable(text)), score=0.0))
+    return told[told.index("\n") :]
 
 
 def _facts(told: Mapping[str, Any]) -> dict[str, Any]:

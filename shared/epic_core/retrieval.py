@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -30,6 +30,7 @@ class Search:
     """The arguments of a search, checked."""
 
     query: str
+    embed: tuple[str, ...]
     k: int
     filter: Filter | None
     mode: Mode
@@ -42,7 +43,7 @@ class Search:
 def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
     """Stage 3 and the search, with the fallback where the query matches no preference well."""
     encoder = state.encoder
-    vector: FloatArray = (yield Encode(encoder, [asked.query], "embedding", query=True))[0]
+    vector = _mean((yield Encode(encoder, asked.embed, "embedding", query=True)))
     if state.encoder is not encoder:  # embedded anew in the meantime
         return (yield from search(state, asked, clock))
     with state.lock, state.store.reading():
@@ -124,6 +125,7 @@ def checked_search(
     stance_policy: str,
     namespace: str | None,
     distinct: bool,
+    embed: Sequence[str] | None = None,
 ) -> Search:
     """The arguments of `EpicMemory.search`, or with `BY_VECTOR` for a query of a search by vector.
 
@@ -131,24 +133,62 @@ def checked_search(
         InvalidInputError: for those that cannot be.
     """
     checked_text(query, "The query")
-    if stance_policy not in get_args(StancePolicy):
-        raise InvalidInputError(
-            f"stance_policy must be one of {', '.join(get_args(StancePolicy))}; not {stance_policy!r}."
-        )
-    if filter is not None and not isinstance(filter, Filter):
-        raise InvalidInputError(f"filter must be an epic_core.Filter, not {type(filter).__name__}.")
     if isinstance(preferences, (str, Preference)):
         preferences = [preferences]
     return Search(
         query=query,
+        embed=(query,) if embed is None else _checked_texts(embed),
         k=checked_k(k),
-        filter=filter,
+        filter=checked_filter(filter),
         mode=state.steering if steering is None else checked_mode(steering),
         preferences=None if preferences is None else tuple(preferences),
-        stance_policy=stance_policy,
+        stance_policy=checked_stance_policy(stance_policy),
         namespace=state.namespace if namespace is None else checked_text(namespace, "The namespace"),
         distinct=distinct,
     )
+
+
+def checked_stance_policy(policy: object) -> str:
+    """The policy.
+
+    Raises:
+        InvalidInputError: for anything that is none.
+    """
+    known = get_args(StancePolicy)
+    if policy not in known:
+        raise InvalidInputError(f"stance_policy must be one of {', '.join(known)}; not {policy!r}.")
+    return str(policy)
+
+
+def checked_filter(filter: Filter | None) -> Filter | None:
+    """The condition, or None.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if filter is not None and not isinstance(filter, Filter):
+        raise InvalidInputError(f"filter must be an epic_core.Filter, not {type(filter).__name__}.")
+    return filter
+
+
+def _checked_texts(embed: object) -> tuple[str, ...]:
+    """The texts that are searched for in place of a query."""
+    given = (embed,) if isinstance(embed, str) else embed
+    if not isinstance(given, Iterable) or isinstance(given, (bytes, Mapping)):
+        raise InvalidInputError(f"embed must be several texts, not {type(given).__name__}.")
+    texts = tuple(checked_text(text, "A text of embed") for text in given)
+    if not texts:
+        raise InvalidInputError("embed has no texts. Leave it out to search for the query itself.")
+    return texts
+
+
+def _mean(vectors: FloatArray) -> FloatArray:
+    """Unit vectors `(n, d)` as one: their mean as a unit vector, one alone as it is."""
+    mean: FloatArray = vectors.mean(axis=0, dtype=np.float32)
+    norm = float(np.linalg.norm(mean))
+    if len(vectors) > 1 and norm > 0.0:
+        mean /= np.float32(norm)
+    return mean
 
 
 def _matches_nothing(state: State, steered: SteeredQuery, hits: list[Hit]) -> bool:

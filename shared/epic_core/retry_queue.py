@@ -25,7 +25,7 @@ class RetryQueue(VerdictTables):
             namespace=namespace,
             id=item.id,
             text=deflated(item.text),
-            metadata=dumped_metadata(item.metadata, item.id),
+            metadata=dumped_metadata(item.metadata, item.id, ordered=True),
             reason=reason,
             preferences=json.dumps(list(dict.fromkeys([*known, *preferences]))),
         )

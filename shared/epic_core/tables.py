@@ -102,6 +102,12 @@ class Schema:
         db.execute(f"PRAGMA application_id = {self.application_id}")
         db.execute(f"PRAGMA user_version = {self.version}")
 
+    def is_at(self, path: Path) -> bool:
+        """Whether a file that is there is one of this kind, by its header."""
+        with path.open("rb") as file:
+            header = file.read(72)
+        return header.startswith(b"SQLite format 3\0") and header[68:72] == self.application_id.to_bytes(4, "big")
+
     def keep_sums(self, db: sqlite3.Connection) -> None:
         """Have this connection keep `sums`."""
         for table in self.tables:

@@ -18,7 +18,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
 from epic_core import Stance
-from epic_core.errors import ReadOnlyError
+from epic_core.errors import EncoderMismatchError, ReadOnlyError
 from epic_llamaindex import EpicVectorStore
 from llamaindex_models import ScriptedEmbedding
 
@@ -235,6 +235,31 @@ def test_an_index_with_another_model_is_noticed(store: EpicVectorStore) -> None:
     index = VectorStoreIndex.from_vector_store(store, embed_model=other)
     with pytest.warns(UserWarning, match="another embedding model"):
         index.insert_nodes([TextNode(text=TEXTS["stew"])])
+
+
+async def test_an_index_with_a_model_of_another_dimension_is_a_clear_error(store: EpicVectorStore) -> None:
+    filled(store)
+    other = VectorStoreIndex.from_vector_store(store, embed_model=ScriptedEmbedding(dimension=32))
+    retriever = other.as_retriever()
+    with pytest.raises(EncoderMismatchError, match=r"32 dimensions.*embed_model"):
+        retriever.retrieve(QUERY)
+    with pytest.raises(EncoderMismatchError, match=r"32 dimensions.*embed_model"):
+        await retriever.aretrieve(QUERY)
+    with pytest.raises(EncoderMismatchError, match=r"32 dimensions.*embed_model"):
+        other.insert_nodes([TextNode(text="red")])
+
+
+async def test_preferences_can_be_changed_under_an_index(store: EpicVectorStore) -> None:
+    retriever = filled(store).as_retriever(similarity_top_k=1)
+    for preferences, best in (((), "steak"), (VEGAN, "stew"), ((), "steak")):
+        store.preferences = preferences  # type: ignore[assignment]
+        assert found(retriever.retrieve(QUERY)) == found(await retriever.aretrieve(QUERY)) == [best]
+
+
+def test_a_misspelt_option_of_a_retriever_is_named_with_those_there_are(store: EpicVectorStore) -> None:
+    retriever = filled(store).as_retriever(vector_store_kwargs={"steer": "off"})
+    with pytest.raises(TypeError, match="'steer' here: it knows 'preferences', 'steering', 'mmr_threshold'"):
+        retriever.retrieve(QUERY)
 
 
 async def test_a_model_of_llamaindex_embeds_each_text_once() -> None:

@@ -84,6 +84,16 @@ async def test_what_leaves_the_buffer_is_remembered_and_told(run: str, method: I
     assert "<EpicMemory>" not in whole(await chat.aget_all())
 
 
+@pytest.mark.parametrize("run", ["sync", "async"])
+async def test_a_turn_on_something_else_is_not_told(run: str) -> None:
+    memory = EpicMemory([VEGAN])
+    memory.add([STEW])
+    chat = remembering(memory)
+    for said in ("thanks!", "Hi, how are you?", "How do I reverse a list in Python?"):
+        assert "<EpicMemory>" not in whole(await got(chat, run, input=said))
+    assert STEW in whole(await got(chat, run, input="What should I cook tonight?"))
+
+
 async def test_sync_and_async_are_equal() -> None:
     outs = []
     for run in ("sync", "async"):

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import Document, StorageContext, VectorStoreIndex
+from llama_index.core import Document, SimpleKeywordTableIndex, StorageContext, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload, LlamaDebugHandler
 from llama_index.core.chat_engine import ContextChatEngine
@@ -178,7 +178,7 @@ async def test_a_fusion_of_several_queries_knows_nodes_again(
     queries = [QUERY, "a vegan stew", "quiet hotels"]
     llm = ScriptedLLM(answers=["\n".join(queries[1:])])
     leaf = index.as_retriever(similarity_top_k=5)
-    for retriever in (EpicRetriever(memory), SteeredRetriever(leaf, PREFERENCES, annotate=False)):
+    for retriever in (EpicRetriever(memory), SteeredRetriever(leaf, PREFERENCES)):
         fusion = QueryFusionRetriever(
             [retriever],
             llm=llm,
@@ -207,6 +207,37 @@ async def test_a_fusion_of_a_memory_a_steered_and_a_plain_retriever(
         found = fusion.retrieve(QUERY)
         assert ids(found) == ids(await fusion.aretrieve(QUERY))
         assert set(ids(found)) == {node_id for part in parts for node_id in ids(part.retrieve(QUERY))}
+
+
+async def test_a_fusion_with_a_search_by_keywords_merges_what_both_find(index: VectorStoreIndex) -> None:
+    nodes = [
+        node.model_copy(update={"metadata": {"kind": "hotel", "city": {"name": "Porto", "as": "b"}, "a": n}})
+        for n, node in enumerate(NODES)
+    ]
+    keywords = SimpleKeywordTableIndex(copy.deepcopy(nodes), llm=ScriptedLLM(answers=["none"])).as_retriever(
+        retriever_mode="simple"
+    )
+    leaf = VectorStoreIndex(copy.deepcopy(nodes), embed_model=EpicEmbedding()).as_retriever(similarity_top_k=5)
+    made = EpicRetriever(EpicMemory(PREFERENCES, tau=0.0), guidance="none")
+    made.add_nodes(nodes)
+    for ours in (SteeredRetriever(leaf, PREFERENCES), made):
+        ranks: dict[str, float] = {}
+        for part in (keywords, ours):
+            for rank, node in enumerate(part.retrieve(QUERY)):
+                ranks[node.node_id] = ranks.get(node.node_id, 0.0) + 1.0 / (rank + 60.0)
+        assert max(ranks.values()) > 1.0 / 60.0, "both find one"
+        for use_async in (True, False):
+            fusion = QueryFusionRetriever(
+                [keywords, ours],
+                llm=ScriptedLLM(answers=["none"]),
+                mode="reciprocal_rerank",  # type: ignore[arg-type]
+                num_queries=1,
+                similarity_top_k=6,
+                use_async=use_async,
+            )
+            for found in (fusion.retrieve(QUERY), await fusion.aretrieve(QUERY)):
+                assert {node.node_id: node.score for node in found} == pytest.approx(ranks)
+                assert len(found) == len(ranks)
 
 
 # routing and merging

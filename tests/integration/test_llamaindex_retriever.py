@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import subprocess
 import sys
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,13 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core import Document, SummaryIndex, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.indices.query.query_transform import HyDEQueryTransform
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.retrievers import RecursiveRetriever
 from llama_index.core.schema import (
+    BaseNode,
     IndexNode,
     MetadataMode,
     NodeRelationship,
@@ -22,21 +31,27 @@ from llama_index.core.schema import (
     QueryBundle,
     RelatedNodeInfo,
     TextNode,
+    TransformComponent,
 )
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
 from epic_core import EpicMemory, Filter, Item
+from epic_core.chunking import WordChunker
 from epic_core.encoders import StaticEncoder
 from epic_core.errors import (
+    EncoderError,
     EncoderMismatchError,
     InvalidInputError,
     MemoryClosedError,
     StoreError,
     UnknownPreferenceError,
 )
+from epic_core.types import FloatArray
 from epic_llamaindex import EpicEmbedding, EpicRetriever
-from helpers import HashEncoder, KeepAll
+from epic_llamaindex.filters import SOURCE
+from epic_llamaindex.postprocessor import EpicNodePostprocessor
+from helpers import HashEncoder, KeepAll, UndecidedAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
@@ -59,6 +74,17 @@ NODES = [
     for item in ITEMS
 ]
 QUERY = "Where should I stay, are there hotels with casinos?"
+
+
+class Failing(HashEncoder):
+    """An encoder that can be switched off."""
+
+    fails = False
+
+    def _encode(self, texts: Sequence[str]) -> FloatArray:
+        if self.fails:
+            raise EncoderError("The model is down.")
+        return super()._encode(texts)
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +153,15 @@ async def test_filters_are_part_of_the_search(filters: Any) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"preferences": PREFERENCES[:1]}, {"preferences": PREFERENCES[1]}, {"steering": "off"}, {"namespace": "bob"}],
-    ids=["preferences", "one preference", "steering", "namespace"],
+    [
+        {"preferences": PREFERENCES[:1]},
+        {"preferences": PREFERENCES[1]},
+        {"steering": "off"},
+        {"namespace": "bob"},
+        {"stance_policy": "only_supports"},
+        {"stance_policy": "any"},
+    ],
+    ids=["preferences", "one preference", "steering", "namespace", "only what supports", "any stance"],
 )
 async def test_options_are_the_searchs(memory: EpicMemory, options: dict[str, Any]) -> None:
     retriever = EpicRetriever(memory, **options)
@@ -148,7 +181,7 @@ def test_how_many_can_be_changed(retriever: EpicRetriever) -> None:
     assert retriever.similarity_top_k == 3
     retriever.similarity_top_k = 1
     assert len(retriever.retrieve(QUERY)) == retriever.similarity_top_k == 1
-    with pytest.raises(InvalidInputError, match="k must be"):
+    with pytest.raises(InvalidInputError, match=r"^similarity_top_k must be"):
         retriever.similarity_top_k = 0
 
 
@@ -165,7 +198,8 @@ def test_nodes_carry_flat_guidance_and_their_own_metadata(retriever: EpicRetriev
 def test_with_text_a_node_is_what_a_model_is_given(memory: EpicMemory) -> None:
     nodes = EpicRetriever(memory, guidance="text").retrieve(QUERY)
     assert "\n\n".join(node.text for node in nodes) == memory.context(QUERY)
-    assert [node.metadata for node in nodes] == [node.metadata for node in EpicRetriever(memory).retrieve(QUERY)]
+    plain = EpicRetriever(memory).retrieve(QUERY)
+    assert [node.metadata for node in nodes] == [{**one.metadata, "epic_content": one.text} for one in plain]
 
 
 def test_a_node_is_the_same_whatever_the_query_was() -> None:
@@ -178,6 +212,25 @@ def test_a_node_is_the_same_whatever_the_query_was() -> None:
     hits = [memory.search(query) for query in queries]
     assert len({hit.entries[0].preference for found in hits for hit in found}) == 2
     assert len({node.node.hash for query in queries for node in retriever.retrieve(query)}) == len(both)
+
+
+async def test_without_guidance_nodes_are_as_they_were_added() -> None:
+    """A fusion knows those of another retriever again, by their text and metadata in the order of its keys."""
+    nodes = [
+        TextNode(id_=str(n), text=item.text, metadata={"z": n, "a": {"d": [1, 2.5], "c": None}, "kind": "x"})
+        for n, item in enumerate(ITEMS)
+    ]
+    nodes[0].relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="book")
+    own = {node.node_id: node for node in nodes}
+    retriever = EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=nodes, tau=0.0, guidance="none")
+    for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
+        assert len(found) >= 4
+        assert [node.node.hash for node in found] == [own[node.node_id].hash for node in found]
+        assert [str(node.metadata) for node in found] == [str(own[node.node_id].metadata) for node in found]
+        assert [node.node.ref_doc_id for node in found] == [own[node.node_id].ref_doc_id for node in found]
+    memory = EpicMemory(PREFERENCES, fallback=lambda query, k: [Item(text="An engine.", metadata={"b": 1, "a": 2})])
+    (page,) = EpicRetriever(memory, guidance="none").retrieve("zebra xylophone quantum")
+    assert (page.text, str(page.metadata)) == ("An engine.", "{'b': 1, 'a': 2}")
 
 
 @pytest.mark.parametrize("mode", [MetadataMode.EMBED, MetadataMode.LLM])
@@ -200,7 +253,7 @@ async def test_an_empty_query_is_the_memorys_error(retriever: EpicRetriever, que
 
 
 def test_a_k_below_one_is_the_memorys_error(memory: EpicMemory) -> None:
-    with pytest.raises(InvalidInputError, match="k must be"):
+    with pytest.raises(InvalidInputError, match=r"^similarity_top_k must be"):
         EpicRetriever(memory, similarity_top_k=0)
 
 
@@ -211,6 +264,25 @@ async def test_no_bundle_is_an_error(retriever: Any) -> None:
         await retriever._aretrieve(None)
     with pytest.raises(ValueError, match="str_or_query_bundle"):
         retriever.retrieve(None)
+
+
+async def test_texts_to_embed_take_the_place_of_the_query(memory: EpicMemory) -> None:
+    """As HyDE hands them down: an answer that a model has made up, and the query itself."""
+    retriever = EpicRetriever(memory, similarity_top_k=3)
+    transform = HyDEQueryTransform(llm=ScriptedLLM(answers=["A vegan stew for a strict vegan diet."]))
+    bundle = transform.run(QUERY)
+    assert len(bundle.custom_embedding_strs) == 2
+    wanted = memory.search(QUERY, 3, embed=bundle.custom_embedding_strs)
+    plain = retriever.retrieve(QUERY)
+    for found in (retriever.retrieve(bundle), await retriever.aretrieve(bundle)):
+        assert [(node.node_id, node.score) for node in found] == [(hit.item.id, hit.score) for hit in wanted]
+        assert [node.score for node in found] != [node.score for node in plain]
+    assert retriever.retrieve(QueryBundle("stew", custom_embedding_strs=[QUERY, " "])) == plain
+    for empty in ([], [" "]):
+        with pytest.raises(InvalidInputError, match="custom_embedding_strs"):
+            retriever.retrieve(QueryBundle(QUERY, custom_embedding_strs=empty))
+        with pytest.raises(InvalidInputError, match="custom_embedding_strs"):
+            await retriever.aretrieve(QueryBundle(QUERY, custom_embedding_strs=empty))
 
 
 async def test_an_embedding_in_a_bundle_is_not_used(retriever: EpicRetriever) -> None:
@@ -266,7 +338,127 @@ async def test_what_is_no_node_is_an_error_and_nothing_is_taken_in(nodes: Any) -
     assert len(retriever.memory) == 0
 
 
+@pytest.mark.parametrize("value", [date(2026, 1, 2), {"at": [date(2026, 1, 2)]}, {1, 2}, float("nan")], ids=str)
+async def test_metadata_that_is_not_json_is_an_error_that_says_what_to_do(value: Any) -> None:
+    retriever = EpicRetriever(EpicMemory(PREFERENCES, tau=0.0))
+    node = TextNode(id_="a", text="A hotel.", metadata={"n": 1, "when": value})
+    wanted = r"The metadata 'when' of node 'a' is not JSON \(.*\): give it as text, such as date\.isoformat\(\)"
+    with pytest.raises(InvalidInputError, match=wanted) as raised:
+        retriever.add_nodes([NODES[0], node])
+    assert "\n" not in str(raised.value)
+    with pytest.raises(InvalidInputError, match=wanted):
+        await retriever.aadd_nodes([NODES[0], node])
+    assert len(retriever.memory) == 0
+
+
+# replacing and deleting
+
+
+def of(document: str, *texts: str, prefix: str = "") -> list[BaseNode]:
+    """The nodes of a document."""
+    source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=document)}
+    return [TextNode(id_=f"{prefix}{n}", text=text, relationships=source) for n, text in enumerate(texts)]
+
+
+def held(retriever: EpicRetriever) -> set[str]:
+    return {item.id for item in retriever.memory.items()}
+
+
+def waiting(retriever: EpicRetriever) -> set[str]:
+    return {item.id for item in retriever.memory.items(waiting=True)}
+
+
+async def test_a_source_document_can_be_deleted() -> None:
+    for deleted in (
+        lambda retriever, name: asyncio.to_thread(retriever.delete_ref_doc, name),
+        lambda retriever, name: retriever.adelete_ref_doc(name),
+    ):
+        retriever = EpicRetriever(EpicMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0))
+        retriever.add_nodes([*NODES, Document(id_="alone", text="A hotel."), *of("alone", "The hotel.", prefix="of ")])
+        retriever.memory.add([Item(id="menu", text="An item called as a document.", metadata={SOURCE: "other"})])
+        retriever.memory.verifier = UndecidedAll()
+        retriever.add_nodes(of("menu", "A vegan menu.", prefix="waits "))
+        assert waiting(retriever) == {"waits 0"}
+        everything = held(retriever)
+        assert await deleted(retriever, "menu") == 3
+        assert (held(retriever), waiting(retriever)) == (everything - {"stew", "curry"}, set())
+        assert await deleted(retriever, "alone") == 2
+        assert held(retriever) == everything - {"stew", "curry", "alone", "of 0"}
+        retriever.memory.verifier = KeepAll()
+        assert retriever.add_nodes(NODES[:1]).kept == 1
+        assert await deleted(retriever, "alone") == await deleted(retriever, "casino") == 0
+        assert await deleted(retriever, "other") == 1
+        with pytest.raises(InvalidInputError, match="ref_doc_id"):
+            await deleted(retriever, " ")
+
+
+def test_what_the_memory_has_cut_up_is_deleted_with_its_node() -> None:
+    memory = EpicMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0, chunker=WordChunker(max_words=4))
+    retriever = EpicRetriever(memory)
+    retriever.add_nodes(
+        [
+            TextNode(id_="own", text="One vegan stew. Two vegan stews."),
+            *of("book", "A vegan curry. Another vegan curry.", prefix="n"),
+        ]
+    )
+    assert held(retriever) == {"own#0", "own#1", "n0#0", "n0#1"}
+    retriever.add_nodes(of("book", "A vegan curry. A third vegan curry.", prefix="n"), upsert=True)
+    assert held(retriever) == {"own#0", "own#1", "n0#0", "n0#1"}
+    assert retriever.delete_ref_doc("own") == 2
+    assert retriever.delete_ref_doc("n0") == 0
+    assert retriever.delete_ref_doc("book") == 2
+    assert held(retriever) == set()
+
+
+async def test_a_changed_document_takes_the_place_of_what_it_was() -> None:
+    made = [EpicRetriever(EpicMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0)) for _ in range(2)]
+    first = [*of("a", "stew", "soup", prefix="a"), *of("b", "inn", prefix="b"), Document(id_="c", text="A casino.")]
+    then = [*of("a", "stew", prefix="a"), *of("a", "curry", prefix="new "), *of("c", "A part.", prefix="c")]
+    for number, retriever in enumerate(made):
+        retriever.add_nodes(first)
+        retriever.memory.verifier = UndecidedAll()
+        retriever.add_nodes([*of("a", "wait", prefix="wait a"), *of("b", "wait", prefix="wait b")])
+        retriever.memory.verifier = KeepAll()
+        report = (await retriever.aadd_nodes(then, upsert=True)) if number else retriever.add_nodes(then, upsert=True)
+        assert (report.seen, report.duplicates) == (3, 1)
+        assert held(retriever) == {"a0", "new 0", "b0", "c0"}
+        assert waiting(retriever) == {"wait b0"}
+        # Without, everything stays.
+        retriever.add_nodes(of("b", "another inn", prefix="more b"))
+        assert held(retriever) == {"a0", "new 0", "b0", "c0", "more b0"}
+
+
+async def test_what_cannot_be_added_leaves_the_earlier_version() -> None:
+    encoder = Failing()
+    retriever = EpicRetriever(EpicMemory(PREFERENCES, encoder=encoder, verifier=KeepAll(), tau=-1.0))
+    retriever.add_nodes(of("a", "stew", prefix="a"))
+    encoder.fails = True
+    with pytest.raises(EncoderError):
+        retriever.add_nodes(of("a", "curry", prefix="new "), upsert=True)
+    with pytest.raises(EncoderError):
+        await retriever.aadd_nodes(of("a", "curry", prefix="new "), upsert=True)
+    assert held(retriever) == {"a0"}
+
+
 # memories and files
+
+
+def test_it_closes_what_it_has_opened_itself(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=NODES, tau=0.0, path=path) as made:
+        wanted = made.retrieve(QUERY)
+    with EpicRetriever(path) as opened:
+        assert opened.retrieve(QUERY) == wanted
+    with EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=NODES, tau=0.0) as in_ram:
+        assert in_ram.retrieve(QUERY) == wanted
+    for retriever in (made, opened, in_ram):
+        retriever.close()
+        with pytest.raises(MemoryClosedError):
+            retriever.retrieve(QUERY)
+    with EpicMemory.open(path) as memory:
+        with EpicRetriever(memory) as given:
+            given.retrieve(QUERY)
+        assert given.retrieve(QUERY) == wanted
 
 
 def test_a_file_is_opened_by_its_name(tmp_path: Path) -> None:
@@ -297,7 +489,8 @@ def test_an_open_memory_has_a_model_of_its_own(memory: EpicMemory) -> None:
     [
         ({"memory": 7}, "memory is an EpicMemory or the name"),
         ({"guidance": "both"}, "guidance"),
-        ({"similarity_top_k": True}, "k must be"),
+        ({"similarity_top_k": True}, "similarity_top_k must be"),
+        ({"stance_policy": "all"}, "stance_policy must be one of prefer"),
         ({"filters": {"kind": "food"}}, "filters"),
         ({"steering": "sideways"}, "paper"),
         ({"namespace": " "}, "namespace"),
@@ -357,15 +550,31 @@ def test_from_defaults_asks_the_models_it_is_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"nodes": NODES, "texts": ["a"]}, "one of nodes, texts, docstore and index"),
+        ({"nodes": NODES, "texts": ["a"]}, "one of documents, nodes, texts, docstore and index"),
+        ({"nodes": NODES, "documents": [Document(text="a")]}, "one of documents, nodes"),
+        ({"nodes": NODES, "transformations": []}, "transformations= make nodes of documents="),
+        ({"documents": ["text"]}, "Expected nodes"),
+        ({"documents": [Document(text="a")], "stance_policy": "none"}, "stance_policy"),
         ({"docstore": SimpleDocumentStore()}, "holds no nodes"),
         ({"encoder": HashEncoder()}, "Give embed_model="),
         ({"verifier": KeepAll()}, "Give embed_model= and llm="),
         ({"nodes": ["text"]}, "Expected nodes"),
-        ({"similarity_top_k": 0}, "k must be"),
+        ({"similarity_top_k": 0}, "similarity_top_k must be"),
         ({"tau": 2.0}, "tau"),
     ],
-    ids=["two sources", "empty docstore", "encoder", "verifier", "no nodes", "k", "tau"],
+    ids=[
+        "two sources",
+        "documents and nodes",
+        "transformations",
+        "no documents",
+        "stances",
+        "empty docstore",
+        "encoder",
+        "verifier",
+        "no nodes",
+        "k",
+        "tau",
+    ],
 )
 def test_from_defaults_refuses_what_cannot_be_and_leaves_nothing_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], what: str
@@ -384,7 +593,43 @@ def test_from_defaults_refuses_what_cannot_be_and_leaves_nothing_open(
     for memory in opened:
         with pytest.raises(MemoryClosedError):
             memory.search(QUERY)
-    assert len(opened) == (what == "k must be")
+    assert len(opened) == (what in {"similarity_top_k must be", "stance_policy"})
+
+
+@pytest.mark.parametrize("name", ["prefrences", "sync", "must_exist"])
+def test_an_argument_that_from_defaults_does_not_know_is_an_error_that_names_it(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TypeError, match=rf"^EpicRetriever\.from_defaults\(\) got an unexpected .* '{name}'"):
+        EpicRetriever.from_defaults(preferences=PREFERENCES, path=tmp_path / "me.epic", **{name: True})  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_documents_are_split_and_stay_as_they_are() -> None:
+    text = " ".join(f"The hotel number {n} has a casino and a garden." for n in range(300))
+    documents = [Document(id_="guide", text=text, metadata={"kind": "hotel"}), Document(id_="menu", text="Vegan.")]
+    before = copy.deepcopy(documents)
+    retriever = EpicRetriever.from_defaults(preferences=PREFERENCES, documents=iter(documents), tau=-1.0)
+    items = retriever.memory.items(Filter.eq(SOURCE, "guide"))
+    assert len(items) > 2 and max(len(item.text) for item in items) < len(text) / 2
+    assert retriever.memory.items(Filter.eq(SOURCE, "menu"))[0].text == "Vegan."
+    assert documents == before
+
+    class Shouts(TransformComponent):
+        def __call__(self, nodes: Any, **kwargs: Any) -> Any:
+            for node in nodes:
+                node.metadata["loud"] = True
+                node.set_content(node.text.upper())
+            return nodes
+
+    loud = EpicRetriever.from_defaults(
+        preferences=PREFERENCES, documents=documents, transformations=[Shouts(), SentenceSplitter()], tau=-1.0
+    )
+    assert {item.metadata["loud"] for item in loud.memory.items()} == {True}
+    assert all(item.text.isupper() for item in loud.memory.items())
+    whole = EpicRetriever.from_defaults(
+        preferences=PREFERENCES, documents=documents, transformations=[], tau=-1.0
+    ).memory.items()
+    assert {item.text for item in whole} == {text, "Vegan."}
+    assert documents == before
 
 
 # objects
@@ -403,6 +648,57 @@ async def test_an_item_can_lead_to_something_else(memory: EpicMemory) -> None:
         assert ids(found) == [menu.node_id if node_id == "casino" else node_id for node_id in ids(plain)]
 
 
+LEADS = [
+    IndexNode(id_="n1", text="Everything about casinos in hotels.", index_id="casinos", metadata={"b": 1, "a": 2}),
+    IndexNode(id_="n2", text="Everything about a vegan diet.", index_id="food"),
+]
+
+
+@pytest.mark.parametrize("guidance", ["metadata", "text", "none"])
+async def test_index_nodes_stay_index_nodes(tmp_path: Path, guidance: Any) -> None:
+    path = tmp_path / "me.epic"
+    with EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=[*LEADS, NODES[0]], tau=-1.0, path=path):
+        pass
+    with EpicRetriever(path, guidance=guidance) as retriever:
+        for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
+            leads = {node.node_id: node.node.index_id for node in found if isinstance(node.node, IndexNode)}
+            assert leads == {"n1": "casinos", "n2": "food"}
+            assert not any("epic_index_id" in node.metadata for node in found)
+            if guidance == "none":
+                assert {node.node.hash for node in found} == {node.hash for node in (*LEADS, NODES[0])}
+        # What comes out can go in again.
+        other = EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=[node.node for node in found], tau=-1.0)
+        assert {getattr(node.node, "index_id", "") for node in other.retrieve(QUERY)} == {"casinos", "food", ""}
+
+
+async def test_a_recursive_retriever_follows_index_nodes() -> None:
+    top = EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=LEADS[:1], tau=-1.0)
+    below = EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=NODES, tau=0.0)
+    recursive = RecursiveRetriever("top", {"top": top, "casinos": below})
+    assert recursive.retrieve(QUERY) == await recursive.aretrieve(QUERY) == below.retrieve(QUERY)
+
+
+@pytest.mark.parametrize("how", ["object_map", "objects", "another id", "obj", "obj later", "node id", "index"])
+async def test_what_an_index_node_leads_to_is_retrieved_from(how: str) -> None:
+    below = EpicRetriever.from_defaults(preferences=PREFERENCES, texts=["The vegan menu of a hotel."], tau=-1.0)
+    lead = LEADS[0].model_copy(update={"obj": below})
+    options: dict[str, Any] = {
+        "object_map": {"object_map": {"casinos": below}},
+        "objects": {"objects": [lead]},
+        "another id": {"objects": [lead.model_copy(update={"id_": "other"})]},
+        "node id": {"object_map": {"n1": below}},
+    }.get(how, {})
+    source: dict[str, Any] = {"nodes": [lead if how == "obj" else LEADS[0]]}
+    if how == "index":
+        source = {"index": VectorStoreIndex(objects=[lead.model_copy()], embed_model=ScriptedEmbedding())}
+    retriever = EpicRetriever.from_defaults(preferences=PREFERENCES, tau=-1.0, **source, **options)
+    if how == "obj later":
+        assert ids(retriever.retrieve(QUERY)) == ["n1"]
+        retriever.add_nodes([lead])
+    assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == below.retrieve(QUERY)
+    assert lead.obj is below
+
+
 def test_a_missing_package_names_the_extra() -> None:
     code = "import sys; sys.modules['llama_index'] = sys.modules['llama_index.core'] = None; import epic_llamaindex"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -416,3 +712,43 @@ def test_it_does_not_import_the_other_plugin() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("linked", [True, False], ids=["linked", "alone"])
+def test_ones_own_metadata_is_ones_own_whatever_its_name(linked: bool) -> None:
+    said = {"ref_doc_id": "mine", "doc_id": {"x": 1}, "page": 3}
+    node = TextNode(id_="a", text="A quiet hotel without a casino.", metadata=said)
+    if linked:
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="file.md")
+    retriever = EpicRetriever.from_defaults(preferences=["I avoid hotels with on-site casinos."], nodes=[node])
+    for guidance in ("metadata", "text", "none"):
+        (found,) = EpicRetriever(retriever.memory, guidance=guidance).retrieve("a hotel")
+        own = {key: value for key, value in found.node.metadata.items() if not key.startswith("epic_")}
+        assert own == said and found.node.ref_doc_id == ("file.md" if linked else None)
+    assert retriever.delete_ref_doc("file.md" if linked else "a") == 1
+
+
+async def test_guidance_in_a_text_is_not_written_twice() -> None:
+    preferences = ["I avoid hotels with on-site casinos."]
+    node = TextNode(id_="a", text="A quiet hotel without a casino.")
+    retriever = EpicRetriever.from_defaults(preferences=preferences, nodes=[node], guidance="text")
+    found = retriever.retrieve("a hotel")
+    suited = EpicNodePostprocessor(preferences=preferences, guidance="text")
+    (again,) = suited.postprocess_nodes(found, query_str="a hotel")
+    assert again.node.get_content() == found[0].node.get_content()
+    copy = EpicRetriever.from_defaults(preferences=preferences, nodes=[found[0].node])
+    assert copy.retrieve("a hotel")[0].text == node.text
+
+
+async def test_both_ways_to_retrieve_have_their_span() -> None:
+    handler = SimpleSpanHandler()
+    dispatcher = get_dispatcher()
+    dispatcher.add_span_handler(handler)
+    try:
+        retriever = EpicRetriever.from_defaults(preferences=["I like wine."], texts=["A red wine."])
+        retriever.retrieve("wine")
+        await retriever.aretrieve("wine")
+    finally:
+        dispatcher.span_handlers.remove(handler)
+    spans = {span.id_.split("-")[0] for span in handler.completed_spans}
+    assert {"EpicRetriever.retrieve", "EpicRetriever._retrieve", "EpicRetriever._aretrieve"} <= spans

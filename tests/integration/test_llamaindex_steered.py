@@ -30,6 +30,7 @@ from llama_index.core.retrievers import (
     RecursiveRetriever,
     RouterRetriever,
     TransformRetriever,
+    VectorIndexRetriever,
 )
 from llama_index.core.schema import (
     BaseNode,
@@ -277,19 +278,31 @@ async def test_an_embedding_of_another_model_in_a_bundle_is_a_clear_error(leaf: 
 def test_nodes_say_what_steered_them(leaf: BaseRetriever) -> None:
     preferences = [AVOIDS, "I collect stamps.", LIKES]
     steered = QuerySteering(default_encoder(), [AVOIDS, LIKES], floor=0.2).steer(QUERY)
-    for node in SteeredRetriever(leaf, preferences, floor=0.2).retrieve(QUERY):
+    for node in SteeredRetriever(leaf, preferences, floor=0.2, annotate=True).retrieve(QUERY):
         assert node.metadata["epic_steered_by"] == "\n".join(one.preference.text for one in steered.preferences)
         for mode in (MetadataMode.EMBED, MetadataMode.LLM):
             assert "epic_" not in node.get_content(metadata_mode=mode)
             assert "n: " in node.get_content(metadata_mode=mode)
-    for node in SteeredRetriever(leaf, preferences, mode="paper").retrieve(QUERY):
+    for node in SteeredRetriever(leaf, preferences, mode="paper", annotate=True).retrieve(QUERY):
         assert set(node.metadata) == {"n", "epic_steered_by"}
     plain = [
-        *SteeredRetriever(leaf, preferences, mode="off").retrieve(QUERY),
-        *SteeredRetriever(leaf, preferences).retrieve(UNMATCHED),
-        *SteeredRetriever(leaf, preferences, annotate=False).retrieve(QUERY),
+        *SteeredRetriever(leaf, preferences, mode="off", annotate=True).retrieve(QUERY),
+        *SteeredRetriever(leaf, preferences, annotate=True).retrieve(UNMATCHED),
+        *SteeredRetriever(leaf, preferences).retrieve(QUERY),
     ]
     assert {frozenset(node.metadata) for node in plain} == {frozenset({"n"})}
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_by_default_metadata_is_exactly_the_leafs(mode: Any) -> None:
+    """A fusion knows a node again by its text and metadata, the order of the keys included."""
+    said = {"z": 1, "epic_tier": "memory", "a": {"d": [1], "c": 2}, "epic_steered_by": "x", "epic_score": 0.5}
+    index = index_of([TextNode(id_=str(n), text=text, metadata={"n": n, **said}) for n, text in enumerate(HOTELS)])
+    own = {node.node_id: node for node in index.docstore.docs.values()}
+    retriever = SteeredRetriever(index.as_retriever(similarity_top_k=5), [AVOIDS], mode=mode)
+    for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
+        assert [str(node.metadata) for node in found] == [str(own[node.node_id].metadata) for node in found]
+        assert [node.node.hash for node in found] == [own[node.node_id].hash for node in found]
 
 
 @pytest.mark.parametrize("annotate", [True, False])
@@ -326,14 +339,14 @@ def stanced(model: Any = None) -> VectorStoreIndex:
 
 async def test_stances_that_a_transform_found_rank_nodes() -> None:
     leaf = stanced().as_retriever(similarity_top_k=6)
-    retriever = SteeredRetriever(leaf, [AVOIDS], floor=0.0)
+    retriever = SteeredRetriever(leaf, [AVOIDS], floor=0.0, annotate=True)
     found = retriever.retrieve("hotel")
     assert found == await retriever.aretrieve("hotel")
     assert [node.metadata["epic_stance"] for node in found[-3:]] == ["mixed", "conflicts", "conflicts"]
     assert all(type(node.score) is float and node.metadata["epic_score"] == node.score for node in found)
     assert [node.score for node in found] == sorted((node.score or 0.0 for node in found), reverse=True)
     # Another user's stances do not count.
-    others = SteeredRetriever(leaf, ["I avoid hotels that have a casino"], floor=0.0)
+    others = SteeredRetriever(leaf, ["I avoid hotels that have a casino"], floor=0.0, annotate=True)
     assert not any("epic_score" in node.metadata for node in others.retrieve("hotel"))
 
 
@@ -354,7 +367,7 @@ def test_a_leaf_is_asked_for_more_only_if_it_says_how_many_it_finds() -> None:
     nodes = [TextNode(id_=str(n), text="A hotel.") for n in range(3)]
     nodes[0].metadata = {"epic_stance": "conflicts", "epic_preference": AVOIDS}
     leaf = Remembering([NodeWithScore(node=node, score=1.0) for node in nodes])
-    found = SteeredRetriever(leaf, [AVOIDS], floor=0.0).retrieve("hotel")
+    found = SteeredRetriever(leaf, [AVOIDS], floor=0.0, annotate=True).retrieve("hotel")
     assert sorted(ids(found)) == ["0", "1", "2"]
     assert found[-1].node_id == "0"
     assert len(leaf.bundles) == 1
@@ -373,9 +386,9 @@ def test_an_empty_index_gives_nothing() -> None:
 
 
 def test_preferences_can_be_changed_and_are_checked(leaf: BaseRetriever) -> None:
-    retriever = SteeredRetriever(leaf, [AVOIDS])
+    retriever = SteeredRetriever(leaf, [AVOIDS], annotate=True)
     retriever.preferences = [Preference(text="I like casinos and poker.")]  # type: ignore[assignment]
-    wanted = SteeredRetriever(leaf, "I like casinos and poker.").retrieve(QUERY)
+    wanted = SteeredRetriever(leaf, "I like casinos and poker.", annotate=True).retrieve(QUERY)
     assert retriever.retrieve(QUERY) == wanted
     assert wanted[0].metadata["epic_steered_by"] == "I like casinos and poker."
     with pytest.raises(DuplicatePreferenceError, match="twice"):
@@ -414,7 +427,9 @@ async def test_a_query_that_matches_no_preference_goes_to_the_fallback(
     leaf: BaseRetriever, preferences: list[str]
 ) -> None:
     pages = [NodeWithScore(node=TextNode(id_=f"p{n}", text=f"Page {n}", metadata={"n": n}), score=1.0) for n in (1, 2)]
-    retriever = SteeredRetriever(leaf, preferences, fallback=Remembering(pages))
+    plain = SteeredRetriever(leaf, preferences, fallback=Remembering(pages)).retrieve(QUERY)
+    assert [node.node.hash for node in plain] == [page.node.hash for page in pages]
+    retriever = SteeredRetriever(leaf, preferences, fallback=Remembering(pages), annotate=True)
     found = retriever.retrieve(QUERY)
     assert found == await retriever.aretrieve(QUERY)
     assert [(node.node_id, node.metadata) for node in found] == [
@@ -431,7 +446,7 @@ async def test_a_query_that_matches_no_preference_goes_to_the_fallback(
 async def test_a_memory_can_be_the_fallback(leaf: BaseRetriever) -> None:
     memory = EpicMemory([AVOIDS], tau=-1.0)
     memory.add(["A hotel that the memory knows."])
-    retriever = SteeredRetriever(leaf, fallback=EpicRetriever(memory))
+    retriever = SteeredRetriever(leaf, fallback=EpicRetriever(memory), annotate=True)
     (found,) = retriever.retrieve(QUERY)
     assert [found] == await retriever.aretrieve(QUERY)
     assert (found.text, found.metadata["epic_tier"]) == ("A hotel that the memory knows.", "fallback")
@@ -548,7 +563,7 @@ def test_a_leaf_that_does_not_say_its_model_needs_one() -> None:
     with pytest.raises(InvalidInputError, match="Give embed_model="):
         SteeredRetriever(leaf, [AVOIDS])
     for model in (EpicEmbedding(), default_encoder()):
-        (node,) = SteeredRetriever(leaf, [AVOIDS], embed_model=model).retrieve(QUERY)
+        (node,) = SteeredRetriever(leaf, [AVOIDS], embed_model=model, annotate=True).retrieve(QUERY)
         assert node.metadata["epic_steered_by"] == AVOIDS
 
 
@@ -643,7 +658,7 @@ async def test_the_vector_context_of_a_property_graph_can_be_steered(
     question = "hotel and poker"
     (own,) = leaf.retrieve(question)
     assert "casino" in own.text
-    retriever = SteeredRetriever(leaf, [LIKES])
+    retriever = SteeredRetriever(leaf, [LIKES], annotate=True)
     (found,) = retriever.retrieve(question)
     again = (await retriever.aretrieve(question))[0]
     assert (again.text, again.score, again.metadata) == (found.text, found.score, found.metadata)
@@ -743,6 +758,12 @@ async def test_our_own_vector_store_is_steered_once() -> None:
         assert texts(found) == [HOTELS[1]]
     with pytest.raises(InvalidInputError, match="would steer a second time"):
         SteeredRetriever(filled(preferences=[AVOIDS]), [AVOIDS])
+    told = VectorIndexRetriever(filled()._index, vector_store_kwargs={"preferences": [AVOIDS]})
+    with pytest.raises(InvalidInputError, match="would steer a second time"):
+        SteeredRetriever(told, [AVOIDS])
+    for said in ({"preferences": [AVOIDS], "steering": "off"}, {"preferences": []}):
+        unsteered = VectorIndexRetriever(filled(preferences=[AVOIDS])._index, vector_store_kwargs=said)
+        assert SteeredRetriever(unsteered, [AVOIDS]).retrieve("a hotel")
 
 
 def test_what_steers_itself_is_not_steered_again(leaf: BaseRetriever) -> None:

@@ -12,7 +12,7 @@ from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from epic_core import Filter
 from epic_core.errors import InvalidInputError
-from epic_llamaindex.filters import filter_of
+from epic_llamaindex.filters import SOURCE, filter_of
 
 LISTS = [FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL]
 TEXTS = [FilterOperator.TEXT_MATCH, FilterOperator.TEXT_MATCH_INSENSITIVE]
@@ -134,13 +134,14 @@ def test_no_filters_restrict_nothing(condition: FilterCondition | None) -> None:
 
 
 def test_a_filter_of_the_core_is_taken_as_it_is() -> None:
-    given = Filter.eq("doc_id", 1) & ~Filter.exists("y")
-    assert filter_of(given) is given
+    given = Filter.eq("x", 1) & ~Filter.exists("y")
+    assert filter_of(given) == given
+    assert filter_of(Filter.eq("doc_id", "d")) == Filter.eq(SOURCE, "d")
 
 
 @pytest.mark.parametrize("key", ["doc_id", "document_id", "ref_doc_id"])
 def test_the_source_document_has_three_names(key: str) -> None:
-    assert matches(one("==", "d", key), {"ref_doc_id": "d"}) and not matches(one("==", "d", key), {"ref_doc_id": "e"})
+    assert matches(one("==", "d", key), {SOURCE: "d"}) and not matches(one("==", "d", key), {SOURCE: "e"})
     assert filter_of(one("in", ["d"], key)) == filter_of(one("in", ["d"], "doc_id"))
 
 

@@ -20,7 +20,7 @@ from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from pydantic import ValidationError
 
-from epic_core import EpicMemory, Filter, Stance
+from epic_core import EpicMemory, Filter, SecondTier, Stance
 from epic_core.context import documents_of_context, format_context, without_tags
 from epic_core.encoders import default_encoder
 from epic_core.errors import EncoderError, InvalidInputError, MemoryClosedError, ReadOnlyError
@@ -78,6 +78,66 @@ async def test_nothing_is_told_where_nothing_is_asked(messages: list[ChatMessage
 
 async def test_nothing_is_told_where_nothing_is_held() -> None:
     assert await EpicMemoryBlock(memory=held()).aget([user("red wine")]) == ""
+
+
+SAID = {
+    "Why does my Rust program not compile?": "",
+    "thanks!": "",
+    "Hi, how are you?": "",
+    "Good morning!": "",
+    "Can you repeat that?": "",
+    "What is the capital of France?": "",
+    "Write a SQL query that counts orders per day.": "",
+    "Tell me a joke.": "",
+    "What should I cook tonight?": "Lentil",
+    "Any ideas for breakfast?": "Lentil",
+    "How do I get to Rome?": "train",
+    "Book me a hotel in Reno.": "casino",
+}
+
+
+@pytest.mark.parametrize(("said", "told"), SAID.items(), ids=SAID)
+async def test_what_the_memory_holds_on_something_else_is_not_told(said: str, told: str) -> None:
+    memory = EpicMemory(
+        ["I follow a strict vegan diet.", "I prefer trains over planes.", "I avoid hotels with casinos."]
+    )
+    memory.add(
+        [
+            "Lentil soup is a vegan dish that cooks in half an hour.",
+            "The night train from Vienna to Rome leaves at seven.",
+            "Hotel Aurora in Reno has a large casino and a pool.",
+        ]
+    )
+    context = await EpicMemoryBlock(memory=memory, k=5).aget([user(said)])
+    assert told in context and context.count("Content:") == (1 if told else 0)
+    everything = await EpicMemoryBlock(memory=memory, k=5, similarity_cutoff=-1.0).aget([user(said)])
+    assert everything.count("Content:") == 3
+
+
+async def test_a_conflict_is_compared_without_its_penalty() -> None:
+    """The words are the same for all stances, and so is the cosine."""
+    for stance in Stance:
+        memory = held("red wine one", verifier=KeepAll({"one": stance}))
+        (hit,) = memory.search("red wine", stance_policy="any")
+        for policy in ("prefer", "any"):
+            cutoffs = {
+                cutoff: await EpicMemoryBlock(
+                    memory=memory,
+                    similarity_cutoff=cutoff,
+                    stance_policy=policy,  # type: ignore[arg-type]
+                ).aget([user("red wine")])
+                for cutoff in (hit.score - 0.001, hit.score + 0.001)
+            }
+            assert [bool(told) for told in cutoffs.values()] == [True, False]
+
+
+async def test_what_a_fallback_found_stays_and_the_second_tier_is_compared() -> None:
+    memory = held("red wine", fallback=lambda query, k: ["about Rust"])
+    told = await EpicMemoryBlock(memory=memory).aget([user("Rust")])
+    assert "about Rust" in told and "red wine" not in told
+    second = held("red wine", "a book about Rust", "the weather", fallback=SecondTier(tau=-1.0))
+    told = await EpicMemoryBlock(memory=second).aget([user("Rust")])
+    assert "about Rust" in told and "weather" not in told and "red wine" not in told
 
 
 async def test_what_is_told_is_the_memorys_context() -> None:
@@ -362,6 +422,8 @@ async def test_without_preferences_nothing_is_remembered(caplog: pytest.LogCaptu
         {},
         {"memory": "me.epic"},
         {"k": 0},
+        {"similarity_cutoff": 1.5},
+        {"similarity_cutoff": "high"},
         {"namespace": " "},
         {"per_sessions": True},
         {"stance_policy": "best"},

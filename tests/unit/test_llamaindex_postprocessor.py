@@ -30,10 +30,11 @@ from llama_index.core.schema import Document, ImageNode, IndexNode, MetadataMode
 from pydantic import ValidationError
 
 from epic_core import EpicMemory, Preference, Stance
-from epic_core.errors import EncoderError, InvalidInputError, LMUnavailableError, ReadOnlyError
+from epic_core.errors import EncoderError, InvalidInputError, LMSetupError, LMUnavailableError, ReadOnlyError
 from epic_core.reranking import RememberingEncoder
 from epic_core.verification import LMVerifier
 from epic_llamaindex.adapters import LlamaIndexLM
+from epic_llamaindex.nodes import node_of
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
 from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
@@ -277,6 +278,66 @@ def test_guidance_that_cannot_be_read_is_written_anew(alignments: Any) -> None:
 # guidance in texts
 
 
+def written(*texts: str, **options: Any) -> list[NodeWithScore]:
+    """Nodes with guidance in their texts."""
+    return hashed(guidance="text", **options).postprocess_nodes(found(*texts), query_str="red wine")
+
+
+async def test_guidance_that_is_in_a_text_is_written_anew() -> None:
+    verifier, texts = KeepAll(), ["red wine", "red wine Content: z", "steam engine", "\nContent:\nred wine"]
+    first = written(*texts)
+    assert {node.node_id: node.node.metadata["epic_content"] for node in first} == {
+        f"n{number}": text for number, text in enumerate(texts)
+    }
+    for guidance in ("text", "metadata"):
+        again = await both(lambda guidance=guidance: hashed(guidance=guidance), first[::-1], "red wine")  # type: ignore[misc]
+        assert [node.to_dict() for node in again] == [node.to_dict() for node in first]
+        # Under another preference, judged by what it was, and without what was said under the first.
+        (other,) = hashed(verifier, "steam", guidance=guidance, keep="relevant").postprocess_nodes(first)
+        assert (
+            other.text
+            == "Document 1:\nInterpretation Guidance:\n- Think of steam: steam engine\nContent:\nsteam engine"
+        )
+    assert {text for text, _ in verifier.asked} <= {"steam engine"}
+    shown = {*first[0].node.excluded_llm_metadata_keys} & {*first[0].node.excluded_embed_metadata_keys}
+    assert set(first[0].node.metadata) <= shown
+
+
+async def test_guidance_that_a_retriever_wrote_is_written_anew() -> None:
+    memory = EpicMemory(["red wine"], encoder=HashEncoder(), verifier=KeepAll({"bad": Stance.CONFLICTS}))
+    memory.add(["red wine bad", "red wine"])
+    nodes = []
+    for number, hit in enumerate(memory.search("red wine"), start=1):
+        node = node_of(hit, number, guidance="text").node
+        node.metadata = {**node.metadata, "epic_content": hit.text}
+        nodes.append(NodeWithScore(node=node, score=hit.score))
+    verifier = KeepAll()
+    out = await both(lambda: hashed(verifier, guidance="text"), nodes[::-1], "red wine")
+    assert not verifier.asked and [node.text for node in out] == [node.text for node in nodes]
+    hashed(verifier, "wine bad", guidance="text").postprocess_nodes(nodes, query_str="wine")
+    assert sorted(text for text, _ in verifier.asked) == ["red wine", "red wine bad"]
+
+
+@pytest.mark.parametrize("text", ["red wine, cut", "Document 1:\nContent:\nred wine and more", ""], ids=ascii)
+def test_a_text_that_has_changed_since_is_what_is_judged(text: str) -> None:
+    (node,) = written("red wine")
+    node.node.set_content(text)  # type: ignore[attr-defined]
+    verifier = KeepAll()
+    node.node.metadata = {"epic_content": "red wine"}
+    (out,) = hashed(verifier).postprocess_nodes([node], query_str="red wine")
+    assert out.text == text and [judged for judged, _ in verifier.asked] == ([text] if text else [])
+    assert ("epic_content" in out.node.metadata) == (not text)
+
+
+@pytest.mark.parametrize("metadata", [{}, {"epic_content": 7}, {"epic_content": " "}], ids=["none", "number", "blank"])
+def test_a_text_that_only_looks_guided_is_judged_as_it_is(metadata: dict[str, Any]) -> None:
+    verifier, text = KeepAll(), "Document 1:\nContent:\nred wine"
+    nodes = found(text)
+    nodes[0].node.metadata = metadata
+    hashed(verifier).postprocess_nodes(nodes)
+    assert [judged for judged, _ in verifier.asked] == [text]
+
+
 async def test_guidance_in_texts_is_numbered_by_rank() -> None:
     said = {"bad": Stance.CONFLICTS}
     nodes = found("red wine bad", "red wine", "Content: Document 9: red wine")
@@ -295,6 +356,8 @@ async def test_what_a_verifier_rewrites_is_told(tmp_path: Path) -> None:
     assert node.text == "red wine x" and node.node.metadata["epic_rewrite"] == anew("red wine x", "red wine")
     (text,) = await both(lambda: hashed(rewrites, guidance="text"), found("red wine x"), "red wine")
     assert text.text.endswith(f"Content:\n{anew('red wine x', 'red wine')}")
+    assert hashed(KeepAll(), guidance="text").postprocess_nodes([text], query_str="red wine") == [text]
+    assert text.node.metadata["epic_content"] == "red wine x"
     # Read from metadata as well.
     (again,) = hashed(KeepAll(), guidance="text").postprocess_nodes([node], query_str="red wine")
     assert again.text.endswith(f"Content:\n{anew('red wine x', 'red wine')}")
@@ -342,6 +405,75 @@ async def test_a_model_that_fails_leaves_nodes_undecided(caplog: pytest.LogCaptu
         assert stances(await call()) == ["supports", "supports"]
         assert len(llm.seen) == asked + 1 and "red wine b" in llm.prompts[-1]
         assert stances(await call()) == ["supports", "supports"] and len(llm.seen) == asked + 1
+
+
+@pytest.mark.parametrize("run", ["sync", "async"])
+async def test_a_model_that_is_down_is_not_waited_for(
+    run: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("epic_core.reranking.monotonic", lambda: now[0])
+    up: list[bool] = []
+    llm = scripted(lambda chunk: bool(up))
+    processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)
+    nodes = found("red wine a", "red wine b", "red wine c")
+
+    unknown, known = [None] * 3, ["supports"] * 3
+
+    async def call() -> tuple[list[str | None], int]:
+        before = len(llm.seen)
+        caplog.clear()
+        if run == "sync":
+            out = processor.postprocess_nodes(nodes, query_str="red wine")
+        else:
+            out = await processor.apostprocess_nodes(nodes, query_str="red wine")
+        assert ("3 texts are undecided" in caplog.text and "no server" in caplog.text) == (stances(out) == unknown)
+        return stances(out), len(llm.seen) - before
+
+    assert await call() == (unknown, 4)  # two nodes, each asked for twice
+    now[0] += 29.0
+    assert await call() == (unknown, 0)
+    now[0] += 1.0
+    assert await call() == (unknown, 1)
+    up.append(True)
+    now[0] += 29.0
+    assert await call() == (unknown, 0)
+    now[0] += 1.0
+    assert await call() == (known, 3)
+    up.clear()
+    assert await call() == (known, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (LMUnavailableError("slow", timed_out=True), 2),
+        (LMUnavailableError("later", retry_after=20.0), 2),
+        (LMSetupError("no such model"), 1),
+    ],
+    ids=["timeout", "later", "setup"],
+)
+def test_no_timeout_and_no_long_pause_comes_twice(error: Exception, calls: int) -> None:
+    llm = ScriptedLLM(answers=lambda messages: error)
+    processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)
+    processor.postprocess_nodes(found("red wine a", "red wine b", "red wine c"), query_str="wine")
+    assert len(llm.seen) == calls and processor.report.undecided == 3
+
+
+def test_one_failure_among_answers_is_tried_again() -> None:
+    said = iter([False])
+    llm = scripted(lambda chunk: next(said, True))
+    processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)
+    assert stances(processor.postprocess_nodes(found("red wine a", "red wine b"))) == ["supports"] * 2
+    assert len(llm.seen) == 3
+
+
+def test_a_verifier_has_its_own_patience() -> None:
+    llm = scripted(lambda chunk: False)
+    processor = hashed(LMVerifier(LlamaIndexLM(llm), retries=2, backoff=0.0))
+    for calls in (6, 7, 8):  # then once in each call
+        processor.postprocess_nodes(found("red wine a", "red wine b", "red wine c"))
+        assert len(llm.seen) == calls
 
 
 async def test_an_llm_of_the_framework_and_its_embeddings() -> None:
@@ -455,14 +587,54 @@ def test_nodes_without_a_place_for_a_score_are_refused() -> None:
 
 def test_settings_cannot_be_changed_behind_its_back() -> None:
     processor = EpicNodePostprocessor(preferences=[VEGAN])
-    with pytest.raises(ValidationError):
-        processor.preferences = ["red wine"]
+    for name in ("embed_model", "llm", "memory", "tau", "mode", "keep", "top_n", "rerank", "guidance"):
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(processor, name, getattr(processor, name))
     other = processor.model_copy(update={"preferences": ["I love steam engines."], "keep": "relevant"})
     nodes = found(TOFU, STEAM)
     assert ids(other.postprocess_nodes(nodes, query_str="history")) == ["n1"]
     assert stances(processor.postprocess_nodes(nodes, query_str=QUERY)) == ["supports", None]
     with pytest.raises(ValidationError):
         processor.model_copy(update={"keep": "some"})
+
+
+async def test_preferences_can_be_set_and_hold_from_the_next_call_on() -> None:
+    for run in ("sync", "async"):
+        llm = scripted()
+        processor = hashed(model(llm), ["red wine", "green tea"])
+        nodes = found("red wine", "green tea", "steam engine")
+
+        async def call(processor: Any = processor, run: str = run, nodes: Any = nodes) -> dict[str, Any]:
+            if run == "sync":
+                out = processor.postprocess_nodes(nodes, query_str="wine")
+            else:
+                out = await processor.apostprocess_nodes(nodes, query_str="wine")
+            return {node.text: node.node.metadata.get("epic_preference") for node in out}
+
+        assert await call() == {"red wine": "red wine", "green tea": "green tea", "steam engine": None}
+        processor.preferences = ["steam engine", "red wine"]
+        assert await call() == {"red wine": "red wine", "green tea": None, "steam engine": "steam engine"}
+        assert len(llm.seen) == 3  # what stays is not asked for again
+        for refused in ([], ["a b", "A b"], [7], [""]):
+            with pytest.raises(ValidationError):
+                processor.preferences = refused
+        assert processor.preferences == ["steam engine", "red wine"]
+        processor.preferences = "green tea"
+        assert await call() == {"red wine": None, "green tea": "green tea", "steam engine": None}
+        assert processor.to_dict()["preferences"] and processor.models == hashed(model(llm)).models
+    judged = EpicNodePostprocessor(memory=EpicMemory([VEGAN]))
+    with pytest.raises(ValidationError, match="memory="):
+        judged.preferences = [VEGAN]
+    assert stances(judged.postprocess_nodes(found(TOFU))) == ["supports"]
+
+
+def test_preferences_that_have_expired_count_no_more() -> None:
+    gone = Preference(text="red wine", expires_at="2020-01-01T00:00:00+00:00")
+    processor = hashed(preferences=[gone, "green tea"])
+    nodes = found("red wine", "green tea")
+    assert stances(processor.postprocess_nodes(nodes)) == ["supports", None]
+    processor.preferences = [gone]
+    assert processor.postprocess_nodes(nodes) == nodes
 
 
 # storing
@@ -620,3 +792,27 @@ def test_ranking_only_changes_places(texts: list[str], query: str | None, top_n:
     for keep, left in (("relevant", {"supports", "mixed", "conflicts"}), ("supports", {"supports"})):
         some = hashed(KeepAll(said), mode=mode, keep=keep).postprocess_nodes(nodes, query_str=query)
         assert some == [node for node in out if not node.text.strip() or node.node.metadata.get("epic_stance") in left]
+
+
+def test_nothing_it_shows_has_a_models_key() -> None:
+    class Keyed(ScriptedLLM):
+        api_key: str = "sk-SECRET"
+
+    llm = Keyed(answers=["?"])
+    made = EpicNodePostprocessor(preferences=["I like red wine."], llm=llm)
+    shown = [repr(made), str(made), str(made.to_dict())]
+    for options in ({}, {"preferences": [""], "llm": llm}, {"preferences": ["wine"], "llm": llm, "lm": llm}):
+        with pytest.raises(ValidationError) as error:
+            EpicNodePostprocessor(**{"llm": llm, **options})
+        shown.append(str(error.value))
+    assert not [text for text in shown if "SECRET" in text]
+
+
+@pytest.mark.parametrize("rewrite", ["a\x00b", "\ud800", "   "], ids=["NUL", "surrogate", "blank"])
+def test_a_rewrite_that_cannot_be_stored_does_not_end_a_query(rewrite: str) -> None:
+    facts = {"preference": "I like red wine.", "instruction": "Serve it.", "stance": "supports", "similarity": 0.5}
+    said = {"epic_alignments": json.dumps([facts]), "epic_rewrite": rewrite}
+    node = NodeWithScore(node=TextNode(text="red wine", metadata=said), score=0.5)
+    suited = EpicNodePostprocessor(preferences=["I like red wine."], guidance="text")
+    (found,) = suited.postprocess_nodes([node], query_str="wine")
+    assert "Serve it." in found.node.get_content() and "\x00" not in found.node.get_content()

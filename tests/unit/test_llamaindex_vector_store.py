@@ -10,6 +10,8 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ from llama_index.core.vector_stores import (
 )
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQueryMode
 
-from epic_core import Filter, Preference
+from epic_core import EpicMemory, Filter, Preference
 from epic_core.collection import Collection, Record
 from epic_core.encoders import default_encoder
 from epic_core.errors import (
@@ -403,8 +405,40 @@ async def test_embeddings_of_another_dimension_are_refused(store: EpicVectorStor
             await _done(call([node(1), node(2, embedding=[1.0, 2.0, 3.0])]))
     assert store.get_nodes() == []
     store.add([node(1)])
-    with pytest.raises(InvalidInputError, match="dimensions"):
-        store.query(asked([1.0, 2.0]))
+    for query in (store.query, store.aquery):
+        with pytest.raises(EncoderMismatchError, match=r"2 dimensions.*256.*same embedding model"):
+            await _done(query(asked([1.0, 2.0])))
+
+
+def test_preferences_can_be_set_and_hold_from_the_next_query_on() -> None:
+    store = EpicVectorStore()
+    store.add([node(0, "A hotel with a large casino."), node(1, "A hotel with a quiet garden.")])
+    wanted = asked("Recommend a hotel.", 1)
+    assert ids(store, wanted) == ["n0"]
+    store.preferences = ["I avoid hotels with casinos."]
+    assert ids(store, wanted) == ["n1"] and store.preferences == (Preference(text="I avoid hotels with casinos."),)
+    for refused, error in (([""], "preference"), (["a b", "A b"], "twice"), (7, "int")):
+        with pytest.raises(InvalidInputError, match=error):
+            store.preferences = refused  # type: ignore[assignment]
+    assert ids(store, wanted) == ["n1"] == ids(store.model_copy(), wanted)
+    store.preferences = "I avoid quiet gardens."  # a text alone is one
+    assert [one.text for one in store.preferences] == ["I avoid quiet gardens."]
+    store.preferences = ()
+    assert ids(store, wanted) == ["n0"]
+
+
+def test_a_date_in_metadata_is_refused_with_what_to_do(store: EpicVectorStore) -> None:
+    for value in (date(2026, 1, 2), datetime(2026, 1, 2, 3), time(4, 5)):
+        kind = type(value).__name__
+        for metadata in ({"when": value}, {"written": {"when": [1, value]}}):
+            with pytest.raises(InvalidInputError, match=rf"node 'n1' .*{kind}.*isoformat\(\)") as error:
+                store.add([node(1, **metadata)])
+            assert "\n" not in str(error.value)
+    store.add([node(1, when=date(2026, 1, 2).isoformat())])
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(InvalidInputError, match="not JSON"):
+        store.add([node(1, when=endless)])
 
 
 def test_a_model_of_llamaindex_embeds_what_the_index_did_not() -> None:
@@ -460,7 +494,7 @@ def test_without_preferences_it_finds_what_llamaindexs_own_store_finds(
         query_embedding=(np.asarray(vector("red wine train")) + 0.05 * chance.normal(size=DIMENSION)).tolist(),
         similarity_top_k=k,
         filters=filters,
-        node_ids=None if chosen is None else [f"n{n}" for n in chosen],
+        node_ids=None if chosen is None else [f"n{n}" for n in {0, *chosen}],
         mode=mode,
     )
     theirs, ours = SimpleVectorStore(), EpicVectorStore(encoder())
@@ -471,7 +505,9 @@ def test_without_preferences_it_finds_what_llamaindexs_own_store_finds(
     assert right.ids is not None and right.similarities is not None and found.ids is not None
     if mode == VectorStoreQueryMode.DEFAULT:
         assert found.similarities == pytest.approx(right.similarities, abs=5e-3)
-        order = dict(zip(right.ids, right.similarities, strict=True))
+        everything = theirs.query(replace(query, similarity_top_k=len(nodes)))
+        assert everything.ids is not None and everything.similarities is not None
+        order = dict(zip(everything.ids, everything.similarities, strict=True))
         assert [order[one] for one in found.ids] == pytest.approx(right.similarities, abs=5e-3)
     else:
         assert len(found.ids) == len(right.ids)
@@ -527,17 +563,16 @@ def test_filters_over_source_documents_and_odd_keys(store: EpicVectorStore) -> N
 def test_image_and_index_nodes_named_by_an_index_are_no_restriction(store: EpicVectorStore) -> None:
     image = ImageNode(id_="i", text="red cat", image_path="/a.png")
     store.add([embedded(1), embedded(2), image, IndexNode(id_="x", text="wine list", index_id="q")])
-    for named in (["i", "x"], ["x", "i", "deleted"]):
+    # Those of another index over this store, and those that are gone, it does not know of.
+    for named in (["i", "x"], ["x", "i", "deleted"], ["i"], ["deleted"]):
         assert len(ids(store, asked("red", 9, node_ids=named))) == 4
-    assert ids(store, asked("red", 9, node_ids=["i"])) == ["i"]
     assert ids(store, asked("red", 9, node_ids=["i", "x", "n1"], doc_ids=["n1"])) == ["n1"]
     assert sorted(ids(store, asked("red", 9, node_ids=["i", "n1", "none"]))) == ["i", "n1"]
-    assert ids(store, asked("red", 9, node_ids=["none"])) == []
+    assert ids(store, asked("red", 9, node_ids=["n2", "none"])) == ["n2"]
     store.delete_nodes(["x"])
     assert len(ids(store, asked("red", 9, node_ids=["i", "x"]))) == 3
     store.delete("i")
     assert len(ids(store, asked("red", 9, node_ids=["i", "x"]))) == 2
-    assert ids(store, asked("red", 9, node_ids=["none"])) == []
 
 
 def test_preferences_change_the_order() -> None:
@@ -581,7 +616,7 @@ def test_instructions_that_conflict_come_later() -> None:
         (asked("red", mode="mmr"), {"mmr_threshold": 2}, InvalidInputError, "mmr_threshold"),
         (asked("red", mode="mmr", mmr_threshold="0.5"), {}, InvalidInputError, "mmr_threshold"),
         (asked([float("nan")] * DIMENSION), {}, InvalidInputError, "finite"),
-        (asked("red"), {"preference": ["a"]}, TypeError, "'preference'"),
+        (asked("red"), {"preference": ["a"]}, TypeError, "'preference'.*'preferences', 'steering', 'mmr_threshold'"),
         (asked("red"), {"steering": "on"}, InvalidInputError, "Steering"),
         (asked("red"), {"preferences": [""]}, InvalidInputError, "preference"),
         ("red", {}, InvalidInputError, "Expected a VectorStoreQuery, found str"),
@@ -732,6 +767,26 @@ def test_it_is_there_after_a_restart(path: Path) -> None:
         assert len(ids(store, asked("red", 9, node_ids=["i"]))) == 2
 
 
+def test_persisting_replaces_vector_stores_only(tmp_path: Path) -> None:
+    store = EpicVectorStore(encoder())
+    store.add([embedded(1)])
+    thesis, memory = tmp_path / "thesis.txt", tmp_path / "me.epic"
+    thesis.write_text("Chapter 1")
+    EpicMemory.open(memory, ["I like wine."]).close()
+    for path in (thesis, memory):
+        before = path.read_bytes()
+        with pytest.raises(StoreError, match="is no vector store"):
+            store.persist(path)
+        assert path.read_bytes() == before
+    named = tmp_path / "default__vector_store.json"
+    SimpleVectorStore().persist(str(named))
+    for path in (named, tmp_path / "copy.vectors"):
+        store.persist(path)
+        store.persist(path)
+        with EpicVectorStore.from_persist_path(path, embed_model=encoder()) as copy:
+            assert [node.node_id for node in copy.get_nodes()] == ["n1"]
+
+
 def test_the_text_and_the_metadata_are_stored_once(tmp_path: Path) -> None:
     chance = np.random.default_rng(5)
     text, said = ("".join(chance.choice(list("abcdefghij klmnop"), 6000)) for _ in range(2))
@@ -788,8 +843,21 @@ def test_copies_that_cannot_be(store: EpicVectorStore, tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInputError, match="file of this machine; it cannot be on MemoryFileSystem"):
             call()
-    with pytest.raises(StoreError, match="no vector store at"):
-        EpicVectorStore.from_persist_dir(tmp_path / "none")
+    (tmp_path / "empty").touch()
+    for missing in (
+        lambda: EpicVectorStore.from_persist_dir(tmp_path / "none"),
+        lambda: EpicVectorStore.from_persist_path(tmp_path / "empty"),
+        lambda: EpicVectorStore.from_persist_path(tmp_path / "empty", read_only=True),
+        lambda: EpicVectorStore(path=tmp_path / "none", read_only=True),
+        lambda: EpicVectorStore(path=str(tmp_path / "none"), must_exist=True),
+    ):
+        with pytest.raises(
+            StoreError, match=r"(no vector store at .*|is empty)\. .*persist.*EpicVectorStore\(path="
+        ) as error:
+            missing()
+        assert "must_exist" not in str(error.value)
+    with EpicVectorStore.from_persist_path(tmp_path / "new", must_exist=False) as made:
+        assert made.get_nodes() == []
     (tmp_path / "default__vector_store.json").write_text('{"embedding_dict": {}}')
     with pytest.raises(StoreError):
         EpicVectorStore.from_persist_dir(tmp_path)

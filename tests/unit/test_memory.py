@@ -585,6 +585,99 @@ def test_a_filter_sees_items_added_and_removed_later() -> None:
     assert len(memory.search("wine", filter=condition)) == 2
 
 
+def test_items_are_those_whose_metadata_satisfies_a_condition(path: Path) -> None:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        memory.add(wines(6, kind="wine"))
+        assert memory.items() == wines(6, kind="wine")
+        assert memory.items(Filter.ge("n", 4)) == wines(6, kind="wine")[4:]
+        assert memory.items(Filter.eq("kind", "beer")) == memory.items(namespace="bob") == []
+        memory.forget(*memory.items(Filter.lt("n", 5)))
+        assert memory.items() == wines(6, kind="wine")[5:]
+        with EpicMemory.open(path, encoder=HashEncoder(), namespace="bob") as other:
+            assert (other.items(), other.items(namespace="default")) == ([], memory.items())
+    assert memory_of().items() == []
+
+
+def test_items_of_the_second_tier_and_those_that_wait_can_be_listed() -> None:
+    memory = memory_of(fallback=SecondTier(tau=-1.0), verifier=UndecidedAll(), tau=0.5)
+    memory.add([Item(id="near", text="red wine", metadata={"n": 1}), Item(id="far", text="blue sky")])
+    assert [item.id for item in memory.items()] == ["far"]
+    assert [item.id for item in memory.items(waiting=True)] == ["near"]
+    assert memory.items(Filter.eq("n", 1), waiting=True) == [Item(id="near", text="red wine", metadata={"n": 1})]
+    assert memory.items(Filter.eq("n", 2), waiting=True) == memory.items(waiting=True, namespace="bob") == []
+    with pytest.raises(InvalidInputError, match=r"epic_core\.Filter, not dict"):
+        memory.items({"n": 1})  # type: ignore[arg-type]
+
+
+def test_metadata_keep_the_order_of_their_keys_which_does_not_make_another_version(path: Path) -> None:
+    first, same = ({"b": 1, "a": {"d": 1, "c": [2]}}, {"a": {"c": [2], "d": 1}, "b": 1})
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        memory.add([Item(id="x", text="red wine", metadata=first)])
+        assert memory.add([Item(id="x", text="red wine", metadata=same)]).duplicates == 1
+    with EpicMemory.open(path, encoder=HashEncoder(), verifier=UndecidedAll()) as memory:
+        assert str(memory.search("wine")[0].item.metadata) == str(first)
+        memory.add([Item(id="y", text="red wine, again", metadata=first)])
+        assert str(memory.items(waiting=True)[0].metadata) == str(first)
+        assert memory.add([Item(id="y", text="red wine, again", metadata=same)]).waiting == 1
+        memory.verifier = KeepAll()
+        memory.retry()
+        assert [str(item.metadata) for item in memory.items()] == [str(first)] * 2
+        memory.export(path.with_suffix(".jsonl"))
+    with EpicMemory.import_(path.with_suffix(".jsonl"), path.with_suffix(".two"), encoder=HashEncoder()) as memory:
+        assert [str(item.metadata) for item in memory.items()] == [str(first)] * 2
+        assert memory.add([Item(id="x", text="red wine", metadata=same)]).duplicates == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
+    lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(max_size=3), parts, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(metadata=st.dictionaries(st.text(max_size=3), JSON, max_size=5), reverse=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_any_metadata_come_back_as_they_went_in_the_order_of_keys_included(
+    metadata: dict[str, Any], reverse: bool
+) -> None:
+    said = dict(sorted(metadata.items(), reverse=reverse))
+    memory = memory_of()
+    memory.add([Item(text="red wine", metadata=said)])
+    assert [str(item.metadata) for item in memory.items()] == [str(said)]
+    assert memory.add([Item(text="red wine", metadata=dict(reversed(said.items())))]).duplicates == 1
+
+
+async def test_other_texts_can_be_searched_for_in_place_of_the_querys() -> None:
+    asked: list[str] = []
+
+    def fallback(query: str, k: int) -> list[str]:
+        asked.append(query)
+        return ["a page"]
+
+    memory = memory_of(WINE, TRAIN, fallback=fallback)
+    memory.add(["red wine from Porto", "the night train to Porto"])
+    wanted = memory.search("night train")
+    for hits in (memory.search("zebra", embed=["night train"]), await memory.asearch("zebra", embed=["night train"])):
+        assert (hits, hits.steered_by, hits.fallback) == (wanted, wanted.steered_by, False)
+    assert memory.search("zebra", embed="night train") == wanted
+    both = ["night train", "Porto"]
+    steered = [memory.search("zebra", embed=both), await memory.asearch("zebra", embed=tuple(both))]
+    mean = memory.encoder.encode(both).mean(axis=0)
+    plain = memory.search("zebra", embed=both, steering="off")
+    assert plain.vector == pytest.approx(mean / np.linalg.norm(mean), abs=1e-6)
+    assert steered[0] == steered[1] and not np.allclose(steered[0].vector, plain.vector)
+    assert memory.search("red wine", embed=["zebra"]).fallback and asked == ["red wine"]
+
+
+@pytest.mark.parametrize("embed", [[], [" "], ["a", 7], 7, b"a", {"a": 1}], ids=repr)
+async def test_texts_to_search_for_are_checked(embed: Any) -> None:
+    memory = memory_of()
+    with pytest.raises(InvalidInputError, match="embed"):
+        memory.search("wine", embed=embed)
+    with pytest.raises(InvalidInputError, match="embed"):
+        await memory.asearch("wine", embed=embed)
+
+
 def test_a_filter_must_be_a_filter() -> None:
     with pytest.raises(InvalidInputError, match="Filter"):
         memory_of().search("wine", filter={"n": 1})  # type: ignore[arg-type]

@@ -1,0 +1,58 @@
+"""What a memory is offered, as nodes, and which of a memory's items are of which node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from llama_index.core.indices.base import BaseIndex
+from llama_index.core.ingestion.pipeline import run_transformations
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import BaseNode, IndexNode, TransformComponent
+from llama_index.core.storage.docstore import BaseDocumentStore
+
+from epic_core import Item
+from epic_core.errors import InvalidInputError
+from epic_llamaindex.nodes import checked_nodes, copy_of
+
+
+def offered_nodes(
+    *,
+    documents: Iterable[BaseNode] | None,
+    transformations: Sequence[TransformComponent] | None,
+    nodes: Iterable[BaseNode] | None,
+    texts: Iterable[str] | None,
+    docstore: BaseDocumentStore | None,
+    index: BaseIndex[Any] | None,
+) -> Sequence[str | BaseNode]:
+    """What a new memory is offered, from the one source that is given."""
+    if sum(source is not None for source in (documents, nodes, texts, docstore, index)) > 1:
+        raise InvalidInputError("Give one of documents, nodes, texts, docstore and index.")
+    if transformations is not None and documents is None:
+        raise InvalidInputError("transformations= make nodes of documents=. Give both, or nodes= as they are.")
+    if documents is not None:
+        # Copies, as a transformation may write into what it is given.
+        whole = [copy_of(document) for document in checked_nodes(documents)]
+        steps = [SentenceSplitter()] if transformations is None else list(transformations)
+        return checked_nodes(run_transformations(whole, steps))
+    if texts is not None:
+        return [texts] if isinstance(texts, str) else list(texts)
+    if index is not None:
+        docstore = index.docstore
+    if docstore is not None:
+        held = list(docstore.docs.values())
+        if not held:
+            raise InvalidInputError("This docstore holds no nodes: many vector stores keep them instead. Give nodes=.")
+        nodes = [node for node in held if isinstance(node, BaseNode)]
+    return [] if nodes is None else checked_nodes(nodes)
+
+
+def objects_of(nodes: Iterable[object]) -> dict[str, Any]:
+    """What index nodes lead to, by their `index_id`."""
+    return {node.index_id: node.obj for node in nodes if isinstance(node, IndexNode) and node.obj is not None}
+
+
+def node_id_of(item: Item) -> str:
+    """The id of the node that an item was, or was cut from."""
+    whole, _, number = item.id.rpartition("#")
+    return whole if whole and number == str(item.metadata.get("chunk")) else item.id
