@@ -55,4 +55,5 @@ def objects_of(nodes: Iterable[object]) -> dict[str, Any]:
 def node_id_of(item: Item) -> str:
     """The id of the node that an item was, or was cut from."""
     whole, _, number = item.id.rpartition("#")
-    return whole if whole and number == str(item.metadata.get("chunk")) else item.id
+    cut = "chunks" in item.metadata and number == str(item.metadata.get("chunk"))
+    return whole if whole and cut else item.id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from llama_index.core.ingestion import IngestionCache, IngestionPipeline
 from llama_index.core.schema import BaseNode, TransformComponent
@@ -41,6 +42,9 @@ def replace(store: BasePydanticVectorStore | None, documents: Sequence[BaseNode]
         return
     for source in _sources(documents):
         store.delete(source)
+    with suppress(NotImplementedError):
+        # Documents that were not split are nodes themselves, and some stores know no source of these.
+        store.delete_nodes([document.node_id for document in documents])
     embedded = [node for node in nodes if node.embedding is not None]
     if embedded:
         store.add(embedded)
@@ -54,6 +58,8 @@ async def areplace(
         return
     for source in _sources(documents):
         await store.adelete(source)
+    with suppress(NotImplementedError):
+        await store.adelete_nodes([document.node_id for document in documents])
     embedded = [node for node in nodes if node.embedding is not None]
     if embedded:
         await store.async_add(embedded)

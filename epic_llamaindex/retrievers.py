@@ -37,7 +37,7 @@ from epic_core.types import checked_k, checked_text
 from epic_core.verification import Verifier
 from epic_llamaindex.adapters import encoder_of, verifier_of
 from epic_llamaindex.filters import SOURCE, filter_of
-from epic_llamaindex.nodes import checked_nodes, memory_item, node_of
+from epic_llamaindex.nodes import INDEX, checked_nodes, copy_of, memory_item, node_of
 from epic_llamaindex.offered import node_id_of, objects_of, offered_nodes
 
 dispatcher = get_dispatcher(__name__)
@@ -123,6 +123,8 @@ class EpicRetriever(BaseRetriever):
         }
         leading = list(objects or ())
         self._index_ids = {node.node_id: node.index_id for node in leading}
+        # What index nodes that were added lead to, by their `index_id`.
+        self._led_to: dict[str, Any] = {}
         super().__init__(
             callback_manager=callback_manager,
             object_map={**(object_map or {}), **{node.index_id: node.obj for node in leading}},
@@ -204,12 +206,16 @@ class EpicRetriever(BaseRetriever):
                 guidance=guidance,
                 stance_policy=stance_policy,
                 callback_manager=callback_manager,
-                object_map={**getattr(index, "_object_map", {}), **objects_of(offered), **(object_map or {})},
+                object_map={**getattr(index, "_object_map", {}), **(object_map or {})},
                 objects=objects,
                 verbose=verbose,
             )
+            # A splitter gives new ids each time: documents take the place of what is held of them.
+            earlier = [] if documents is None else retriever._earlier([one for one in items if isinstance(one, Item)])
             if items:
                 made.add(items)
+            retriever._lead(offered)
+            retriever._forget(earlier)
         except BaseException:
             made.close()
             raise
@@ -263,6 +269,8 @@ class EpicRetriever(BaseRetriever):
                     found.node = node = IndexNode.from_text_node(node, index_id)
                 node.index_id = index_id
                 break
+        if isinstance(node, IndexNode) and node.obj is None:
+            node.obj = self._led_to.get(node.index_id)
         return found
 
     # what it retrieves from
@@ -285,7 +293,7 @@ class EpicRetriever(BaseRetriever):
         items = [memory_item(node) for node in given]
         earlier = self._earlier(items) if upsert else []
         report = self.memory.add(items, progress=progress)
-        self.object_map.update(objects_of(given))
+        self._lead(given)
         self._forget(earlier)
         return report
 
@@ -297,7 +305,7 @@ class EpicRetriever(BaseRetriever):
         items = await in_thread(lambda: [memory_item(node) for node in given])  # of thousands it takes its time
         earlier = await in_thread(self._earlier, items) if upsert else []
         report = await self.memory.aadd(items, progress=progress)
-        self.object_map.update(objects_of(given))
+        self._lead(given)
         await in_thread(self._forget, earlier)
         return report
 
@@ -336,7 +344,18 @@ class EpicRetriever(BaseRetriever):
         documents, new = {str(item.metadata.get(SOURCE, item.id)) for item in items}, {item.id for item in items}
         return [item for item in self._of_documents(documents) if node_id_of(item) not in new]
 
+    def _lead(self, nodes: Iterable[object]) -> None:
+        """Remember what index nodes lead to, and the present version of nodes that others lead to."""
+        given = list(nodes)
+        self._led_to.update(objects_of(given))
+        for node in given:
+            if isinstance(node, BaseNode) and not isinstance(node, IndexNode) and node.node_id in self._led_to:
+                self._led_to[node.node_id] = copy_of(node)
+
     def _forget(self, items: Sequence[Item]) -> int:
+        for item in items:
+            self._led_to.pop(item.id, None)
+            self._led_to.pop(str(item.metadata.get(INDEX)), None)
         # As items, of which some may be gone by now: an id of which nothing is known is an error.
         return self.memory.forget(*items) if items else 0
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion.pipeline import arun_transformations, run_transformations
-from llama_index.core.schema import BaseNode, ImageNode, Node
+from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, Node
 
 from epic_core import BuildReport, Decision, Item
 from epic_core.errors import InvalidInputError, UndecidedError
@@ -75,7 +75,15 @@ class Run:
         """What the nodes that are kept are to be found by, each text once; nothing if they get no embedding."""
         if self._step.embed_model is None:
             return []
-        return list(dict.fromkeys(filter(None, (_found_by(one) for one in judged if one.kept))))
+        texts = (self._found_by(node, one) for node, one in zip(self._judged, judged, strict=True))
+        return list(dict.fromkeys(filter(None, texts)))
+
+    def _found_by(self, node: BaseNode, judged: Judged) -> str:
+        """The text whose embedding a node gets that comes out; empty if it gets none."""
+        if judged.verdict.decision is Decision.UNDECIDED and self._step.on_undecided == "keep":
+            return node.get_content(MetadataMode.EMBED)
+        alignments = judged.verdict.alignments
+        return judged.rewrite or (alignments[0].instruction.strip() if alignments else "")
 
     def finish(self, judged: Sequence[Judged], vectors: Mapping[str, list[float]]) -> None:
         """Make what comes out, and remember what became of each node.
@@ -92,7 +100,7 @@ class Run:
             if undecided:
                 self._undecided.add(node.node_id)
             passes = self._step.on_undecided == "keep" if undecided else one is None and id(node) not in blank
-            if one is not None and one.kept:
+            if one is not None and (one.kept or passes):
                 self._made[id(node)] = self._annotated(node, one, vectors)
             elif passes:
                 self._made[id(node)] = copy_of(node, own_metadata(node.metadata))
@@ -102,7 +110,7 @@ class Run:
         for node in kept:
             gone.pop(node.node_id, None)
         relink(kept, gone)
-        found_by = {id(node): _found_by(one) for node, one in zip(self._judged, judged, strict=True)}
+        found_by = {id(node): self._found_by(node, one) for node, one in zip(self._judged, judged, strict=True)}
         embedded = told(self._step._embedder) if vectors else ""
         for key, made in self._made.items():
             found = found_by.get(key, "")
@@ -121,11 +129,11 @@ class Run:
 
     def _annotated(self, node: BaseNode, judged: Judged, vectors: Mapping[str, list[float]]) -> BaseNode:
         metadata = own_metadata(node.metadata)
-        if self._step.annotate:
+        if self._step.annotate and judged.kept:
             metadata |= as_metadata(guidance_of(judged))
             if judged.rewrite:
                 metadata[_REWRITE] = judged.rewrite
-        vector = vectors.get(_found_by(judged))
+        vector = vectors.get(self._found_by(node, judged))
         return copy_of(node, metadata) if vector is None else copy_of(node, metadata, embedding=list(vector))
 
     def _tell(self, forgotten: int) -> None:
@@ -173,23 +181,19 @@ class Run:
         """What changes where the nodes that came out before are."""
         gone, kept = [], []
         for node in self.nodes:
-            if node.node_id in self._undecided:
-                continue
             made = self._made.get(id(node))
+            # What is in the index stays there while it is undecided.
+            if node.node_id in self._undecided and (made is None or self._known.get(node.node_id) is not None):
+                continue
             if node.node_id in self._known and self._known[node.node_id] == self._digests.get(id(node)):
                 continue
             if self._known.get(node.node_id, b"") is not None:
                 gone.append(node.node_id)
             if made is not None:
                 kept.append(made)
-        self._step._seen.give(node.node_id for node in self.nodes if node.node_id not in self._undecided)
+        given = {node.node_id for node in kept}
+        self._step._seen.give(one.node_id for one in self.nodes if one.node_id not in self._undecided - given)
         return Reprocessed(gone=gone, kept=kept)
-
-
-def _found_by(judged: Judged) -> str:
-    """The text whose embedding a node gets; empty for its own."""
-    alignments = judged.verdict.alignments
-    return judged.rewrite or (alignments[0].instruction.strip() if alignments else "")
 
 
 def _is_media(node: BaseNode) -> bool:

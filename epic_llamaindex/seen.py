@@ -183,9 +183,7 @@ class Ledger:
                 gone |= self._of_source[source.node_id].keys() - came
                 self._versions[source.node_id] = source.hash
             else:
-                there = self._at.get((source.node_id, place), set()) - came
-                # Without its place, the same text may be anywhere in the document: what was given out stays known.
-                gone |= {one for one in there if place[1] is not None or self._seen[one].given is None}
+                gone |= self._at.get((source.node_id, place), set()) - came
         for node_id in gone:
             self._drop(node_id)
 

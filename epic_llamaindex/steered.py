@@ -142,6 +142,7 @@ class SteeredRetriever(BaseRetriever):
     @dispatcher.span
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         bundle = _checked_bundle(query_bundle)
+        _check_steered_once(self._leaf)
         embedding = self._embedded(bundle.embedding_strs) if bundle.embedding is None else bundle.embedding
         try:
             target = self._search.target(embedding, self._preferences, self._mode)
@@ -164,6 +165,7 @@ class SteeredRetriever(BaseRetriever):
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         bundle = _checked_bundle(query_bundle)
+        _check_steered_once(self._leaf)
         embedding = await self._aembedded(bundle.embedding_strs) if bundle.embedding is None else bundle.embedding
         try:
             target = await self._search.atarget(embedding, self._preferences, self._mode)
@@ -306,15 +308,8 @@ def _checked_leaf(retriever: object) -> BaseRetriever:
             f"{kind} asks other retrievers, and need not hand them the query's embedding. Steer what it asks instead:"
             f" {kind}(... SteeredRetriever(leaf, preferences) ...)."
         )
+    _check_steered_once(retriever)
     store = getattr(retriever, "_vector_store", None)
-    if isinstance(store, EpicVectorStore):
-        # What a VectorIndexRetriever says to its store with each query.
-        said = getattr(retriever, "_kwargs", None) or {}
-        if said.get("preferences", store.preferences) and (said.get("steering") or store.steering) != "off":
-            raise InvalidInputError(
-                f"The EpicVectorStore that this {kind} searches is given preferences itself, and would steer a second"
-                " time. Give the preferences to one of them."
-            )
     if (
         getattr(retriever, "_vector_store_query_mode", None) in _KEYWORDS
         or not getattr(store, "is_embedding_query", True)
@@ -325,6 +320,21 @@ def _checked_leaf(retriever: object) -> BaseRetriever:
             " of a vector index in a mode that does, or use this one beside a steered one, in a QueryFusionRetriever."
         )
     return retriever
+
+
+def _check_steered_once(leaf: BaseRetriever) -> None:
+    store = getattr(leaf, "_vector_store", None)
+    if not isinstance(store, EpicVectorStore):
+        return
+    # What a VectorIndexRetriever says to its store with each query.
+    said = getattr(leaf, "_kwargs", None) or {}
+    own = said.get("preferences")
+    own = store.preferences if own is None else own
+    if own and (said.get("steering") or store.steering) != "off":
+        raise InvalidInputError(
+            f"The EpicVectorStore that this {type(leaf).__name__} searches is given preferences itself, and would steer"
+            " a second time. Give the preferences to one of them."
+        )
 
 
 def _asks_others(retriever: BaseRetriever) -> bool:

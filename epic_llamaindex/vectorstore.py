@@ -52,9 +52,10 @@ class EpicVectorStore(BasePydanticVectorStore):
     an index would. So the index and the store have to use one model: `embed_model`.
 
     Nodes come back as they were given (subclasses of LlamaIndex's own classes as those), without their embeddings.
-    Filters, `doc_ids` and `node_ids` are part of the search, so that k nodes come back if so many satisfy them. A node
-    without a source document counts as its own. Scores are cosines, higher is better; with preferences, less what a
-    conflict with one takes off. Metadata has to be JSON. Safe to use from several threads; a file also from several
+    Filters, `doc_ids` and `node_ids` are part of the search, so that k nodes come back if so many satisfy them; but
+    `node_ids` that name no text node restrict nothing, as an index names its image and index nodes in each query. A
+    node without a source document counts as its own. Scores are cosines, higher is better; with preferences, less what
+    a conflict with one takes off. Metadata has to be JSON. Safe to use from several threads; a file also from several
     processes.
 
     Args:

@@ -752,3 +752,33 @@ async def test_both_ways_to_retrieve_have_their_span() -> None:
         dispatcher.span_handlers.remove(handler)
     spans = {span.id_.split("-")[0] for span in handler.completed_spans}
     assert {"EpicRetriever.retrieve", "EpicRetriever._retrieve", "EpicRetriever._aretrieve"} <= spans
+
+
+def test_what_an_index_node_leads_to_is_forgotten_and_replaced_with_its_document() -> None:
+    preferences = ["I follow a strict vegan diet."]
+    first = TextNode(id_="base", text="A vegan pie for 4, with 200 g sugar.")
+    summary = IndexNode(id_="s", text="vegan pie", index_id="base", obj=first)
+    retriever = EpicRetriever.from_defaults(preferences=preferences, similarity_top_k=2)
+    retriever.add_nodes([first, summary])
+    assert {found.node.get_content() for found in retriever.retrieve("vegan pie")} == {first.text}
+    second = TextNode(id_="base", text="A vegan pie for 4, with 0 g sugar.")
+    retriever.add_nodes([second], upsert=True)
+    assert {found.node.get_content() for found in retriever.retrieve("vegan pie")} == {second.text}
+    assert (retriever.delete_ref_doc("base"), retriever.delete_ref_doc("s")) == (1, 1)
+    retriever.add_nodes([IndexNode(id_="s", text="vegan pie", index_id="base")])
+    assert [found.node.get_content() for found in retriever.retrieve("vegan pie")] == ["vegan pie"]
+
+
+def test_documents_that_are_given_again_take_the_place_of_themselves(tmp_path: Path) -> None:
+    preferences, path = ["I follow a strict vegan diet."], tmp_path / "me.epic"
+    for text in ("A vegan soup.", "A vegan soup.", "A vegan soup, with lentils."):
+        documents = [Document(id_="soup", text=text)]
+        with EpicRetriever.from_defaults(preferences=preferences, documents=documents, path=path) as retriever:
+            assert [found.node.get_content() for found in retriever.retrieve("dinner?")] == [text]
+
+
+def test_nodes_that_are_called_as_pieces_are_none() -> None:
+    nodes = [TextNode(id_=f"recipe#{n}", text=f"A vegan pie {n}.", metadata={"chunk": n}) for n in (1, 2)]
+    retriever = EpicRetriever.from_defaults(preferences=["I follow a strict vegan diet."], nodes=nodes)
+    assert retriever.delete_ref_doc("recipe#1") == 1
+    assert held(retriever) == {"recipe#2"}

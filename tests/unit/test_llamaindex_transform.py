@@ -594,6 +594,18 @@ async def test_what_the_model_cannot_decide_does_not_hold_up_the_rest(
     assert keep.undecided == []
 
 
+async def test_what_was_undecided_is_kept_from_the_moment_that_is_asked_for(run: Run) -> None:
+    given = nodes()
+    lm = Scripted(lambda asked: "I cannot help with that." if asked.chunk == given[12].text else None)
+    keep = step(lm)
+    with pytest.raises(UndecidedError):
+        await run(keep, given)
+    keep.on_undecided = "keep"
+    changed = keep.reprocess()
+    assert changed.gone == [] and ids(changed.kept) == KEPT
+    assert keep.reprocess().kept == [] and keep.undecided == [given[12]]
+
+
 async def test_a_run_that_fails_leaves_verdicts_as_they_are(run: Run) -> None:
     encoder = HashEncoder()
     keep = step(encoder=encoder)
