@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,18 +14,14 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import (
-    ConfigDict,
     Field,
     PrivateAttr,
-    ValidationError,
     computed_field,
-    field_serializer,
-    field_validator,
     model_validator,
 )
 from typing_extensions import Self, override
 
-from epic_core import BuildReport, EpicMemory, Preference
+from epic_core import BuildReport, EpicMemory
 from epic_core.coarse import checked_tau
 from epic_core.context import format_hit
 from epic_core.encoders import Encoder
@@ -47,6 +43,7 @@ from epic_core.steering import Mode
 from epic_core.threads import in_thread
 from epic_core.verification import LMVerifier, Verifier
 from epic_llamaindex.adapters import encoder_of, verifier_of
+from epic_llamaindex.component import JudgingComponent
 from epic_llamaindex.nodes import Guidance, copy_of, text_of
 
 _logger = logging.getLogger(__name__)
@@ -56,7 +53,7 @@ _dispatcher = get_dispatcher(__name__)
 _A_MEMORYS = ("preferences", "embed_model", "llm", "tau")
 
 
-class EpicNodePostprocessor(BaseNodePostprocessor):
+class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     """Puts the nodes that any retriever has found into the order of the user's preferences, with guidance.
 
         suited = EpicNodePostprocessor(preferences=["I follow a strict vegan diet."], top_n=5)
@@ -103,12 +100,6 @@ class EpicNodePostprocessor(BaseNodePostprocessor):
         ValidationError: for arguments that cannot be.
     """
 
-    # Not frozen as a whole: a query engine sets the callback manager.
-    model_config = ConfigDict(
-        extra="forbid", arbitrary_types_allowed=True, validate_assignment=True, hide_input_in_errors=True
-    )
-
-    preferences: list[str | Preference] = Field(default_factory=list)
     embed_model: Any = Field(default=None, exclude=True, frozen=True, repr=False)
     llm: Any = Field(default=None, exclude=True, frozen=True, repr=False)
     memory: EpicMemory | None = Field(default=None, exclude=True, frozen=True, repr=False)
@@ -126,15 +117,6 @@ class EpicNodePostprocessor(BaseNodePostprocessor):
     _preparing: Any = PrivateAttr(default_factory=threading.Lock)
     _report: BuildReport = PrivateAttr(default_factory=BuildReport)
     _warned: bool = PrivateAttr(default=False)
-
-    @field_validator("preferences", mode="before")
-    @classmethod
-    def _listed(cls, preferences: object) -> object:
-        return [preferences] if isinstance(preferences, (str, Preference)) else preferences
-
-    @field_serializer("preferences")
-    def _plain(self, preferences: list[str | Preference]) -> list[Any]:
-        return [Preference.of(preference).as_json() for preference in preferences]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -155,17 +137,6 @@ class EpicNodePostprocessor(BaseNodePostprocessor):
             self._verifier = verifier
         return self
 
-    @override
-    def __setattr__(self, name: str, value: Any) -> None:
-        before = self.__dict__.get(name)
-        try:
-            super().__setattr__(name, value)
-        except ValidationError:
-            # It is set before the settings are checked together.
-            if name in self.__dict__:
-                self.__dict__[name] = before
-            raise
-
     @classmethod
     @override
     def class_name(cls) -> str:
@@ -179,24 +150,6 @@ class EpicNodePostprocessor(BaseNodePostprocessor):
         if self.memory is not None:
             return {"encoder": self.memory.encoder.name, "verifier": self.memory.verifier.name}
         return {"encoder": self._encoder.name, "verifier": self._verifier.name}
-
-    @classmethod
-    @override
-    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """What `to_dict` stored; the models, of which it has the names, are given anew: `llm=`, `embed_model=`, or
-        `memory=`.
-
-        Raises:
-            InvalidInputError: if they are not those it was stored with.
-        """
-        stored = data.get("models", {})
-        made = super().from_dict({name: value for name, value in data.items() if name != "models"}, **kwargs)
-        others = [f"{name} {stored[name]!r}" for name in stored if stored[name] != made.models.get(name)]
-        if others:
-            raise InvalidInputError(
-                f"It was stored with {' and '.join(others)}. Give the same: from_dict(data, llm=..., embed_model=...)."
-            )
-        return made
 
     @property
     def report(self) -> BuildReport:
@@ -251,18 +204,6 @@ class EpicNodePostprocessor(BaseNodePostprocessor):
         # What cannot be pickled fails: left out, as the base class does it, another model would decide.
         fields = {name: getattr(self, name) for name in type(self).model_fields if name != "callback_manager"}
         return {"__dict__": fields}
-
-    @override
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Another one with some settings changed, which are checked."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**{**given, **(update or {})})
-
-    def __copy__(self) -> Self:
-        return self.model_copy()
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self.model_copy()
 
 
 class _Call:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -11,13 +11,9 @@ from llama_index.core.ingestion import IngestionPipeline, arun_transformations, 
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index_instrumentation import get_dispatcher
 from pydantic import (
-    ConfigDict,
     Field,
     PrivateAttr,
-    ValidationError,
     computed_field,
-    field_serializer,
-    field_validator,
     model_validator,
 )
 from typing_extensions import Self, override
@@ -33,6 +29,7 @@ from epic_core.prepared import Prepared, settings_of
 from epic_core.threads import in_thread
 from epic_core.verification import Verifier
 from epic_llamaindex.adapters import encoder_of, verifier_of
+from epic_llamaindex.component import JudgingComponent
 from epic_llamaindex.reingest import areplace, cache_of, documents_of, replace
 from epic_llamaindex.run import Run, check_last
 from epic_llamaindex.seen import Ledger, Reprocessed
@@ -44,7 +41,7 @@ _dispatcher = get_dispatcher(__name__)
 _A_MEMORYS = ("preferences", "encoder", "llm", "tau", "keep_rate", "coarse", "fine")
 
 
-class EpicTransform(TransformComponent):
+class EpicTransform(JudgingComponent, TransformComponent):
     """Nodes in, those out that matter to this user: a step of an `IngestionPipeline`, or of an index's transformations.
 
         keep = EpicTransform(preferences=["I follow a strict vegan diet."])
@@ -103,11 +100,6 @@ class EpicTransform(TransformComponent):
         ValidationError: for arguments that cannot be.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", arbitrary_types_allowed=True, validate_assignment=True, hide_input_in_errors=True
-    )
-
-    preferences: list[str | Preference] = Field(default_factory=list)
     embed_model: Any = Field(default=None, exclude=True, repr=False)
     encoder: Any = Field(default=None, exclude=True, repr=False)
     llm: Any = Field(default=None, exclude=True, repr=False)
@@ -129,15 +121,6 @@ class EpicTransform(TransformComponent):
     _prepared: Prepared = PrivateAttr(default_factory=Prepared)
     _seen: Ledger = PrivateAttr(default_factory=lambda: Ledger(0))
     _report: BuildReport = PrivateAttr(default_factory=BuildReport)
-
-    @field_validator("preferences", mode="before")
-    @classmethod
-    def _listed(cls, preferences: object) -> object:
-        return [preferences] if isinstance(preferences, (str, Preference)) else preferences
-
-    @field_serializer("preferences")
-    def _plain(self, preferences: list[str | Preference]) -> list[Any]:
-        return [Preference.of(preference).as_json() for preference in preferences]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -170,17 +153,6 @@ class EpicTransform(TransformComponent):
         encoder = embedder if self.encoder is None and embedder is not None else encoder_of(self.encoder)
         verifier = verifier_of(self.llm, encoder)
         self._embedder, self._encoder, self._verifier = embedder, encoder, verifier
-
-    @override
-    def __setattr__(self, name: str, value: Any) -> None:
-        before = self.__dict__.get(name)
-        try:
-            super().__setattr__(name, value)
-        except ValidationError:
-            # It is set before the settings are checked together.
-            if name in self.__dict__:
-                self.__dict__[name] = before
-            raise
 
     @classmethod
     @override
@@ -225,25 +197,6 @@ class EpicTransform(TransformComponent):
     def _check_place(self) -> None:
         if self._embedder is not None and self.fine:
             check_last(self)
-
-    @classmethod
-    @override
-    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """What `to_dict` stored; the models, which are stored by their names, are given anew: `llm=`, `embed_model=`.
-
-        Raises:
-            InvalidInputError: if they are not those it was stored with.
-        """
-        told = {name: value for name, value in data.items() if name != "models"}
-        made = super().from_dict(told, **kwargs)
-        stored = data.get("models", {})
-        others = [name for name in ("encoder", "embed_model", "verifier") if stored.get(name) != made.models.get(name)]
-        if stored and others:
-            named = ", ".join(f"{name} {stored.get(name)!r}" for name in others)
-            raise InvalidInputError(
-                f"It was stored with {named}. Give the same: from_dict(data, llm=..., embed_model=...)."
-            )
-        return made
 
     # what came of it
 
@@ -415,15 +368,3 @@ class EpicTransform(TransformComponent):
                 ) from None
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return {"__dict__": fields, "__pydantic_fields_set__": set(self.model_fields_set)}
-
-    @override
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Another one with some settings changed, which are checked; nothing that was seen is shared."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**{**given, **(update or {})})
-
-    def __copy__(self) -> Self:
-        return self.model_copy()
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self.model_copy()

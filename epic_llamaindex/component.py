@@ -1,0 +1,82 @@
+"""What the components of LlamaIndex share that judge by preferences: how they are set, stored and copied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from llama_index.core.schema import BaseComponent
+from pydantic import ConfigDict, Field, ValidationError, field_serializer, field_validator
+from typing_extensions import Self, override
+
+from epic_core import Preference
+from epic_core.errors import InvalidInputError
+
+# The models by which a component is told again; their other settings may change with an update of an integration.
+_NAMED = ("encoder", "embed_model", "verifier")
+
+
+class JudgingComponent(BaseComponent):
+    """A component with preferences and models. What it is set to is checked as a whole; models are stored by name.
+
+    Attributes:
+        preferences: The user's, texts or `epic_core.Preference`s.
+    """
+
+    # What is held may be a model with a key: no error shows it.
+    model_config = ConfigDict(
+        extra="forbid", arbitrary_types_allowed=True, validate_assignment=True, hide_input_in_errors=True
+    )
+
+    preferences: list[str | Preference] = Field(default_factory=list)
+
+    @field_validator("preferences", mode="before")
+    @classmethod
+    def _listed(cls, preferences: object) -> object:
+        return [preferences] if isinstance(preferences, (str, Preference)) else preferences
+
+    @field_serializer("preferences")
+    def _plain(self, preferences: list[str | Preference]) -> list[Any]:
+        return [Preference.of(preference).as_json() for preference in preferences]
+
+    @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        before = self.__dict__.get(name)
+        try:
+            super().__setattr__(name, value)
+        except ValidationError:
+            # It is set before the settings are checked together.
+            if name in self.__dict__:
+                self.__dict__[name] = before
+            raise
+
+    @classmethod
+    @override
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
+        """What `to_dict` stored; the models, which are stored by their names, are given anew: `llm=`, `embed_model=`,
+        or `memory=`.
+
+        Raises:
+            InvalidInputError: if they are not those it was stored with.
+        """
+        stored = data.get("models") or {}
+        made = super().from_dict({name: value for name, value in data.items() if name != "models"}, **kwargs)
+        own: Mapping[str, Any] = made.models  # type: ignore[attr-defined]
+        others = [f"{name} {stored[name]!r}" for name in _NAMED if name in stored and stored[name] != own.get(name)]
+        if others:
+            raise InvalidInputError(
+                f"It was stored with {' and '.join(others)}. Give the same: from_dict(data, llm=..., embed_model=...)."
+            )
+        return made
+
+    @override
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Another one with some settings changed, which are checked; nothing that was seen or decided is shared."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**given, **(update or {})})
+
+    def __copy__(self) -> Self:
+        return self.model_copy()
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self.model_copy()
