@@ -14,7 +14,7 @@ from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, Node
 
 from epic_core import BuildReport, Decision, Item
 from epic_core.errors import InvalidInputError, UndecidedError
-from epic_core.guidance import as_metadata, guidance_of, own_metadata
+from epic_core.guidance import REWRITE, as_metadata, guidance_of, own_metadata
 from epic_core.judging import Judged
 from epic_core.rows import digest
 from epic_llamaindex.links import relink
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_REWRITE = "epic_rewrite"
 _RUNNERS = (run_transformations.__code__, arun_transformations.__code__)
 
 
@@ -132,7 +131,7 @@ class Run:
         if self._step.annotate and judged.kept:
             metadata |= as_metadata(guidance_of(judged))
             if judged.rewrite:
-                metadata[_REWRITE] = judged.rewrite
+                metadata[REWRITE] = judged.rewrite
         vector = vectors.get(self._found_by(node, judged))
         return copy_of(node, metadata) if vector is None else copy_of(node, metadata, embedding=list(vector))
 

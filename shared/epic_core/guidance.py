@@ -21,6 +21,9 @@ PREFIX = "epic_"
 ORIGINAL = "epic_original"
 """The text before it was rewritten; it stays when a text is judged anew."""
 
+REWRITE = "epic_rewrite"
+"""What a verifier that rewrites made of a text that stays as it is."""
+
 _STANCES = {stance.value: stance for stance in Stance}
 # So that embeddings computed on another machine give the same metadata, and a framework's hash of them stays the same.
 _DIGITS = 4

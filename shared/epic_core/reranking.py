@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from epic_core.context import format_hit
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError, LMError, LMUnavailableError, NoPreferencesError
-from epic_core.guidance import as_metadata, guidance_of
+from epic_core.guidance import REWRITE, as_metadata, guidance_of
 from epic_core.intake import storable
 from epic_core.judging import Judged
 from epic_core.lm.base import LanguageModel
@@ -39,8 +39,6 @@ Keep: TypeAlias = Literal["all", "relevant", "supports"]
 """What comes out: everything; what is for one of the preferences; of that, what does not stand against one, in part or
 whole."""
 
-REWRITE = "epic_rewrite"
-"""The metadata key of what a verifier that rewrites made of a text."""
 CONTENT = "epic_content"
 """The metadata key of a text as it was before guidance was written into it."""
 GUIDANCE = frozenset(
