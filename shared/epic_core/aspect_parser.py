@@ -1,0 +1,192 @@
+"""Reads what a preference likes, what it avoids, how firmly and where, from its words alone.
+
+A text is split into statements (`aspect_statements`) and each is walked from left to right (`aspect_walk`). Cues
+("avoid", "prefer", "don't", "over", "except") say which side the words after them are on, until the next cue. Cues that
+stand together multiply ("don't dislike", "prefer not to"); a contrast ("rather than"), an exception ("unless") and a
+negation inside what was named ("hotels that aren't quiet", "gyms without a pool") turn the side around.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from epic_core import aspect_statements as shapes
+from epic_core.aspect_cues import ADVERB, firmness_of
+from epic_core.aspect_phrases import PUNCTUATION, trimmed
+from epic_core.aspect_walk import AVOIDED, LIKED, NEITHER, Found, Walk, cues_of
+from epic_core.aspects import Aspects
+
+if TYPE_CHECKING:
+    from epic_core.types import Preference
+
+__all__ = ["aspects_of", "firmness_of", "parse_aspects"]
+
+_LONGEST = 1000
+_APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc", "''''")
+# A subject after "when I": "when I travel I avoid".
+_SECOND_SUBJECT = re.compile(r"\s(?=(?:i|i'm|i'd|im|we|please)\s)", re.I)
+# Somebody or something else, of whom only a reason can be said: "they are noisy".
+_THIRD_PERSON = re.compile(
+    r"[\s,]*(?:it|they|this|that|these|those|everything|people|he|she|you|there|who|nobody|my \w+ (?:gets?|has|is))\b"
+    r"(?!.{0,20}\b(?:must|has to|have to|should|needs? to)\b)",
+    re.I,
+)
+# After a reason the preference may go on.
+_RESUMED = re.compile(
+    rf"\b(?:and|but|so)(?: (?:{ADVERB}|i|try to|tend to))* "
+    r"(?=(?:avoid|prefer|dislike|refuse|only|never|hate|love|choose|opt for|cannot|can't|don't)\b)",
+    re.I,
+)
+# After a scope too, on the side that it was on.
+_CONTINUED = re.compile(
+    r"[\s,]*(?:especially|particularly|such as|like|including|even|or|and|over|rather|instead|except|unless|as opposed"
+    r"|to|than)\b",
+    re.I,
+)
+_CAN = re.compile(r"\b(?:(?:i|you|we) can|can be) \w+ (?:\w+ )?$", re.I)
+# Cues of one who would not do what follows.
+_UNWILLING = ("not", "avoided", "avoided_phrase")
+_GOES_ON = re.compile(r"[\s,]*(?:(?:and|but)\s|(?=in favou?r of\s))", re.I)
+
+
+def aspects_of(preference: str | Preference) -> Aspects:
+    """The aspects that came with a preference; read from its words where none did."""
+    given = getattr(preference, "aspects", None)
+    return given if isinstance(given, Aspects) else parse_aspects(str(preference))
+
+
+@lru_cache(maxsize=4096)
+def parse_aspects(preference: str) -> Aspects:
+    """The sides of a preference. A text without a cue is liked as a whole, as the paper's steering takes it."""
+    text = " ".join(preference[:_LONGEST].split())
+    # As long as the text, so that what is found in it has its place there.
+    plain = text.translate(_APOSTROPHES)
+    reading = _Reading(text, plain)
+    liked, avoided = reading.sides()
+    if not liked and not avoided:
+        liked = (text[slice(*trimmed(plain, 0, len(plain)))] or preference.strip(),)
+    return Aspects(liked=liked, avoided=avoided, firmness=firmness_of(text), scope=reading.scope, source="parser")
+
+
+class _Reading:
+    """What is read from a text, statement by statement."""
+
+    def __init__(self, text: str, plain: str) -> None:
+        self.scope = ""
+        self._text, self._plain = text, plain
+        self._found = Found(text, plain)
+        start = 0
+        for boundary in shapes.STATEMENT.finditer(plain):
+            self._statement(start, boundary.start())
+            self._done(start, boundary.start())
+            start = boundary.end()
+        self._statement(start, len(plain))
+
+    def sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What is liked and what is avoided."""
+        return self._found.sides()
+
+    def _statement(self, start: int, end: int) -> None:
+        if not self._plain[start:end].strip(PUNCTUATION):
+            return
+        if condition := shapes.CONDITION.search(self._plain, start, end):
+            self._found.enter_whole(AVOIDED, *condition.span("what"))
+        if diet := shapes.DIET.search(self._plain, start, end):
+            self._found.enter_whole(LIKED, *diet.span("what"))
+            start = diet.end()
+        if no_diet := shapes.NO_DIET.search(self._plain, start, end):
+            start = no_diet.end()
+        if self._found.named and _THIRD_PERSON.match(self._plain, start, end):
+            return
+        reason = shapes.REASON.search(self._plain, start, end)
+        stop = reason.start() if reason else end
+        start = self._after_scope_in_front(start, stop)
+        readings = (self._judged, self._exchanged, self._compared, self._named_first)
+        if not any(reading(start, stop) for reading in readings):
+            self._around_scope(start, stop)
+        if resumed := _RESUMED.search(self._plain, stop, end):
+            self._statement(resumed.end(), end)
+
+    # --- scopes
+
+    def _after_scope_in_front(self, start: int, end: int) -> int:
+        place = shapes.SCOPE.match(self._plain, start, end) or shapes.SCOPE_IN_FRONT.match(self._plain, start)
+        if place is None or shapes.FRONTED.match(self._plain, place.end() + 1, end):
+            return start
+        subject = _SECOND_SUBJECT.search(self._plain, start + len("when i "), place.end())
+        return self._keep_scope(start, subject.start() if subject else place.end())
+
+    def _around_scope(self, start: int, end: int) -> None:
+        """Walks over the pieces of a statement around its scope, which is kept."""
+        place = shapes.SCOPE.search(self._plain, start, end)
+        # "an experiment I can do in my kitchen" has none.
+        of_a_clause = place and _CAN.search(self._plain[max(start, place.start() - 30) : place.start()])
+        if place is None or of_a_clause or not next(cues_of(self._plain, start, end), None):
+            Walk(self._found, start, end).run()
+            return
+        Walk(self._found, start, place.start()).run()
+        self._keep_scope(*place.span())
+        continued = self._found.named and _CONTINUED.match(self._plain, place.end(), end)
+        Walk(self._found, place.end(), end, self._found.base if continued else NEITHER).run()
+
+    def _keep_scope(self, start: int, end: int) -> int:
+        self.scope = self.scope or self._text[start:end].strip(PUNCTUATION)
+        return end
+
+    # --- statements without a verb of liking
+
+    def _judged(self, start: int, end: int) -> bool:
+        """ "I find opera dull"."""
+        said = shapes.FIND.search(self._plain, start, end)
+        if said:
+            self._around_scope(start, said.start())
+            self._found.enter(AVOIDED if said["avoided"] else LIKED, *said.span("what"))
+        return bool(said)
+
+    def _exchanged(self, start: int, end: int) -> bool:
+        """ "I swapped coffee for tea"; who would never do so likes the coffee."""
+        said = shapes.EXCHANGED.search(self._plain, start, end)
+        if said:
+            cues = cues_of(self._plain, start, said.start())
+            side = AVOIDED if any(cue.lastgroup in _UNWILLING for cue in cues) else LIKED
+            place = shapes.SCOPE.search(self._plain, said.start("new"), said.end())
+            for old in ("swapped", "replaced", "left"):
+                if said[old]:
+                    self._found.enter(-side, *said.span(old))
+            self._found.enter(side, said.start("new"), place.start() if place else said.end())
+            if place:
+                self._keep_scope(*place.span())
+        return bool(said)
+
+    def _done(self, start: int, end: int) -> None:
+        """ "I eat fish but no meat"."""
+        if self._found.named or not shapes.BUT_NOT.match(self._plain, end):
+            return
+        if done := shapes.DONE.match(self._plain, start, end):
+            self._found.enter(LIKED, *done.span("what"))
+
+    def _compared(self, start: int, end: int) -> bool:
+        """ "Fairness matters more to me than winning"."""
+        said = shapes.COMPARED.search(self._plain, start, end)
+        if said:
+            side = LIKED if said["more"] else AVOIDED
+            self._found.enter(side, start, said.start())
+            self._found.enter(-side, said.end(), end)
+        return bool(said)
+
+    def _named_first(self, start: int, end: int) -> bool:
+        """ "Crowds stress me out"."""
+        subject = shapes.SUBJECT_IN_FRONT.match(self._plain, start, end)
+        said = subject and shapes.FRONTED.search(self._plain, subject.end(), end)
+        if not subject or not said or not 0 < said.start() - subject.end() <= shapes.LONGEST_SUBJECT:
+            return False
+        if next(cues_of(self._plain, subject.end(), said.start()), None):
+            return False
+        self._found.enter(AVOIDED if said["avoided"] else LIKED, subject.end(), said.start())
+        if place := shapes.SCOPE.search(self._plain, said.end(), end):
+            self._keep_scope(*place.span())
+        if more := _GOES_ON.match(self._plain, said.end(), end):
+            self._statement(more.end(), end)
+        return True
