@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from epic_core.aspects import Aspects
     from epic_core.errors import EpicError
     from epic_core.fallback import SecondTier
     from epic_core.filters import Filter
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Alignment",
+    "Aspects",
     "BuildReport",
     "ByValue",
     "Candidate",
@@ -53,6 +55,7 @@ __all__ = [
 
 # Imported when first used: `import epic_core` costs next to nothing, and numpy only when something is done.
 _MODULES = {
+    "Aspects": "aspects",
     "ByValue": "retention",
     "Ebbinghaus": "retention",
     "NotKept": "reports",

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from epic_core.aspects_kept import read_again
 from epic_core.coarse import coarse_filter, tau_for_keep_rate
 from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
@@ -36,6 +37,7 @@ def add_batch(
 ) -> Steps[None]:
     """Take one batch through the three stages and write it."""
     drop_expired(state)
+    yield from read_again(state, report)
     state.stamp_ledger()
     items, stale = chunked(state, batch)
     with state.lock, state.store.reading():
@@ -92,6 +94,7 @@ def _catch_up(
 def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -> Steps[None]:
     """Verify the undecided items again: under the preferences they wait for, and those that came since."""
     drop_expired(state)
+    yield from read_again(state, report)
     with state.lock:
         encoder, space = state.encoder, state.space()
         store, namespace = state.store, state.namespace
@@ -167,6 +170,11 @@ def warn(report: BuildReport, state: State) -> None:
         )
     if report.waiting:
         report.warnings.append(f"{report.waiting} of the items held already wait in the retry queue: memory.retry().")
+    if report.unread:
+        report.warnings.append(
+            f"{len(report.unread)} preferences could not be read by the model: the parser's reading holds until the"
+            " next change asks again. memory.aspects() shows it."
+        )
     if report.undecided:
         report.warnings.append(
             f"{report.undecided} items are undecided and wait in the retry queue; memory.retry() verifies them again."

@@ -1,4 +1,4 @@
-"""The command line: epic demo, build, ask, explain, preferences and more; `cli_files` has those about the file."""
+"""The command line: epic demo, build, ask and more; `cli_files` and `cli_preferences` have the rest."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from epic_core import __version__
 from epic_core.cli_files import add_commands
+from epic_core.cli_preferences import add_actions
 from epic_core.errors import EpicError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     _common(reencode)
     reencode.set_defaults(run=_reencode)
 
-    _preferences_parser(commands.add_parser("preferences", help="list, add, remove or replace preferences"))
+    preferences = commands.add_parser("preferences", help="list, add, remove, replace or correct preferences")
+    _common(preferences)
+    add_actions(preferences, _verifying, _open, _print)
 
     taken_in = commands.add_parser("import", help="make a memory of what `epic export` wrote")
     taken_in.add_argument("export", metavar="EXPORT", help="the lines of JSON")
@@ -111,26 +114,6 @@ def _parser() -> argparse.ArgumentParser:
     taken_in.set_defaults(run=_import)
     add_commands(commands, _common, _open, _print)
     return parser
-
-
-def _preferences_parser(parser: argparse.ArgumentParser) -> None:
-    _common(parser)
-    _verifying(parser)
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
-    actions.add_parser("list").set_defaults(run=_list_preferences)
-    add = actions.add_parser("add")
-    add.add_argument("text")
-    add.add_argument("--expires", metavar="WHEN", help="until when it counts, like 2027-03-31T12:00:00+01:00")
-    add.set_defaults(run=_add_preference)
-    remove = actions.add_parser("remove")
-    remove.add_argument("text", help="its text or id")
-    remove.set_defaults(run=_remove_preference)
-    replace = actions.add_parser("replace")
-    replace.add_argument("old", help="its text or id")
-    replace.add_argument("new")
-    replace.set_defaults(run=_replace_preference)
-    for action in (add, remove, replace):
-        _verifying(action, again=True)
 
 
 def _print(text: object) -> None:
@@ -259,6 +242,9 @@ def _build(options: argparse.Namespace) -> None:
         budget=options.budget,
         fallback=None if options.second_tier is None else SecondTier(tau=options.second_tier),
     ) as memory:
+        opened = memory.opening_report
+        if opened.read or opened.unread:
+            _print(f"{opened.read} preferences read by the model, {len(opened.unread)} not")
         try:
             report = memory.add(sources, progress=not options.quiet)
         except EpicError:
@@ -317,33 +303,6 @@ def _retry(options: argparse.Namespace) -> None:
                 f"These items wait for a language model ({made_by}). Say which decides: epic retry FILE --llm MODEL"
             )
         _print(memory.retry(progress=True))
-
-
-def _list_preferences(options: argparse.Namespace) -> None:
-    options.llm = None  # nothing is verified
-    with _open(options) as memory:
-        for preference in memory.preferences:
-            ends = "" if preference.expires_at is None else f"  (until {preference.expires_at:%Y-%m-%d %H:%M} UTC)"
-            _print(f"{preference.id}  {preference}{ends}")
-
-
-def _add_preference(options: argparse.Namespace) -> None:
-    from epic_core.types import Preference
-
-    preference = Preference(text=options.text, expires_at=options.expires)
-    _show(options, lambda memory: memory.add_preference(preference, progress=True))
-
-
-def _replace_preference(options: argparse.Namespace) -> None:
-    _show(options, lambda memory: memory.replace_preference(options.old, options.new, progress=True))
-
-
-def _remove_preference(options: argparse.Namespace) -> None:
-    with _open(options) as memory:
-        report = memory.remove_preference(options.text)
-        for warning in report.warnings:
-            _print(f"warning: {warning}")
-        _print(f"removed; {len(memory)} items are left")
 
 
 if __name__ == "__main__":

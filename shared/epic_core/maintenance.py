@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from epic_core import aspects_kept
 from epic_core.build import candidate_of, chunked
 from epic_core.coarse import coarse_filter
 from epic_core.codes import rounded
@@ -50,11 +51,13 @@ def replace_preference(
         space = state.space()
         replacing = space.preferences[space.find(old)]
     if replacing.id == preference.id and replacing.means(preference):
-        # Another spelling, or another end: what is held for it stays.
+        # Another spelling, or another end: what is held for it stays, and what was said of its aspects.
         encoder = state.encoder
         vectors: FloatArray = yield Encode(encoder, [preference.text], "embedding")
         with state.changing(encoder):
             state.store.set_preference(state.namespace, preference, vectors[0])
+            if preference.aspects not in (None, replacing.aspects):
+                aspects_kept.forget_discarded(state)
     else:
         yield from _introduce(state, preference, replacing, report, clock, progress)
 
@@ -156,6 +159,8 @@ def _introduce(
     with state.lock:
         _check_new(state.space(), preference, replacing)
         encoder, items = state.encoder, list(state.store.items(state.namespace))
+    yield from aspects_kept.read_again(state, report)
+    ((preference, unread),) = yield from aspects_kept.read(state, [preference], report)
     # As the file will give it back: later items are matched with that.
     vectors: FloatArray = rounded((yield Encode(encoder, [preference.text], "embedding")))
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
@@ -163,7 +168,7 @@ def _introduce(
     candidates = _matching(state, items, embeddings, preference, vectors)
     started = clock.add("coarse filter", started)
     report.seen, report.passed = len(items), len(candidates)
-    outcome = Outcome(encoder=encoder)
+    outcome = Outcome(encoder=encoder, unread=unread)
 
     def collect(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
         # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
@@ -274,7 +279,7 @@ def _write(
             " and do it again: what was decided is remembered."
         )
     position, left = (None, []) if replacing is None or row is None else store.take_out(namespace, row, replacing.id)
-    new = store.add_preference(namespace, preference, vector, position=position)
+    new = store.add_preference(namespace, preference, vector, position=position, unread=outcome.unread)
     # What was discarded was discarded under the others.
     store.clear_ledger(namespace)
     for item, entries in outcome.kept:

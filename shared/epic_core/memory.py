@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 from typing_extensions import Unpack
 
 from epic_core import build, judging, maintenance, opening, portable, retrieval, rewrites
+from epic_core.aspects_kept import AspectsKept, Reading, checked_reading
 from epic_core.budget import checked_budget
 from epic_core.chunking import Chunker, ConversationChunker
 from epic_core.coarse import checked_keep_rate, checked_tau
@@ -65,9 +66,10 @@ class Options(TypedDict, total=False):
     budget: int | str | None
     retention: RetentionPolicy | None
     floor: int
+    aspects: Reading
 
 
-class EpicMemory(Housekeeping):
+class EpicMemory(AspectsKept, Housekeeping):
     """Preference-aligned memory: keeps what matters to one user, and retrieves it by their preferences.
 
         memory = EpicMemory(preferences=["I follow a strict vegan diet."])
@@ -103,6 +105,10 @@ class EpicMemory(Housekeeping):
             remembers it; "unlimited" lifts it. The other limits are lowered to what fits.
         retention: What goes first when the budget is reached: a `RetentionPolicy`; default `ByValue()`.
         floor: How many entries each preference keeps at least, as far as half of the budget goes.
+        aspects: Who reads, once, what a new preference likes and avoids: the verifier's language model ("model"), which
+            takes one call, or a parser ("parser"); "auto" is the model if there is one. `opening_report` tells how it
+            went with those given here. Calls made here block: within an event loop, make the memory in a thread, or
+            add preferences by `aadd_preference`.
 
     Raises:
         InvalidInputError: for arguments that cannot be.
@@ -130,6 +136,7 @@ class EpicMemory(Housekeeping):
         budget: int | str | None = None,
         retention: RetentionPolicy | None = None,
         floor: int = 3,
+        aspects: Reading = "auto",
         _store: Callable[[], Store] | None = None,
     ) -> None:
         if tau is not None and keep_rate is not None:
@@ -160,9 +167,11 @@ class EpicMemory(Housekeeping):
                 checked_part(name, part, method)
         if retention is not None:
             checked_policy(retention)
+        verifier = EmbeddedVerifier(encoder) if verifier is None else verifier
         self._state = State(
             encoder=encoder,
-            verifier=EmbeddedVerifier(encoder) if verifier is None else verifier,
+            verifier=verifier,
+            aspects=checked_reading(aspects, verifier),
             steering=mode,
             chunker=chunker,
             fallback=fallback,
@@ -654,6 +663,7 @@ class EpicMemory(Housekeeping):
     @verifier.setter
     def verifier(self, verifier: Verifier) -> None:
         checked_part("verifier", verifier, "verify")
+        checked_reading(self._state.aspects, verifier)
         self._state.verifier = verifier
 
     @property
@@ -675,6 +685,11 @@ class EpicMemory(Housekeeping):
     def path(self) -> Path | None:
         """The file; None for a memory in RAM."""
         return self._state.store.path
+
+    @property
+    def opening_report(self) -> BuildReport:
+        """What making or opening this memory did: preferences that were read, or changed by `sync=True`."""
+        return copy.deepcopy(self._state.opened)
 
     @property
     def revision(self) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from epic_core import maintenance
+from epic_core import aspects_kept, maintenance
 from epic_core.budget import Budget
 from epic_core.encoders.base import embed
 from epic_core.errors import BudgetError, InvalidInputError, PreferencesMismatchError, StoreError
@@ -25,6 +25,7 @@ _ROOM_FOR_AN_ENTRY = 10_000
 
 def found(state: State, preferences: Sequence[Preference]) -> bool:
     """Write what a new memory, or a new namespace of one, starts with; False if another process was faster."""
+    read = run(aspects_kept.read(state, preferences, state.opened), Clock())
     vectors = embed(state.encoder, [preference.text for preference in preferences])
     with state.lock, state.store.transaction():
         if state.namespace in state.store.namespaces():
@@ -32,8 +33,8 @@ def found(state: State, preferences: Sequence[Preference]) -> bool:
         if "encoder" not in state.store.meta():
             state.store.set_meta(encoder=described(state.encoder))
         state.check_encoder()
-        for preference, vector in zip(preferences, vectors, strict=True):
-            state.store.add_preference(state.namespace, preference, vector)
+        for (preference, unread), vector in zip(read, vectors, strict=True):
+            state.store.add_preference(state.namespace, preference, vector, unread=unread)
         state.store.set_meta(**_settings(state))
     state.mark_stale()
     return True
@@ -187,17 +188,23 @@ def _reconcile(state: State, given: list[Preference], *, sync: bool) -> None:
             "Leave preferences out to use the file's, or open it with sync=True (`epic build --sync`) to change them."
         )
     for preference in added:
-        run(maintenance.add_preference(state, preference, BuildReport(), Clock(), Progress()), Clock())
+        run(maintenance.add_preference(state, preference, state.opened, Clock(), Progress()), Clock())
     for preference in wanted.values() if sync else ():
         known = held.get(preference.id)
-        if known is not None and (known.text, known.expires_at) != (preference.text, preference.expires_at):
-            steps = maintenance.replace_preference(state, known, preference, BuildReport(), Clock(), Progress())
+        if known is not None and not _as_stated(known, preference):
+            steps = maintenance.replace_preference(state, known, preference, state.opened, Clock(), Progress())
             run(steps, Clock())
     for preference in missing:
-        run(maintenance.remove_preference(state, preference, BuildReport(), Clock(), Progress()), Clock())
+        run(maintenance.remove_preference(state, preference, state.opened, Clock(), Progress()), Clock())
     if not sync or [preference.id for preference in state.space().preferences] == list(wanted):
         return
     with state.lock, state.store.transaction():
         state.mark_stale()
         for position, preference in enumerate(given):
             state.store.move_preference(state.namespace, preference.id, position)
+
+
+def _as_stated(held: Preference, given: Preference) -> bool:
+    """Whether a held preference is the one given; without aspects it leaves those that are held."""
+    same = (held.text, held.expires_at) == (given.text, given.expires_at)
+    return same and given.aspects in (None, held.aspects)

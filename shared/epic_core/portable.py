@@ -14,6 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from epic_core import aspects_kept
 from epic_core.coarse import checked_tau
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.item_table import HeldItem
@@ -33,12 +34,14 @@ class Portable:
     Attributes:
         header: What the memory was made with.
         preferences: In the user's order.
+        unread: The ids of those that a model is still to read.
         items: As they were stored, with the preferences (by id) a rewritten text was made for, and their entries.
         pending: Undecided items with the reason and the ids of their preferences.
     """
 
     header: dict[str, Any] = field(default_factory=dict)
     preferences: list[Preference] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
     items: list[tuple[HeldItem, list[str], list[dict[str, Any]]]] = field(default_factory=list)
     pending: list[tuple[Item, str, list[str]]] = field(default_factory=list)
 
@@ -56,11 +59,10 @@ def lines_of(state: State) -> Iterator[str]:
             **{name: meta.get(f"{name}/{namespace}") for name in ("tau", "second_tier", "verifier")},
         }
         yield json.dumps(header, ensure_ascii=False)
-        known = store.preferences_at(namespace)
+        known, unread = store.preferences_at(namespace), store.unread(namespace)
         for preference in known.values():
-            ends = None if preference.expires_at is None else preference.expires_at.isoformat()
-            line = {"kind": "preference", "id": preference.id, "text": preference.text, "expires_at": ends}
-            yield json.dumps(line, ensure_ascii=False)
+            mark = {"unread": True} if preference.id in unread else {}
+            yield json.dumps({"kind": "preference", **preference.as_object(), **mark}, ensure_ascii=False)
         uses, items = store.uses(), 0
         for row, held in store.held_items(namespace):
             items += 1
@@ -134,10 +136,7 @@ def _take(read: Portable, line: Any, *, first: bool) -> bool:
         if not isinstance(line.get("verifier"), (str, NoneType)):
             raise ValueError("the verifier is no name")
     elif kind == "preference":
-        preference = Preference(id=line["id"], text=line["text"], expires_at=line["expires_at"])
-        if preference.id in {each.id for each in read.preferences}:
-            raise ValueError(f"the preference {preference.text!r} is there twice")
-        read.preferences.append(preference)
+        _take_preference(read, line)
     elif kind == "item":
         _take_item(read, line)
     elif kind == "pending":
@@ -151,6 +150,17 @@ def _take(read: Portable, line: Any, *, first: bool) -> bool:
     else:
         raise ValueError(f"there is no kind {kind!r}")
     return False
+
+
+def _take_preference(read: Portable, line: Any) -> None:
+    preference = Preference(
+        id=line["id"], text=line["text"], expires_at=line["expires_at"], aspects=line.get("aspects")
+    )
+    if preference.id in {each.id for each in read.preferences}:
+        raise ValueError(f"the preference {preference.text!r} is there twice")
+    read.preferences.append(preference)
+    if line.get("unread"):
+        read.unread.add(preference.id)
 
 
 def _checked_item(line: Mapping[str, Any]) -> Item:
@@ -208,6 +218,7 @@ def take_in(state: State, read: Portable) -> Steps[None]:
         StoreError: if it holds something.
     """
     encoder = state.encoder
+    stated = yield from aspects_kept.read(state, read.preferences, state.opened)
     preferences: FloatArray = yield Encode(encoder, [preference.text for preference in read.preferences], "embedding")
     texts = _embedded(read)
     vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
@@ -227,8 +238,13 @@ def take_in(state: State, read: Portable) -> Steps[None]:
             if read.header.get(name) is not None and (same or name == "verifier"):
                 store.set_meta(**{f"{name}/{namespace}": read.header[name]})
         rows = {
-            preference.id: store.add_preference(namespace, preference, vector)
-            for preference, vector in zip(read.preferences, preferences, strict=True)
+            preference.id: store.add_preference(
+                namespace,
+                preference,
+                vector,
+                unread=unread or (preference.aspects is None and preference.id in read.unread),
+            )
+            for (preference, unread), vector in zip(stated, preferences, strict=True)
         }
         for held, made_for, entries in read.items:
             _write(state, held, made_for, entries, vector_of, rows)

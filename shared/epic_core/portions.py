@@ -12,10 +12,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import AsyncGeneratorType, GeneratorType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from epic_core.errors import VerifierError
-from epic_core.types import Candidate, Verdict
+from epic_core.types import Candidate, Preference, Verdict
 from epic_core.verification.base import (
     Rewriter,
     Rewriting,
@@ -25,6 +25,9 @@ from epic_core.verification.base import (
     rewriter_of,
     writable,
 )
+
+if TYPE_CHECKING:
+    from epic_core.aspect_reader import AspectReading, Reader
 
 R = TypeVar("R")
 
@@ -216,4 +219,22 @@ def rewritten_by(rewriter: Rewriter, rewritings: Sequence[Rewriting]) -> Portion
         aanswers=lambda: rewriter.astream(rewritings),
         check=checked,
         name=f"rewriter {rewriter.name!r}",
+    )
+
+
+def readings_by(reader: Reader, preferences: Sequence[Preference]) -> Portions[AspectReading]:
+    """What a reader reads of preferences."""
+    from epic_core.aspect_reader import AspectReading
+
+    def checked(_: int, reading: Any) -> AspectReading:
+        if not isinstance(reading, AspectReading):
+            raise VerifierError(f"A reader of aspects must yield AspectReadings, not {type(reading).__name__}.")
+        return reading
+
+    return Portions(
+        len(preferences),
+        answers=lambda: reader.stream(preferences),
+        aanswers=lambda: reader.astream(preferences),
+        check=checked,
+        name=f"reader {reader.name!r}",
     )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
+from epic_core.aspects import Aspects
 from epic_core.codes import packed, unpacked
 from epic_core.errors import DamagedError
 from epic_core.ledger import Ledger
 from epic_core.rows import decoding
 from epic_core.schema import PREFERENCES
 from epic_core.types import FloatArray, Preference, moment
+
+# In place of aspects: a model was asked for them and failed, and is asked again. NULL is the parser's.
+_UNREAD = ""
 
 
 class PreferenceTable(Ledger):
@@ -23,10 +29,15 @@ class PreferenceTable(Ledger):
         with decoding(self.path):
             for row, crc, *values in found:
                 PREFERENCES.verify(self.path, crc, *values)
-                _, _, preference_id, text, expires, code = values
+                _, _, preference_id, text, expires, aspects, code = values
                 rows.append(int(row))
                 preferences.append(
-                    Preference(id=preference_id, text=text, expires_at=None if expires is None else moment(expires))
+                    Preference(
+                        id=preference_id,
+                        text=text,
+                        expires_at=None if expires is None else moment(expires),
+                        aspects=json.loads(aspects) if aspects else None,
+                    )
                 )
                 codes.append(code)
             vectors = unpacked(codes, dimension)
@@ -46,9 +57,18 @@ class PreferenceTable(Ledger):
         return dict(zip(rows, preferences, strict=True))
 
     def add_preference(
-        self, namespace: str, preference: Preference, vector: FloatArray, *, position: int | None = None
+        self,
+        namespace: str,
+        preference: Preference,
+        vector: FloatArray,
+        *,
+        position: int | None = None,
+        unread: bool = False,
     ) -> int:
-        """Write a preference, last unless a position is given; its row."""
+        """Write a preference, last unless a position is given; its row.
+
+        `unread` says that a model is still to read what it likes and avoids.
+        """
         if position is None:
             position = self.scalar(
                 "SELECT coalesce(max(position), -1) + 1 FROM preferences WHERE namespace = ?", (namespace,)
@@ -60,14 +80,32 @@ class PreferenceTable(Ledger):
             id=preference.id,
             text=preference.text,
             expires=None if preference.expires_at is None else preference.expires_at.timestamp(),
+            aspects=_written(preference.aspects, unread),
             vector=packed(vector.reshape(1, -1))[0],
         )
 
     def write_preference(self, row: int, preference: Preference, vector: FloatArray) -> None:
-        """Change a preference's text and embedding, and when it expires."""
+        """Change a preference's text and embedding, when it expires, and its aspects if it brings any."""
         ends = None if preference.expires_at is None else preference.expires_at.timestamp()
         code = packed(vector.reshape(1, -1))[0]
         self.update(PREFERENCES, row, text=preference.text, expires=ends, vector=code)
+        if preference.aspects is not None:
+            self.update(PREFERENCES, row, aspects=_written(preference.aspects))
+
+    def set_aspects(self, namespace: str, preference_id: str, aspects: Aspects | None, *, unread: bool = False) -> None:
+        """Write what a preference likes and avoids; None: the parser reads it from the words."""
+        row = self.preference_row(namespace, preference_id)
+        if row is not None:
+            self.update(PREFERENCES, row, aspects=_written(aspects, unread))
+
+    def unread(self, namespace: str) -> set[str]:
+        """The ids of the preferences that a model is still to read."""
+        return {
+            str(key)
+            for (key,) in self.read(
+                "SELECT id FROM preferences WHERE namespace = ? AND aspects = ?", (namespace, _UNREAD)
+            )
+        }
 
     def move_preference(self, namespace: str, preference_id: str, position: int) -> None:
         """Give a preference a place in the user's order."""
@@ -90,3 +128,9 @@ class PreferenceTable(Ledger):
                 f" UNION ALL SELECT name, -1, seq FROM sqlite_sequence WHERE name NOT IN {apart} ORDER BY 1, 2"
             )
         )
+
+
+def _written(aspects: Aspects | None, unread: bool = False) -> str | None:
+    if aspects is None:
+        return _UNREAD if unread else None
+    return json.dumps(aspects.as_json(), ensure_ascii=False, separators=(",", ":"))

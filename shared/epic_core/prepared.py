@@ -51,7 +51,8 @@ class Prepared:
             memory = self._memory
             if memory is None or memory.encoder is not encoder or memory.verifier is not verifier:
                 self._settings = ()
-                self._memory = memory = EpicMemory(encoder=encoder, verifier=verifier)
+                # Aspects that a preference brings count. None are asked for: the memory is gone with the process.
+                self._memory = memory = EpicMemory(encoder=encoder, verifier=verifier, aspects="parser")
             if self._settings != calibrated:
                 state = memory._state
                 state.own_tau, state.keep_rate, state.coarse, state.fine = settings
@@ -69,6 +70,8 @@ def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
             memory.add_preference(preference)
         elif known != preference:
             memory.replace_preference(known, preference)
+            if preference.aspects is None and known.aspects is not None:
+                memory.set_aspects(preference, None)
     for preference in held.values():
         memory.remove_preference(preference)
     order = [preference.id for preference in wanted]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ from epic_core.rows import deflated, item_digest
 from epic_core.tables import META, Schema, Table, described
 
 APPLICATION_ID = 0x45504943  # "EPIC"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _STATEMENTS = """
 CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
 CREATE TABLE preferences (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, position INTEGER, id TEXT, text TEXT, expires REAL,
- vector BLOB, crc INTEGER
+ aspects TEXT, vector BLOB, crc INTEGER
 );
 CREATE TABLE items (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, metadata TEXT, second_tier BLOB,
@@ -57,7 +58,7 @@ CREATE TABLE not_kept (
 """
 
 
-PREFERENCES = Table("preferences", ("namespace", "position", "id", "text", "expires", "vector"))
+PREFERENCES = Table("preferences", ("namespace", "position", "id", "text", "expires", "aspects", "vector"))
 ITEMS = Table("items", ("namespace", "id", "digest", "metadata", "second_tier", "rewritten_for"), ("text", "rewrite"))
 ENTRIES = Table(
     "entries",
@@ -93,11 +94,14 @@ _SECOND = {
 
 
 def upgrade(db: sqlite3.Connection, version: int, path: Path | None) -> None:
-    """Bring a file of version 1 or 2 to this one, inside a transaction.
+    """Bring a file of an earlier version to this one, inside a transaction.
 
     Raises:
         DamagedError: if it holds what those versions never wrote.
     """
+    if version == 3:
+        _upgrade_third(db, path)
+        return
     columns = _OLD | (_SECOND if version > 1 else {})
     there = {name for name, table, _ in described(db) if name == table}
     if there != {*columns, "sqlite_sequence"}:
@@ -125,11 +129,42 @@ def upgrade(db: sqlite3.Connection, version: int, path: Path | None) -> None:
     MEMORY.check_schema(db, path)
 
 
+def _upgrade_third(db: sqlite3.Connection, path: Path | None) -> None:
+    """Give preferences their column of aspects; every row is checked before it gets a new checksum."""
+    for check in (_THIRD.check_schema, _THIRD.check_sums, _THIRD.check_rows):
+        check(db, path)
+    highest = db.execute("SELECT seq, name FROM sqlite_sequence").fetchall()
+    # A table that others refer to goes only with them: they are set aside, those that refer first.
+    aside = ("uses", "entries", "preferences")
+    for name in aside:
+        db.execute(f"CREATE TEMP TABLE {name}_aside AS SELECT * FROM main.{name}")
+    for name in aside:
+        db.execute(f"DROP TABLE main.{name}")
+    for statement in _STATEMENTS.split(";\n"):
+        if statement.startswith(tuple(f"CREATE TABLE {name} (" for name in aside)):
+            db.execute(statement)
+    kept = [name for name in PREFERENCES.columns if name not in ("aspects", "crc")]
+    rows = db.execute(f"SELECT {', '.join(kept)} FROM preferences_aside").fetchall()
+    for values in rows:
+        row = dict(zip(kept, values, strict=True))
+        db.execute(PREFERENCES.insert, PREFERENCES.values({**row, "aspects": None}, row["row"]))
+    for name in ("entries", "uses"):
+        db.execute(f"INSERT INTO main.{name} SELECT * FROM {name}_aside")
+    for name in aside:
+        db.execute(f"DROP TABLE temp.{name}_aside")
+    db.execute("UPDATE sums SET total = (SELECT coalesce(sum(crc), 0) FROM preferences) WHERE name = 'preferences'")
+    # A number once given is never given again, not even after its row has gone.
+    db.execute("DELETE FROM sqlite_sequence")
+    db.executemany("INSERT INTO sqlite_sequence (seq, name) VALUES (?, ?)", highest)
+    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    MEMORY.check_schema(db, path)
+
+
 def _converted(old: dict[str, list[dict[str, Any]]]) -> None:
     """Bring rows of older versions into the form they have now, in place."""
     now = int(time.time())
     for row in old["preferences"]:
-        row.update(expires=None, vector=_code(row["vector"]))
+        row.update(expires=None, aspects=None, vector=_code(row["vector"]))
     for row in old["items"]:
         second = row["second_tier"]
         row.update(
@@ -159,4 +194,12 @@ MEMORY = Schema(
     tables=TABLES,
     small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT),
     upgrade=upgrade,
+)
+_THIRD = replace(
+    MEMORY,
+    version=3,
+    statements=_STATEMENTS.replace(" aspects TEXT, vector BLOB", " vector BLOB"),
+    tables=tuple(
+        replace(table, checked=tuple(name for name in table.checked if name != "aspects")) for table in TABLES
+    ),
 )

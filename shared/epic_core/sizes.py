@@ -15,7 +15,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "index": "second_tier",
     },
     "entries": {"index": "vector", "instructions": "instruction rationale stance"},
-    "preferences": {"preferences": "namespace id text vector"},
+    "preferences": {"preferences": "namespace id text aspects vector"},
     "pending": {"documents": "namespace id text metadata reason preferences"},
     "verdicts": {"verdicts": "chunk preference version stance instruction rationale"},
     "rewrites": {"verdicts": "chunk preferences version text"},

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from epic_core.budget import Budget
 from epic_core.chunking import Chunker
@@ -20,6 +20,7 @@ from epic_core.rows import digest
 from epic_core.space import Space
 from epic_core.steering import Mode
 from epic_core.store import Store
+from epic_core.types import BuildReport
 from epic_core.verification.base import Verifier
 
 # A server that searches for many users holds so many of them in RAM.
@@ -38,6 +39,8 @@ class State:
         retry_queue: How many undecided items wait at most.
         retention: What goes first where the budget is reached.
         floor: Entries that each preference keeps.
+        aspects: Who reads what preferences like and avoid.
+        opened: What making or opening the memory did.
         budget: Bytes on disk that are never exceeded.
         verified_by: The name of the language model's verifier that decided last, if one did.
         lock: Held while RAM and file are read or written, never while a model is waited for.
@@ -58,6 +61,8 @@ class State:
     store: Store
     retention: RetentionPolicy = field(default_factory=ByValue)
     floor: int = 3
+    aspects: Literal["auto", "parser", "model"] = "auto"
+    opened: BuildReport = field(default_factory=BuildReport)
     budget: Budget | None = None
     verified_by: str | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_core.aspects import Aspects
 from epic_core.errors import InvalidInputError
 
 FloatArray: TypeAlias = NDArray[np.float32]
@@ -156,6 +157,20 @@ def checked_moment(value: object) -> datetime:
         raise InvalidInputError(f"expires_at {value!r} is out of range.") from None
 
 
+def checked_aspects(value: object) -> Aspects:
+    """Aspects, given as such or as `Aspects.as_json` has them.
+
+    Raises:
+        InvalidInputError: for anything else, or phrases that cannot be stored.
+    """
+    aspects = value if isinstance(value, Aspects) else Aspects.from_json(value)
+    for phrase in (*aspects.liked, *aspects.avoided):
+        checked_text(phrase, "A phrase of aspects")
+    if aspects.scope:
+        checked_text(aspects.scope, "The scope of aspects")
+    return aspects
+
+
 @dataclass(frozen=True, kw_only=True)
 class Preference:
     """One stated preference, such as "I avoid hotels with on-site casinos."
@@ -165,16 +180,21 @@ class Preference:
         id: A uuid5 of the text, blind to case and to the amount of white space.
         expires_at: When it stops to count, a datetime with its zone or ISO 8601 text; None for never. From then on it
             neither steers nor matches, its entries are not found, and the next change of the memory removes it.
+        aspects: What it likes and avoids, `Aspects` or their JSON; None: read from the words. They are no part of the
+            id.
 
     Raises:
-        InvalidInputError: for an empty text, or an `expires_at` without a zone.
+        InvalidInputError: for an empty text, an `expires_at` without a zone, or aspects that are none.
     """
 
     text: str
     id: str = ""
     expires_at: datetime | None = None
+    aspects: Aspects | None = None
 
     def __post_init__(self) -> None:
+        if self.aspects is not None:
+            object.__setattr__(self, "aspects", checked_aspects(self.aspects))
         if self.expires_at is not None:
             object.__setattr__(self, "expires_at", checked_moment(self.expires_at))
         text = checked_text(self.text, "A preference").strip()
@@ -199,11 +219,14 @@ class Preference:
         return self._plain() == other._plain()
 
     def as_json(self) -> Any:
-        """Its text, where that says it all; else text, id and the time when it expires."""
-        if self == Preference(text=self.text):
-            return self.text
+        """Its text, where that says it all; else text, id, the time when it expires, and the aspects if it has any."""
+        return self.text if self == Preference(text=self.text) else self.as_object()
+
+    def as_object(self) -> dict[str, Any]:
+        """As `as_json`, with all that is stated: what the constructor takes."""
         ends = None if self.expires_at is None else self.expires_at.isoformat()
-        return {"text": self.text, "id": self.id, "expires_at": ends}
+        stated: dict[str, Any] = {"text": self.text, "id": self.id, "expires_at": ends}
+        return stated if self.aspects is None else {**stated, "aspects": self.aspects.as_json()}
 
     @classmethod
     def of(cls, value: str | Preference) -> Preference:
@@ -415,12 +438,15 @@ class BuildReport:
         second_tier: Kept as text only, in the second tier.
         evicted: Entries that had to go, or did not fit, because of the byte budget.
         shortened: Items of which less text is kept, because of the byte budget.
+        read: Preferences of which a language model has read what they like and avoid.
         timings: Seconds by part, as the paper's Table 3.
         usage: What it took of a language model: calls, retries, tokens, seconds.
         cached: Of the pairs of item and preference to be verified, those answered from the verdict cache.
         warnings: What looks wrong, in words.
         failures: Why items are undecided: item id to reason, the first hundred.
         answers: What a model said that could not be understood: item id to answer, of the same hundred.
+        unread: The preferences that a model was to read and did not, so that the parser's aspects hold for now: text to
+            reason.
     """
 
     seen: int = 0
@@ -435,6 +461,7 @@ class BuildReport:
     second_tier: int = 0
     evicted: int = 0
     shortened: int = 0
+    read: int = 0
     tau: float | None = None
     timings: dict[str, float] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
@@ -442,6 +469,7 @@ class BuildReport:
     warnings: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
 
     @property
     def new(self) -> int:
@@ -476,6 +504,8 @@ class BuildReport:
             yield f"second tier     {self.second_tier:>8}"
         if self.evicted or self.shortened:
             yield f"budget          {self.evicted:>8} entries evicted, {self.shortened} texts shortened"
+        if self.read or self.unread:
+            yield f"aspects         {self.read:>8} preferences read, {len(self.unread)} not"
         if self.usage.calls:
             tried = f" ({self.usage.retries} again)" if self.usage.retries else ""
             yield (
@@ -490,6 +520,8 @@ class BuildReport:
             yield f"warning: {warning}"
         for reason, count in Counter(self.failures.values()).most_common(3):
             yield f"undecided ({count}): {reason}"
+        for reason, count in Counter(self.unread.values()).most_common(3):
+            yield f"not read ({count}): {reason}"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

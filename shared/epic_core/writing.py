@@ -28,6 +28,7 @@ class Outcome:
         rewrites: Item id to rewritten text, of kept items.
         retried: Whether the items come from the retry queue.
         records: Of what was discarded, some with the reasons, by their digests.
+        unread: Whether a model is still to read the preference that is written with it.
     """
 
     kept: list[tuple[Item, list[NewEntry]]] = field(default_factory=list)
@@ -42,6 +43,7 @@ class Outcome:
     rewrites: dict[str, Rewrite] = field(default_factory=dict)
     retried: bool = False
     records: list[tuple[bytes, NotKept]] = field(default_factory=list)
+    unread: bool = False
 
 
 def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> bool:

@@ -14,6 +14,9 @@ take its place:
     lm = Scripted(hook=lambda asked: "Perhaps." if asked.kind == "rewrite" else None)
     lm.interrupt_at = {3}
 
+Memories made here have their preferences read by the parser, unless `aspects=` says otherwise: what a model is asked
+is asked about items.
+
 There are two corpora. `ITEMS` are verified as `TRUTH` has it, and `EXPECTED` is what a memory then holds of them.
 `documents()` are for a `Scripted` model: as many as one likes, kept under `WINE`, `TRAIN`, both or neither.
 """
@@ -93,6 +96,19 @@ def read_prompt(messages: Sequence[Any]) -> Asked:
     )
 
 
+def preference_read(messages: Sequence[Any]) -> str | None:
+    """The preference of a prompt that asks what it likes and avoids; None for another prompt."""
+    text = user_text(messages)
+    shown = re.search(r"<preference \w+>\n(.*?)\n</preference \w+>", text, re.S)
+    return re.sub(r"^\| ", "", shown[1], flags=re.M) if shown and "Say what it likes" in text else None
+
+
+def aspects_for(preference: str) -> str:
+    """What scripted models say that a preference likes and avoids."""
+    said = {"liked": [f"what {preference} wants"], "avoided": [], "firmness": "mild", "scope": ""}
+    return json.dumps(said)
+
+
 def _plain(messages: Sequence[Any]) -> list[tuple[str, str]]:
     plain = [message if isinstance(message, Mapping) else vars(message) for message in messages]
     return [(message["role"], message["content"]) for message in plain]
@@ -148,14 +164,20 @@ class Script:
     """Answers prompts from what is true of pairs of a chunk and a preference; all other pairs are irrelevant.
 
     Attributes:
-        asked: What was asked, in the order in which it was.
+        asked: What was asked about items, in the order in which it was.
+        read: The preferences it was to read.
     """
 
     def __init__(self, truth: Mapping[tuple[str, str], Stance]) -> None:
         self.truth = truth
         self.asked: list[Asked] = []
+        self.read: list[str] = []
 
     def __call__(self, messages: Sequence[Any]) -> str:
+        preference = preference_read(messages)
+        if preference is not None:
+            self.read.append(preference)
+            return aspects_for(preference)
         asked = read_prompt(messages)
         self.asked.append(asked)
         return answer_to(asked, lambda chunk, preference: self.truth.get((chunk, preference)))
@@ -257,7 +279,8 @@ class Scripted(Own):
         hook: Is told what is asked before it is answered; may raise, or give the answer itself.
 
     Attributes:
-        asked: What was asked, also by calls that had no answer.
+        asked: What was asked about items, also by calls that had no answer.
+        read: The preferences it was to read.
         interrupt_at: The calls, counted from 1, that are interrupted.
     """
 
@@ -272,6 +295,7 @@ class Scripted(Own):
         super().__init__(self._hooked, name=name, concurrency=concurrency, seconds=seconds)
         self.hook = hook
         self.asked: list[Asked] = []
+        self.read: list[str] = []
         self.interrupt_at: set[int] = set()
 
     @property
@@ -279,6 +303,11 @@ class Scripted(Own):
         return len(self.asked)
 
     def _begin(self, sent: Sent) -> None:
+        preference = preference_read(sent.messages)
+        if preference is not None:
+            self.read.append(preference)
+            super()._begin(sent)
+            return
         asked = read_prompt(sent.messages)
         with self._lock:
             self.asked.append(asked)
@@ -288,6 +317,9 @@ class Scripted(Own):
         super()._begin(sent)
 
     def _hooked(self, messages: Sequence[Message]) -> Completion:
+        preference = preference_read(messages)
+        if preference is not None:
+            return Completion(text=aspects_for(preference), prompt_tokens=7, completion_tokens=3)
         asked = read_prompt(messages)
         text = None if self.hook is None else self.hook(asked)
         if text is None:
@@ -423,7 +455,7 @@ def patient(lm: Any, **options: Any) -> LMVerifier:
 
 def memory_with(verifier: LMVerifier, **options: Any) -> EpicMemory:
     """A memory of `PREFERENCES`."""
-    options = {"preferences": PREFERENCES, "encoder": HashEncoder(), "tau": TAU, **options}
+    options = {"preferences": PREFERENCES, "encoder": HashEncoder(), "tau": TAU, "aspects": "parser", **options}
     return EpicMemory(verifier=verifier, **options)
 
 
@@ -530,15 +562,15 @@ def verifier_of(lm: Scripted, **options: Any) -> LMVerifier:
 def memory_of(lm: Scripted, *preferences: str, way: Any = "single", refine: Any = None, **options: Any) -> EpicMemory:
     """A memory of two preferences, if no others are named."""
     verifier = verifier_of(lm, way=way, refine=refine)
-    return EpicMemory(preferences or (WINE, TRAIN), **{"encoder": HashEncoder(), "verifier": verifier, **options})
+    options = {"encoder": HashEncoder(), "verifier": verifier, "aspects": "parser", **options}
+    return EpicMemory(preferences or (WINE, TRAIN), **options)
 
 
 def opened(path: Path, lm: Scripted, *preferences: str, refine: Any = None, **options: Any) -> EpicMemory:
     """A memory in a file, made with two preferences where there is none."""
     wanted = None if path.exists() and not preferences else preferences or (WINE, TRAIN)
-    return EpicMemory.open(
-        path, wanted, **{"encoder": HashEncoder(), "verifier": verifier_of(lm, refine=refine), **options}
-    )
+    options = {"encoder": HashEncoder(), "verifier": verifier_of(lm, refine=refine), "aspects": "parser", **options}
+    return EpicMemory.open(path, wanted, **options)
 
 
 def held(memory: EpicMemory, items: Iterable[Item]) -> dict[str, Any]:

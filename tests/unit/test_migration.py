@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 
 from epic_core import EpicMemory, Item, Preference, SecondTier, Stance
+from epic_core.aspect_parser import parse_aspects
 from epic_core.errors import DamagedError, EncoderMismatchError, ReadOnlyError, StoreError
+from epic_core.rows import checksum
 from epic_core.schema import SCHEMA_VERSION
 from epic_core.store import Store
 from epic_core.verification.base import rewriter_of
@@ -64,6 +66,11 @@ CREATE TABLE rewrites (
 ALTER TABLE items ADD COLUMN rewrite TEXT;
 ALTER TABLE items ADD COLUMN rewritten_for BLOB;
 """
+# As the third version had preferences; all else is as it is now.
+THIRD_PREFERENCES = """CREATE TABLE preferences (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, position INTEGER, id TEXT, text TEXT, expires REAL,
+ vector BLOB, crc INTEGER
+)"""
 TABLES = ("entries", "items", "pending", "preferences")
 HELD = Item(id="held", text="a red wine", metadata={"n": 1})
 SECOND = Item(id="second", text="wine cellar in the old castle of Dover")
@@ -179,6 +186,23 @@ def make_second(path: Path) -> Path:
 MAKE = {1: make_first, 2: make_second}
 
 
+def make_third(path: Path) -> Path:
+    """A file as the third version left it, with what `make_second` has in it."""
+    opened(make_second(path)).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        kept = "row, namespace, position, id, text, expires, vector"
+        held = db.execute(f"SELECT {kept} FROM preferences").fetchall()
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("DROP TABLE preferences")
+        db.execute(THIRD_PREFERENCES)
+        for row in held:
+            db.execute("INSERT INTO preferences VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, checksum(*row[1:])))
+        db.execute("UPDATE sums SET total = (SELECT sum(crc) FROM preferences) WHERE name = 'preferences'")
+        db.execute("PRAGMA user_version = 3")
+        db.execute("COMMIT")
+    return path
+
+
 def dump(path: Path) -> list[str]:
     """All that a file holds."""
     with closing(sqlite3.connect(path)) as db:
@@ -248,10 +272,10 @@ def ann(path: Path, lm: Scripted | None = None, **options: Any) -> EpicMemory:
 
 
 def test_a_file_of_an_older_version_is_brought_up_to_this_one(path: Path, old: int) -> None:
-    assert version(path) == old < SCHEMA_VERSION == 3
+    assert version(path) == old < SCHEMA_VERSION
     opened(path).close()
     number, tables = schema(path)
-    assert number == 3
+    assert number == SCHEMA_VERSION
     assert {"verdicts", "rewrites", "uses", "ledger", "not_kept", "sums"} <= tables.keys()
     assert {"rewrite", "rewritten_for", "digest", "crc", "text_crc"} <= set(tables["items"])
     assert [p.name for p in path.parent.iterdir()] == ["me.epic"]
@@ -550,7 +574,7 @@ def test_a_process_killed_in_the_middle_leaves_the_older_version_as_it_was(path:
     assert dump(path) == before
     with opened(path) as memory:
         assert memory.search("wine", k=1)[0].item == HELD
-    assert version(path) == 3
+    assert version(path) == SCHEMA_VERSION
     verified(path)
 
 
@@ -575,7 +599,7 @@ def test_a_file_that_cannot_be_written_is_a_clear_error_and_stays(path: Path, mo
     monkeypatch.undo()
     path.chmod(0o644)
     opened(path).close()
-    assert version(path) == 3
+    assert version(path) == SCHEMA_VERSION
 
 
 def test_a_file_that_is_opened_for_reading_only_is_a_clear_error_and_stays(path: Path) -> None:
@@ -602,22 +626,22 @@ def test_a_file_that_another_process_writes_is_a_clear_error_and_stays(
         db.execute("ROLLBACK")
     assert version(path) == old
     opened(path).close()
-    assert version(path) == 3
+    assert version(path) == SCHEMA_VERSION
 
 
-@pytest.mark.parametrize("number", [0, 4, 99, -1])
+@pytest.mark.parametrize("number", [0, SCHEMA_VERSION + 1, 99, -1])
 def test_a_version_that_is_not_known_is_a_clear_error(path: Path, number: int) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {number}")
     data = path.read_bytes()
-    with pytest.raises(StoreError, match=rf"schema version {number}\b.*reads 3"):
+    with pytest.raises(StoreError, match=rf"schema version {number}\b.*reads {SCHEMA_VERSION}"):
         opened(path)
     assert path.read_bytes() == data
     assert [p.name for p in path.parent.iterdir()] == ["me.epic"]
 
 
 def test_a_version_that_the_tables_do_not_have_is_a_clear_error(path: Path, old: int) -> None:
-    for number in {1, 2, 3} - {old}:
+    for number in {1, 2, 3, 4} - {old}:
         with closing(sqlite3.connect(path)) as db:
             db.execute(f"PRAGMA user_version = {number}")
         data = path.read_bytes()
@@ -640,7 +664,7 @@ def test_several_threads_open_it_at_once(tmp_path: Path, old: int) -> None:
 
         with ThreadPoolExecutor(4) as pool:
             found = [job.result() for job in [pool.submit(first_hit) for _ in range(4)]]
-        assert found == [HELD] * 4 and version(path) == 3
+        assert found == [HELD] * 4 and version(path) == SCHEMA_VERSION
 
 
 OPENING = """
@@ -675,7 +699,7 @@ def test_two_processes_open_it_at_once(path: Path) -> None:
         process.stdin.write("go\n")
         process.stdin.flush()
     assert [process.communicate(timeout=30)[0] for process in started] == ["memory\n"] * 2
-    assert version(path) == 3
+    assert version(path) == SCHEMA_VERSION
     with opened(path) as memory:
         assert len(memory) == 3
     verified(path)
@@ -685,3 +709,91 @@ def test_one_that_is_open_sees_what_another_writes(path: Path) -> None:
     with opened(path) as one, opened(path) as other:
         other.add(["red wine of the other"])
         assert {hit.item.text for hit in one.search("wine", k=9)} == {HELD.text, "red wine of the other"}
+
+
+# the third version, which had checksums already
+
+
+@pytest.fixture
+def third(tmp_path: Path) -> Path:
+    return make_third(tmp_path / "me.epic")
+
+
+def test_the_third_version_is_brought_up_to_this_one(third: Path, tmp_path: Path) -> None:
+    assert version(third) == 3
+    with closing(sqlite3.connect(third)) as db:
+        before = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in ("items", "entries")}
+    with opened(third) as memory:
+        assert memory.search("wine", k=1)[0].item == HELD
+        assert memory.aspects() == {WINE: parse_aspects(WINE)}
+    verified(third)
+    with closing(sqlite3.connect(third)) as db:
+        # The search counted a use.
+        for name in ("items", "entries"):
+            assert db.execute(f"SELECT * FROM {name}").fetchall() == before[name]
+        assert db.execute("SELECT count(*) FROM uses").fetchone() == (1,)
+    opened(tmp_path / "new.epic", WINE).close()
+    assert structure(third) == structure(tmp_path / "new.epic")
+
+
+def test_all_that_the_third_version_held_is_held(third: Path) -> None:
+    second = make_second(third.with_name("second.epic"))
+    with ann(third) as one, ann(second) as other:
+        assert one.preferences == other.preferences and one.stats().counts == other.stats().counts
+        for item_id in ("both", "long"):
+            assert one.explain(item_id) == other.explain(item_id)
+        assert one.add([Item(id="copy", text=BOTH.text)]).cached == other.add([Item(id="copy", text=BOTH.text)]).cached
+
+
+def test_a_number_that_the_third_version_gave_is_not_given_again(third: Path) -> None:
+    with closing(sqlite3.connect(third, isolation_level=None)) as db:
+        db.execute("UPDATE sqlite_sequence SET seq = 90")
+    with opened(third) as memory:
+        memory.add_preference(TRAIN)
+        memory.add(["night train"])
+    with closing(sqlite3.connect(third)) as db:
+        for table in ("preferences", "entries"):
+            assert db.execute(f"SELECT max(row) FROM {table}").fetchone()[0] > 90
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE preferences SET text = 'another' WHERE row = 1",
+        "UPDATE entries SET stance = 'conflicts' WHERE row = 1",
+        "DELETE FROM preferences WHERE row = 3",
+        "DELETE FROM items WHERE row = 1",
+        "ALTER TABLE preferences ADD COLUMN aspects TEXT",
+        "CREATE TABLE notes (x)",
+        "CREATE TRIGGER t BEFORE DELETE ON preferences BEGIN DELETE FROM items; END",
+    ],
+)
+def test_a_damaged_file_of_the_third_version_is_refused_and_stays(third: Path, statement: str) -> None:
+    with closing(sqlite3.connect(third)) as db:
+        db.execute(statement)
+        db.commit()
+    data = third.read_bytes()
+    with pytest.raises(StoreError, match=r"me\.epic"):
+        opened(third)
+    assert third.read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    "at", ["BEGIN IMMEDIATE", "DROP TABLE main.uses", "CREATE TABLE preferences", "INTO main.entries", "COMMIT"]
+)
+def test_a_process_killed_in_the_middle_leaves_the_third_version_as_it_was(third: Path, at: str) -> None:
+    before = dump(third)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(third), at], check=False, capture_output=True)
+    assert killed.returncode == -9, killed.stderr
+    assert dump(third) == before
+    with opened(third) as memory:
+        assert memory.search("wine", k=1)[0].item == HELD
+    assert version(third) == SCHEMA_VERSION
+    verified(third)
+
+
+def test_the_third_version_is_not_written_by_a_reader(third: Path) -> None:
+    data = third.read_bytes()
+    with pytest.raises(StoreError, match="made by an older"):
+        Store(third, read_only=True)
+    assert third.read_bytes() == data

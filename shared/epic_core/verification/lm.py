@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from epic_core.aspect_reader import AspectReader
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.lm.base import Completion, LanguageModel
 from epic_core.lm.calls import Calling, Patience, adrive, drive
@@ -59,6 +60,7 @@ class LMVerifier:
     Attributes:
         name: Made of model, way, refinement and a hash of the prompts. Verdicts are cached under it.
         cached: That verdicts are worth keeping.
+        aspect_reader: Reads what preferences like and avoid, by the same model.
 
     Raises:
         InvalidInputError: for arguments that cannot be.
@@ -104,6 +106,7 @@ class LMVerifier:
         self.batch_size = batch_size
         self._max_tokens = max_tokens
         self._asker = Asker(lm, Patience(retries=retries, backoff=backoff))
+        self.aspect_reader = AspectReader(lm, patience=self._asker.patience)
         own = self.prompts
         used = {
             "paper": [own.decide, own.instruct],
