@@ -25,7 +25,8 @@ from epic_core.intake import unique_preferences
 from epic_core.retrieval import checked_vector
 from epic_core.rows import dumped_metadata
 from epic_core.state import described
-from epic_core.steering import Mode, QuerySteering, Steerings, checked_mode
+from epic_core.steering import Mode, QuerySteering, checked_mode
+from epic_core.steerings import Steerings
 from epic_core.steps import Clock, Encode, Steer, Steps, arun, run
 from epic_core.types import FloatArray, Preference, Stance, checked_k, checked_string
 

@@ -28,7 +28,7 @@ _NOTED = 20_000
 # What the stance policy "prefer" takes off the cosine of an entry: supports above mixed above conflicts where both
 # answer the query about as well.
 _CLASHING = frozenset({Stance.CONFLICTS, Stance.MIXED})
-PENALTY = {Stance.SUPPORTS: 0.0, Stance.NEUTRAL: 0.02, Stance.MIXED: 0.05, Stance.CONFLICTS: 0.1}
+PENALTY = {Stance.SUPPORTS: 0.0, Stance.NEUTRAL: 0.04, Stance.MIXED: 0.1, Stance.CONFLICTS: 0.2}
 
 
 Sums: TypeAlias = tuple[tuple[str, int, int], ...]

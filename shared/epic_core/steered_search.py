@@ -30,7 +30,8 @@ import numpy as np
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.guidance import penalty_of
-from epic_core.steering import Mode, QuerySteering, Steerings, checked_mode, default_floor
+from epic_core.steering import Mode, QuerySteering, checked_mode, default_floor
+from epic_core.steerings import Steerings
 from epic_core.types import FloatArray, Preference, checked_k
 
 T = TypeVar("T")
@@ -84,8 +85,8 @@ class SteeredSearch:
 
     Args:
         encoder: Of the store's embeddings; encodes preferences, and texts where they have to be ranked.
-        floor: Cosine in [-1, 1] from which a preference steers and counts as matched. Default: the encoder's own; in
-            paper mode everything steers.
+        floor: Cosine in [-1, 1] from which a preference steers and counts as matched. Default: the encoder's own
+            to be matched, a little above it to steer; in paper mode everything steers.
         overfetch: How many times k are fetched and ranked in signed mode where a document stands against a preference;
             with 1 no text is ever embedded, and stances are left out of account.
 

@@ -19,7 +19,8 @@ from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_
 from epic_core.errors import InvalidInputError
 from epic_core.fallback import ask, asynchronous_call
 from epic_core.portions import Portions
-from epic_core.steering import Mode, Steerings
+from epic_core.steering import Mode
+from epic_core.steerings import Steerings
 from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Preference
 

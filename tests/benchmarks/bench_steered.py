@@ -85,7 +85,9 @@ class Store:
     def _scored(self, mode: Any, question: str, preferences: Sequence[str]) -> Found:
         rows = np.array(self._searched(mode, question, preferences, 4 * K))
         steering = QuerySteering(self.encoder, preferences, "signed")
-        scores = steering.score_vectors(steering.steer_vector(self.encoder.encode([question])[0]), self.vectors[rows])
+        scores = steering.score_texts(
+            self.encoder.encode([question])[0], [self.texts[row] for row in rows], self.vectors[rows]
+        )
         return rows[np.argsort(-scores, kind="stable")][:K].tolist()
 
 

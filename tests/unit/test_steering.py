@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
@@ -10,10 +12,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epic_core import Preference, QuerySteering
-from epic_core.aspects import parse_aspects
+from epic_core.aspect_parser import parse_aspects
+from epic_core.aspects import Aspects
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
-from epic_core.steering import AVOIDED_WEIGHT, LIKED_WEIGHT, TEMPERATURE, TURN, Steerings
+from epic_core.evidence import leanings, sides_of
+from epic_core.steering import (
+    AVOIDED_WEIGHT,
+    CANDIDATES_MARGIN,
+    CANDIDATES_TEMPERATURE,
+    CANDIDATES_WEIGHT,
+    LIKED_WEIGHT,
+    MARGIN,
+    NEAREST,
+    OFF_TOPIC,
+    RAMP,
+    SLACK,
+    TEMPERATURE,
+    TURN,
+    SteeredQuery,
+    default_floor,
+)
+from epic_core.steerings import Steerings
+from epic_core.words import words_of
 from helpers import HashEncoder
 
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I prefer trains over flights.")
@@ -168,11 +189,14 @@ def test_a_similarity_equal_to_the_floor_steers() -> None:
     assert steering.steer_vector(steering.vectors[0]).preferences
 
 
-def test_the_default_floor_is_the_encoders_and_none_in_paper_mode() -> None:
+def test_the_default_floor_is_a_little_above_the_encoders_and_none_in_paper_mode() -> None:
     encoder = HashEncoder()
     encoder.floor = 0.37
-    assert QuerySteering(encoder, ["a"], "signed").floor == 0.37
+    assert QuerySteering(encoder, ["a"], "signed").floor == pytest.approx(0.37 + MARGIN)
     assert QuerySteering(encoder, ["a"], "paper").floor == -1.0
+    assert MARGIN > 0.0
+    encoder.floor = 0.99
+    assert QuerySteering(encoder, ["a"], "signed").floor == 1.0
 
 
 def test_paper_mode_steers_by_an_unrelated_preference_too() -> None:
@@ -189,28 +213,55 @@ async def test_asteer_gives_what_steer_gives(encoder: StaticEncoder, mode: str, 
     assert one.nearest == other.nearest
 
 
-@pytest.mark.parametrize("mode", ["paper", "off"])
-def test_score_is_the_cosine_with_the_steered_query(encoder: StaticEncoder, mode: str) -> None:
-    texts = ["a casino hotel", "a quiet guesthouse", "a bank"]
-    steering = QuerySteering(encoder, PREFERENCES, mode)
-    expected = encoder.encode(texts) @ steering.steer(QUERIES[0]).vector
-    np.testing.assert_allclose(steering.score(QUERIES[0], texts), expected, atol=1e-6)
+TEXTS = ["a night train to Rome", "a cheap flight to Rome", "a bank", "a casino hotel", "a quiet guesthouse", "..."]
 
 
-def test_signed_score_rewards_liked_and_penalises_avoided_phrases(encoder: StaticEncoder) -> None:
-    texts = ["a night train to Rome", "a cheap flight to Rome", "a bank"]
-    query = "how to travel to Rome"
-    vectors, q = encoder.encode(texts), encoder.encode([query])[0]
-    expected = vectors @ q
-    p = encoder.encode(PREFERENCES)
-    for weight, preference in zip(softmax_weights(p @ q, -1.0), PREFERENCES, strict=True):
-        aspects = parse_aspects(preference)
-        if aspects.liked:
-            expected = expected + weight * LIKED_WEIGHT * (vectors @ encoder.encode(aspects.liked).T).max(axis=1)
-        if aspects.avoided:
-            expected = expected - weight * AVOIDED_WEIGHT * (vectors @ encoder.encode(aspects.avoided).T).max(axis=1)
-    steering = QuerySteering(encoder, PREFERENCES, "signed", floor=-1.0)
-    np.testing.assert_allclose(steering.score(query, texts), expected, atol=1e-5)
+@pytest.mark.parametrize("query", QUERIES)
+def test_score_in_paper_mode_is_the_cosine_with_eq_8(encoder: StaticEncoder, query: str) -> None:
+    q, p, vectors = encoder.encode([query])[0], encoder.encode(PREFERENCES), encoder.encode(TEXTS)
+    steered = q + p[np.argmax(p @ q)]
+    expected = vectors @ (steered / np.linalg.norm(steered))
+    np.testing.assert_allclose(QuerySteering(encoder, PREFERENCES, "paper").score(query, TEXTS), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_score_in_off_mode_is_the_cosine_with_the_query(encoder: StaticEncoder, query: str) -> None:
+    expected = encoder.encode(TEXTS) @ encoder.encode([query])[0]
+    np.testing.assert_allclose(QuerySteering(encoder, PREFERENCES, "off").score(query, TEXTS), expected, atol=1e-6)
+
+
+def score_by_definition(
+    encoder: StaticEncoder, preferences: Sequence[str], query: str, texts: Sequence[str], floor: float
+) -> np.ndarray:
+    """cos(q, x) + strength * sum_p w_p (for_p(x) - against_p(x)) less the penalty; of preferences that do not clash."""
+    q, p, x = encoder.encode([query])[0], encoder.encode(preferences), encoder.encode(texts)
+    floor += CANDIDATES_MARGIN
+    center = x[np.argsort(-(x @ q))[:NEAREST]].sum(axis=0)
+    relevances = p @ (q + CANDIDATES_WEIGHT * center / np.linalg.norm(center)) / (1 + CANDIDATES_WEIGHT)
+    weights = np.where(relevances >= floor, np.exp((relevances - relevances.max()) / CANDIDATES_TEMPERATURE), 0.0)
+    weights /= weights.sum()
+    strength = np.clip((relevances.max() - floor) / RAMP, 0.0, 1.0)
+    topic = q + weights @ p
+    near = x @ (topic / np.linalg.norm(topic))
+    scores = x @ q - OFF_TOPIC * np.maximum(near.max() - near - SLACK, 0.0)
+    for weight, sides in zip(weights, sides_of(encoder, preferences), strict=True):
+        said = [words_of(text) for text in texts]
+        scores += strength * weight * leanings(sides, said, x @ sides.vectors.T, x @ q, sides.vectors @ q)
+    return scores
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("floor", [-1.0, 0.1])
+def test_signed_score_is_as_defined(encoder: StaticEncoder, query: str, floor: float) -> None:
+    many = [*TEXTS, *(f"room {n} of a hotel" for n in range(10)), *(f"trail {n}" for n in range(5))]
+    steering = QuerySteering(encoder, PREFERENCES, "signed", floor=floor)
+    for texts in (TEXTS, many):
+        if steering.steer_vector(encoder.encode([query])[0], candidates=encoder.encode(texts)).preferences:
+            expected = score_by_definition(encoder, PREFERENCES, query, texts, floor)
+        else:
+            expected = encoder.encode(texts) @ encoder.encode([query])[0]
+        # A share too small to be felt is left out.
+        np.testing.assert_allclose(steering.score(query, texts), expected, atol=0.15)
 
 
 @pytest.mark.parametrize(
@@ -250,6 +301,375 @@ def test_paper_mode_moves_towards_what_is_avoided(encoder: StaticEncoder) -> Non
     signed = QuerySteering(encoder, preferences, "signed", floor=-1.0).steer(query).vector
     (casino,) = encoder.encode(texts)
     assert casino @ paper > casino @ signed
+
+
+def unit(*vector: float) -> np.ndarray:
+    return (np.array(vector) / np.linalg.norm(vector)).astype(np.float32)
+
+
+def at(*cosines: float) -> np.ndarray:
+    """Preferences with given similarities to the query (1, 0, ...), otherwise at right angles."""
+    rows = np.zeros((len(cosines), len(cosines) + 1), dtype=np.float32)
+    for row, cosine in enumerate(cosines):
+        rows[row, 0], rows[row, row + 1] = cosine, np.sqrt(1.0 - cosine**2)
+    return rows
+
+
+def steered_by(*stated: tuple[float, Preference], floor: float = 0.0) -> SteeredQuery:
+    """A query steered by preferences of given similarities to it."""
+    vectors = at(*(cosine for cosine, _ in stated))
+    steering = QuerySteering(
+        HashEncoder(vectors.shape[1]), [preference for _, preference in stated], "signed", floor=floor, vectors=vectors
+    )
+    # What a preference likes and avoids is embedded apart from it.
+    steering.encoder = HashEncoder()
+    return steering.steer_for_index(np.eye(1, vectors.shape[1], dtype=np.float32)[0])
+
+
+def names(steered: SteeredQuery) -> list[str]:
+    return [chosen.preference.text for chosen in steered.preferences]
+
+
+def likes(name: str, *liked: str, firmness: float = 0.75) -> Preference:
+    return Preference(text=name, aspects=Aspects(liked=liked, firmness=firmness))
+
+
+def avoids(name: str, *avoided: str, firmness: float = 0.75) -> Preference:
+    return Preference(text=name, aspects=Aspects(avoided=avoided, firmness=firmness))
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_of_two_opposites_the_more_similar_one_steers(turn: int) -> None:
+    both = [(0.8, likes("for", "spicy food")), (0.6, avoids("against", "spicy food", firmness=1.0))][::turn]
+    assert names(steered_by(*both)) == ["for"]
+    both = [(0.6, likes("for", "spicy food", firmness=1.0)), (0.8, avoids("against", "spicy food"))][::turn]
+    assert names(steered_by(*both)) == ["against"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_of_two_opposites_about_equally_similar_the_firmer_one_steers(turn: int) -> None:
+    both = [(0.70, likes("for", "spicy food")), (0.68, avoids("against", "spicy food", firmness=1.0))][::turn]
+    assert names(steered_by(*both)) == ["against"]
+
+
+def test_of_two_opposites_equally_firm_and_similar_the_later_one_steers() -> None:
+    one, other = likes("for", "spicy food"), avoids("against", "spicy food")
+    assert names(steered_by((0.7, one), (0.68, other))) == ["against"]
+    assert names(steered_by((0.68, other), (0.7, one))) == ["for"]
+
+
+def test_without_a_clash_both_steer() -> None:
+    both = steered_by((0.7, likes("wine", "red wine")), (0.68, avoids("beer", "cold beer")))
+    assert names(both) == ["wine", "beer"]
+    assert names(steered_by((0.7, likes("one", "red wine")), (0.68, likes("two", "red wine")))) == ["one", "two"]
+
+
+def test_who_lost_a_clash_overrules_nobody() -> None:
+    first, second = (
+        likes("first", "red wine"),
+        Preference(text="second", aspects=Aspects(liked=("cold beer",), avoided=("red wine",))),
+    )
+    third = avoids("third", "cold beer")
+    assert names(steered_by((0.9, first), (0.7, second), (0.5, third))) == ["first", "third"]
+
+
+def test_who_lost_a_clash_overrules_nobody_about_as_similar_either() -> None:
+    first, second = likes("first", "red wine"), avoids("second", "cold beer")
+    third = Preference(text="third", aspects=Aspects(liked=("cold beer",), avoided=("red wine",), firmness=1.0))
+    assert names(steered_by((0.9, first), (0.72, second), (0.70, third))) == ["first", "second"]
+
+
+def test_who_does_not_reach_the_floor_overrules_nobody() -> None:
+    both = [(0.32, likes("for", "spicy food")), (0.29, avoids("against", "spicy food", firmness=1.0))]
+    assert names(steered_by(*both, floor=0.3)) == ["for"]
+    assert names(steered_by(*both, floor=0.2)) == ["against"]
+
+
+def test_opposites_are_told_among_the_named_rows() -> None:
+    preferences = [likes("other", "zorbs"), likes("for", "spicy food"), avoids("against", "spicy food")]
+    vectors = at(0.5, 0.8, 0.6)
+    steering = QuerySteering(HashEncoder(4), preferences, "signed", floor=0.0, vectors=vectors)
+    steering.encoder = HashEncoder()
+    query = np.eye(1, 4, dtype=np.float32)[0]
+    assert names(steering.steer_for_index(query, only=np.array([2, 1]))) == ["for"]
+    assert names(steering.steer_for_index(query, only=np.array([2, 0]))) == ["against", "other"]
+
+
+def test_an_opposite_that_lost_leaves_its_share_to_the_others() -> None:
+    steered = steered_by(
+        (0.8, likes("for", "spicy food")), (0.6, avoids("against", "spicy food")), (0.7, likes("w", "wine"))
+    )
+    assert names(steered) == ["for", "w"]
+    assert sum(chosen.weight for chosen in steered.preferences) == pytest.approx(1.0, abs=1e-6)
+
+
+TWO = np.stack([unit(1, 0, 0.3), unit(0, 1, 0.3)])
+
+
+def two_wishes(floor: float = -1.0) -> QuerySteering:
+    steering = QuerySteering(HashEncoder(3), ["I like trains.", "I like wine."], "signed", floor=floor, vectors=TWO)
+    steering.encoder = HashEncoder()
+    return steering
+
+
+def test_candidates_say_which_preference_is_heaviest() -> None:
+    query = unit(1, 0.8, 0)
+    steering = two_wishes()
+    assert names(steering.steer_for_index(query))[0] == "I like trains."
+    steered = steering.steer_for_index(query, candidates=np.stack([unit(0.1, 1, 0), unit(0, 1, 0.1)]))
+    assert names(steered)[0] == "I like wine."
+    weights = [chosen.weight for chosen in steered.preferences]
+    assert weights[0] > weights[1] > 0.0
+    assert sum(weights) == pytest.approx(1.0, abs=1e-6)
+    # What is reported is the similarity to the query itself.
+    assert steered.preferences[0].similarity == pytest.approx(float(TWO[1] @ query), abs=1e-6)
+    assert steered.nearest == pytest.approx(float(TWO[0] @ query), abs=1e-6)
+
+
+def test_candidates_bring_in_a_preference_that_the_query_alone_does_not() -> None:
+    steering = two_wishes(floor=0.5)
+    query = unit(1, 0, 0)
+    assert names(steering.steer_for_index(query)) == ["I like trains."]
+    candidates = np.stack([unit(0.3, 1, 0)])
+    assert "I like wine." in names(steering.steer_for_index(query, candidates=candidates))
+
+
+def test_only_the_candidates_nearest_to_the_query_say_so() -> None:
+    steering, query = two_wishes(), unit(1, 0.2, 0)
+    near = np.stack([unit(1, 0.1 * n, 0.1) for n in range(NEAREST)])
+    far = np.stack([unit(-0.1, 1, 0.01 * n) for n in range(30)])
+    expected = steering.steer_for_index(query, candidates=near)
+    steered = steering.steer_for_index(query, candidates=np.concatenate([far, near]))
+    assert [c.weight for c in steered.preferences] == pytest.approx([c.weight for c in expected.preferences], abs=1e-4)
+    alone = steering.steer_for_index(query, candidates=far)
+    assert names(alone)[0] != names(steered)[0]
+
+
+def test_no_candidates_are_as_none_were_given() -> None:
+    steering, query = two_wishes(), unit(1, 0.8, 0)
+    one = steering.steer_for_index(query)
+    other = steering.steer_for_index(query, candidates=np.empty((0, 3), dtype=np.float32))
+    np.testing.assert_array_equal(one.vector, other.vector)
+    assert one.preferences == other.preferences
+    assert one.strength == other.strength == 1.0
+
+
+@pytest.mark.parametrize("mode", ["paper", "off"])
+def test_candidates_change_nothing_in_other_modes(mode: str) -> None:
+    steering = QuerySteering(HashEncoder(3), ["a", "b"], mode, vectors=TWO)
+    query, candidates = unit(1, 0.8, 0), np.stack([unit(0, 1, 0)])
+    one, other = steering.steer_vector(query), steering.steer_vector(query, candidates=candidates)
+    np.testing.assert_array_equal(one.vector, other.vector)
+    assert one.preferences == other.preferences
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_strength_grows_from_the_floor_on(given: bool) -> None:
+    # With one preference and candidates like the query, the relevance is the similarity.
+    query, start = unit(1, 0), 0.3
+    found = []
+    for cosine in (start - 0.01, start + 0.01, start + RAMP / 2, start + RAMP + 0.01, 0.9):
+        steering = QuerySteering(HashEncoder(2), ["I like wine."], "signed", floor=0.3, vectors=at(cosine))
+        steered = steering.steer_for_index(query, candidates=query[None] if given else None)
+        found.append((steered.strength, float(np.linalg.norm(steered.vector - query))))
+    strengths = [strength for strength, _ in found]
+    assert found[0] == (0.0, 0.0)
+    assert 0.0 < strengths[1] < strengths[2] < 1.0
+    assert strengths[2] == pytest.approx(0.5, abs=1e-3)
+    assert strengths[3:] == [1.0, 1.0]
+    # What steers little moves the query little.
+    assert 0.0 < found[1][1] < found[2][1] < found[3][1]
+
+
+def test_candidates_ask_for_more_unless_the_floor_was_given() -> None:
+    query = unit(1, 0)
+    start = default_floor(HashEncoder(2)) + MARGIN
+    vectors = at(start + CANDIDATES_MARGIN / 2)
+    steering = QuerySteering(HashEncoder(2), ["I like wine."], vectors=vectors)
+    assert steering.steer_vector(query).preferences
+    assert not steering.steer_vector(query, candidates=query[None]).preferences
+    told = QuerySteering(HashEncoder(2), ["I like wine."], floor=start, vectors=vectors)
+    assert told.steer_vector(query, candidates=query[None]).preferences
+
+
+def test_a_special_case_that_is_avoided_does_not_clash_with_what_is_liked() -> None:
+    steering = QuerySteering(
+        default_encoder(), ["I love beaches.", "I avoid crowded beaches.", "I avoid beaches."], floor=0.1
+    )
+    steering.prepare()
+    texts = [one.preference.text for one in steering.steer("a holiday on beaches").preferences]
+    assert "I avoid crowded beaches." in texts
+    # These two do.
+    assert ("I love beaches." in texts) is not ("I avoid beaches." in texts)
+
+
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 6), candidates=st.integers(0, 20))
+def test_weights_sum_to_one_and_strength_is_a_share_for_any_vectors(seed: int, count: int, candidates: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(1 + count + candidates, 5))
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    preferences = [f"I like number {n}." for n in range(count)]
+    steering = QuerySteering(HashEncoder(5), preferences, "signed", floor=0.1, vectors=rows[1 : count + 1])
+    steering.encoder = HashEncoder()
+    steered = steering.steer_for_index(rows[0], candidates=rows[count + 1 :])
+    assert 0.0 <= steered.strength <= 1.0
+    assert np.linalg.norm(steered.vector) == pytest.approx(1.0, abs=1e-4)
+    weights = [chosen.weight for chosen in steered.preferences]
+    assert weights == sorted(weights, reverse=True)
+    if weights:
+        assert sum(weights) == pytest.approx(1.0, abs=1e-5)
+        assert min(weights) >= 0.0
+    else:
+        assert steered.strength == 0.0
+        np.testing.assert_array_equal(steered.vector, rows[0])
+
+
+HOTELS = [
+    "The Bellmore is a quiet hotel off the Strip, without a casino.",
+    "The Golden Ace is a hotel on the Strip with a casino and slot machines.",
+    "A motel by the motorway with a pool.",
+]
+
+
+def test_an_unrelated_query_is_not_steered(encoder: StaticEncoder) -> None:
+    texts = ["James Watt improved the steam engine.", "Newcomen built a pump for mines.", "The turbine came in 1884."]
+    query = "Who invented the steam engine?"
+    steering = QuerySteering(encoder, ["I avoid hotels with casinos.", "I love spicy food."], "signed")
+    steered = steering.steer_vector(encoder.encode([query])[0], candidates=encoder.encode(texts))
+    assert steered.preferences == ()
+    assert steered.strength == 0.0
+    np.testing.assert_allclose(
+        steering.score(query, texts), encoder.encode(texts) @ encoder.encode([query])[0], atol=1e-6
+    )
+    related = steering.score("Which hotel should I book?", HOTELS)
+    assert np.abs(related - encoder.encode(HOTELS) @ encoder.encode(["Which hotel should I book?"])[0]).max() > 0.1
+
+
+@pytest.mark.parametrize("query", ["Which hotel should I book?", "Where should I stay in Las Vegas?"])
+def test_signed_score_puts_what_has_none_first(encoder: StaticEncoder, query: str) -> None:
+    scores = QuerySteering(encoder, ["I avoid hotels with casinos."], "signed").score(query, HOTELS)
+    assert int(scores.argmax()) == 0
+    assert int(scores.argmin()) == 1
+
+
+def test_a_text_off_the_topic_does_not_win(encoder: StaticEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    preference, query = "I avoid hotels with casinos.", "Which hotel in Las Vegas should I book?"
+    texts = [
+        "The Golden Ace is a hotel on the Strip with rooms for families.",
+        "The Lucky Star is a hotel on the Strip with a casino.",
+        "Photosynthesis turns light to sugar without a casino.",
+        "Photosynthesis turns light to sugar in green leaves.",
+    ]
+    scores = QuerySteering(encoder, [preference], "signed").score(query, texts)
+    assert int(scores.argmax()) == 0
+    monkeypatch.setattr("epic_core.steering.OFF_TOPIC", 0.0)
+    without = QuerySteering(encoder, [preference], "signed").score(query, texts)
+    assert int(without.argmax()) != 0
+
+
+ODD = ["", " ", "...", "🙂", "素食", "a", "no", "\u200b", "word " * 3000, "no no no, without, free"]
+
+
+@pytest.mark.parametrize("texts", [ODD[4:5], ODD[2:4], ["a hotel with a casino"], ["a hotel"] * 50, ODD[2:]])
+@pytest.mark.parametrize("query", QUERIES)
+def test_scores_are_finite_for_odd_texts(encoder: StaticEncoder, texts: list[str], query: str) -> None:
+    for floor in (-1.0, None):
+        scores = QuerySteering(encoder, PREFERENCES, "signed", floor=floor).score(query, texts)
+        assert scores.shape == (len(texts),)
+        assert scores.dtype == np.float32
+        assert np.isfinite(scores).all()
+
+
+def test_identical_texts_score_the_same(encoder: StaticEncoder) -> None:
+    scores = QuerySteering(encoder, PREFERENCES, "signed", floor=-1.0).score(QUERIES[0], ["a casino hotel"] * 50)
+    np.testing.assert_allclose(scores, scores[0], atol=1e-4)
+
+
+@given(texts=st.lists(st.text(min_size=1, max_size=30).filter(str.strip), max_size=12), seed=st.integers(0, 2**16))
+def test_scores_are_finite_for_any_texts_and_vectors(texts: list[str], seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(len(texts) + 1, 64))
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    steering = QuerySteering(HashEncoder(64), PREFERENCES, "signed", floor=-1.0)
+    assert np.isfinite(steering.score_texts(rows[0], texts, rows[1:])).all()
+
+
+@given(order=st.permutations(range(len(TEXTS) + len(HOTELS))))
+def test_the_order_of_texts_does_not_matter(order: list[int]) -> None:
+    texts = [*TEXTS, *HOTELS]
+    for mode in ("signed", "paper", "off"):
+        steering = QuerySteering(default_encoder(), PREFERENCES, mode, floor=-1.0)
+        scores = steering.score(QUERIES[0], texts)
+        np.testing.assert_allclose(
+            steering.score(QUERIES[0], [texts[place] for place in order]), scores[order], atol=1e-3
+        )
+
+
+@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
+@pytest.mark.parametrize("query", QUERIES)
+async def test_ascore_gives_what_score_gives(encoder: StaticEncoder, mode: str, query: str) -> None:
+    expected = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0).score(query, TEXTS)
+    for steering in (
+        QuerySteering(encoder, PREFERENCES, mode, floor=-1.0),
+        await QuerySteering.acreate(encoder, PREFERENCES, mode, floor=-1.0),
+    ):
+        np.testing.assert_allclose(await steering.ascore(query, TEXTS), expected, atol=1e-6)
+    assert (await steering.ascore(query, [])).shape == (0,)
+
+
+@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
+async def test_ascore_never_encodes_synchronously(mode: str) -> None:
+    encoder = HashEncoder()
+    steering = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0)
+    encoder.sync_threads.clear()
+    await steering.ascore("a hotel", ["a casino", "a bank"])
+    assert not encoder.sync_threads
+
+
+@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
+def test_score_texts_takes_what_is_encoded_already(encoder: StaticEncoder, mode: str) -> None:
+    steering = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0)
+    q, vectors = encoder.encode([QUERIES[0]])[0], encoder.encode(TEXTS)
+    expected = steering.score(QUERIES[0], TEXTS)
+    np.testing.assert_array_equal(steering.score_texts(q, TEXTS, vectors), expected)
+    known = [words_of(text) for text in TEXTS]
+    np.testing.assert_array_equal(steering.score_texts(q, TEXTS, vectors, words=known), expected)
+    if mode == "signed":
+        # Where the words are known, the texts are not read.
+        np.testing.assert_array_equal(steering.score_texts(q, [""] * len(TEXTS), vectors, words=known), expected)
+        silent = [words_of("")] * len(TEXTS)
+        assert np.abs(steering.score_texts(q, TEXTS, vectors, words=silent) - expected).max() > 0.1
+
+
+@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
+@pytest.mark.parametrize("rows", [[0], [2], [1, 2]])
+def test_score_is_by_the_named_rows_only(encoder: StaticEncoder, mode: str, rows: list[int]) -> None:
+    q, vectors = encoder.encode([QUERIES[2]])[0], encoder.encode(TEXTS)
+    every = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0)
+    some = QuerySteering(encoder, [PREFERENCES[row] for row in rows], mode, floor=-1.0)
+    found = every.score_texts(q, TEXTS, vectors, only=np.array(rows))
+    np.testing.assert_allclose(found, some.score_texts(q, TEXTS, vectors), atol=1e-3)
+    none = every.score_texts(q, TEXTS, vectors, only=np.array([], dtype=np.intp))
+    np.testing.assert_allclose(none, vectors @ q, atol=1e-6)
+
+
+def test_what_is_expired_is_for_the_caller_to_leave_out(encoder: StaticEncoder) -> None:
+    gone = Preference(text=PREFERENCES[0], expires_at=datetime.now(timezone.utc) - timedelta(days=1))
+    assert gone.expired
+    found = QuerySteering(encoder, [gone], "signed", floor=-1.0).score(QUERIES[0], HOTELS)
+    expected = QuerySteering(encoder, PREFERENCES[:1], "signed", floor=-1.0).score(QUERIES[0], HOTELS)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_edited_aspects_turn_the_order(encoder: StaticEncoder) -> None:
+    texts = ["A hotel with a casino.", "A hotel without a casino."]
+    text = "I have views on hotels with casinos."
+    by_side = [
+        QuerySteering(encoder, [Preference(text=text, aspects=aspects)], "signed", floor=-1.0).score("a hotel", texts)
+        for aspects in (Aspects(liked=("hotels with casinos",)), Aspects(avoided=("hotels with casinos",)))
+    ]
+    assert by_side[0][0] > by_side[0][1]
+    assert by_side[1][0] < by_side[1][1]
 
 
 @pytest.mark.parametrize("mode", ["", "Paper", "sign", None, 3])
@@ -393,3 +813,20 @@ async def test_what_is_no_preference_is_an_error_for_each_user() -> None:
         await steerings.aof((" ",), "signed")
     with pytest.raises(InvalidInputError, match="paper, signed, off"):
         steerings.of(("a",), "sideways")  # type: ignore[arg-type]
+
+
+def test_evidence_counts_in_part_where_no_preference_is_clearly_relevant(encoder: StaticEncoder) -> None:
+    query, preference = "Which hotel should I book?", PREFERENCES[:1]
+    q, vectors = encoder.encode([query])[0], encoder.encode(HOTELS)
+    full = QuerySteering(encoder, preference, "signed", floor=-1.0).score(query, HOTELS)
+    (sides,) = sides_of(encoder, preference)
+    evidence = leanings(sides, list(map(words_of, HOTELS)), vectors @ sides.vectors.T, vectors @ q, sides.vectors @ q)
+    partly = 0
+    for floor in np.linspace(0.0, 0.9, 46):
+        steering = QuerySteering(encoder, preference, "signed", floor=float(floor))
+        steered = steering.steer_vector(q, candidates=vectors)
+        if 0.0 < steered.strength < 1.0:
+            partly += 1
+            expected = full - (1.0 - steered.strength) * evidence
+            np.testing.assert_allclose(steering.score(query, HOTELS), expected, atol=1e-3)
+    assert partly > 3

@@ -1,0 +1,66 @@
+"""`QuerySteering` for many users, each one's made when it is first asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from epic_core.encoders.base import Encoder
+from epic_core.intake import unique_preferences
+from epic_core.steering import Mode, QuerySteering
+from epic_core.types import Preference
+
+
+class Steerings:
+    """`QuerySteering` for many users: each one's preferences are encoded when they first steer, and then kept.
+
+    Safe to use from several threads; preferences that first steer twice at the same time may be encoded twice.
+
+    Args:
+        encoder: Encodes preferences and their aspects.
+        floor: As `QuerySteering`'s.
+        size: Of how many users the encoded preferences are kept, those used last.
+    """
+
+    def __init__(self, encoder: Encoder, *, floor: float | None = None, size: int = 128) -> None:
+        self.encoder = encoder
+        self.floor = floor
+        self.size = size
+        self._made: OrderedDict[tuple[Mode, tuple[str | Preference, ...]], QuerySteering] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
+        """Steering by some preferences, ready for queries.
+
+        Raises:
+            InvalidInputError: for what is no preference or no mode, or a preference given twice.
+        """
+        found = self._find(preferences, mode)
+        if found is None:
+            found = QuerySteering(self.encoder, unique_preferences(preferences), mode, floor=self.floor)
+            found.prepare()
+            self._keep(preferences, found)
+        return found
+
+    async def aof(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
+        """As `of`, without blocking the event loop."""
+        found = self._find(preferences, mode)
+        if found is None:
+            unique = unique_preferences(preferences)
+            found = await QuerySteering.acreate(self.encoder, unique, mode, floor=self.floor)
+            self._keep(preferences, found)
+        return found
+
+    def _find(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering | None:
+        key = (mode, preferences)
+        with self._lock:
+            found = self._made.get(key)
+            if found is not None:
+                self._made.move_to_end(key)
+            return found
+
+    def _keep(self, preferences: tuple[str | Preference, ...], made: QuerySteering) -> None:
+        with self._lock:
+            self._made[made.mode, preferences] = made
+            while len(self._made) > self.size:
+                self._made.popitem(last=False)

@@ -1,0 +1,120 @@
+"""What the tools that choose shipped numbers share: our own texts, and two fits, in numpy alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+WRITTEN = Path(__file__).parent / "written"
+
+
+def written(name: str) -> list[dict[str, Any]]:
+    """The records of one of our own files."""
+    return [json.loads(line) for line in (WRITTEN / name).read_text(encoding="utf-8").splitlines()]
+
+
+class Linear(NamedTuple):
+    """A linear function of features.
+
+    Attributes:
+        weights: Shape `(f,)`.
+        bias: What is added.
+    """
+
+    weights: Array
+    bias: float
+
+    def __call__(self, features: Array) -> Array:
+        found: Array = features @ self.weights + self.bias
+        return found
+
+
+def logistic(features: Array, targets: Array, weights: Array, ridge: float, signs: Array | None = None) -> Linear:
+    """Logistic regression: the log-odds of targets in [0, 1], for features of any scale.
+
+    Args:
+        features: Shape `(n, f)`.
+        targets, weights: Of each row, shape `(n,)`.
+        ridge: Of the weights of features scaled to a deviation of one.
+        signs: 1 or -1 for each feature, or 0 where its weight may have any sign; default: all 0.
+    """
+    mean, scale = features.mean(axis=0), features.std(axis=0)
+    scale[scale < 1e-9] = np.inf  # says nothing
+    scaled = np.column_stack([(features - mean) / scale, np.ones(len(features))])
+    penalty = np.append(np.full(features.shape[1], ridge), 1e-3)
+    bound = np.zeros(len(penalty)) if signs is None else np.append(signs, 0)
+
+    def gradient(found: Array) -> Array:
+        slope: Array = scaled.T @ (weights * (1.0 / (1.0 + np.exp(-scaled @ found)) - targets)) + penalty * found
+        return slope
+
+    curvature = float(np.linalg.eigvalsh((scaled * weights[:, None]).T @ scaled)[-1]) / 4.0 + ridge
+    found = _descended(np.zeros(len(penalty)), gradient, curvature, lambda at: np.where(bound * at < 0, 0.0, at))
+    plain = found[:-1] / scale
+    return Linear(plain, float(found[-1] - mean @ plain))
+
+
+def _descended(
+    start: Array, gradient: Callable[[Array], Array], curvature: float, allowed: Callable[[Array], Array]
+) -> Array:
+    """The minimum of a convex function, by accelerated projected gradients."""
+    found = ahead = start
+    momentum = 1.0
+    for _ in range(20_000):
+        following = allowed(ahead - gradient(ahead) / curvature)
+        faster = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
+        ahead = following + (momentum - 1.0) / faster * (following - found)
+        if np.abs(following - found).max() < 1e-6:
+            break
+        found, momentum = following, faster
+    return found
+
+
+def choice(features: Array, weights: Array, signs: Array, ridge: float) -> Array:
+    """Weights that make the first of some options the likeliest (a conditional logit), each of a given sign.
+
+    Args:
+        features: Of each case's options, shape `(n, options, f)`; the first option is the right one.
+        weights: Of each case, shape `(n,)`.
+        signs: 1 or -1 for each feature.
+        ridge: Of the weights of features scaled to a deviation of one.
+    """
+    scale = features.reshape(-1, features.shape[-1]).std(axis=0)
+    scale[scale < 1e-9] = np.inf
+    scaled = signs * features / scale
+
+    def gradient(found: Array) -> Array:
+        scores = scaled @ found
+        chance = np.exp(scores - scores.max(axis=1, keepdims=True))
+        chance /= chance.sum(axis=1, keepdims=True)
+        slope: Array = weights @ (np.einsum("no,nof->nf", chance, scaled) - scaled[:, 0]) + ridge * found
+        return slope
+
+    flat = scaled.reshape(-1, scaled.shape[-1])
+    # What a softmax over the options allows.
+    curvature = (
+        0.5 * float(np.linalg.eigvalsh((flat * np.repeat(weights, scaled.shape[1])[:, None]).T @ flat)[-1]) + ridge
+    )
+    found = _descended(np.zeros(features.shape[-1]), gradient, curvature, lambda at: np.maximum(at, 0.0))
+    result: Array = signs * found / scale
+    return result
+
+
+def auc(scores: Array, right: Array) -> float:
+    """The chance that a right one scores above a wrong one."""
+    order = np.argsort(scores, kind="stable")
+    ranks = np.empty(len(scores))
+    ranks[order] = np.arange(1, len(scores) + 1)
+    for value in np.unique(scores):
+        same = scores == value
+        ranks[same] = ranks[same].mean()
+    positives = int(right.sum())
+    negatives = len(right) - positives
+    return float((ranks[right].sum() - positives * (positives + 1) / 2) / (positives * negatives))

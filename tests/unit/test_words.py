@@ -1,0 +1,215 @@
+"""The words of a text: runs of stems, and which of them a negation reaches."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epic_core.words import LONGEST_RUN, content_stems, stem, stems, words_of
+
+# Letters, marks, negations and turns in any order: what the scope of a negation is made of.
+_PARTS = (
+    "nuts",
+    "cream",
+    "gluten",
+    "free",
+    "no",
+    "not",
+    "without",
+    "of",
+    "from",
+    "than",
+    "rather",
+    "instead",
+    "and",
+    "but",
+)
+SENTENCES = st.lists(st.sampled_from([*_PARTS, ",", ".", ";", "isn't", "isn’t", "x-y"]), max_size=14).map(" ".join)
+
+
+def runs(text: str) -> set[str]:
+    """All runs of up to three stems with no mark inside, found another way."""
+    plain = text.lower().replace("’", "'").replace("n't", " not")
+    found = set()
+    for part in re.split(r"[,;:.!?]", plain):
+        said = [stem(word) for word in re.findall(r"[^\W_]+", part)]
+        for start in range(len(said)):
+            for length in range(1, LONGEST_RUN + 1):
+                found.add(" ".join(said[start : start + length]))
+    return found
+
+
+@given(text=SENTENCES | st.text(max_size=60))
+def test_plain_and_negated_together_are_all_runs(text: str) -> None:
+    words = words_of(text)
+    assert words.plain | words.negated == runs(text)
+
+
+@given(text=SENTENCES | st.text(max_size=60))
+def test_single_words_are_the_stems(text: str) -> None:
+    words = words_of(text)
+    singles = {run for run in words.plain | words.negated if " " not in run}
+    assert singles == set(stems(text.replace("’", "'").lower().replace("n't", " not")))
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "negated"),
+    [
+        ("A gluten-free cake", {"cake"}, {"gluten"}),
+        ("a sugar free drink", {"drink"}, {"sugar"}),
+        ("a cake without nuts, with cream", {"cake", "cream"}, {"nut"}),
+        ("no meat. Fish comes fresh", {"fish", "fresh"}, {"meat"}),
+        ("no smoking but a garden", {"garden"}, {"smok"}),
+        ("no wine and a garden", {"garden"}, {"wine"}),
+        ("a train rather than a flight", {"train"}, {"fly"}),
+        ("tofu instead of beef", {"tofu", "of"}, {"beef"}),
+        ("free of gluten", set(), {"gluten"}),
+        ("free from dairy", set(), {"dairy"}),
+        ("They don't serve pork", {"they"}, {"serv", "pork"}),
+        ("They don’t serve pork", {"they"}, {"serv", "pork"}),
+        ("skips the casino", set(), {"casino"}),
+        ("never smoky", set(), {"smoky"}),
+        # Not negations.
+        ("free wifi and parking", {"wifi", "park"}, set()),
+        ("feel free to smoke", {"smok"}, set()),
+        ("instead, tofu", {"tofu"}, set()),
+        ("rather spicy", {stem("spice")}, set()),
+        ("a casino and slot machines", {"casino", "slot", "machin"}, set()),
+    ],
+)
+def test_a_negation_reaches_what_it_denies(text: str, plain: set[str], negated: set[str]) -> None:
+    words = words_of(text)
+    assert plain <= words.plain
+    assert not plain & words.negated
+    assert negated <= words.negated
+    assert not negated & words.plain
+
+
+@pytest.mark.parametrize("mark", [",", ";", ":", ".", "!", "?", " but", " and"])
+def test_marks_and_turns_end_a_negation(mark: str) -> None:
+    assert "cream" in words_of(f"without nuts{mark} cream").plain
+    assert "cream" in words_of("without nuts or cream").negated
+
+
+def test_a_negation_ends_after_a_few_words() -> None:
+    words = words_of("no one two three four five six seven eight")
+    assert "one" in words.negated
+    assert "eight" in words.plain - words.negated
+
+
+def test_a_word_can_be_said_both_ways() -> None:
+    words = words_of("without nuts. With nuts.")
+    assert "nut" in words.plain & words.negated
+
+
+def test_a_run_that_ends_in_a_negation_is_said_plainly() -> None:
+    words = words_of("a gluten free cake")
+    assert "gluten free" in words.plain - words.negated
+
+
+def test_no_run_crosses_a_mark_or_is_too_long() -> None:
+    words = words_of("red wine, blue sky over green hills")
+    every = words.plain | words.negated
+    assert {"red wine", "blue sky over"} <= every
+    assert not any("wine" in run and "blue" in run for run in every)
+    assert max(len(run.split()) for run in every) == LONGEST_RUN
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        ("berry", "berries"),
+        ("cake", "cakes"),
+        ("church", "churches"),
+        ("glass", "glasses"),
+        ("dish", "dishes"),
+        ("tomato", "tomatoes"),
+        ("child", "children"),
+        ("spicy", "spicier", "spiciest"),
+        ("swim", "swims", "swimming"),
+        ("smoke", "smokes", "smoked", "smoking"),
+        ("fly", "flight", "flights", "flying", "flew"),
+        ("person", "people"),
+        ("quick", "quickly"),
+        ("class", "classes"),
+        ("noise", "noisy"),
+        ("spice", "spicy"),
+        ("movie", "movies"),
+        ("drive", "drove", "driving"),
+        ("mouse", "mice"),
+        ("knife", "knives"),
+        ("fly", "flies"),
+        ("box", "boxes"),
+        ("run", "running"),
+        ("hike", "hiking"),
+        ("bake", "baking"),
+    ],
+)
+def test_forms_of_a_word_share_a_stem(forms: tuple[str, ...]) -> None:
+    assert len({stem(form) for form in forms}) == 1
+
+
+@pytest.mark.parametrize("word", ["bus", "tennis", "glass", "sing", "ring", "bed", "as", "is", "a", "素食", "été"])
+def test_what_only_looks_like_an_ending_stays(word: str) -> None:
+    assert stem(word) == word
+
+
+@given(word=st.text(st.characters(categories=("Ll", "Lo", "Nd")), min_size=1, max_size=12))
+def test_a_stem_is_never_empty_nor_longer(word: str) -> None:
+    assert 0 < len(stem(word)) <= len(word) + 1
+
+
+def test_content_stems_leave_out_what_says_nothing() -> None:
+    assert content_stems("I would like the gluten-free cake with no nuts, please") == ["gluten", "cake", "nut", "pleas"]
+    assert stems("The cakes of the gardens") == ["the", "cake", "of", "the", "garden"]
+
+
+@given(text=SENTENCES | st.text(max_size=60))
+def test_content_stems_are_stems_in_their_order(text: str) -> None:
+    every = iter(stems(text))
+    assert all(any(word == other for other in every) for word in content_stems(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "...",
+        "!?,;:",
+        "\n\t",
+        "🙂🙂",
+        "_",
+        "__x__",
+        "n't",
+        "'",
+        "free",
+        "not",
+        "rather than",
+        "\u200b",
+        "e\u0301",
+        "İ",
+    ],
+)
+def test_odd_texts_have_only_what_words_they_have(text: str) -> None:
+    words = words_of(text)
+    assert words.plain | words.negated == runs(text)
+
+
+def test_texts_in_other_languages_have_words_and_no_negations() -> None:
+    for text in ("素食餐厅没有赌场", "مطعم بدون كازينو", "Гостиница без казино", "Hotel ohne Kasino"):
+        words = words_of(text)
+        assert words.plain == runs(text)
+        assert not words.negated
+
+
+def test_a_text_of_negations_and_a_long_text_are_read() -> None:
+    many = words_of("not " * 20_000)
+    assert "not" in many.plain | many.negated
+    long = words_of("a casino without nuts, " * 10_000)
+    assert "casino" in long.plain
+    assert "nut" in long.negated - long.plain
+    assert words_of("o" * 100_001).plain == runs("o" * 100_001)
