@@ -8,13 +8,14 @@ from epic_core.verification.base import Rewriter, Verifier
 from epic_core.verification.embedded import EmbeddedVerifier
 
 if TYPE_CHECKING:
+    from epic_core.verification.cross_encoder import CrossEncoderVerifier
     from epic_core.verification.lm import LMVerifier
     from epic_core.verification.prompts import Prompt, Prompts
 
-__all__ = ["EmbeddedVerifier", "LMVerifier", "Prompt", "Prompts", "Rewriter", "Verifier"]
+__all__ = ["CrossEncoderVerifier", "EmbeddedVerifier", "LMVerifier", "Prompt", "Prompts", "Rewriter", "Verifier"]
 
 # Imported when first used: a memory without a language model needs none of it.
-_MODULES = {"LMVerifier": "lm", "Prompt": "prompts", "Prompts": "prompts"}
+_MODULES = {"CrossEncoderVerifier": "cross_encoder", "LMVerifier": "lm", "Prompt": "prompts", "Prompts": "prompts"}
 
 
 def __getattr__(name: str) -> object:

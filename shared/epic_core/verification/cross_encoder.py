@@ -1,0 +1,270 @@
+"""Fine verification by a cross-encoder: a model that reads a chunk and a preference together, but writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.aspect_parser import aspects_of
+from epic_core.aspects import Aspects
+from epic_core.chunking import WordChunker, count_words, sentences
+from epic_core.encoders.base import Encoder, embed
+from epic_core.errors import InvalidInputError
+from epic_core.threads import in_thread
+from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
+from epic_core.verification.embedded import EmbeddedVerifier
+from epic_core.verification.pair_model import PairModel, PairScorer
+
+_HYPOTHESIS = "This involves {aspect}."
+_REASON_CHARACTERS = 300
+_QUOTED_WORDS = 30
+# A side of a preference that is more likely than that counts as spoken of.
+_SPOKEN_OF = 0.5
+
+_Scores: TypeAlias = NDArray[np.float64]
+
+
+class _Asked(NamedTuple):
+    """A candidate as pairs of texts: for each preference its phrases, for each phrase the pieces of the chunk."""
+
+    candidate: Candidate
+    pieces: list[str]
+    phrases: list[tuple[str, ...]]
+    pairs: list[tuple[str, str]]
+
+    def by_preference(self, rows: _Scores) -> list[_Scores]:
+        """The rows of its pairs, for each preference in the shape `(phrases, pieces, labels)`."""
+        shapes = [(len(phrases), len(self.pieces)) for phrases in self.phrases]
+        ends = np.cumsum([phrases * pieces for phrases, pieces in shapes])[:-1]
+        return [part.reshape(*shape, -1) for part, shape in zip(np.split(rows, ends), shapes, strict=True)]
+
+
+class CrossEncoderVerifier:
+    """Relevance from a cross-encoder; instructions, and with most models stances, from the embedded verifier.
+
+    A model with one score for a pair (a reranker, a model of similarity) reads the preference and the chunk, in this
+    order. Its score is the confidence: as it is where the model's activation gives probabilities, through a sigmoid
+    where it gives logits. A model with several labels is one of natural language inference and tells the stance too:
+    the chunk is the premise, and each thing the preference likes or avoids makes a hypothesis. What is entailed of the
+    liked and contradicted of the avoided supports the preference, the rest conflicts with it; the strongest is the
+    confidence. A contradiction counts where nothing is entailed and the embedded verifier would keep the pair: these
+    models also call contradicted what a text does not speak of at all.
+
+    Every pair is judged by itself. A chunk of more than `max_words` words is read in pieces of whole sentences, and the
+    best piece counts; a sentence longer than what the model takes is cut by the model.
+
+    Args:
+        model: A name or a folder for sentence-transformers, a `CrossEncoder`, or another object with `predict(pairs)`.
+        encoder: Encodes sentences, preferences and aspects for the embedded verifier; need not be the memory's.
+            Default: the embedded static encoder.
+        threshold: Confidence in [0, 1] from which a pair is kept.
+        batch: Pairs a forward pass.
+        max_words: Words of a chunk that are read at once; default: what fits into the model, 250 at most.
+        logits: Whether the model gives logits; default: as its activation says (`Identity` does). Without an
+            activation it is taken to give probabilities.
+        labels: What the scores of a model with several are, in order; default: as its `config.id2label` says.
+        hypothesis: With several labels, what is to follow from the chunk; `{aspect}` is what is liked or avoided.
+        name: What the model is called; default: the last part of its path. Say it for an object without weights or a
+            `fingerprint` of its own: only then are its verdicts remembered.
+        device: As sentence-transformers takes it.
+
+    Raises:
+        MissingExtraError: if sentence-transformers is not installed and the model is a name or a folder.
+        EncoderError: if the model cannot be loaded, or is no cross-encoder.
+        InvalidInputError: for arguments that cannot be used, or labels without an entailment.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | PairScorer,
+        *,
+        encoder: Encoder | None = None,
+        threshold: float = 0.5,
+        batch: int = 32,
+        max_words: int | None = None,
+        logits: bool | None = None,
+        labels: Sequence[str] | None = None,
+        hypothesis: str = _HYPOTHESIS,
+        name: str | None = None,
+        device: str | None = None,
+    ) -> None:
+        if not 0.0 <= threshold <= 1.0:
+            raise InvalidInputError(f"threshold must be between 0 and 1, not {threshold!r}.")
+        if not isinstance(batch, int) or batch < 1:
+            raise InvalidInputError(f"batch must be a whole number of at least 1, not {batch!r}.")
+        if "{aspect}" not in hypothesis:
+            raise InvalidInputError(f"hypothesis must say where the aspect goes: {_HYPOTHESIS!r}, not {hypothesis!r}.")
+        if encoder is None:
+            from epic_core.encoders import default_encoder
+
+            encoder = default_encoder()
+        self.model = PairModel(model, device=device, batch=batch, logits=logits, labels=labels, name=name)
+        self.encoder = encoder
+        self.threshold = threshold
+        self.hypothesis = hypothesis
+        self._batch = batch
+        self._chunker = WordChunker(max_words=self.model.words if max_words is None else max_words)
+        # It words what is kept; whether it is kept is decided here.
+        self._embedded = EmbeddedVerifier(encoder, threshold=0.0)
+        self._relevant = EmbeddedVerifier(encoder).threshold
+        settings = (
+            self.model.identity, self.model.labels, self.model.logits, threshold, self._chunker.max_words, hypothesis,
+            self._embedded.name, encoder.name, encoder.fingerprint,
+        )  # fmt: skip
+        # What it decides is remembered by its name.
+        self.name = f"cross-encoder:{self.model.name}:{hashlib.sha256(repr(settings).encode()).hexdigest()[:12]}"
+        # With inference, a preference's aspects decide, and those can change without its words.
+        self.cached = bool(self.model.identity) and not self.model.labels
+
+    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
+        """One verdict for each candidate, in order."""
+        for verdicts in self._blocks(candidates):
+            yield from verdicts
+
+    async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
+        """As `verify`, in a worker thread."""
+        blocks = self._blocks(candidates)
+        while (verdicts := await in_thread(next, blocks, None)) is not None:
+            for verdict in verdicts:
+                yield verdict
+
+    def _blocks(self, candidates: Sequence[Candidate]) -> Iterator[list[Verdict]]:
+        """Verdicts as they come: so many candidates at once that a forward pass is full."""
+        block: list[_Asked] = []
+        pairs = 0
+        for candidate in candidates:
+            block.append(self._asked(candidate))
+            pairs += len(block[-1].pairs)
+            if pairs >= self._batch:
+                yield self._verdicts(block)
+                block, pairs = [], 0
+        if block:
+            yield self._verdicts(block)
+
+    def _asked(self, candidate: Candidate) -> _Asked:
+        text = candidate.item.text
+        pieces = [text] if count_words(text) <= self._chunker.max_words else self._chunker.chunks(text)
+        if self.model.labels:
+            phrases = [(*sides.liked, *sides.avoided) for sides in map(aspects_of, candidate.preferences)]
+            pairs = [(piece, self._claim(phrase)) for each in phrases for phrase in each for piece in pieces]
+        else:
+            phrases = [(preference.text,) for preference in candidate.preferences]
+            pairs = [(phrase, piece) for each in phrases for phrase in each for piece in pieces]
+        return _Asked(candidate, pieces, phrases, pairs)
+
+    def _claim(self, phrase: str) -> str:
+        return self.hypothesis.replace("{aspect}", phrase)
+
+    def _verdicts(self, block: list[_Asked]) -> list[Verdict]:
+        try:
+            rows = self.model.probabilities([pair for asked in block for pair in asked.pairs])
+        except Exception as error:
+            if len(block) > 1:
+                # What cannot be scored takes nothing else with it.
+                return [verdict for asked in block for verdict in self._verdicts([asked])]
+            return [self._failed(f"{type(error).__name__}: {error}")]
+        ends = np.cumsum([len(asked.pairs) for asked in block])[:-1]
+        return [self._verdict(asked, part) for asked, part in zip(block, np.split(rows, ends), strict=True)]
+
+    def _failed(self, why: str) -> Verdict:
+        rationale = f"The cross-encoder {self.model.name} failed: {why}"[:_REASON_CHARACTERS]
+        return Verdict(decision=Decision.UNDECIDED, rationale=rationale)
+
+    def _verdict(self, asked: _Asked, rows: _Scores) -> Verdict:
+        if np.isnan(rows).any():
+            return self._failed("it gave a score that is no finite number")
+        judge = self._inferred if self.model.labels else self._related
+        judged = [judge(asked, column, scores) for column, scores in enumerate(asked.by_preference(rows))]
+        judged.sort(key=lambda entry: -entry[0])
+        confidence, best = judged[0]
+        kept = tuple(alignment for sure, alignment in judged if sure >= self.threshold)
+        if not kept:
+            return Verdict(decision=Decision.DISCARD, rationale=best.rationale, confidence=1.0 - confidence)
+        return Verdict(decision=Decision.KEEP, rationale=best.rationale, alignments=kept, confidence=confidence)
+
+    def _related(self, asked: _Asked, column: int, scores: _Scores) -> tuple[float, Alignment]:
+        """A confidence by one score, and what the embedded verifier says of the pair."""
+        confidence = float(scores.max())
+        rationale = f"{self.model.name} finds a relevance of {confidence:.2f}"
+        if confidence < self.threshold:
+            preference = asked.candidate.preferences[column]
+            return confidence, Alignment(preference_id=preference.id, instruction="", rationale=rationale)
+        worded = self._worded(asked.candidate, column)
+        return confidence, replace(worded, confidence=confidence, rationale=f"{rationale}; {worded.rationale}")
+
+    def _inferred(self, asked: _Asked, column: int, scores: _Scores) -> tuple[float, Alignment]:
+        """A confidence and a stance by what follows from the chunk and what it contradicts."""
+        preference = asked.candidate.preferences[column]
+        aspects = aspects_of(preference)
+        worded = self._worded(asked.candidate, column)
+        entailed = scores[:, :, self.model.entails].max(axis=1)
+        contradicted = np.zeros_like(entailed)
+        if self.model.contradicts is not None and (worded.confidence or 0.0) >= self._relevant:
+            # Who says one thing does not deny what else the preference names, nor a piece what another says.
+            contradicted = np.minimum(scores[:, :, self.model.contradicts].max(axis=1), 1.0 - entailed.max())
+        likes = len(aspects.liked)
+        supporting = np.concatenate([entailed[:likes], contradicted[likes:]])
+        conflicting = np.concatenate([contradicted[:likes], entailed[likes:]])
+        strongest = np.maximum(supporting, conflicting)
+        confidence, row = float(strongest.max()), int(strongest.argmax())
+        phrase = asked.phrases[column][row]
+        stance = _stance(float(supporting.max()), float(conflicting.max()), worded.stance)
+        verb = "entails" if entailed[row] >= contradicted[row] else "contradicts"
+        instruction = worded.instruction
+        if stance is not worded.stance:
+            instruction = _instruction(aspects, stance, self._nearest(asked.candidate.item.text, phrase))
+        return confidence, Alignment(
+            preference_id=preference.id,
+            instruction=instruction,
+            stance=stance,
+            confidence=confidence,
+            rationale=f'{self.model.name}: it {verb} "{self._claim(phrase)}" with {confidence:.2f}',
+        )
+
+    def _worded(self, candidate: Candidate, column: int) -> Alignment:
+        """What the embedded verifier says of an item under one preference."""
+        preference = candidate.preferences[column]
+        # The memory's embeddings may be another encoder's.
+        vectors = embed(self.encoder, [candidate.item.text, preference.text])
+        pair = Candidate(
+            item=candidate.item,
+            embedding=vectors[0],
+            preferences=(preference,),
+            similarities=(float(vectors[0] @ vectors[1]),),
+            preference_embeddings=vectors[1:],
+        )
+        (verdict,) = self._embedded.verify([pair])
+        return verdict.alignments[0]
+
+    def _nearest(self, text: str, phrase: str) -> str:
+        said = sentences(text)
+        vectors = embed(self.encoder, [phrase, *said])
+        return said[int((vectors[1:] @ vectors[0]).argmax())]
+
+
+def _stance(supporting: float, conflicting: float, guess: Stance) -> Stance:
+    if min(supporting, conflicting) > _SPOKEN_OF:
+        return Stance.MIXED
+    if supporting == conflicting:
+        return guess
+    return Stance.SUPPORTS if supporting > conflicting else Stance.CONFLICTS
+
+
+def _instruction(aspects: Aspects, stance: Stance, sentence: str) -> str:
+    """As the embedded verifier's, for another stance than it guessed."""
+    liked, avoided = "; ".join(aspects.liked), "; ".join(aspects.avoided)
+    words = sentence.split()
+    quote = " ".join(words[:_QUOTED_WORDS]) + (" ..." if len(words) > _QUOTED_WORDS else "")
+    if stance is Stance.MIXED:
+        return f'Take what suits {liked}, steer clear of {avoided}: "{quote}"'
+    if stance is Stance.CONFLICTS:
+        reason = f"the user avoids {avoided}" if avoided else f"the user wants {liked} instead"
+        return f'Steer clear of this, {reason}: "{quote}"'
+    suits = f"the user wants {liked}" if liked else f"it suits a user who avoids {avoided}"
+    return f'Look for this, {suits}: "{quote}"'
