@@ -270,6 +270,8 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
             keep_rate=self.keep_rate,
             coarse=self.coarse,
             fine=self.fine,
+            # Aspects that a preference brings count. None are asked for: the memory is gone with the process.
+            aspects="parser",
         )
         with self._lock:
             self._prepared[preferences] = memory

@@ -407,7 +407,7 @@ class EpicVectorStore(BasePydanticVectorStore):
     def custom_model_dump(self, handler: Any, info: Any) -> dict[str, Any]:
         return {
             "path": None if self.path is None else str(self.path),
-            "preferences": [_described(preference) for preference in self.preferences],
+            "preferences": [preference.as_json() for preference in self.preferences],
             "steering": self.steering,
             "read_only": self._read_only,
             "embed_model": self._collection.encoder.name,
@@ -460,10 +460,3 @@ def _check_there(path: str | Path) -> None:
 
 def _embedded(node: BaseNode) -> str:
     return node.get_content(metadata_mode=MetadataMode.EMBED)
-
-
-def _described(preference: Preference) -> str | dict[str, Any]:
-    if preference == Preference(text=preference.text):
-        return preference.text
-    ends = preference.expires_at
-    return {"text": preference.text, "id": preference.id, "expires_at": None if ends is None else ends.isoformat()}

@@ -192,7 +192,9 @@ def ways(labels: Labels) -> None:
     """The three ways of asking."""
     for way in WAYS:
         lm = Scripted(labels)
-        memory = EpicMemory(labels.preferences, encoder=LabelledPairs(labels), verifier=LMVerifier(lm, way=way))
+        memory = EpicMemory(
+            labels.preferences, encoder=LabelledPairs(labels), verifier=LMVerifier(lm, way=way), aspects="parser"
+        )
         report = memory.add(list(labels.pairs))
         usage = report.usage
         print(
@@ -207,7 +209,7 @@ def real(labels: Labels, lm: OpenAICompatibleLM, limit: int) -> None:
     chunks = list(labels.pairs)[:limit]
     for way in WAYS:
         verifier = LMVerifier(lm, way=way)
-        memory = EpicMemory(labels.preferences, encoder=LabelledPairs(labels), verifier=verifier)
+        memory = EpicMemory(labels.preferences, encoder=LabelledPairs(labels), verifier=verifier, aspects="parser")
         report = memory.add(chunks)
         kept = {chunk for chunk in chunks if _is_held(memory, chunk)}
         decided = [chunk for chunk in chunks if stable_id("item", chunk) not in report.failures]
@@ -236,14 +238,16 @@ def interrupted(labels: Labels) -> None:
         path = Path(folder) / "me.epic"
         for stop in (100, 200, 300, None):
             lm.stop_at = stop
-            with EpicMemory.open(path, labels.preferences, encoder=encoder, verifier=LMVerifier(lm)) as memory:
+            with EpicMemory.open(
+                path, labels.preferences, encoder=encoder, verifier=LMVerifier(lm), aspects="parser"
+            ) as memory:
                 try:
                     memory.add(chunks)
                 except KeyboardInterrupt:
                     continue
                 check(memory, labels)
         print(f"  {lm.calls} calls, the three that were interrupted included")
-        with EpicMemory.open(path, encoder=encoder, verifier=LMVerifier(lm)) as memory:
+        with EpicMemory.open(path, encoder=encoder, verifier=LMVerifier(lm), aspects="parser") as memory:
             again = memory.add(chunks)
             print(f"  the same items again: {again.usage.calls} calls, {again.cached} verdicts from the cache")
 
@@ -272,7 +276,9 @@ def at_once(labels: Labels) -> None:
         seconds = []
         for concurrency in (1, 8):
             lm = Scripted(labels, seconds=0.05, concurrency=concurrency)
-            memory = EpicMemory(labels.preferences, encoder=LabelledPairs(labels), verifier=LMVerifier(lm))
+            memory = EpicMemory(
+                labels.preferences, encoder=LabelledPairs(labels), verifier=LMVerifier(lm), aspects="parser"
+            )
             began = time.perf_counter()
             if kind == "threads":
                 memory.add(chunks)

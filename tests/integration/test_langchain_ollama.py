@@ -99,7 +99,7 @@ def verifier(model: ChatOllama, concurrency: int = 1, **options: Any) -> LMVerif
 def memory_of(server: LMServer, judging: LMVerifier | None = None, **options: Any) -> EpicMemory:
     """A memory of `PREFERENCES` that runs on the server alone."""
     given = {"encoder": LangChainEncoder(embeddings(server)), "tau": TAU, **options}
-    return EpicMemory(PREFERENCES, verifier=judging or verifier(chat(server)), **given)
+    return EpicMemory(PREFERENCES, verifier=judging or verifier(chat(server)), **{"aspects": "parser", **given})
 
 
 def mended(memory: EpicMemory, answers: Answers, waiting: int) -> None:

@@ -91,7 +91,7 @@ async def test_an_ingestion_into_a_file_and_its_searches(server: LMServer, tmp_p
 async def test_a_memory_and_a_steered_store(server: LMServer) -> None:
     llm, embeddings = models()
     encoder, verifier = LangChainEncoder(embeddings), LMVerifier(LangChainLM(llm))
-    memory = EpicMemory(PREFERENCES, encoder=encoder, verifier=verifier)
+    memory = EpicMemory(PREFERENCES, encoder=encoder, verifier=verifier, aspects="parser")
     memory.add(document.page_content for document in DOCUMENTS)
     retriever = EpicRetriever(memory=memory, k=2)
     found = retriever.invoke("Which hotels with casinos?")

@@ -326,7 +326,9 @@ async def test_an_argument_wins_over_the_configuration(hotels: InMemoryVectorSto
 
 async def test_one_retriever_serves_many_users_at_once(hotels: InMemoryVectorStore) -> None:
     retriever = SteeredRetriever(vectorstore=hotels, k=1)
-    configs: list[Any] = [{"configurable": {"preferences": [one]}} for one in (AVOIDS, "I like casinos and poker.")] * 4
+    configs: list[Any] = [
+        {"configurable": {"preferences": [one]}} for one in (LIKES, "I love hotels with a casino.")
+    ] * 4
     wanted = [retriever.invoke(QUERY, config) for config in configs]
     assert texts(wanted[0]) != texts(wanted[1])
     assert retriever.batch([QUERY] * 8, configs) == wanted

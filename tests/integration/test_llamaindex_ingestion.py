@@ -214,7 +214,7 @@ CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
     "a verifier": (dict, lambda: {"llm": KeepAll()}),
     "the embedded verifier's threshold": (
         lambda: {"llm": EmbeddedVerifier(HashEncoder())},
-        lambda: {"llm": EmbeddedVerifier(HashEncoder(), threshold=0.2)},
+        lambda: {"llm": EmbeddedVerifier(HashEncoder(), threshold=0.3)},
     ),
 }
 

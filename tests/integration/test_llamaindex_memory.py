@@ -182,7 +182,9 @@ async def test_a_model_that_is_down_costs_nobody_the_answer(caplog: pytest.LogCa
         asked = read_prompt([{"role": message.role.value, "content": message.content} for message in messages])
         return answer_to(asked, lambda chunk, preference: Stance.SUPPORTS)
 
-    memory = EpicMemory([VEGAN], verifier=LMVerifier(LlamaIndexLM(ScriptedLLM(answers=answers)), retries=0))
+    memory = EpicMemory(
+        [VEGAN], verifier=LMVerifier(LlamaIndexLM(ScriptedLLM(answers=answers)), retries=0), aspects="parser"
+    )
     chat = remembering(memory)
     await say(chat, "async", STEW, WORK, "And what else is there to do today, and tomorrow?")
     assert "memory.retry()" in caplog.text and len(memory) == 0

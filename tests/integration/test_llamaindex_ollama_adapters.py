@@ -111,7 +111,7 @@ def verifier(llm: Ollama, concurrency: int = 1, **options: Any) -> LMVerifier:
 def memory_of(server: LMServer, judging: LMVerifier | None = None, **options: Any) -> EpicMemory:
     """A memory of `PREFERENCES` that runs on the server alone."""
     given = {"encoder": LlamaIndexEncoder(embedding(server)), "tau": TAU, **options}
-    return EpicMemory(PREFERENCES, verifier=judging or verifier(llm_of(server)), **given)
+    return EpicMemory(PREFERENCES, verifier=judging or verifier(llm_of(server)), **{"aspects": "parser", **given})
 
 
 def shown(server: LMServer) -> int:

@@ -404,7 +404,7 @@ def test_preferences_may_come_from_anything_that_can_be_gone_through(leaf: BaseR
 
 
 def test_users_at_once_get_what_each_gets_alone(leaf: BaseRetriever) -> None:
-    users = [SteeredRetriever(leaf, [one]) for one in (AVOIDS, "I like casinos and poker.")] * 4
+    users = [SteeredRetriever(leaf, [one]) for one in (LIKES, "I love hotels with a casino.")] * 4
     wanted = [user.retrieve(QUERY) for user in users]
     assert texts(wanted[0]) != texts(wanted[1])
     found: dict[int, Any] = {}

@@ -417,9 +417,10 @@ def test_retry_without_undecided_items_does_nothing(built: Epic) -> None:
 
 
 def listed(epic: Epic) -> list[str]:
+    """The preferences, without what is said of each in a line of its own."""
     result = epic("preferences", "me.epic", "list")
     assert result.code == 0
-    return [line.partition("  ")[2] for line in result.out.splitlines()]
+    return [line.partition("  ")[2] for line in result.out.splitlines() if not line.startswith(" ")]
 
 
 def test_preferences_are_listed_in_their_order(built: Epic) -> None:

@@ -132,11 +132,12 @@ def pending(path: str = "me.epic") -> int:
 # build
 
 
-def test_build_asks_the_model_and_reports_its_calls(epic: Epic, server: LMServer, llm: list[str]) -> None:
+def test_build_asks_the_model_and_reports_its_calls(epic: Epic, server: LMServer, said: Script, llm: list[str]) -> None:
     result = epic(*BUILD, *llm)
 
     assert (result.code, result.err) == (0, "")
-    assert server.calls == PASSED
+    assert server.calls == PASSED + len(PREFERENCES) and said.read == PREFERENCES
+    assert "2 preferences read by the model, 0 not" in result.out
     assert re.search(
         rf"^language model +{PASSED} calls +[1-9]\d* \+ [1-9]\d* tokens +[\d.]+ s in calls$", result.out, re.M
     )
@@ -213,7 +214,8 @@ def test_a_server_that_hangs_leaves_the_items_waiting(
     server.answer = lambda request: said(request["messages"])
     retried = epic("retry", "me.epic", *llm)
     assert retried.code == 0
-    assert re.search(rf"language model +{PASSED} calls", retried.out)
+    assert re.search(rf"language model +{PASSED + 2} calls", retried.out)
+    assert re.search("^aspects +2 preferences read, 0 not", retried.out, re.M)
     assert pending() == 0
     assert right()
 
@@ -223,7 +225,7 @@ def test_building_again_asks_about_nothing_twice(epic: Epic, server: LMServer, l
     result = epic("build", "--out", "me.epic", "--quiet", "corpus.jsonl", *llm)
 
     assert result.code == 0
-    assert server.calls == PASSED
+    assert server.calls == PASSED + 2
 
 
 # what stands in the way is said before anything is written

@@ -107,14 +107,14 @@ async def test_a_stance_takes_its_penalty_off_the_cosine() -> None:
         out = await both(lambda mode=mode: hashed(KeepAll(said), mode=mode), found(*texts), "red wine")  # type: ignore[misc]
         top = out[0].score or 0.0
         assert top == pytest.approx((2 / 3) ** 0.5, abs=1e-5 if mode != "signed" else 0.2)
-        assert [round(top - (node.score or 0.0), 5) for node in out] == [0.0, 0.0, 0.02, 0.05, 0.1]
+        assert [round(top - (node.score or 0.0), 5) for node in out] == [0.0, 0.0, 0.04, 0.1, 0.2]
         assert ids(out) == ["n0", "n4", "n3", "n2", "n1"]
 
 
 async def test_what_is_for_nobody_counts_as_neutral() -> None:
     nodes = found("green tea", "red wine tea")
     out = await both(lambda: hashed(DiscardAll(), mode="off"), nodes, "green tea")
-    assert [node.score for node in out] == [pytest.approx(0.98), pytest.approx(1 / 6**0.5 - 0.02, abs=1e-5)]
+    assert [node.score for node in out] == [pytest.approx(0.96), pytest.approx(1 / 6**0.5 - 0.04, abs=1e-5)]
     assert stances(out) == [None, None]
 
 
@@ -523,7 +523,8 @@ def test_what_an_encoder_has_more_is_seen_through_one_that_remembers() -> None:
 
 async def test_a_memory_judges_and_remembers(tmp_path: Path) -> None:
     llm = scripted()
-    with EpicMemory.open(tmp_path / "m", ["red wine"], encoder=HashEncoder(), verifier=model(llm)) as memory:
+    options = {"encoder": HashEncoder(), "verifier": model(llm), "aspects": "parser"}
+    with EpicMemory.open(tmp_path / "m", ["red wine"], **options) as memory:
         processor = EpicNodePostprocessor(memory=memory)
         assert stances(processor.postprocess_nodes(found("red wine"), query_str="wine")) == ["supports"]
         memory.add_preference("green tea")

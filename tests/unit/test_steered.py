@@ -312,7 +312,7 @@ def test_of_equal_texts_what_supports_comes_first_and_what_conflicts_last() -> N
     assert [one.document[1]["epic_stance"] for one in found] == ["supports", "neutral", "mixed", "conflicts"]
     best = found[0].score
     assert best is not None
-    assert [round(best - (one.score or 0.0), 6) for one in found] == [0.0, 0.02, 0.05, 0.1]
+    assert [round(best - (one.score or 0.0), 6) for one in found] == [0.0, 0.04, 0.1, 0.2]
 
 
 def test_a_stance_to_another_users_preference_does_not_count() -> None:
