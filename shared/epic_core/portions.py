@@ -207,34 +207,28 @@ def verdicts_on(candidates: Sequence[Candidate], verifier: Verifier) -> Portions
 
 def rewritten_by(rewriter: Rewriter, rewritings: Sequence[Rewriting]) -> Portions[Rewritten]:
     """A rewriter's texts for rewritings, all in one portion."""
-
-    def checked(_: int, rewritten: Any) -> Rewritten:
-        if not isinstance(rewritten, Rewritten):
-            raise VerifierError(f"A rewriter must yield Rewritten objects, not {type(rewritten).__name__}.")
-        return rewritten
-
-    return Portions(
-        len(rewritings),
-        answers=lambda: rewriter.stream(rewritings),
-        aanswers=lambda: rewriter.astream(rewritings),
-        check=checked,
-        name=f"rewriter {rewriter.name!r}",
-    )
+    return _streamed(rewriter, rewritings, Rewritten, f"rewriter {rewriter.name!r}")
 
 
 def readings_by(reader: Reader, preferences: Sequence[Preference]) -> Portions[AspectReading]:
-    """What a reader reads of preferences."""
+    """What a reader reads of preferences, all in one portion."""
     from epic_core.aspect_reader import AspectReading
 
-    def checked(_: int, reading: Any) -> AspectReading:
-        if not isinstance(reading, AspectReading):
-            raise VerifierError(f"A reader of aspects must yield AspectReadings, not {type(reading).__name__}.")
-        return reading
+    return _streamed(reader, preferences, AspectReading, f"reader of aspects {reader.name!r}")
+
+
+def _streamed(source: Any, given: Sequence[Any], kind: type[R], name: str) -> Portions[R]:
+    """What `stream` and `astream` of a source yield for what they are given."""
+
+    def checked(_: int, answer: Any) -> R:
+        if not isinstance(answer, kind):
+            raise VerifierError(f"The {name} must yield {kind.__name__} objects, not {type(answer).__name__}.")
+        return answer
 
     return Portions(
-        len(preferences),
-        answers=lambda: reader.stream(preferences),
-        aanswers=lambda: reader.astream(preferences),
+        len(given),
+        answers=lambda: source.stream(given),
+        aanswers=lambda: source.astream(given),
         check=checked,
-        name=f"reader {reader.name!r}",
+        name=name,
     )

@@ -12,18 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.aspect_parser import aspects_of
-from epic_core.aspects import Aspects
 from epic_core.chunking import WordChunker, count_words, sentences
 from epic_core.encoders.base import Encoder, embed
 from epic_core.errors import InvalidInputError
 from epic_core.threads import in_thread
 from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
-from epic_core.verification.embedded import EmbeddedVerifier
+from epic_core.verification.embedded import EmbeddedVerifier, instruction_of
 from epic_core.verification.pair_model import PairModel, PairScorer
 
 _HYPOTHESIS = "This involves {aspect}."
 _REASON_CHARACTERS = 300
-_QUOTED_WORDS = 30
 # A side of a preference that is more likely than that counts as spoken of.
 _SPOKEN_OF = 0.5
 
@@ -180,7 +178,11 @@ class CrossEncoderVerifier:
         if np.isnan(rows).any():
             return self._failed("it gave a score that is no finite number")
         judge = self._inferred if self.model.labels else self._related
-        judged = [judge(asked, column, scores) for column, scores in enumerate(asked.by_preference(rows))]
+        scores = asked.by_preference(rows)
+        # Inference asks what the embedded verifier says of each pair; otherwise it only words what is kept.
+        wanted = [self.model.labels != () or float(each.max()) >= self.threshold for each in scores]
+        worded = self._worded(asked.candidate, wanted)
+        judged = [judge(asked, column, each, worded) for column, each in enumerate(scores)]
         judged.sort(key=lambda entry: -entry[0])
         confidence, best = judged[0]
         kept = tuple(alignment for sure, alignment in judged if sure >= self.threshold)
@@ -188,21 +190,25 @@ class CrossEncoderVerifier:
             return Verdict(decision=Decision.DISCARD, rationale=best.rationale, confidence=1.0 - confidence)
         return Verdict(decision=Decision.KEEP, rationale=best.rationale, alignments=kept, confidence=confidence)
 
-    def _related(self, asked: _Asked, column: int, scores: _Scores) -> tuple[float, Alignment]:
+    def _related(
+        self, asked: _Asked, column: int, scores: _Scores, said: dict[int, Alignment]
+    ) -> tuple[float, Alignment]:
         """A confidence by one score, and what the embedded verifier says of the pair."""
         confidence = float(scores.max())
         rationale = f"{self.model.name} finds a relevance of {confidence:.2f}"
         if confidence < self.threshold:
             preference = asked.candidate.preferences[column]
             return confidence, Alignment(preference_id=preference.id, instruction="", rationale=rationale)
-        worded = self._worded(asked.candidate, column)
+        worded = said[column]
         return confidence, replace(worded, confidence=confidence, rationale=f"{rationale}; {worded.rationale}")
 
-    def _inferred(self, asked: _Asked, column: int, scores: _Scores) -> tuple[float, Alignment]:
+    def _inferred(
+        self, asked: _Asked, column: int, scores: _Scores, said: dict[int, Alignment]
+    ) -> tuple[float, Alignment]:
         """A confidence and a stance by what follows from the chunk and what it contradicts."""
         preference = asked.candidate.preferences[column]
         aspects = aspects_of(preference)
-        worded = self._worded(asked.candidate, column)
+        worded = said[column]
         entailed = scores[:, :, self.model.entails].max(axis=1)
         contradicted = np.zeros_like(entailed)
         if self.model.contradicts is not None and (worded.confidence or 0.0) >= self._relevant:
@@ -218,7 +224,7 @@ class CrossEncoderVerifier:
         verb = "entails" if entailed[row] >= contradicted[row] else "contradicts"
         instruction = worded.instruction
         if stance is not worded.stance:
-            instruction = _instruction(aspects, stance, self._nearest(asked.candidate.item.text, phrase))
+            instruction = instruction_of(aspects, stance, self._nearest(asked.candidate.item.text, phrase))
         return confidence, Alignment(
             preference_id=preference.id,
             instruction=instruction,
@@ -227,20 +233,24 @@ class CrossEncoderVerifier:
             rationale=f'{self.model.name}: it {verb} "{self._claim(phrase)}" with {confidence:.2f}',
         )
 
-    def _worded(self, candidate: Candidate, column: int) -> Alignment:
-        """What the embedded verifier says of an item under one preference."""
-        preference = candidate.preferences[column]
+    def _worded(self, candidate: Candidate, wanted: Sequence[bool]) -> dict[int, Alignment]:
+        """What the embedded verifier says of an item under some of its preferences, by their places."""
+        places = [place for place, chosen in enumerate(wanted) if chosen]
+        if not places:
+            return {}
+        preferences = tuple(candidate.preferences[place] for place in places)
         # The memory's embeddings may be another encoder's.
-        vectors = embed(self.encoder, [candidate.item.text, preference.text])
-        pair = Candidate(
+        vectors = embed(self.encoder, [candidate.item.text, *(preference.text for preference in preferences)])
+        pairs = Candidate(
             item=candidate.item,
             embedding=vectors[0],
-            preferences=(preference,),
-            similarities=(float(vectors[0] @ vectors[1]),),
+            preferences=preferences,
+            similarities=tuple((vectors[1:] @ vectors[0]).tolist()),
             preference_embeddings=vectors[1:],
         )
-        (verdict,) = self._embedded.verify([pair])
-        return verdict.alignments[0]
+        (verdict,) = self._embedded.verify([pairs])
+        said = {alignment.preference_id: alignment for alignment in verdict.alignments}
+        return {place: said[candidate.preferences[place].id] for place in places}
 
     def _nearest(self, text: str, phrase: str) -> str:
         said = sentences(text)
@@ -254,17 +264,3 @@ def _stance(supporting: float, conflicting: float, guess: Stance) -> Stance:
     if supporting == conflicting:
         return guess
     return Stance.SUPPORTS if supporting > conflicting else Stance.CONFLICTS
-
-
-def _instruction(aspects: Aspects, stance: Stance, sentence: str) -> str:
-    """As the embedded verifier's, for another stance than it guessed."""
-    liked, avoided = "; ".join(aspects.liked), "; ".join(aspects.avoided)
-    words = sentence.split()
-    quote = " ".join(words[:_QUOTED_WORDS]) + (" ..." if len(words) > _QUOTED_WORDS else "")
-    if stance is Stance.MIXED:
-        return f'Take what suits {liked}, steer clear of {avoided}: "{quote}"'
-    if stance is Stance.CONFLICTS:
-        reason = f"the user avoids {avoided}" if avoided else f"the user wants {liked} instead"
-        return f'Steer clear of this, {reason}: "{quote}"'
-    suits = f"the user wants {liked}" if liked else f"it suits a user who avoids {avoided}"
-    return f'Look for this, {suits}: "{quote}"'

@@ -117,7 +117,7 @@ class EmbeddedVerifier:
             [measured(one, chunk, vector) for one, vector in zip(wanted, candidate.preference_embeddings, strict=True)],
             dtype=np.float32,
         )
-        confidences = self._confidences(candidate, chunk, found)
+        confidences = self._confidences(found)
         supporting = found @ self._weights.stance + self._weights.stance_bias
         order = sorted(range(len(wanted)), key=lambda place: -confidences[place])
         alignments = []
@@ -147,8 +147,8 @@ class EmbeddedVerifier:
             decision=Decision.KEEP, rationale=rationale, alignments=tuple(alignments), confidence=confidences[best]
         )
 
-    def _confidences(self, candidate: Candidate, chunk: Chunk, found: FloatArray) -> list[float]:
-        """The chance that each of a candidate's pairs would be kept; `found` has their measures, a row each."""
+    def _confidences(self, found: FloatArray) -> list[float]:
+        """The chance that each of a candidate's pairs would be kept, from their measures, a row each."""
         odds = found @ self._weights.relevance + self._weights.relevance_bias
         confidences: list[float] = (1.0 / (1.0 + np.exp(-odds.astype(np.float64)))).tolist()
         return confidences
@@ -174,17 +174,22 @@ class _Pair:
         self._sentence = chunk.sentences[int(np.where(says | ~says.any(), near, -2.0).argmax())]
 
     def instruction(self) -> str:
-        """Points at the most relevant sentence, and says whether to look for it or to steer clear of it."""
-        liked = "; ".join(self._aspects.liked)
-        avoided = "; ".join(self._aspects.avoided)
-        quote = _cut(self._sentence)
-        if self.stance is Stance.CONFLICTS:
-            reason = f"the user avoids {avoided}" if avoided else f"the user wants {liked} instead"
-            return f'Steer clear of this, {reason}: "{quote}"'
-        if self.stance is Stance.MIXED:
-            return f'Take only what suits, the user avoids {avoided}: "{quote}"'
-        suits = f"the user wants {liked}" if liked else f"it suits a user who avoids {avoided}"
-        return f'Look for this, {suits}: "{quote}"'
+        """What is said of the item under the preference."""
+        return instruction_of(self._aspects, self.stance, self._sentence)
+
+
+def instruction_of(aspects: Aspects, stance: Stance, sentence: str) -> str:
+    """Points at a sentence, and says whether to look for it or to steer clear of it."""
+    liked, avoided = "; ".join(aspects.liked), "; ".join(aspects.avoided)
+    quote = _cut(sentence)
+    if stance is Stance.CONFLICTS:
+        reason = f"the user avoids {avoided}" if avoided else f"the user wants {liked} instead"
+        return f'Steer clear of this, {reason}: "{quote}"'
+    suits = f"the user wants {liked}" if liked else f"it suits a user who avoids {avoided}"
+    if stance is Stance.MIXED:
+        told = f"the user avoids {avoided}" if avoided else suits
+        return f'Take only what suits, {told}: "{quote}"'
+    return f'Look for this, {suits}: "{quote}"'
 
 
 def _speaks(sides: Sides, sentence: str, stance: Stance) -> float:
