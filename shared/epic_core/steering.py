@@ -43,7 +43,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,6 +134,16 @@ class SteeredQuery:
     preferences: tuple[SteeringPreference, ...]
     nearest: float | None
     strength: float = 1.0
+
+
+class _Chosen(NamedTuple):
+    """The preferences that steer a query, heaviest first; `strength` is how much they count together."""
+
+    rows: list[int]
+    similarities: list[float]
+    weights: list[float]
+    strength: float
+    nearest: float | None
 
 
 class QuerySteering:
@@ -279,51 +289,57 @@ class QuerySteering:
     def _steered(
         self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None, *, turns: bool
     ) -> SteeredQuery:
-        vectors = self.vectors if only is None else self.vectors[only]
-        # Preferences are few: plain numbers are faster than short arrays.
-        similarities: list[float] = (vectors @ query).tolist()
-        nearest = max(similarities, default=None)
-        unsteered = SteeredQuery(vector=query, query=query, preferences=(), nearest=nearest, strength=0.0)
-        if nearest is None or self.mode == "off":
-            return unsteered
-        rows: list[int] = list(range(len(similarities))) if only is None else only.tolist()
-        strength = 1.0
-        if self.mode == "paper":
-            if nearest < self.floor:
-                return unsteered
-            places, weights = [similarities.index(nearest)], [1.0]  # Eq. 7
-        else:
-            relevances, floor, width = similarities, self.floor, TEMPERATURE
-            if candidates is not None and len(candidates):
-                center = _center(query, candidates)
-                relevances = (
-                    (vectors @ (query + np.float32(CANDIDATES_WEIGHT) * center)) / (1 + CANDIDATES_WEIGHT)
-                ).tolist()
-                floor, width = floor + self._margin, CANDIDATES_TEMPERATURE
-            places = self._not_overruled(
-                [place for place, relevance in enumerate(relevances) if relevance >= floor], relevances, rows
-            )
-            if not places:
-                return unsteered
-            best = relevances[places[0]]
-            strength = min(1.0, (best - floor) / RAMP)
-            shares = [math.exp((relevances[place] - best) / width) for place in places]
-            total = sum(shares)
-            weights = [share / total for share in shares]
-        chosen = [rows[place] for place in places]
-        by = np.array(weights, dtype=np.float32)
-        topic = query + np.float32(strength) * (by @ self.vectors[chosen])
+        chosen = self._choose(query, only, candidates)
+        if not chosen.rows:
+            return SteeredQuery(vector=query, query=query, preferences=(), nearest=chosen.nearest, strength=0.0)
+        by = np.array(chosen.weights, dtype=np.float32)
+        topic = query + np.float32(chosen.strength) * (by @ self.vectors[chosen.rows])
         vector = _unit(topic, query)  # Eq. 8
         if turns:
-            turn = np.float32(strength) * (by @ self._directions[chosen])
+            turn = np.float32(chosen.strength) * (by @ self._directions[chosen.rows])
             vector = _unit(
                 topic + np.float32(TURN) * (turn - np.float32(min(float(turn @ vector), 0.0)) * vector), query
             )
         steering = tuple(
-            SteeringPreference(preference=self.preferences[row], similarity=similarities[place], weight=weight)
-            for row, place, weight in zip(chosen, places, weights, strict=True)
+            SteeringPreference(preference=self.preferences[row], similarity=similarity, weight=weight)
+            for row, similarity, weight in zip(chosen.rows, chosen.similarities, chosen.weights, strict=True)
         )
-        return SteeredQuery(vector=vector, query=query, preferences=steering, nearest=nearest, strength=strength)
+        return SteeredQuery(
+            vector=vector, query=query, preferences=steering, nearest=chosen.nearest, strength=chosen.strength
+        )
+
+    def _choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> _Chosen:
+        """Which preferences steer a query, and how much."""
+        vectors = self.vectors if only is None else self.vectors[only]
+        # Preferences are few: plain numbers are faster than short arrays.
+        similarities: list[float] = (vectors @ query).tolist()
+        nearest = max(similarities, default=None)
+        if nearest is None or self.mode == "off" or (self.mode == "paper" and nearest < self.floor):
+            return _Chosen([], [], [], 0.0, nearest)
+        rows: list[int] = list(range(len(similarities))) if only is None else only.tolist()
+        if self.mode == "paper":
+            place = similarities.index(nearest)  # Eq. 7
+            return _Chosen([rows[place]], [nearest], [1.0], 1.0, nearest)
+        relevances, floor, width = similarities, self.floor, TEMPERATURE
+        if candidates is not None and len(candidates):
+            meant = query + np.float32(CANDIDATES_WEIGHT) * _center(query, candidates)
+            relevances = ((vectors @ meant) / (1 + CANDIDATES_WEIGHT)).tolist()
+            floor, width = floor + self._margin, CANDIDATES_TEMPERATURE
+        places = self._not_overruled(
+            [place for place, relevance in enumerate(relevances) if relevance >= floor], relevances, rows
+        )
+        if not places:
+            return _Chosen([], [], [], 0.0, nearest)
+        best = relevances[places[0]]
+        shares = [math.exp((relevances[place] - best) / width) for place in places]
+        total = sum(shares)
+        return _Chosen(
+            rows=[rows[place] for place in places],
+            similarities=[similarities[place] for place in places],
+            weights=[share / total for share in shares],
+            strength=min(1.0, (best - floor) / RAMP),
+            nearest=nearest,
+        )
 
     def _not_overruled(self, places: list[int], relevances: list[float], rows: list[int]) -> list[int]:
         """Places by relevance, highest first, without those whose opposite is meant."""
@@ -382,25 +398,22 @@ class QuerySteering:
         if self.mode != "signed":
             scores: FloatArray = vectors @ self._steered(query, only, None, turns=False).vector
             return scores
-        steered = self._steered(query, only, vectors, turns=False)
+        chosen = self._choose(query, only, vectors)
         scores = vectors @ query
-        if not steered.preferences:
+        if not chosen.rows:
             return scores
         said = [words_of(text) for text in texts] if words is None else words
-        rows = {preference: row for row, preference in enumerate(self.preferences)}
         toward = scores.copy()
         # What says nothing against a preference because it speaks of something else does not come first for that.
-        shares = np.array([chosen.weight for chosen in steered.preferences], dtype=np.float32)
-        chosen_rows = [rows[chosen.preference] for chosen in steered.preferences]
-        topical = vectors @ _unit(query + shares @ self.vectors[chosen_rows], query)
-        scores -= np.float32(OFF_TOPIC * steered.strength) * np.maximum(
-            topical.max(initial=-1.0) - topical - np.float32(SLACK), 0.0
-        )
-        for chosen in steered.preferences:
-            if chosen.weight >= _FELT:
-                sides = self._sides[rows[chosen.preference]]
+        topic = query + np.array(chosen.weights, dtype=np.float32) @ self.vectors[chosen.rows]
+        topical = vectors @ _unit(topic, query)
+        astray = np.maximum(topical.max(initial=-1.0) - topical - np.float32(SLACK), 0.0)
+        scores -= np.float32(OFF_TOPIC * chosen.strength) * astray
+        for row, weight in zip(chosen.rows, chosen.weights, strict=True):
+            if weight >= _FELT:
+                sides = self._sides[row]
                 found = leanings(sides, said, vectors @ sides.vectors.T, toward, sides.vectors @ query)
-                scores += np.float32(steered.strength * chosen.weight) * found
+                scores += np.float32(chosen.strength * weight) * found
         return scores
 
 
