@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared machine")
 
-pytest.register_assert_rewrite("helpers", "lm_servers", "scripted")
+pytest.register_assert_rewrite("graph_helpers", "helpers", "lm_servers", "scripted")
 
 
 @pytest.fixture(params=["ollama", "openai"])

@@ -277,7 +277,8 @@ def coarse_stage(
 ) -> tuple[list[Candidate], list[tuple[Item, FloatArray]], list[Item]]:
     """Candidates, second-tier items and discarded items."""
     if not state.coarse:
-        rows = range(len(preferences))
+        # Without either stage nothing says which preferences an item is for.
+        rows = range(len(preferences) if state.fine else 0)
         return (
             [candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)],
             [],

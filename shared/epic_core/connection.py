@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from epic_core.errors import BudgetError, DamagedError, MemoryClosedError, ReadOnlyError, StoreError
 from epic_core.tables import Schema, Table
@@ -20,7 +20,7 @@ class Connection:
     """Statements and transactions of one file, or of a database in memory.
 
     Attributes:
-        schema: Of the kind of file.
+        schema: Of the kind of file; with its extension, where the file has that.
         path: The file, as it was named; None for memory.
         place: Where it is.
         read_only: Whether it is never written into.
@@ -28,7 +28,7 @@ class Connection:
         budget: Bytes that file and journal may take together; 0 for any number.
     """
 
-    schema: ClassVar[Schema]
+    schema: Schema
 
     def __init__(self, path: Path | None, *, read_only: bool) -> None:
         self.path = path
@@ -148,6 +148,11 @@ class Connection:
                 db.execute("PRAGMA busy_timeout = 0")
             try:
                 db.execute("BEGIN IMMEDIATE")
+                if self._extended_elsewhere():
+                    # What keeps the sums of the new tables cannot be made inside a transaction that may fail.
+                    db.execute("ROLLBACK")
+                    self._take_up_extension()
+                    db.execute("BEGIN IMMEDIATE")
                 yield
                 self.check_place()
                 self._check_budget()
@@ -162,6 +167,28 @@ class Connection:
             finally:
                 if not wait and self._connection is not None:
                     db.execute(f"PRAGMA busy_timeout = {waits}")
+
+    def _extended_elsewhere(self) -> bool:
+        """Whether the file has got its extension since this connection looked."""
+        extended = self.schema.extended
+        return extended is not None and self.scalar("PRAGMA user_version") == extended.version
+
+    def _take_up_extension(self) -> None:
+        self.schema = self.schema.of_version(int(self.scalar("PRAGMA user_version")))
+        self.schema.keep_sums(self._db)
+
+    def extend(self) -> None:
+        """Give the file the tables of its kind's extension, if it has not got them.
+
+        Raises:
+            ReadOnlyError: if it may not be written; and as `transaction`.
+        """
+        if self.schema.extended is not None and not self._extended_elsewhere():
+            with self.transaction():
+                if self.schema.extended is not None:
+                    self.schema.extend(self._db)
+        if self._extended_elsewhere():
+            self._take_up_extension()
 
     def _check_budget(self) -> None:
         """Refuse a change that would take more bytes than the budget while it is committed."""

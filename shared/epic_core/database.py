@@ -97,7 +97,7 @@ class Database(Connection):
             if self.schema.check_version(db, self.path) < self.schema.version:
                 self._upgrade()
             with self.reading():
-                self._check()
+                self.schema = self._check()
             self._end_interrupted()
             if self.writable and self.scalar("PRAGMA journal_mode") != "delete":
                 # Somebody else's choice: it would leave side files, and a budget would not hold.
@@ -127,15 +127,17 @@ class Database(Connection):
                 self.schema.upgrade(self._db, version, self.path)
         self.give_back()
 
-    def _check(self) -> None:
-        self.schema.check_version(self._db, self.path)
-        self.schema.check_schema(self._db, self.path)
+    def _check(self) -> Schema:
+        """What is read quickly; the kind of file it is by now, with its extension where it has that."""
+        schema = self.schema.of_version(self.schema.check_version(self._db, self.path))
+        schema.check_schema(self._db, self.path)
         self._check_structure()
-        self.schema.check_sums(self._db, self.path)
-        self.schema.check_small(self._db, self.path)
+        schema.check_sums(self._db, self.path)
+        schema.check_small(self._db, self.path)
         dangling = self.read("PRAGMA foreign_key_check")
         if dangling:
             raise DamagedError(self.path, f"a row of its table {dangling[0][0]} refers to one that is not there")
+        return schema
 
     def _check_structure(self) -> None:
         found = self.scalar("PRAGMA integrity_check(1)")
@@ -150,8 +152,7 @@ class Database(Connection):
         """
         with self.reading():
             try:
-                self._check()
-                return self.schema.check_rows(self._db, self.path)
+                return self._check().check_rows(self._db, self.path)
             except sqlite3.Error as error:
                 raise self._explained(error) from error
             except UnicodeDecodeError as error:

@@ -27,6 +27,10 @@ class UnknownItemError(EpicError, LookupError):
     """No item with that id is held."""
 
 
+class UnknownEntityError(EpicError, LookupError):
+    """A graph has no entity of that name."""
+
+
 class EncoderError(EpicError):
     """An encoder could not be loaded or reached, or returned something that is no embedding."""
 

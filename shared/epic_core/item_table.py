@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from epic_core.codes import packed, unpacked
-from epic_core.preference_table import PreferenceTable
+from epic_core.graph_table import GraphTable
 from epic_core.rows import decoding, deflated, dumped_metadata, inflated, item_digest
 from epic_core.schema import ITEMS
 from epic_core.types import FloatArray, Item
@@ -65,7 +65,7 @@ def _version(item_id: str, text: str | bytes, metadata: str) -> bytes:
     return item_digest(item_id, inflated(text), dumped_metadata(json.loads(metadata), item_id))
 
 
-class ItemTable(PreferenceTable):
+class ItemTable(GraphTable):
     """The items of a memory."""
 
     def known(self, namespace: str, ids: Sequence[str]) -> dict[str, Known]:
@@ -126,7 +126,9 @@ class ItemTable(PreferenceTable):
         return row
 
     def remove_items(self, namespace: str, ids: Sequence[str]) -> None:
-        """Remove items with their entries and their place in the retry queue."""
+        """Remove items with their entries, what the graph has of them, and their place in the retry queue."""
+        found = self.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)
+        self.leave_graph([row for (row,) in found])
         for table in ("items", "pending"):
             self._db.executemany(
                 f"DELETE FROM {table} WHERE namespace = ? AND id = ?", [(namespace, item_id) for item_id in ids]
@@ -154,13 +156,16 @@ class ItemTable(PreferenceTable):
         return bool(self.scalar("SELECT sum(rows) FROM sums WHERE name != 'meta'"))
 
     def item_bytes(self, item_row: int) -> int:
-        """About how many bytes of the file an item takes, its entries apart; 0 if it is not there."""
+        """About how many bytes of the file an item takes, its entries apart; 0 if it is not there.
+
+        What the graph has of it counts by what its removal touches.
+        """
         size = self.scalar(
             "SELECT length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0)"
             " + length(CAST(metadata AS BLOB)) + 2 * length(CAST(id AS BLOB)) + 160 FROM items WHERE row = ?",
             (item_row,),
         )
-        return 0 if size is None else int(size)
+        return 0 if size is None else int(size) + self.graph_bytes(item_row)
 
     def holds_chunks(self, namespace: str) -> bool:
         """Whether anything is held that could be a chunk of a document."""
@@ -192,6 +197,7 @@ class ItemTable(PreferenceTable):
         """Take an item out of the second tier: it has entries now."""
         if self.scalar("SELECT second_tier IS NOT NULL FROM items WHERE row = ?", (item_row,)):
             self.update(ITEMS, item_row, second_tier=None)
+            self.hints.add(items=[item_row])
 
     def items(self, namespace: str) -> Iterator[Item]:
         """All held items, oldest first, read in blocks."""

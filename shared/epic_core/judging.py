@@ -91,7 +91,8 @@ def judge_batch(
     for one in found:
         if one.kept:
             report.kept += 1
-            report.entries += len(one.verdict.alignments)
+            # Without either stage nothing says what an item is for: it has one entry all the same.
+            report.entries += len(one.verdict.alignments) or 1
         elif one.verdict.decision is Decision.UNDECIDED:
             count_undecided(report, one.item, one.verdict.rationale, one.verdict.answer)
         elif one.verdict is not below:

@@ -118,7 +118,7 @@ def shrink(state: State) -> None:
     with state.lock, store.reading():
         mine = int(weigh(state).sizes.sum()) + store.second_tier_bytes(state.namespace)
         share = mine / max(mine, store.raw_bytes())
-    content = parts["documents"] + parts["index"] + parts["instructions"]
+    content = parts["documents"] + parts["index"] + parts["instructions"] + parts["graph"]
     least = (count - free) * page - int(share * content) - parts["verdicts"] - parts["ledger"]
     if least <= budget.pages(page) * page:
         with state.lock, store.transaction():

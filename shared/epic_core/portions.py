@@ -15,7 +15,7 @@ from types import AsyncGeneratorType, GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from epic_core.errors import VerifierError
-from epic_core.types import Candidate, Preference, Verdict
+from epic_core.types import Candidate, Preference, Usage, Verdict
 from epic_core.verification.base import (
     Rewriter,
     Rewriting,
@@ -28,6 +28,7 @@ from epic_core.verification.base import (
 
 if TYPE_CHECKING:
     from epic_core.aspect_reader import AspectReading, Reader
+    from epic_core.graph.extraction import Extraction, Extractor, Unextracted
 
 R = TypeVar("R")
 
@@ -217,12 +218,41 @@ def readings_by(reader: Reader, preferences: Sequence[Preference]) -> Portions[A
     return _streamed(reader, preferences, AspectReading, f"reader of aspects {reader.name!r}")
 
 
-def _streamed(source: Any, given: Sequence[Any], kind: type[R], name: str) -> Portions[R]:
+def extractions_by(extractor: Extractor, texts: Sequence[str]) -> Portions[Extraction | Unextracted]:
+    """What an extractor finds in texts."""
+    from epic_core.graph.extraction import Extraction, Fact, Unextracted
+
+    def sound(answer: Extraction | Unextracted) -> bool:
+        if isinstance(answer, Unextracted):
+            said = [answer.reason, answer.answer]
+        elif isinstance(answer.entities, (tuple, list)) and isinstance(answer.facts, (tuple, list)):
+            if not all(isinstance(fact, Fact) for fact in answer.facts):
+                return False
+            said = [*answer.entities, *(part for f in answer.facts for part in (f.subject, f.relation, f.object))]
+        else:
+            return False
+        return isinstance(answer.usage, Usage) and all(isinstance(text, str) for text in said)
+
+    name = f"extractor {extractor.name!r}"
+    return _streamed(extractor, texts, (Extraction, Unextracted), name, sound=sound)
+
+
+def _streamed(
+    source: Any,
+    given: Sequence[Any],
+    kind: type[R] | tuple[type[R], ...],
+    name: str,
+    *,
+    sound: Callable[[R], bool] = lambda _: True,
+) -> Portions[R]:
     """What `stream` and `astream` of a source yield for what they are given."""
 
     def checked(_: int, answer: Any) -> R:
         if not isinstance(answer, kind):
-            raise VerifierError(f"The {name} must yield {kind.__name__} objects, not {type(answer).__name__}.")
+            wanted = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+            raise VerifierError(f"The {name} must yield {wanted} objects, not {type(answer).__name__}.")
+        if not sound(answer):
+            raise VerifierError(f"The {name} yielded an object of {type(answer).__name__} that does not hold texts.")
         return answer
 
     return Portions(

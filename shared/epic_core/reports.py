@@ -50,8 +50,8 @@ class Stats:
         bytes: Of the whole memory, as the paper's Table 6: "documents" (texts, ids, metadata), "index"
             (embeddings of entries), "instructions" (with stances and rationales), "preferences" (texts
             and embeddings), "verdicts" (the cache of what a language model decided), "ledger" (what was seen and is not
-            held, with the records of it), "rest" (the database's own
-            structure), and "total", their sum.
+            held, with the records of it), "graph" (entities, their embeddings, and what passages say of them), "rest"
+            (the database's own structure), and "total", their sum.
         encoder, verifier: Names.
         tau: The coarse filter's threshold.
         verified_by: The verifier of the language model that decided last, if one did.

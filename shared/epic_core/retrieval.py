@@ -43,9 +43,14 @@ class Search:
 def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
     """Stage 3 and the search, with the fallback where the query matches no preference well."""
     encoder = state.encoder
-    vector = _mean((yield Encode(encoder, asked.embed, "embedding", query=True)))
+    vector = mean_vector((yield Encode(encoder, asked.embed, "embedding", query=True)))
     if state.encoder is not encoder:  # embedded anew in the meantime
         return (yield from search(state, asked, clock))
+    return (yield from found_near(state, asked, vector, clock))
+
+
+def found_near(state: State, asked: Search, vector: FloatArray, clock: Clock) -> Steps[Hits]:
+    """As `search`, with E(q)."""
     with state.lock, state.store.reading():
         started = time.perf_counter()
         space = state.space(asked.namespace)
@@ -135,6 +140,8 @@ def checked_search(
     checked_text(query, "The query")
     if isinstance(preferences, (str, Preference)):
         preferences = [preferences]
+    if preferences is not None and not isinstance(preferences, Iterable):
+        raise InvalidInputError(f"preferences must be several texts, not {type(preferences).__name__}.")
     return Search(
         query=query,
         embed=(query,) if embed is None else _checked_texts(embed),
@@ -182,7 +189,7 @@ def _checked_texts(embed: object) -> tuple[str, ...]:
     return texts
 
 
-def _mean(vectors: FloatArray) -> FloatArray:
+def mean_vector(vectors: FloatArray) -> FloatArray:
     """Unit vectors `(n, d)` as one: their mean as a unit vector, one alone as it is."""
     mean: FloatArray = vectors.mean(axis=0, dtype=np.float32)
     norm = float(np.linalg.norm(mean))
@@ -209,9 +216,28 @@ def _first_tier(
 ) -> tuple[list[Hit], list[int]]:
     """Hits, and the rows of the entries that made them."""
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
-    best, cosines = _best(space, asked, steered.vector, allowed)
+    best, cosines = best_entries(space, asked, steered.vector, allowed)
+    return hits_at(store, space, asked, steered.vector, best, cosines, allowed), [row for row, _ in best]
+
+
+def hits_at(
+    store: Store,
+    space: Space,
+    asked: Search,
+    vector: FloatArray,
+    best: Sequence[tuple[int, float]],
+    cosines: Mapping[int, float],
+    allowed: NDArray[np.int64] | None,
+) -> list[Hit]:
+    """Hits of entry rows with their scores, each with all entries of its item that a search may find.
+
+    Args:
+        vector: What was searched for.
+        cosines: With it, of entry rows where they are known already.
+        allowed: Entry rows that may be found; None for all.
+    """
     if not best:
-        return [], []
+        return []
     allowed_rows = None if allowed is None else set(allowed.tolist())
     groups: list[list[int]] = []
     scores: dict[int, float] = {}
@@ -220,7 +246,7 @@ def _first_tier(
         groups.append([row for row in rows if allowed_rows is None or row in allowed_rows])
         for member in groups[-1]:
             known = cosines.get(member)
-            scores[member] = float(space.index.vector(member) @ steered.vector) if known is None else known
+            scores[member] = float(space.index.vector(member) @ vector) if known is None else known
     items = store.held_at(list({space.item_of[row] for row, _ in best}))
     preferences = dict(zip(space.preference_rows, space.preferences, strict=True))
     entries = store.entries_at(scores, items, preferences, space.namespace)
@@ -230,10 +256,10 @@ def _first_tier(
         hits.append(
             Hit(item=items[space.item_of[row]].item, score=score, entries=tuple(entries[member] for member in ordered))
         )
-    return hits, [row for row, _ in best]
+    return hits
 
 
-def _best(
+def best_entries(
     space: Space, asked: Search, vector: FloatArray, allowed: NDArray[np.int64] | None
 ) -> tuple[list[tuple[int, float]], dict[int, float]]:
     """The k best entry rows with their scores, best first, and the cosines of all rows looked at.

@@ -18,6 +18,8 @@ from epic_core.tables import META, Schema, Table, described
 
 APPLICATION_ID = 0x45504943  # "EPIC"
 SCHEMA_VERSION = 4
+# Of a file that also has the tables of a graph: nobody else pays for them.
+GRAPH_VERSION = 5
 
 _STATEMENTS = """
 CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
@@ -57,6 +59,17 @@ CREATE TABLE not_kept (
 );
 """
 
+_GRAPH_STATEMENTS = """\
+CREATE TABLE entities (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT, passages INTEGER, spelt INTEGER,
+ near BLOB, vector BLOB, crc INTEGER
+);
+CREATE TABLE passages (
+ item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, extractor INTEGER, entities BLOB, facts BLOB,
+ relations BLOB, failure TEXT, crc INTEGER
+);
+"""
+
 
 PREFERENCES = Table("preferences", ("namespace", "position", "id", "text", "expires", "aspects", "vector"))
 ITEMS = Table("items", ("namespace", "id", "digest", "metadata", "second_tier", "rewritten_for"), ("text", "rewrite"))
@@ -75,6 +88,8 @@ VERDICTS = Table(
 REWRITES = Table("rewrites", ("chunk", "preferences", "version", "written", "text"), numbered=False)
 LEDGER = Table("ledger", ("namespace", "digests"))
 NOT_KEPT = Table("not_kept", ("namespace", "id", "digest", "stage", "reason", "preference", "similarity", "at", "text"))
+ENTITIES = Table("entities", ("namespace", "name", "key", "passages", "spelt", "near", "vector"))
+PASSAGES = Table("passages", ("item", "extractor", "entities", "facts", "relations", "failure"), numbered=False)
 TABLES = (META, PREFERENCES, ITEMS, ENTRIES, USES, PENDING, VERDICTS, REWRITES, LEDGER, NOT_KEPT)
 
 
@@ -185,7 +200,7 @@ def _code(vector: bytes) -> bytes:
     return packed(np.frombuffer(vector, dtype="<f4").reshape(1, -1))[0]
 
 
-MEMORY = Schema(
+_PLAIN = Schema(
     noun="memory",
     made_by="epic build, or EpicMemory.open(path, preferences=[...])",
     application_id=APPLICATION_ID,
@@ -195,8 +210,18 @@ MEMORY = Schema(
     small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT),
     upgrade=upgrade,
 )
+MEMORY = replace(
+    _PLAIN,
+    extended=replace(
+        _PLAIN,
+        version=GRAPH_VERSION,
+        statements=_STATEMENTS + _GRAPH_STATEMENTS,
+        tables=(*TABLES, ENTITIES, PASSAGES),
+        upgrade=None,
+    ),
+)
 _THIRD = replace(
-    MEMORY,
+    _PLAIN,
     version=3,
     statements=_STATEMENTS.replace(" aspects TEXT, vector BLOB", " vector BLOB"),
     tables=tuple(

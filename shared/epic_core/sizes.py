@@ -23,7 +23,11 @@ _PARTS: dict[str, dict[str, str]] = {
     "not_kept": {"ledger": "namespace id digest stage reason preference text"},
     "uses": {"instructions": ""},
 }
-PARTS = ("documents", "index", "instructions", "preferences", "verdicts", "ledger", "rest")
+_GRAPH_PARTS = {
+    "entities": {"graph": "namespace name key near vector"},
+    "passages": {"graph": "item entities facts relations failure"},
+}
+PARTS = ("documents", "index", "instructions", "preferences", "verdicts", "ledger", "graph", "rest")
 
 
 def sizes(store: Store) -> dict[str, int]:
@@ -36,7 +40,7 @@ def sizes(store: Store) -> dict[str, int]:
     made = dict.fromkeys(PARTS, 0)
     with store.reading():
         pages = _pages(store)
-        for table, columns in _PARTS.items():
+        for table, columns in _parts(store).items():
             shares = _shares(store, table, columns)
             whole = sum(shares.values())
             if not whole:
@@ -47,6 +51,10 @@ def sizes(store: Store) -> dict[str, int]:
     total = max(count * page, store.file_bytes())
     made["rest"] = total - sum(made.values())
     return {**made, "total": total}
+
+
+def _parts(store: Store) -> dict[str, dict[str, str]]:
+    return {**_PARTS, **_GRAPH_PARTS} if store.has_graph else _PARTS
 
 
 def _shares(store: Store, table: str, columns: Mapping[str, str]) -> dict[str, int]:
@@ -76,6 +84,6 @@ def _pages(store: Store) -> dict[str, int]:
 
 def _estimated(store: Store) -> dict[str, int]:
     count, free, _ = store.pages()
-    octets = {table: sum(_shares(store, table, columns).values()) for table, columns in _PARTS.items()}
+    octets = {table: sum(_shares(store, table, columns).values()) for table, columns in _parts(store).items()}
     whole = sum(chain(octets.values(), [1]))
     return {table: (count - free) * size // whole for table, size in octets.items()}

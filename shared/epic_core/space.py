@@ -259,7 +259,8 @@ class Space:
         if condition is None and positions is None and not supporting:
             return None
         items = None if condition is None else self.items_matching(condition)
-        preferences = None if positions is None else {self.preference_rows[position] for position in positions}
+        # An entry without a preference was kept for all of them.
+        preferences = None if positions is None else {-1, *(self.preference_rows[position] for position in positions)}
         clashing = set() if not supporting else {self.item_of[r] for r, s in self.stance_of.items() if s in _CLASHING}
         return np.array(
             [

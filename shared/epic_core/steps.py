@@ -11,7 +11,7 @@ import inspect
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from epic_core.steering import Mode
 from epic_core.steerings import Steerings
 from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Preference
+
+if TYPE_CHECKING:
+    from epic_core.steered_search import TextVectors
 
 R = TypeVar("R")
 
@@ -38,10 +41,23 @@ class Encode:
 
 
 @dataclass(frozen=True)
+class Look:
+    """Asks for embeddings `(len(texts), d)` of texts that are kept for a while; the time counts to a part."""
+
+    kept: TextVectors
+    texts: Sequence[str]
+    part: str
+
+
+@dataclass(frozen=True)
 class Take:
-    """Asks for the next portion of a verifier's or a rewriter's answers; answered with a `Portion`."""
+    """Asks for the next portion of a verifier's, a rewriter's or an extractor's answers; answered with a `Portion`.
+
+    The time counts to a part of the report.
+    """
 
     portions: Portions[Any]
+    part: str = "verification"
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,7 @@ class Steer:
     mode: Mode
 
 
-Request: TypeAlias = Encode | Take | Ask | Steer
+Request: TypeAlias = Encode | Look | Take | Ask | Steer
 Steps: TypeAlias = Generator[Request, Any, R]
 
 
@@ -100,7 +116,10 @@ def run(steps: Steps[R], clock: Clock) -> R:
             elif isinstance(request, Take):
                 answer = request.portions.portion()
                 stopped = answer.stopped
-                clock.add("verification", started)
+                clock.add(request.part, started)
+            elif isinstance(request, Look):
+                answer = request.kept.of(request.texts)
+                clock.add(request.part, started)
             elif isinstance(request, Steer):
                 answer = request.steerings.of(request.preferences, request.mode)
                 clock.add("steering", started)
@@ -133,7 +152,10 @@ async def arun(steps: Steps[R], clock: Clock) -> R:
             elif isinstance(request, Take):
                 answer = await request.portions.aportion()
                 stopped = answer.stopped
-                clock.add("verification", started)
+                clock.add(request.part, started)
+            elif isinstance(request, Look):
+                answer = await request.kept.aof(request.texts)
+                clock.add(request.part, started)
             elif isinstance(request, Steer):
                 answer = await request.steerings.aof(request.preferences, request.mode)
                 clock.add("steering", started)

@@ -23,7 +23,7 @@ from epic_core.rows import (
     inflated,
     inflated_by,
 )
-from epic_core.schema import ENTRIES, ITEMS, PREFERENCES, USES
+from epic_core.schema import ENTITIES, ENTRIES, ITEMS, PREFERENCES, USES
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
 
 _STANCES = {str(stance): stance for stance in Stance}
@@ -113,15 +113,16 @@ class Store(ItemTable):
 
     def drop_orphans(self, items: Sequence[int]) -> None:
         """Remove those items that have no entries and are not in the second tier either."""
-        self._db.executemany(
-            "DELETE FROM items WHERE row = ? AND second_tier IS NULL"
-            " AND NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)",
-            [(row,) for row in items],
-        )
+        held = "second_tier IS NULL AND NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
+        orphans = list(self.among(f"SELECT row FROM items WHERE {held} AND row IN", items))
+        self.leave_graph([row for (row,) in orphans])
+        self._db.executemany("DELETE FROM items WHERE row = ?", orphans)
 
     def shorten(self, item_row: int, text: str) -> None:
         """Keep less of an item's text. It still counts as the version that was handed in."""
         entries = self._entry_texts("item", item_row)
+        # What was cut off must not live on in the graph.
+        self.leave_graph([item_row])
         self.update(ITEMS, item_row, text=deflated(text))
         self._compress_anew(entries)
 
@@ -356,8 +357,8 @@ class Store(ItemTable):
 
     # embedding anew
 
-    def embedded_texts(self) -> tuple[dict[int, str], dict[int, str], dict[int, str]]:
-        """What every stored vector is the embedding of: by preference row, entry row and second-tier item row."""
+    def embedded_texts(self) -> tuple[dict[int, str], dict[int, str], dict[int, str], dict[int, str]]:
+        """What every stored vector is the embedding of: by preference, entry, second-tier item and entity row."""
         with decoding(self.path):
             items = {
                 row: (inflated(text), None if rewrite is None else inflated(rewrite), bool(second))
@@ -378,16 +379,22 @@ class Store(ItemTable):
             preferences,
             entries,
             {row: text for row, (text, _, second) in items.items() if second},
+            self.entity_names(),
         )
 
     def replace_vectors(
-        self, preferences: Mapping[int, FloatArray], entries: Mapping[int, FloatArray], second: Mapping[int, FloatArray]
+        self,
+        preferences: Mapping[int, FloatArray],
+        entries: Mapping[int, FloatArray],
+        second: Mapping[int, FloatArray],
+        entities: Mapping[int, FloatArray],
     ) -> None:
-        """Write other embeddings: preference row, entry row and item row to vector."""
+        """Write other embeddings: preference row, entry row, item row and entity row to vector."""
         for table, column, vectors in (
             (PREFERENCES, "vector", preferences),
             (ENTRIES, "vector", entries),
             (ITEMS, "second_tier", second),
+            (ENTITIES, "vector", entities),
         ):
             codes = packed(np.stack(list(vectors.values()))) if vectors else []
             for row, code in zip(vectors, codes, strict=True):

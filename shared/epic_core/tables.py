@@ -84,6 +84,7 @@ class Schema:
         tables: All of them.
         small: Those in which a row could be hidden, because no index would notice: read whole on opening.
         upgrade: Brings a file of an earlier version to this one, inside a transaction.
+        extended: What a file of this kind becomes when it gets the tables of an extension, with a version of its own.
     """
 
     noun: str
@@ -94,6 +95,19 @@ class Schema:
     tables: tuple[Table, ...]
     small: tuple[Table, ...]
     upgrade: Callable[[sqlite3.Connection, int, Path | None], None] | None = None
+    extended: Schema | None = None
+
+    def of_version(self, version: int) -> Schema:
+        """This kind of file, or what it is with its extension."""
+        return self.extended if self.extended is not None and version == self.extended.version else self
+
+    def extend(self, db: sqlite3.Connection) -> None:
+        """Add the tables of the extension to a file of this kind, inside a transaction."""
+        if self.extended is not None:
+            _execute(db, self.extended.statements.removeprefix(self.statements))
+            added = [table.name for table in self.extended.tables if table not in self.tables]
+            db.executemany("INSERT INTO sums VALUES (?, 0, 0)", [(name,) for name in added])
+            db.execute(f"PRAGMA user_version = {self.extended.version}")
 
     def make(self, db: sqlite3.Connection) -> None:
         """Write the tables into an empty database, inside a transaction."""
@@ -131,9 +145,10 @@ class Schema:
         if db.execute("PRAGMA application_id").fetchone()[0] != self.application_id:
             raise StoreError(f"{path} is not a {self.noun} of epic-memory. Give another file name.")
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
-        if not 0 < version <= self.version:
+        newest = self.version if self.extended is None else self.extended.version
+        if not 0 < version <= newest:
             raise StoreError(
-                f"{path} has schema version {version}, this epic-memory reads {self.version}."
+                f"{path} has schema version {version}, this epic-memory reads {newest}."
                 " Use the version of epic-memory that made it, or a newer one."
             )
         return version
@@ -198,7 +213,7 @@ def _check_rows(db: sqlite3.Connection, path: Path | None, tables: Sequence[Tabl
     return count
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _expected(statements: str) -> list[tuple[str, str, str]]:
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:

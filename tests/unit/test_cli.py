@@ -377,7 +377,17 @@ def test_stats_counts_and_weighs_each_part(built: Epic) -> None:
     sizes = {name: int(size) for name, size in re.findall(r"^(\w+) +(\d+) bytes", result.out, re.M)}
 
     assert re.search(r"^items +2$", result.out, re.M)
-    assert set(sizes) == {"documents", "index", "instructions", "preferences", "verdicts", "ledger", "rest", "total"}
+    assert set(sizes) == {
+        "documents",
+        "index",
+        "instructions",
+        "preferences",
+        "verdicts",
+        "ledger",
+        "graph",
+        "rest",
+        "total",
+    }
     assert sizes["total"] == sum(size for name, size in sizes.items() if name != "total")
     assert sizes["total"] == Path("me.epic").stat().st_size
 

@@ -16,7 +16,7 @@ import pytest
 from epic_core import EpicMemory, Filter, Item
 from epic_core.errors import DamagedError, EncoderMismatchError, LMUnavailableError, StoreError
 from epic_core.fallback import SecondTier
-from epic_core.schema import SCHEMA_VERSION, TABLES
+from epic_core.schema import GRAPH_VERSION, SCHEMA_VERSION, TABLES
 from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
@@ -356,7 +356,7 @@ def test_a_database_of_another_application_is_refused(tmp_path: Path) -> None:
     refused(path, "not a memory")
 
 
-@pytest.mark.parametrize("version", [-1, 0, SCHEMA_VERSION + 1, 2**31 - 1])
+@pytest.mark.parametrize("version", [-1, 0, GRAPH_VERSION + 1, 2**31 - 1])
 def test_another_version_is_refused(copy: Path, version: int) -> None:
     changed(copy, f"PRAGMA user_version = {version}")
     refused(copy, f"version {version}")

@@ -115,6 +115,7 @@ def entries_of(memory: EpicMemory, items: Sequence[Item]) -> dict[str, dict[str,
         except UnknownItemError:
             continue
         if explanation.entries:
+            # One without a preference is there where neither stage says what an item is for.
             found[item.id] = {
                 entry.preference: (
                     entry.instruction,
@@ -124,6 +125,7 @@ def entries_of(memory: EpicMemory, items: Sequence[Item]) -> dict[str, dict[str,
                     entry.similarity,
                 )
                 for entry in explanation.entries
+                if entry.preference
             }
     return found
 

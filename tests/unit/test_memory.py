@@ -773,7 +773,7 @@ def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
         stats = memory.stats()
         expected = {"items": 10, "second_tier": 0, "entries": 10, "preferences": 1, "pending": 0, "verdicts": 0}
         assert stats.counts == {**expected, "seen": 0}
-        parts = ["documents", "index", "instructions", "preferences", "verdicts", "ledger", "rest", "total"]
+        parts = ["documents", "index", "instructions", "preferences", "verdicts", "ledger", "graph", "rest", "total"]
         assert list(stats.bytes) == parts
         # Five bytes for four components, and a share of what the pages of its table take besides.
         assert 10 * 1280 < stats.bytes["index"] < 1.3 * 10 * 1280
@@ -1446,3 +1446,11 @@ async def test_many_searches_and_adds_at_once_on_one_loop() -> None:
     await asyncio.gather(*(memory.aadd([f"red wine {n}"]) for n in range(20)))
     found = await asyncio.gather(*(memory.asearch(f"red wine {n}", k=1) for n in range(20)))
     assert [texts(hits)[0] for hits in found] == [f"red wine {n}" for n in range(20)]
+
+
+def test_what_was_kept_for_no_preference_is_found_for_any() -> None:
+    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), coarse=False, fine=False)
+    assert memory.add(["red wine", "blue sky"]).entries == 2
+    assert texts(memory.search("sky", k=1, preferences=[WINE])) == ["blue sky"]
+    with pytest.raises(InvalidInputError, match="preferences must be several texts, not int"):
+        memory.search("sky", preferences=7)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from epic_core import EpicMemory, Item, Preference, SecondTier, Stance
 from epic_core.aspect_parser import parse_aspects
 from epic_core.errors import DamagedError, EncoderMismatchError, ReadOnlyError, StoreError
 from epic_core.rows import checksum
-from epic_core.schema import SCHEMA_VERSION
+from epic_core.schema import GRAPH_VERSION, SCHEMA_VERSION
 from epic_core.store import Store
 from epic_core.verification.base import rewriter_of
 from helpers import HashEncoder, KeepAll
@@ -629,12 +629,12 @@ def test_a_file_that_another_process_writes_is_a_clear_error_and_stays(
     assert version(path) == SCHEMA_VERSION
 
 
-@pytest.mark.parametrize("number", [0, SCHEMA_VERSION + 1, 99, -1])
+@pytest.mark.parametrize("number", [0, GRAPH_VERSION + 1, 99, -1])
 def test_a_version_that_is_not_known_is_a_clear_error(path: Path, number: int) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {number}")
     data = path.read_bytes()
-    with pytest.raises(StoreError, match=rf"schema version {number}\b.*reads {SCHEMA_VERSION}"):
+    with pytest.raises(StoreError, match=rf"schema version {number}\b.*reads {GRAPH_VERSION}"):
         opened(path)
     assert path.read_bytes() == data
     assert [p.name for p in path.parent.iterdir()] == ["me.epic"]

@@ -16,7 +16,7 @@ from epic_core.codes import code_length
 from epic_core.errors import EpicError, InvalidInputError, MemoryClosedError, StoreError
 from epic_core.item_table import version_of
 from epic_core.rows import DIGEST_BYTES, deflated
-from epic_core.schema import APPLICATION_ID, SCHEMA_VERSION, USES
+from epic_core.schema import APPLICATION_ID, GRAPH_VERSION, SCHEMA_VERSION, USES
 from epic_core.sizes import sizes
 from epic_core.store import NewEntry, Store
 from epic_core.types import Item, MemoryEntry, Preference, Stance
@@ -207,7 +207,7 @@ def test_a_newer_schema_is_refused_and_names_both_versions(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 7}")
     database.close()
-    with pytest.raises(StoreError, match=rf"version {SCHEMA_VERSION + 7}.*reads {SCHEMA_VERSION}"):
+    with pytest.raises(StoreError, match=rf"version {SCHEMA_VERSION + 7}.*reads {GRAPH_VERSION}"):
         Store(path)
 
 

@@ -1,0 +1,170 @@
+"""What passages are about: entities and facts, and who finds them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from epic_core.errors import InvalidInputError
+from epic_core.graph.extraction_keys import entity_key
+from epic_core.graph.phrases import Phrase, phrases
+from epic_core.threads import in_thread
+from epic_core.types import Usage
+
+__all__ = ["Extraction", "Extractor", "Fact", "PhraseExtractor", "Unextracted", "entity_key"]
+
+# Of a passage; what is cut into chunks has far fewer.
+MOST_ENTITIES = 500
+LONGEST_NAME = 160
+_LONGEST_RELATION = 48
+_MOST_WORDS = 6
+_WORDS_ONLY = re.compile(r"[^\W_][\w \'\u2019-]*")
+_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What a passage says of two entities.
+
+    Attributes:
+        subject, object: Names of entities.
+        relation: The words between them; empty if they are only named together.
+    """
+
+    subject: str
+    relation: str
+    object: str
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What a passage is about.
+
+    Attributes:
+        entities: Names as a reader would write them, each once by `entity_key`; those of the facts are among them.
+        facts: In the passage's order.
+        usage: What a language model was used for it.
+    """
+
+    entities: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    usage: Usage = field(default_factory=Usage, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Unextracted:
+    """A passage that an extractor failed for; it can be tried again.
+
+    Attributes:
+        reason: What went wrong.
+        answer: What a language model answered instead.
+        usage: What it was used for that.
+    """
+
+    reason: str
+    answer: str = ""
+    usage: Usage = field(default_factory=Usage, compare=False, repr=False)
+
+
+@runtime_checkable
+class Extractor(Protocol):
+    """Anything that finds the entities and facts of passages.
+
+    Attributes:
+        name: Changes when what it would find changes; a graph made under another name is made anew.
+    """
+
+    name: str
+
+    def stream(self, texts: Sequence[str]) -> Iterator[tuple[int, Extraction | Unextracted]]:
+        """`(position, extraction)` for each text, in any order, each once."""
+        ...
+
+    def astream(self, texts: Sequence[str]) -> AsyncIterator[tuple[int, Extraction | Unextracted]]:
+        """As `stream`, without blocking the event loop."""
+        ...
+
+
+class PhraseExtractor:
+    """Finds names and noun phrases, and which of them stand side by side: without a language model, in any script.
+
+        PhraseExtractor().names("Who sold the tractor to Idris Pell?")    # ('tractor', 'Idris Pell')
+
+    English is read best; other languages by their function words and capitals, text without spaces by runs of its
+    scripts. A name in a longer phrase is an entity, too: "Sallow Green" in "the Sallow Green team".
+
+    Attributes:
+        name: Changes with what is found.
+    """
+
+    name = "phrases-v1"
+
+    def names(self, text: str) -> tuple[str, ...]:
+        """The entities of a text or a query, in order, each once by `entity_key`; none if it names nothing.
+
+        Raises:
+            InvalidInputError: for what is no string.
+        """
+        return self.extract(text).entities
+
+    def extract(self, text: str) -> Extraction:
+        """The entities of a text, and which of them one sentence names side by side.
+
+        Raises:
+            InvalidInputError: for what is no string.
+        """
+        if not isinstance(text, str):
+            raise InvalidInputError(f"A text to find names in must be a string, not a {type(text).__name__}.")
+        spelt: dict[str, str] = {}
+        whole: list[tuple[str, Phrase]] = []
+        for phrase in phrases(text):
+            key = entity_key(phrase.name)
+            if not key or len(phrase.name) > LONGEST_NAME:
+                continue
+            if key not in spelt:
+                if len(spelt) == MOST_ENTITIES:
+                    break
+                spelt[key] = phrase.name
+            if not phrase.within:
+                whole.append((key, phrase))
+        return Extraction(tuple(spelt.values()), tuple(_facts(text, spelt, whole)))
+
+    def stream(self, texts: Sequence[str]) -> Iterator[tuple[int, Extraction | Unextracted]]:
+        """`(position, extraction)` for each text, in order."""
+        for place, text in enumerate(texts):
+            yield place, self.extract(text)
+
+    async def astream(self, texts: Sequence[str]) -> AsyncIterator[tuple[int, Extraction | Unextracted]]:
+        """As `stream`, in a worker thread."""
+        for begin in range(0, len(texts), _AT_ONCE):
+            for place, found in enumerate(await in_thread(self._extracted, texts[begin : begin + _AT_ONCE]), begin):
+                yield place, found
+
+    def _extracted(self, texts: Sequence[str]) -> list[Extraction]:
+        return [self.extract(text) for text in texts]
+
+
+def _facts(text: str, spelt: Mapping[str, str], whole: Sequence[tuple[str, Phrase]]) -> Iterator[Fact]:
+    """A fact for each two phrases, and each two names, that follow one another in a sentence."""
+    stated: set[tuple[str, str]] = set()
+    named: tuple[str, Phrase] | None = None
+    for (key, phrase), before in zip(whole, [None, *whole], strict=False):
+        pairs = [before, named] if phrase.proper else [before]
+        if phrase.proper:
+            named = key, phrase
+        for other in pairs:
+            if other is None or other[1].sentence != phrase.sentence or other[0] == key:
+                continue
+            pair = min(other[0], key), max(other[0], key)
+            if pair not in stated:
+                stated.add(pair)
+                yield Fact(spelt[other[0]], _between(text, other[1], phrase), spelt[key])
+
+
+def _between(text: str, first: Phrase, second: Phrase) -> str:
+    """The words between two phrases, if they are few and no mark stands among them."""
+    said = " ".join(text[first.end : min(second.begin, first.end + _LONGEST_RELATION + 1)].split())
+    words = said if second.begin - first.end <= _LONGEST_RELATION else ""
+    return words if words.count(" ") < _MOST_WORDS and _WORDS_ONLY.fullmatch(words) else ""

@@ -1,0 +1,268 @@
+"""Construction of the graph: passages that a memory holds, taken in by what an extractor finds in them."""
+
+from __future__ import annotations
+
+import time
+from collections import ChainMap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from epic_core.codes import code_length, rounded
+from epic_core.errors import BudgetError, EncoderError
+from epic_core.eviction import make_room
+from epic_core.graph.extraction import LONGEST_NAME, Extraction, Extractor, Unextracted, entity_key
+from epic_core.graph.held import Growth, HeldGraph
+from epic_core.graph.reports import GraphReport
+from epic_core.graph.synonyms import Near, called, synonyms
+from epic_core.graph_table import MOST_ENTITIES, TOUCHED, NewEntity, PassageRow
+from epic_core.portions import extractions_by
+from epic_core.progress import Progress
+from epic_core.state import State
+from epic_core.steps import Clock, Encode, Steps, Take
+from epic_core.store import Store, verifier_number
+from epic_core.types import BuildReport, FloatArray, Item
+from epic_core.verification.base import writable
+
+Hold: TypeAlias = Callable[[], HeldGraph | None]
+
+_BLOCK = 256
+_LONGEST_REASON = 500
+# Bytes of the file that a change of a passage may touch, its entities apart; that it may add; and those of an entity,
+# its code apart.
+_TOUCHED = 6_000
+_GROWTH = 2_000
+_ROW = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What the construction works with.
+
+    Attributes:
+        hold: Gives the graph as the file has it by now, under the lock.
+        synonymy: The cosine from which on two entities' names are synonyms; None for none.
+        clock: Counts what takes time here, apart from the steps.
+    """
+
+    state: State
+    hold: Hold
+    extractor: Extractor
+    synonymy: float | None
+    report: GraphReport
+    clock: Clock
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What an extractor said of some passages, by their items' rows.
+
+    Attributes:
+        named: Key to name, of each passage's entities.
+    """
+
+    items: Mapping[int, Item]
+    answers: Mapping[int, Extraction | Unextracted]
+    named: Mapping[int, dict[str, str]]
+
+    def of(self, rows: Collection[int]) -> Found:
+        """The same, of some of the passages."""
+        return replace(self, answers={row: answer for row, answer in self.answers.items() if row in rows})
+
+    def names(self) -> dict[str, str]:
+        """Key to name, as it was first written, of all entities."""
+        names: dict[str, str] = {}
+        for row in self.answers:
+            for key, name in self.named[row].items():
+                names.setdefault(key, name)
+        return names
+
+
+def grow(work: Work, rows: Sequence[int], progress: Progress) -> Steps[None]:
+    """Take passages in, by their items' rows: a portion is committed when it is extracted.
+
+    A passage that the extractor fails for is noted with the reason; it is found by its text alone until it is tried
+    again.
+
+    Raises:
+        VerifierError: if the extractor yields what is no answer.
+    """
+    state, report = work.state, work.report
+    progress.expect(len(rows))
+    for start in range(0, len(rows), _BLOCK):
+        with state.lock, state.store.reading():
+            items = state.store.items_at(rows[start : start + _BLOCK])
+        numbers, waiting = list(items), set(items)
+        portions = extractions_by(work.extractor, [item.text for item in items.values()])
+        while True:
+            portion = yield Take(portions, "extraction")
+            answers = {numbers[place]: answer for place, answer in portion.answers}
+            if portion.last and portion.failure:
+                answers |= dict.fromkeys(waiting - answers.keys(), Unextracted(portion.failure))
+            waiting -= answers.keys()
+            for answer in answers.values():
+                report.usage.add(answer.usage)
+            named = {row: _named(answer) for row, answer in answers.items()}
+            yield from _fitted(work, Found(items=items, answers=answers, named=named))
+            progress.advance(len(answers))
+            if portion.last:
+                break
+
+
+def _fitted(work: Work, found: Found) -> Steps[None]:
+    """`_written`; under a byte budget passage by passage, each after room has been made for it."""
+    state, report = work.state, work.report
+    if state.budget is None:
+        yield from _written(work, found)
+        return
+    for row, answer in found.answers.items():
+        entities = len(found.named[row])
+        evicted = BuildReport()
+        room = False
+        try:
+            # It has to be removable, too.
+            fits = _TOUCHED + 2 * (state.store.item_bytes(row) + entities * TOUCHED) <= state.budget.touched
+            needed = _GROWTH + (code_length(state.encoder.dimension) + _ROW) * entities + _said(answer)
+            if fits and (yield from make_room(state, needed, evicted)):
+                yield from _written(work, found.of([row]))
+                room = True
+        except BudgetError:
+            pass
+        report.no_room += not room
+        report.evicted += evicted.evicted
+
+
+def _said(answer: Extraction | Unextracted) -> int:
+    """About how many bytes the facts of a passage take."""
+    return 0 if isinstance(answer, Unextracted) else sum(4 + len(fact.relation.encode()) for fact in answer.facts)
+
+
+def _written(work: Work, found: Found) -> Steps[None]:
+    """Commit what was found, with embeddings of the names that are new."""
+    state, store, clock = work.state, work.state.store, work.clock
+    encoder, vectors = state.encoder, dict[str, FloatArray]()
+    growth = None
+    while growth is None:
+        with state.lock, store.reading():
+            new = _new(work.hold(), _alive(store, found))
+        missing = [name for name in new.values() if name not in vectors]
+        if missing:
+            encoded: FloatArray = yield Encode(encoder, missing, "embedding entities")
+            # What the file gives back: what is alike does not depend on when it was read.
+            vectors.update(zip(missing, rounded(encoded), strict=True))
+        started = time.perf_counter()
+        with state.lock:
+            with store.transaction():
+                held, alive = work.hold(), _alive(store, found)
+                if held is None or held.encoder is not encoder:
+                    raise EncoderError("The memory was embedded anew while this was going on. Do it again.")
+                new = _new(held, alive)
+                # Otherwise an entity or a spelling went in the meantime, with the last passage that had it.
+                if all(name in vectors for name in new.values()):
+                    started = clock.add("writing", started)
+                    near = _near(held, new, vectors, work.synonymy)
+                    started = clock.add("synonyms", started)
+                    growth = _write(store, held, verifier_number(work.extractor.name), alive, new, vectors, near)
+            if growth is not None:
+                with store.reading():
+                    held.apply(growth)
+        clock.add("writing", started)
+    _count(work.report, alive, growth)
+
+
+def _alive(store: Store, found: Found) -> Found:
+    """Without the passages that went in the meantime, or were cut: what is no longer there must not be written."""
+    items = store.items_at(list(found.answers))
+    return found.of({row for row, item in items.items() if item.text == found.items[row].text})
+
+
+def _new(held: HeldGraph | None, found: Found) -> dict[str, str]:
+    """Key to name, of the entities that the graph does not know."""
+    return {key: name for key, name in found.names().items() if held is None or key not in held.names.row_of}
+
+
+def _near(
+    held: HeldGraph, new: Mapping[str, str], vectors: Mapping[str, FloatArray], synonymy: float | None
+) -> list[Near]:
+    """The synonyms of new entities."""
+    if not new or synonymy is None:
+        return [[] for _ in new]
+    stacked = np.stack([vectors[name] for name in new.values()])
+    return synonyms(held.names.called, called(list(new), stacked), synonymy)
+
+
+def _write(
+    store: Store,
+    held: HeldGraph,
+    number: int,
+    found: Found,
+    new: Mapping[str, str],
+    vectors: Mapping[str, FloatArray],
+    near: Sequence[Near],
+) -> Growth:
+    growth = Growth()
+    there = len(held.names.keys)
+    for (key, name), alike in zip(new.items(), near, strict=True):
+        rows = [
+            int(held.names.rows[place]) if place < there else growth.entities[place - there][0] for place, _ in alike
+        ]
+        cosines = [cosine for _, cosine in alike]
+        entity = NewEntity(name=name, key=key, vector=vectors[name], near=list(zip(rows, cosines, strict=True)))
+        growth.entities.append((store.add_entity(held.namespace, entity), entity))
+    row_of = ChainMap({entity.key: row for row, entity in growth.entities}, held.names.row_of)
+    name_of = ChainMap({row: entity.name for row, entity in growth.entities}, held.names.name_of)
+    growth.passages = [_passage(row, found, number, row_of, name_of) for row in found.answers]
+    growth.replaced = store.put_passages(growth.passages)
+    growth.crcs = store.crcs_of_passages([passage.item for passage in growth.passages])
+    growth.marks, growth.newest = store.graph_marks(), store.newest_in_graph()
+    return growth
+
+
+def _named(answer: Extraction | Unextracted) -> dict[str, str]:
+    """Key to name, of a passage's entities, those of its facts included: at most so many, and none without a letter."""
+    if isinstance(answer, Unextracted):
+        return {}
+    named: dict[str, str] = {}
+    for name in (*answer.entities, *(end for fact in answer.facts for end in (fact.subject, fact.object))):
+        cleaned = " ".join(writable(name).split())
+        key = entity_key(cleaned) if len(cleaned) <= LONGEST_NAME else ""
+        if key and len(named) < MOST_ENTITIES:
+            named.setdefault(key, cleaned)
+    return named
+
+
+def _passage(row: int, found: Found, number: int, row_of: Mapping[str, int], called: Mapping[int, str]) -> PassageRow:
+    answer = found.answers[row]
+    if isinstance(answer, Unextracted):
+        reason = writable(answer.reason)[:_LONGEST_REASON] or "no reason given"
+        return PassageRow(item=row, extractor=number, failure=reason)
+    named = found.named[row]
+    place = {key: number for number, key in enumerate(named)}
+    facts, relations = [], []
+    for fact in answer.facts:
+        ends = entity_key(writable(fact.subject)), entity_key(writable(fact.object))
+        if ends[0] != ends[1] and ends[0] in place and ends[1] in place:
+            facts.append((place[ends[0]], place[ends[1]]))
+            relations.append(writable(fact.relation))
+    return PassageRow(
+        item=row,
+        extractor=number,
+        entities=[row_of[key] for key in named],
+        facts=facts,
+        relations=relations,
+        otherwise=[row_of[key] for key, name in named.items() if called[row_of[key]] != name],
+    )
+
+
+def _count(report: GraphReport, found: Found, growth: Growth) -> None:
+    report.passages += len(growth.passages)
+    report.entities += len(growth.entities)
+    report.synonyms += sum(len(entity.near) for _, entity in growth.entities)
+    for passage in growth.passages:
+        report.facts += len(passage.facts)
+        report.without_entities += not passage.entities and passage.failure is None
+        if passage.failure is not None:
+            report.failed += 1
+            report.note(found.items[passage.item].id, passage.failure, found.answers[passage.item])

@@ -1,0 +1,252 @@
+"""What one user's graph looks like in RAM: the network, and the names and embeddings of its entities."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.encoders.base import Encoder
+from epic_core.errors import DamagedError
+from epic_core.graph.columns import Ids, summed
+from epic_core.graph.network import Network
+from epic_core.graph.synonyms import Called, called
+from epic_core.graph_table import EntityRows, GraphMarks, NewEntity, PassageRow
+from epic_core.store import Store
+from epic_core.types import FloatArray
+
+_AT_ONCE = 500
+_ROOM = 1.25
+_DEAD_SHARE = 0.2
+
+
+@dataclass(kw_only=True)
+class Growth:
+    """What a committed change added to a graph: entities with their rows, and passages.
+
+    Attributes:
+        crcs: Of the passages, by their items.
+        replaced: Whether it took out something as well, so that the graph has to look at the file again.
+        marks, newest: What the file came to with it, inside its transaction.
+    """
+
+    entities: list[tuple[int, NewEntity]] = field(default_factory=list)
+    passages: list[PassageRow] = field(default_factory=list)
+    crcs: dict[int, int] = field(default_factory=dict)
+    replaced: bool = False
+    marks: GraphMarks = field(default_factory=GraphMarks)
+    newest: tuple[int, int] = (0, 0)
+
+
+class Names:
+    """Entities with their names, keys and embeddings.
+
+    Attributes:
+        row_of: Key to row.
+        name_of: Row to name.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.row_of: dict[str, int] = {}
+        self.name_of: dict[int, str] = {}
+        self._place_of: dict[int, int] = {}
+        self._keys: list[str] = []
+        self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._called = called([], np.empty((0, dimension), dtype=np.float32))
+
+    def __len__(self) -> int:
+        return len(self.name_of)
+
+    # One that has gone leaves its place behind: no key, and a vector of zeros, which is like nothing.
+
+    @property
+    def keys(self) -> list[str]:
+        """Place to key."""
+        return self._keys
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Place to row, shape `(n,)`."""
+        return self._rows[: len(self._keys)]
+
+    @property
+    def vectors(self) -> FloatArray:
+        """Place to E(name), shape `(n, d)`."""
+        return self.called.vectors
+
+    @property
+    def called(self) -> Called:
+        """Place to how it is called."""
+        return self._called.at(slice(len(self._keys)))
+
+    def add(self, rows: Sequence[int], names: Sequence[str], keys: Sequence[str], vectors: FloatArray) -> None:
+        """Add entities that are not there."""
+        size, count = len(self._keys), len(rows)
+        if size + count > len(self._rows):
+            room = int(_ROOM * (size + count)) + 16 - size
+            self._rows = _longer(self.rows, room)
+            self._called = Called(*(_longer(column, room) for column in self.called))
+        self._rows[size : size + count] = rows
+        part = slice(size, size + count)
+        self._called.vectors[part], self._called.heads[part], self._called.numbers[part] = called(keys, vectors)
+        self._keys += keys
+        self.row_of.update(zip(keys, rows, strict=True))
+        self.name_of.update(zip(rows, names, strict=True))
+        self._place_of.update(zip(rows, range(size, size + count), strict=True))
+
+    def remove(self, rows: Collection[int]) -> None:
+        """Remove entities that are there."""
+        for row in rows:
+            place = self._place_of.pop(row)
+            del self.row_of[self._keys[place]], self.name_of[row]
+            self._keys[place], self._rows[place] = "", -1
+            self._called.vectors[place] = self._called.heads[place] = 0.0
+        if len(self._keys) - len(self) > _DEAD_SHARE * len(self._keys) + 16:
+            kept = np.flatnonzero(self.rows >= 0)
+            self._keys = [self._keys[place] for place in kept.tolist()]
+            self._rows, self._called = self._rows[kept], self._called.at(kept)
+            self._place_of = {row: place for place, row in enumerate(self._rows.tolist())}
+
+
+class HeldGraph:
+    """One namespace's graph, loaded.
+
+    Attributes:
+        network: Passages by item row, entities by entity row. Items that the graph has not taken in are there, too,
+            without an entity.
+        names: Of its entities.
+    """
+
+    def __init__(self, store: Store, namespace: str, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.namespace = namespace
+        self._store = store
+        self._begin()
+
+    def _begin(self) -> None:
+        self.network = Network()
+        self.names = Names(self.encoder.dimension)
+        self._crc_of: dict[int, int] = {}
+        self._marks = GraphMarks()
+        self._newest = (0, 0)
+        # When it was last read, as others and as this connection count changes; not yet.
+        self._change = self._hint = -1
+
+    def refresh(self) -> None:
+        """Take in what the file holds by now. Call it inside a transaction or `Store.reading`.
+
+        Raises:
+            DamagedError: if that cannot be a graph.
+        """
+        marks = self._store.graph_marks()
+        if marks != self._marks:
+            with self._whole():
+                self._read_anew(marks)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """What is interrupted begins from the beginning next time."""
+        try:
+            yield
+        except BaseException:
+            self._begin()
+            raise
+
+    def _read_anew(self, marks: GraphMarks) -> None:
+        store, namespace = self._store, self.namespace
+        newest, change, hint = store.newest_in_graph(), store.changed_elsewhere(), store.hints.end
+        new = store.passage_crcs(namespace, after=self._newest[0])
+        called = store.entities_called(namespace, after=self._newest[1])
+        items: Collection[int] = ()
+        entities: Collection[int] = ()
+        if self._marks.plus(store.added_since(*self._newest)) == marks:
+            pass  # nothing but additions
+        elif change == self._change and self._hint >= store.hints.first:
+            # This connection's changes alone.
+            items, entities = store.hints.since(self._hint)
+            new |= store.passage_crcs_at(namespace, list(dict.fromkeys(items)))
+            called |= store.entities_called_at(namespace, list(dict.fromkeys(entities)))
+        else:
+            items, entities = self._crc_of.keys(), self.names.name_of.keys()
+            new, called = store.passage_crcs(namespace), store.entities_called(namespace)
+        changed = {item: crc for item, crc in new.items() if self._crc_of.get(item) != crc}
+        gone = {item for item in items if item in self._crc_of and self._crc_of[item] != new.get(item)}
+        missing = [row for row in called if row not in self.names.name_of]
+        self._take(changed, gone, missing, {row for row in entities if row in self.names.name_of and row not in called})
+        self.names.name_of.update(called)
+        self._marks, self._newest, self._change, self._hint = marks, newest, change, hint
+
+    def _take(self, changed: dict[int, int], gone: set[int], entities: Sequence[int], gone_entities: set[int]) -> None:
+        self.names.remove(gone_entities)
+        found = self._store.entity_rows(entities, self.encoder.dimension)
+        if len(set(found.keys)) < len(found.keys) or not self.names.row_of.keys().isdisjoint(found.keys):
+            raise DamagedError(self._store.path, "two of its entities have one key")
+        self.names.add(found.rows, found.names, found.keys, found.vectors)
+        if not self._crc_of and len(changed) >= _AT_ONCE:
+            self.network = Network.of(*self._said(list(changed)), self._known(found))
+        else:
+            self.network.remove(gone)
+            self.network.drop_entities(gone_entities)
+            pairs, cosines = self._known(found)
+            self.network.link([(int(one), int(other)) for one, other in pairs], cosines.tolist())
+            self.network.extend(*self._said(list(changed)))
+        for item in gone:
+            del self._crc_of[item]
+        self._crc_of.update(changed)
+
+    def _said(self, items: Sequence[int]) -> tuple[Ids, tuple[Ids, Ids], tuple[Ids, Ids]]:
+        """What a network takes of items; of those that were not taken in, nothing."""
+        rows = self._store.passage_rows(items)
+        if not np.isin(rows.entities, self.names.rows).all():
+            raise DamagedError(self._store.path, "a passage names an entity that is not there")
+        outside = np.setdiff1d(np.array(items, dtype=np.int64), rows.items)
+        mention_starts, fact_starts = (
+            np.concatenate([starts, np.full(len(outside), starts[-1])])
+            for starts in (rows.entity_starts, rows.fact_starts)
+        )
+        return np.concatenate([rows.items, outside]), (mention_starts, rows.entities), (fact_starts, rows.facts)
+
+    def _known(self, found: EntityRows) -> tuple[NDArray[np.int64], FloatArray]:
+        """Synonyms, those apart that have gone since they were found."""
+        known = np.isin(found.pairs[:, 1], self.names.rows) & (found.cosines > 0.0)
+        return found.pairs[known], found.cosines[known]
+
+    def apply(self, growth: Growth) -> None:
+        """Take in what was committed, if it is nothing but this. Call it as `refresh`."""
+        if growth.replaced:
+            self.refresh()
+            return
+        with self._whole():
+            self._grow(growth)
+
+    def _grow(self, growth: Growth) -> None:
+        if growth.entities:
+            rows = [row for row, _ in growth.entities]
+            entities = [entity for _, entity in growth.entities]
+            vectors = np.stack([entity.vector for entity in entities])
+            self.names.add(rows, [one.name for one in entities], [one.key for one in entities], vectors)
+            near = [(row, other, cosine) for row, entity in growth.entities for other, cosine in entity.near]
+            self.network.link([(row, other) for row, other, _ in near], [cosine for *_, cosine in near])
+        passages = growth.passages
+        self.network.extend(
+            [passage.item for passage in passages],
+            (
+                summed([len(passage.entities) for passage in passages]),
+                [entity for passage in passages for entity in passage.entities],
+            ),
+            (
+                summed([len(passage.facts) for passage in passages]),
+                [(p.entities[one], p.entities[other]) for p in passages for one, other in p.facts],
+            ),
+        )
+        self._crc_of.update(growth.crcs)
+        self._marks, self._newest, self._hint = growth.marks, growth.newest, self._store.hints.end
+
+
+def _longer(column: NDArray[Any], room: int) -> Any:
+    """A column with room at its end."""
+    return np.concatenate([column, np.empty((room, *column.shape[1:]), dtype=column.dtype)])

@@ -1,0 +1,459 @@
+"""GraphMemory: an embedded graph RAG over what a memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Unpack
+
+from epic_core import build, retrieval
+from epic_core.context import format_context
+from epic_core.errors import InvalidInputError, UnknownEntityError
+from epic_core.filters import Filter
+from epic_core.graph.extraction import Extractor, PhraseExtractor, entity_key
+from epic_core.graph.growing import Work, grow
+from epic_core.graph.held import HeldGraph
+from epic_core.graph.reports import GraphReport, Neighbour
+from epic_core.graph.searching import GraphHits, Reader, Walk, search
+from epic_core.intake import Items, abatches, batches, checked_part
+from epic_core.memory import EpicMemory, Options
+from epic_core.progress import Progress
+from epic_core.retrieval import StancePolicy
+from epic_core.state import State
+from epic_core.steering import Mode
+from epic_core.steps import Clock, Steps, arun, run
+from epic_core.store import Store, verifier_number
+from epic_core.types import Item, Preference, checked_text
+
+
+class GraphMemory:
+    """Graph RAG in one file: passages, entities and facts, kept and searched by one user's preferences.
+
+        graph = GraphMemory.open("me.epic", preferences=["I follow a strict vegan diet."])
+        graph.add(["Oscar turns forty on Friday ...", "Oscar cannot eat nuts ..."])
+        for hit in graph.search("What can I bake for the man who turns forty?"):
+            print(hit.score, hit.item.text)
+
+    What is kept, and for which preferences, a memory decides: `graph.memory` is an `EpicMemory` with all that one can
+    do. `coarse=False`, `fine=False` and `steering="off"` switch its three stages off one by one; without the first two
+    everything is kept, and no preferences are needed. The graph is in the same file, and follows whatever happens to
+    the memory's items.
+
+    Args:
+        preferences: The user's preferences.
+        memory: Instead of `preferences` and the memory's options, a memory that is there.
+        extractor: What finds entities and facts in passages: default a `PhraseExtractor`, which needs no model; or an
+            `LMExtractor`.
+        synonymy: The cosine from which on two entities' names are synonyms, in (0, 1]; None for no such edges.
+        damping: With which probability the walk goes on along an edge instead of starting anew, in [0, 1).
+        passage_weight: What the passage nearest to the query weighs as a start of the walk, beside an entity's at
+            most 1.
+        **options: As for `EpicMemory`.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be.
+        ReadOnlyError: if the memory has no graph yet and may not be written.
+    """
+
+    def __init__(
+        self,
+        preferences: Iterable[str | Preference] = (),
+        *,
+        memory: EpicMemory | None = None,
+        extractor: Extractor | None = None,
+        synonymy: float | None = 0.8,
+        damping: float = 0.5,
+        passage_weight: float = 0.05,
+        **options: Unpack[Options],
+    ) -> None:
+        self.extractor, self._synonymy, self._walk = _checked(extractor, synonymy, damping, passage_weight)
+        if memory is None:
+            memory = EpicMemory(preferences, **options)
+        elif not isinstance(memory, EpicMemory):
+            raise InvalidInputError(f"memory must be an EpicMemory, not a {type(memory).__name__}.")
+        elif options or preferences != ():
+            raise InvalidInputError("With memory=, preferences and options are the memory's own: give them to it.")
+        self.memory = memory
+        self._phrases = PhraseExtractor()
+        self._reader = Reader(memory.encoder)
+        self._loaded: HeldGraph | None = None
+        # Up to this row everything was offered to the graph: `update` tries again what did not fit, not each `add`.
+        self._offered = 0
+        if not self._store.has_graph and self._store.writable:
+            self._store.extend()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        preferences: Iterable[str | Preference] | None = None,
+        *,
+        extractor: Extractor | None = None,
+        synonymy: float | None = 0.8,
+        damping: float = 0.5,
+        passage_weight: float = 0.05,
+        sync: bool = False,
+        reencode: bool = False,
+        must_exist: bool = False,
+        read_only: bool = False,
+        **options: Unpack[Options],
+    ) -> GraphMemory:
+        """Open the graph memory in a file, or make it. Use it in a `with`, or `close()` it.
+
+        A file that a memory has written gets a graph: `update()` takes in what it holds.
+
+        Args:
+            path, preferences, sync, reencode, must_exist, read_only, **options: As for `EpicMemory.open`.
+            extractor, synonymy, damping, passage_weight: As for `GraphMemory`.
+
+        Raises:
+            EpicError: as `EpicMemory.open`.
+        """
+        # First, so that no argument that cannot be leaves a file behind.
+        _checked(extractor, synonymy, damping, passage_weight)
+        memory = EpicMemory.open(
+            path, preferences, sync=sync, reencode=reencode, must_exist=must_exist, read_only=read_only, **options
+        )
+        try:
+            return cls(
+                memory=memory,
+                extractor=extractor,
+                synonymy=synonymy,
+                damping=damping,
+                passage_weight=passage_weight,
+            )
+        except BaseException:
+            memory.close()
+            raise
+
+    # building
+
+    def add(self, items: Items, *, progress: bool = False) -> GraphReport:
+        """Offer items: coarse filter, fine verification, index; what is kept is taken into the graph.
+
+        Committed batch by batch, the graph portion by portion: what was interrupted in between `update` takes in.
+
+        Args:
+            items: As for `EpicMemory.add`.
+            progress: Show a bar.
+
+        Raises:
+            EpicError: as `EpicMemory.add`.
+        """
+        self._store.check_writable()
+        report, clocks = GraphReport(), (self.memory._new_report()[1], Clock())
+        with Progress(items, shown=progress) as bar:
+            for batch in batches(items):
+                run(build.add_batch(self._state, batch, report.memory, clocks[0], bar), clocks[0])
+                run(self._growing(report, clocks[1], after=self._offered), clocks[1])
+        return self._finished(report, clocks)
+
+    async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool = False) -> GraphReport:
+        """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
+        self._store.check_writable()
+        report, clocks = GraphReport(), (self.memory._new_report()[1], Clock())
+        with Progress(items, shown=progress) as bar:
+            async for batch in abatches(items):
+                await arun(build.add_batch(self._state, batch, report.memory, clocks[0], bar), clocks[0])
+                await arun(self._growing(report, clocks[1], after=self._offered), clocks[1])
+        return self._finished(report, clocks)
+
+    def update(self, *, progress: bool = False) -> GraphReport:
+        """Take in what the memory holds and the graph does not know: what was added to the memory itself."""
+        return self._grown(progress=progress)
+
+    async def aupdate(self, *, progress: bool = False) -> GraphReport:
+        """As `update`, without blocking the event loop."""
+        return await self._agrown(progress=progress)
+
+    def retry(self, *, progress: bool = False) -> GraphReport:
+        """Verify undecided items again, as `EpicMemory.retry`, and extract again where the extractor failed."""
+        memory = self.memory.retry(progress=progress)
+        report = self._grown(failed=True, progress=progress)
+        report.memory = memory
+        return report
+
+    async def aretry(self, *, progress: bool = False) -> GraphReport:
+        """As `retry`, without blocking the event loop."""
+        memory = await self.memory.aretry(progress=progress)
+        report = await self._agrown(failed=True, progress=progress)
+        report.memory = memory
+        return report
+
+    def reextract(self, *, progress: bool = False) -> GraphReport:
+        """Extract anew whatever another extractor found: after a change of `extractor`."""
+        return self._grown(others=True, progress=progress)
+
+    async def areextract(self, *, progress: bool = False) -> GraphReport:
+        """As `reextract`, without blocking the event loop."""
+        return await self._agrown(others=True, progress=progress)
+
+    def _grown(self, *, failed: bool = False, others: bool = False, progress: bool = False) -> GraphReport:
+        self._store.check_writable()
+        report, clock = GraphReport(), Clock()
+        with Progress(shown=progress) as bar:
+            run(self._growing(report, clock, bar, failed=failed, others=others), clock)
+        report.timings = clock.parts
+        return report
+
+    async def _agrown(self, *, failed: bool = False, others: bool = False, progress: bool = False) -> GraphReport:
+        self._store.check_writable()
+        report, clock = GraphReport(), Clock()
+        with Progress(shown=progress) as bar:
+            await arun(self._growing(report, clock, bar, failed=failed, others=others), clock)
+        report.timings = clock.parts
+        return report
+
+    def _growing(
+        self,
+        report: GraphReport,
+        clock: Clock,
+        bar: Progress | None = None,
+        *,
+        failed: bool = False,
+        others: bool = False,
+        after: int = 0,
+    ) -> Steps[None]:
+        namespace, number = self.memory.namespace, verifier_number(self.extractor.name)
+        self._store.extend()
+        with self._state.lock, self._store.reading():
+            newest, _ = self._store.newest_in_graph()
+            rows = set(self._store.outside_graph(namespace, after))
+            if failed:
+                rows.update(row for row, *_ in self._store.failed_passages(namespace))
+            if others:
+                rows.update(self._store.extracted_by_others(namespace, number))
+        if rows:
+            bar = bar or Progress()
+            work = Work(
+                state=self._state,
+                hold=self._looked,
+                extractor=self.extractor,
+                synonymy=self._synonymy,
+                report=report,
+                clock=clock,
+            )
+            yield from grow(work, sorted(rows), bar)
+        self._offered = newest
+
+    def _finished(self, report: GraphReport, clocks: tuple[Clock, Clock]) -> GraphReport:
+        report.memory = self.memory._finished(report.memory, clocks[0])
+        report.timings = clocks[1].parts
+        return report
+
+    # retrieving
+
+    def search(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        steering: Mode | None = None,
+        preferences: Iterable[str | Preference] | None = None,
+        stance_policy: StancePolicy = "prefer",
+        embed: Sequence[str] | None = None,
+    ) -> GraphHits:
+        """The k passages that a walk from the query reaches most, under the user's preferences.
+
+        Args:
+            query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
+            embed: As there: what the passages are near to. The entities are those that the query names.
+
+        Returns:
+            Hits, best first. Their scores are shares of the walk, the most visited passage's being one, of which a
+            stance leaves a part; in signed mode the first 20 gain half of what `QuerySteering.score` gives them more
+            than the last of them. Where the query names no entity that the graph knows, they are those of
+            `EpicMemory.search`.
+
+        Raises:
+            InvalidInputError: as `EpicMemory.search`.
+            UnknownPreferenceError: for a preference that is not held.
+        """
+        clock = Clock()
+        asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed)
+        return run(search(self._state, self._looked, self._phrases, self._reading(), self._walk, asked, clock), clock)
+
+    async def asearch(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        steering: Mode | None = None,
+        preferences: Iterable[str | Preference] | None = None,
+        stance_policy: StancePolicy = "prefer",
+        embed: Sequence[str] | None = None,
+    ) -> GraphHits:
+        """As `search`, without blocking the event loop."""
+        clock = Clock()
+        asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed)
+        return await arun(
+            search(self._state, self._looked, self._phrases, self._reading(), self._walk, asked, clock), clock
+        )
+
+    def context(self, query: str, k: int = 5, **options: Any) -> str:
+        """What a model is given for a query: `search`, formatted. Options as for `search`."""
+        return format_context(self.search(query, k, **options))
+
+    async def acontext(self, query: str, k: int = 5, **options: Any) -> str:
+        """As `context`, without blocking the event loop."""
+        return format_context(await self.asearch(query, k, **options))
+
+    def _checked(
+        self,
+        query: str,
+        k: int,
+        filter: Filter | None,
+        steering: Mode | None,
+        preferences: Iterable[str | Preference] | None,
+        stance_policy: str,
+        embed: Sequence[str] | None,
+    ) -> retrieval.Search:
+        return retrieval.checked_search(
+            self._state,
+            query,
+            k,
+            filter=filter,
+            steering=steering,
+            preferences=preferences,
+            stance_policy=stance_policy,
+            namespace=None,
+            distinct=True,
+            embed=embed,
+        )
+
+    # looking into it
+
+    def entities(self, item_id: str | None = None) -> list[str]:
+        """The names of all entities, or of those in one item, in the order in which they came.
+
+        Raises:
+            InvalidInputError: for an id that is no text.
+        """
+        with self._state.lock, self._store.reading():
+            held = self._looked()
+            row = None if item_id is None else self._passage(item_id)
+            if held is None or (item_id is not None and row is None):
+                return []
+            name_of = held.names.name_of
+            rows = name_of if row is None else self._store.passage_rows([row]).entities.tolist()
+            return [name_of[one] for one in rows]
+
+    def facts(self, item_id: str) -> list[tuple[str, str, str]]:
+        """What an item says of its entities: subject, relation, object.
+
+        A relation is empty where the item only names both.
+        """
+        with self._state.lock, self._store.reading():
+            held, row = self._looked(), self._passage(item_id)
+            if held is None or row is None:
+                return []
+            name_of = held.names.name_of
+            return [(name_of[one], relation, name_of[other]) for one, relation, other in self._store.relations(row)]
+
+    def neighbours(self, entity: str) -> list[Neighbour]:
+        """The entities that share a fact with one, or are called much alike; the heaviest edge first.
+
+        Raises:
+            UnknownEntityError: if the graph has none of that name.
+        """
+        key = entity_key(checked_text(entity, "The entity"))
+        with self._state.lock, self._store.reading():
+            held = self._looked()
+            if held is None or key not in held.names.row_of:
+                raise UnknownEntityError(f"The graph has no entity {entity!r}. graph.entities() lists those it has.")
+            rows, weights = held.network.neighbours(held.names.row_of[key])
+            pairs = sorted(zip(rows.tolist(), weights.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0]))
+            return [Neighbour(name=held.names.name_of[other], weight=weight) for other, weight in pairs]
+
+    def failures(self) -> dict[str, str]:
+        """Item id to the reason, of all passages the extractor failed for; `retry` has them extracted again."""
+        with self._state.lock, self._store.reading():
+            return {item_id: reason for _, item_id, reason in self._store.failed_passages(self.memory.namespace)}
+
+    def counts(self) -> dict[str, int]:
+        """Numbers of "passages", "entities", "edges", "failed" and "outside" (held, and not taken in yet)."""
+        with self._state.lock, self._store.reading():
+            held = self._looked()
+            made = self._store.graph_counts(self.memory.namespace)
+            outside = len(self._store.outside_graph(self.memory.namespace))
+            return {**made, "edges": 0 if held is None else held.network.edges, "outside": outside}
+
+    # the rest
+
+    @property
+    def _state(self) -> State:
+        return self.memory._state
+
+    @property
+    def _store(self) -> Store:
+        return self.memory._state.store
+
+    def _reading(self) -> Reader:
+        if self._reader.encoder is not self._state.encoder:
+            self._reader = Reader(self._state.encoder)
+        return self._reader
+
+    def _passage(self, item_id: object) -> int | None:
+        row: int | None = self._store.item_row(self.memory.namespace, checked_text(item_id, "The item's id"))
+        return row
+
+    def _looked(self) -> HeldGraph | None:
+        """The graph as the file has it by now, under the lock; None for a file that has none and may not be written."""
+        state = self._state
+        state.space()  # whether another process has embedded it anew
+        if not self._store.has_graph:
+            return None
+        if self._loaded is None or self._loaded.encoder is not state.encoder:
+            self._loaded = HeldGraph(self._store, self.memory.namespace, state.encoder)
+        self._loaded.refresh()
+        return self._loaded
+
+    def __len__(self) -> int:
+        return len(self.memory)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<GraphMemory of {self.memory!r}, {self.extractor.name}>"
+
+    def close(self) -> None:
+        """Close the memory and its file; closing twice is fine."""
+        self._loaded = None
+        self.memory.close()
+
+    def __enter__(self) -> GraphMemory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _checked(
+    extractor: Extractor | None, synonymy: float | None, damping: float, passage_weight: float
+) -> tuple[Extractor, float | None, Walk]:
+    extractor = PhraseExtractor() if extractor is None else extractor
+    for method in ("stream", "astream"):
+        checked_part("extractor", extractor, method)
+    if not isinstance(getattr(extractor, "name", None), str):
+        raise InvalidInputError("extractor must have a name, which changes when what it would find changes.")
+    walk = Walk(
+        damping=_between("damping", damping, 0.0, 1.0),
+        passage_weight=_between("passage_weight", passage_weight, 0.0, 1e6),
+    )
+    return extractor, None if synonymy is None else _between("synonymy", synonymy, 1e-6, 1.0, included=True), walk
+
+
+def _between(name: str, value: object, low: float, high: float, *, included: bool = False) -> float:
+    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("nan")
+    if not (low <= number < high or (included and number == high)):
+        span = f"above 0 and at most {high:g}" if included else f"at least {low:g} and below {high:g}"
+        raise InvalidInputError(f"{name} must be a number {span}, not {value!r}.")
+    return number

@@ -1,0 +1,278 @@
+"""Retrieval over the graph: a walk from the query's entities and nearest passages (HippoRAG 2), steered as any search.
+
+The walk starts at entities that the query names and, with a smaller weight, at the passages whose instructions or texts
+are nearest to the steered query; it ends at passages. Where the query names nothing that the graph knows, those nearest
+passages are the answer.
+
+Steering moves the second kind of start. In signed mode the passages that the walk visits most are also told apart by
+what they say, for and against the preferences that are relevant to them all (`QuerySteering.score_texts`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.encoders.base import Encoder
+from epic_core.graph.extraction import PhraseExtractor
+from epic_core.graph.held import HeldGraph
+from epic_core.graph.seeds import entity_seeds, names_by_key
+from epic_core.retrieval import Search, best_entries, found_near, hits_at, mean_vector
+from epic_core.space import PENALTY, Space
+from epic_core.state import State
+from epic_core.steered_search import TextVectors
+from epic_core.steering import QuerySteering, SteeredQuery
+from epic_core.steerings import Steerings
+from epic_core.steps import Clock, Encode, Look, Steer, Steps
+from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """How the walk goes.
+
+    Attributes:
+        damping: With which probability it goes on along an edge instead of starting anew, in [0, 1).
+        passage_weight: What the nearest passage weighs as a start, beside an entity's at most 1; at least 0.
+        passages: At how many passages it starts.
+        told_apart: Of so many of the most visited passages the texts are read in signed mode.
+        telling: How much what they say counts, beside a share of at most 1.
+    """
+
+    damping: float = 0.5
+    passage_weight: float = 0.05
+    passages: int = 50
+    told_apart: int = 20
+    telling: float = 0.5
+
+
+# What the stance policy "prefer" leaves of a share. Cosines differ by a third, shares by orders of magnitude: what a
+# memory takes off as a penalty has to be a factor here.
+LEFT = {Stance.SUPPORTS: 1.0, Stance.NEUTRAL: 0.8, Stance.MIXED: 0.4, Stance.CONFLICTS: 0.1}
+
+
+class GraphHits(Hits):
+    """Hits that also know where the walk began.
+
+    Attributes:
+        entities: Names of the entities it began at, with their shares of the start; empty where the query names none
+            that the graph knows, so that nearness alone decided.
+    """
+
+    def __init__(self, hits: Iterable[Hit] = (), *, entities: Sequence[tuple[str, float]] = (), **about: Any) -> None:
+        super().__init__(hits, **about)
+        self.entities = list(entities)
+
+
+class Reader:
+    """What tells passages apart by what they say, all of one encoder: their embeddings, and the preferences' sides."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.texts = TextVectors(encoder)
+        self.steerings = Steerings(encoder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visited:
+    """What a walk found.
+
+    Attributes:
+        best: Entry rows of passages with their scores, best first.
+        cosines: Of entry rows with the steered query, where they are known.
+        allowed: Entry rows that may be found; None for all.
+        steered: The query.
+        entities: Where the walk began.
+        texts: Of the first passages, if they are to be told apart by what they say.
+        preferences: Those that may steer.
+    """
+
+    best: list[tuple[int, float]]
+    cosines: dict[int, float]
+    allowed: NDArray[np.int64] | None
+    steered: SteeredQuery
+    entities: list[tuple[str, float]]
+    texts: list[str]
+    preferences: tuple[Preference, ...]
+
+
+def search(
+    state: State,
+    hold: Callable[[], HeldGraph | None],
+    phrases: PhraseExtractor,
+    reader: Reader,
+    walk: Walk,
+    asked: Search,
+    clock: Clock,
+) -> Steps[GraphHits]:
+    """Stage 3, the walk, and the k best passages; where it can start at no entity, what the memory itself finds.
+
+    Args:
+        hold: Gives the graph as the file has it by now, under the lock; None where there is none.
+        reader: Of the memory's encoder.
+    """
+    encoder, started = state.encoder, time.perf_counter()
+    named = names_by_key(phrases.names(asked.query))
+    with state.lock, state.store.reading():
+        held = hold()
+        unknown = [] if held is None or not len(held.names) else [k for k in named if k not in held.names.row_of]
+    clock.add("linking", started)
+    vectors: FloatArray | Sequence[FloatArray] = []
+    if unknown:
+        vectors = yield Encode(encoder, [named[key] for key in unknown], "linking")
+    vector = mean_vector((yield Encode(encoder, asked.embed, "embedding", query=True)))
+    visited: Visited | None = None
+    with state.lock, state.store.reading():
+        held, started = hold(), time.perf_counter()
+        if held is not None and state.encoder is encoder:
+            seeds = entity_seeds(held, named, dict(zip(unknown, vectors, strict=True)))
+            clock.add("linking", started)
+            visited = _walked(state, held, walk, asked, vector, seeds, clock) if seeds else None
+    said: FloatArray | None = None
+    if visited is not None and visited.texts:
+        embeddings: FloatArray = yield Look(reader.texts, visited.texts, "telling apart")
+        steering: QuerySteering = yield Steer(reader.steerings, visited.preferences, asked.mode)
+        said = steering.score_texts(vector, visited.texts, embeddings)
+    if state.encoder is not encoder:  # embedded anew in the meantime
+        return (yield from search(state, hold, phrases, Reader(state.encoder), walk, asked, clock))
+    if visited is None:
+        hits = yield from found_near(state, asked, vector, clock)
+        return GraphHits(hits, **vars(hits))
+    with state.lock, state.store.reading():
+        return _answered(state, walk, asked, visited, said, clock)
+
+
+def _walked(
+    state: State,
+    held: HeldGraph,
+    walk: Walk,
+    asked: Search,
+    vector: FloatArray,
+    seeds: dict[int, float],
+    clock: Clock,
+) -> Visited:
+    started = time.perf_counter()
+    space = state.space(asked.namespace)
+    positions = None if asked.preferences is None else space.positions(asked.preferences)
+    steered = space.steering(asked.mode).steer_for_index(vector, only=positions)
+    started = clock.add("steering", started)
+    allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
+    near, cosines = best_entries(space, replace(asked, k=max(asked.k, walk.passages)), steered.vector, allowed)
+    started = clock.add("index", started)
+    passages = _passage_seeds(space, near[: walk.passages], walk.passage_weight)
+    ids, shares = held.network.pagerank(seeds, passages, damping=walk.damping)
+    tells = asked.mode == "signed" and bool(space.preferences) and asked.stance_policy != "any"
+    count = max(asked.k, walk.told_apart) if tells else asked.k
+    best = _best(space, replace(asked, k=count), steered.vector, near, cosines, allowed, ids, shares)
+    started = clock.add("walk", started)
+    texts: list[str] = []
+    if tells:
+        told = [space.item_of[row] for row, _ in best[: walk.told_apart]]
+        items = state.store.items_at(told)
+        texts = [items[item].text for item in told]
+        clock.add("index", started)
+    total = sum(seeds.values())
+    names = [(held.names.name_of[row], weight / total) for row, weight in seeds.items()]
+    return Visited(
+        best=best,
+        cosines=cosines,
+        allowed=allowed,
+        steered=steered,
+        entities=sorted(names, key=lambda pair: -pair[1]),
+        texts=texts,
+        preferences=tuple(
+            space.preferences[row] for row in (range(len(space.preferences)) if positions is None else positions)
+        ),
+    )
+
+
+def _answered(
+    state: State,
+    walk: Walk,
+    asked: Search,
+    visited: Visited,
+    said: FloatArray | None,
+    clock: Clock,
+) -> GraphHits:
+    started = time.perf_counter()
+    space, best, steered = state.space(asked.namespace), visited.best, visited.steered
+    if said is not None:
+        # Nobody loses by having been read: the others keep their place behind.
+        gained = (walk.telling * (said - said.min(initial=np.inf))).tolist()
+        first = [(row, share + gain) for (row, share), gain in zip(best, gained, strict=False)]
+        best = sorted(first, key=lambda pair: -pair[1]) + best[len(first) :]
+    # Without what has gone in the meantime.
+    best = [(row, score) for row, score in best if row in space.item_of][: asked.k]
+    hits = hits_at(state.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
+    state.count_uses([row for row, _ in best])
+    clock.add("index", started)
+    return GraphHits(
+        hits,
+        vector=steered.vector,
+        vectors=[space.index.vector(row) for row, _ in best],
+        timings=clock.parts,
+        steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
+        entities=visited.entities,
+    )
+
+
+def _passage_seeds(space: Space, best: Sequence[tuple[int, float]], weight: float) -> dict[int, float]:
+    """Item row to weight: from `weight` for the nearest down to none for the last."""
+    if not best:
+        return {}
+    scores = [score for _, score in best]
+    low, high = min(scores), max(scores)
+    return {space.item_of[row]: weight * ((score - low) / (high - low) if high > low else 1.0) for row, score in best}
+
+
+def _best(
+    space: Space,
+    asked: Search,
+    vector: FloatArray,
+    near: Sequence[tuple[int, float]],
+    cosines: dict[int, float],
+    allowed: NDArray[np.int64] | None,
+    ids: NDArray[np.int64],
+    shares: FloatArray,
+) -> list[tuple[int, float]]:
+    """The k best passages, each by its best entry row, with scores: the share of the walk that ends there.
+
+    The most visited passage's share is one, of which its stance leaves a part. What the walk does not reach comes last,
+    by nearness.
+    """
+    allowed_rows = None if allowed is None else set(allowed.tolist())
+    reached = np.flatnonzero(shares > 0.0)
+    order = reached[np.lexsort((ids[reached], -shares[reached]))]
+    found: list[tuple[int, float]] = []
+    scores: list[float] = []
+    items = set()
+    for place in order.tolist():
+        share = float(shares[place] / shares[order[0]])
+        if len(scores) >= asked.k and share <= scores[0]:
+            break  # no stance adds anything
+        item = int(ids[place])
+        rows = [row for row in space.rows_of.get(item, ()) if allowed_rows is None or row in allowed_rows]
+        if rows:
+            row = _spoken_for(space, rows, vector, cosines)
+            found.append((row, share * (LEFT[space.stance_of[row]] if asked.stance_policy == "prefer" else 1.0)))
+            items.add(item)
+            heappush(scores, found[-1][1])
+            if len(scores) > asked.k:
+                heappop(scores)
+    found.sort(key=lambda pair: -pair[1])
+    found += [(row, 0.0) for row, _ in near if space.item_of[row] not in items]
+    return found[: asked.k]
+
+
+def _spoken_for(space: Space, rows: Sequence[int], vector: FloatArray, cosines: dict[int, float]) -> int:
+    """Of an item's entries the one that answers best, as in a memory."""
+    for row in rows:
+        if row not in cosines:
+            cosines[row] = float(space.index.vector(row) @ vector)
+    return max(rows, key=lambda row: (cosines[row] - PENALTY[space.stance_of[row]], row))

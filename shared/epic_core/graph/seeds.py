@@ -1,0 +1,46 @@
+"""Query linking: the entities a query starts from, and how much of the walk starts at each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from epic_core.graph.extraction import entity_key
+from epic_core.graph.held import HeldGraph
+from epic_core.types import FloatArray
+
+LIKE = 0.6
+"""The cosine from which on an entity is taken for one that the query names in other words."""
+
+
+def names_by_key(names: Sequence[str]) -> dict[str, str]:
+    """Key to name, of the names in a query."""
+    keyed = {entity_key(name): name for name in names}
+    keyed.pop("", None)
+    return keyed
+
+
+def entity_seeds(
+    held: HeldGraph, names: Iterable[str], vectors: Mapping[str, FloatArray], like: float = LIKE
+) -> dict[int, float]:
+    """Entity row to weight.
+
+    A name that the graph knows counts in full; any other stands for the entity most like it. An entity that many
+    passages name says little about which of them is meant: its weight is divided by their number.
+
+    Args:
+        names: Keys of the query's own.
+        vectors: Embeddings of those that the graph does not know, by key.
+        like: The cosine from which on an entity is like a name, in (0, 1].
+    """
+    known = {key: held.names.row_of.get(key) for key in names}
+    weights = dict.fromkeys((row for row in known.values() if row is not None), 1.0)
+    others = [key for key, row in known.items() if row is None and key in vectors]
+    if others and len(held.names):
+        cosines = held.names.vectors @ np.stack([vectors[key] for key in others], axis=1)
+        places = cosines.argmax(axis=0)
+        for row, cosine in zip(held.names.rows[places].tolist(), cosines.max(axis=0).tolist(), strict=True):
+            if cosine >= like:
+                weights[row] = max(min(1.0, cosine), weights.get(row, 0.0))
+    return {row: weight / max(1, held.network.degree(row)) for row, weight in weights.items()}

@@ -1,0 +1,449 @@
+"""The tables of a graph in a memory's file: entities, and what each passage says of them.
+
+A passage is a held item. Its row has the rows of its entities, its facts as pairs of places among these, and their
+relations; or why an extractor failed. An entity counts the passages that name it: it goes with the last of them. It is
+called as the first of them spelt it, and counts those that spell it so: with the last of these the spelling goes, and
+it is called by its key. Its synonyms are the entities that were there before it and are called much alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.codes import packed, unpacked
+from epic_core.preference_table import PreferenceTable
+from epic_core.rows import decoding, deflated, inflated
+from epic_core.schema import ENTITIES, PASSAGES
+from epic_core.types import FloatArray
+
+_NEAR = np.dtype([("row", "<u4"), ("cosine", "u1")])
+_ENTITY = ", ".join(f"e.{name}" for name in ENTITIES.checked)
+_PASSAGE = ", ".join(f"p.{name}" for name in PASSAGES.checked)
+_CRCS = (
+    "SELECT i.row, coalesce(p.crc, -1) FROM items i LEFT JOIN passages p ON p.item = i.row"
+    " WHERE i.namespace = ? AND i.second_tier IS NULL"
+)
+_CALLED = "SELECT row, name FROM entities WHERE namespace = ?"
+MOST_ENTITIES = 2**16
+"""Of one passage: a place among them has two bytes."""
+
+_MOST_HINTS = 100_000
+_OTHERWISE = np.uint32(2**31)  # added to the row of an entity that a passage spells in another way
+TOUCHED = 300
+"""Half of the bytes of the file that a passage's change touches for each of its entities."""
+
+Synonyms: TypeAlias = list[tuple[int, float]]
+"""Entity rows and cosines in [0, 1]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewEntity:
+    """An entity to be written.
+
+    Attributes:
+        name: As it was first written.
+        key: What makes two names one entity.
+        vector: E(name), shape `(d,)`.
+        near: Its synonyms among those that are there.
+    """
+
+    name: str
+    key: str
+    vector: FloatArray
+    near: Synonyms = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassageRow:
+    """What is written of a passage.
+
+    Attributes:
+        item: Its item's row.
+        extractor: A number for who said it.
+        entities: Rows, each once.
+        facts: Pairs of places among the entities.
+        relations: One for each fact; empty strings where nothing is said.
+        otherwise: Of the entities, those that the passage spells in another way than they are called.
+        failure: Why there is nothing of all this, if an extractor failed.
+    """
+
+    item: int
+    extractor: int
+    entities: Sequence[int] = ()
+    facts: Sequence[tuple[int, int]] = ()
+    relations: Sequence[str] = ()
+    otherwise: Collection[int] = ()
+    failure: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassageRows:
+    """What some passages say, as arrays.
+
+    Attributes:
+        items: Their rows, shape `(p,)`.
+        entity_starts, entities: Entity rows; those of passage n from `entity_starts[n]` to `entity_starts[n + 1]`.
+        fact_starts, facts: The same, of pairs of entity rows: shape `(f, 2)`.
+    """
+
+    items: NDArray[np.int64]
+    entity_starts: NDArray[np.int64]
+    entities: NDArray[np.int64]
+    fact_starts: NDArray[np.int64]
+    facts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityRows:
+    """Entities: their rows, names, keys, embeddings `(n, d)`, and synonyms as pairs of rows with cosines."""
+
+    rows: list[int]
+    names: list[str]
+    keys: list[str]
+    vectors: FloatArray
+    pairs: NDArray[np.int64]
+    cosines: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphMarks:
+    """How many items, entities and passages a file has, and what the checksums of items and passages add up to."""
+
+    items: int = 0
+    held: int = 0
+    entities: int = 0
+    passages: int = 0
+    said: int = 0
+
+    def plus(self, other: GraphMarks) -> GraphMarks:
+        """Both together."""
+        return GraphMarks(
+            items=self.items + other.items,
+            held=self.held + other.held,
+            entities=self.entities + other.entities,
+            passages=self.passages + other.passages,
+            said=self.said + other.said,
+        )
+
+
+class Hints:
+    """Rows that this connection may have changed, so that who has a graph in RAM need not look at all others.
+
+    Attributes:
+        first: The number of the oldest that is known.
+    """
+
+    def __init__(self) -> None:
+        self.first = 0
+        self._items: list[tuple[int, int]] = []
+
+    @property
+    def end(self) -> int:
+        """The number that the next one gets."""
+        return self.first + len(self._items)
+
+    def add(self, *, items: Iterable[int] = (), entities: Iterable[int] = ()) -> None:
+        """Note rows."""
+        self._items += [(row, -1) for row in items]
+        self._items += [(-1, row) for row in entities]
+        if len(self._items) > _MOST_HINTS:
+            self.first = self.end
+            self._items.clear()
+
+    def since(self, number: int) -> tuple[list[int], list[int]]:
+        """Rows of items and of entities, from some number on."""
+        found = self._items[number - self.first :]
+        return [item for item, _ in found if item >= 0], [entity for _, entity in found if entity >= 0]
+
+
+class GraphTable(PreferenceTable):
+    """The graph of a memory.
+
+    Attributes:
+        hints: What it may have changed.
+    """
+
+    def __init__(self, path: str | Path | None, *, must_exist: bool = False, read_only: bool = False) -> None:
+        self.hints = Hints()
+        super().__init__(path, must_exist=must_exist, read_only=read_only)
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether the file has the tables."""
+        return self.schema.extended is None or self._extended_elsewhere()
+
+    # writing
+
+    def add_entity(self, namespace: str, entity: NewEntity) -> int:
+        """Write an entity that no passage names yet; its row."""
+        return self.insert(
+            ENTITIES,
+            namespace=namespace,
+            name=entity.name,
+            key=_stored_key(entity.name, entity.key),
+            passages=0,
+            spelt=0,
+            near=_packed_near(entity.near),
+            vector=packed(entity.vector.reshape(1, -1))[0],
+        )
+
+    def put_passages(self, passages: Sequence[PassageRow]) -> bool:
+        """Write what passages say, in place of what they said; whether they had said something."""
+        self.hints.add(items=[passage.item for passage in passages])
+        left = self._said([passage.item for passage in passages])
+        said: Counter[int] = Counter()
+        for passage in passages:
+            relations = json.dumps(list(passage.relations), ensure_ascii=False, separators=(",", ":"))
+            spelt = np.array(passage.entities, dtype="<u4")
+            spelt[np.isin(spelt, list(passage.otherwise))] += _OTHERWISE
+            said.update(spelt.tolist())
+            self.insert(
+                PASSAGES,
+                item=passage.item,
+                extractor=passage.extractor,
+                entities=spelt.tobytes(),
+                facts=np.array(passage.facts, dtype="<u2").tobytes(),
+                relations=deflated(relations) if any(passage.relations) else None,
+                failure=passage.failure,
+            )
+        said.subtract(left)
+        self._count(said)
+        return bool(left)
+
+    def leave_graph(self, items: Sequence[int]) -> None:
+        """Take passages out, with the entities that no other passage names, and the spellings that no other has."""
+        self.hints.add(items=items)
+        if items and self.has_graph:
+            left = self._said(items)
+            self._db.executemany("DELETE FROM passages WHERE item = ?", [(item,) for item in items])
+            self._count({entity: -count for entity, count in left.items()})
+
+    def _said(self, items: Sequence[int]) -> Counter[int]:
+        """How many of some passages name each entity, spelt as it is called or otherwise."""
+        said: Counter[int] = Counter()
+        for (entities,) in self.among("SELECT entities FROM passages WHERE item IN", items):
+            with decoding(self.path):
+                said.update(np.frombuffer(entities, dtype="<u4").tolist())
+        return said
+
+    def _count(self, changes: Mapping[int, int]) -> None:
+        """Count passages to their entities; those that no passage names any more go."""
+        gone, named, spelt = [], Counter[int](), Counter[int]()
+        for entity, change in changes.items():
+            row = entity % int(_OTHERWISE)
+            named[row] += change
+            spelt[row] += change if row == entity else 0
+        columns, rows = ", ".join(ENTITIES.columns), [row for row in named if named[row] or spelt[row]]
+        with decoding(self.path):
+            for values in list(self.among(f"SELECT {columns} FROM entities WHERE row IN", rows)):
+                held = dict(zip(ENTITIES.columns, values, strict=True))
+                ENTITIES.verify(self.path, held["crc"], *(held[name] for name in ENTITIES.checked))
+                held["passages"] += named[held["row"]]
+                held["spelt"] += spelt[held["row"]]
+                if held["passages"] <= 0:
+                    gone.append(int(held["row"]))
+                    continue
+                if held["spelt"] <= 0:
+                    self.hints.add(entities=[held["row"]])
+                    held["name"] = _key(held["name"], held["key"])
+                    held["key"] = _stored_key(held["name"], held["name"])
+                self.insert_changed(ENTITIES, held["row"], held)
+        self.hints.add(entities=gone)
+        self._db.executemany("DELETE FROM entities WHERE row = ?", [(row,) for row in gone])
+
+    # reading
+
+    def outside_graph(self, namespace: str, after: int = 0) -> list[int]:
+        """Rows of the held items after some row that the graph has not taken in, those of the second tier apart."""
+        inside = "AND NOT EXISTS (SELECT 1 FROM passages WHERE item = items.row)" if self.has_graph else ""
+        found = self.read(
+            f"SELECT row FROM items WHERE row > ? AND namespace = ? AND second_tier IS NULL {inside} ORDER BY row",
+            (after, namespace),
+        )
+        return [int(row) for (row,) in found]
+
+    def failed_passages(self, namespace: str) -> list[tuple[int, str, str]]:
+        """Item row, item id and reason of the passages whose extraction failed, oldest first."""
+        if not self.has_graph:
+            return []
+        return self.read(
+            "SELECT p.item, i.id, p.failure FROM passages p JOIN items i ON i.row = p.item"
+            " WHERE i.namespace = ? AND p.failure IS NOT NULL ORDER BY p.item",
+            (namespace,),
+        )
+
+    def extracted_by_others(self, namespace: str, extractor: int) -> list[int]:
+        """Item rows of the passages that another extractor than this one said something of."""
+        found = self.read(
+            "SELECT p.item FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ? AND p.extractor != ?",
+            (namespace, extractor),
+        )
+        return [int(row) for (row,) in found]
+
+    def passage_crcs(self, namespace: str, after: int = 0) -> dict[int, int]:
+        """Item row to checksum of the passage, of items after some row; -1 for one that was not taken in."""
+        return dict(self.read(f"{_CRCS} AND i.row > ? ORDER BY i.row", (namespace, after)))
+
+    def passage_crcs_at(self, namespace: str, items: Sequence[int]) -> dict[int, int]:
+        """The same, of some items."""
+        return dict(self.among(f"{_CRCS} AND i.row IN", items, namespace))
+
+    def passage_rows(self, items: Sequence[int]) -> PassageRows:
+        """What some passages say."""
+        found = sorted(self.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", items), key=_item_of)
+        for crc, *columns in found:
+            PASSAGES.verify(self.path, crc, *columns)
+        with decoding(self.path):
+            entity_starts, spelt = _joined([row[3] for row in found], np.dtype("<u4"))
+            entities = (spelt % _OTHERWISE).astype(np.int64)
+            fact_starts, places = _joined([row[4] for row in found], np.dtype(("<u2", 2)))
+            counts = np.repeat(np.diff(entity_starts), np.diff(fact_starts))
+            first = np.repeat(entity_starts[:-1], np.diff(fact_starts))
+            pairs = places.astype(np.int64)
+            if (pairs >= counts[:, None]).any():
+                raise ValueError("a fact of an entity that is not its passage's")
+            facts = entities[pairs + first[:, None]] if len(pairs) else pairs
+        return PassageRows(
+            items=np.array([row[1] for row in found], dtype=np.int64),
+            entity_starts=entity_starts,
+            entities=entities,
+            fact_starts=fact_starts,
+            facts=facts,
+        )
+
+    def relations(self, item: int) -> list[tuple[int, str, int]]:
+        """What a passage says of its entities: row, relation, row."""
+        found = list(self.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", [item]))
+        said: list[tuple[int, str, int]] = []
+        for crc, *columns in found:
+            PASSAGES.verify(self.path, crc, *columns)
+            _, _, entities, facts, relations, _ = columns
+            with decoding(self.path):
+                rows = (np.frombuffer(entities, dtype="<u4") % _OTHERWISE).tolist()
+                pairs = np.frombuffer(facts, dtype="<u2").reshape(-1, 2).tolist()
+                words = [""] * len(pairs) if relations is None else json.loads(inflated(relations))
+                said += [(rows[one], str(word), rows[other]) for (one, other), word in zip(pairs, words, strict=True)]
+        return said
+
+    def crcs_of_passages(self, items: Sequence[int]) -> dict[int, int]:
+        """Item row to checksum, of some passages."""
+        return dict(self.among("SELECT item, crc FROM passages WHERE item IN", items))
+
+    def entities_called(self, namespace: str, after: int = 0) -> dict[int, str]:
+        """Row to name, of the entities after some row, oldest first."""
+        return dict(self.read(f"{_CALLED} AND row > ? ORDER BY row", (namespace, after)))
+
+    def entities_called_at(self, namespace: str, rows: Sequence[int]) -> dict[int, str]:
+        """The same, of some entities."""
+        return dict(self.among(f"{_CALLED} AND row IN", rows, namespace))
+
+    def entity_rows(self, rows: Sequence[int], dimension: int) -> EntityRows:
+        """Some entities, oldest first."""
+        found = sorted(self.among(f"SELECT e.row, e.crc, {_ENTITY} FROM entities e WHERE e.row IN", rows))
+        for _, crc, *columns in found:
+            ENTITIES.verify(self.path, crc, *columns)
+        with decoding(self.path):
+            near_starts, near = _joined([row[7] for row in found], _NEAR)
+            numbers = [int(row[0]) for row in found]
+            return EntityRows(
+                rows=numbers,
+                names=[row[3] for row in found],
+                keys=[_key(row[3], row[4]) for row in found],
+                vectors=unpacked([row[8] for row in found], dimension),
+                pairs=np.stack(
+                    [np.repeat(np.array(numbers, dtype=np.int64), np.diff(near_starts)), near["row"].astype(np.int64)],
+                    axis=1,
+                ),
+                cosines=near["cosine"].astype(np.float32) / np.float32(255.0),
+            )
+
+    def entity_names(self) -> dict[int, str]:
+        """Row to name, of the entities of every namespace."""
+        return dict(self.read("SELECT row, name FROM entities")) if self.has_graph else {}
+
+    def graph_bytes(self, item: int) -> int:
+        """Half of the bytes of the file that a change of a passage touches; 0 for one that was not taken in."""
+        octets = None
+        if self.has_graph:
+            octets = self.scalar(
+                f"SELECT length(entities) / 4 * {TOUCHED} + length(facts) + coalesce(length(relations), 0)"
+                " FROM passages WHERE item = ?",
+                (item,),
+            )
+        return int(octets or 0)
+
+    def graph_marks(self) -> GraphMarks:
+        """What tells whether a graph has changed."""
+        sums = {name: (rows, total) for name, rows, total in self.read("SELECT name, rows, total FROM sums")}
+        return GraphMarks(
+            items=sums["items"][0],
+            held=sums["items"][1],
+            entities=sums.get("entities", (0, 0))[0],
+            passages=sums.get("passages", (0, 0))[0],
+            said=sums.get("passages", (0, 0))[1],
+        )
+
+    def newest_in_graph(self) -> tuple[int, int]:
+        """The highest rows of items and of entities, of any namespace; 0 without any."""
+        item, entity = (self.scalar(f"SELECT max(row) FROM {table}") for table in ("items", "entities"))
+        return int(item or 0), int(entity or 0)
+
+    def added_since(self, item: int, entity: int) -> GraphMarks:
+        """What items and entities after some rows come to."""
+        items, held = self.read("SELECT count(*), coalesce(sum(crc), 0) FROM items WHERE row > ?", (item,))[0]
+        passages, said = self.read("SELECT count(*), coalesce(sum(crc), 0) FROM passages WHERE item > ?", (item,))[0]
+        return GraphMarks(
+            items=int(items),
+            held=int(held),
+            entities=int(self.scalar("SELECT count(*) FROM entities WHERE row > ?", (entity,))),
+            passages=int(passages),
+            said=int(said),
+        )
+
+    def graph_counts(self, namespace: str) -> dict[str, int]:
+        """Numbers of entities, of passages that were taken in, and of those whose extraction failed."""
+        if not self.has_graph:
+            return {"entities": 0, "passages": 0, "failed": 0}
+        one = (namespace,)
+        of_items = "SELECT {} FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ?"
+        return {
+            "entities": int(self.scalar("SELECT count(*) FROM entities WHERE namespace = ?", one)),
+            "passages": int(self.scalar(of_items.format("count(*)"), one)),
+            "failed": int(self.scalar(of_items.format("count(p.failure)"), one)),
+        }
+
+
+def _stored_key(name: str, key: str) -> str | None:
+    return None if key == name.casefold() else key
+
+
+def _key(name: str, stored: str | None) -> str:
+    return name.casefold() if stored is None else stored
+
+
+def _packed_near(near: Synonyms) -> bytes:
+    return np.array([(row, round(255 * cosine)) for row, cosine in near], dtype=_NEAR).tobytes()
+
+
+def _joined(blobs: Sequence[bytes], kind: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """What is in blobs, one after another, and where each starts.
+
+    Raises:
+        ValueError: if one is cut.
+    """
+    counts, rest = np.divmod(np.array([len(blob) for blob in blobs], dtype=np.int64), kind.itemsize)
+    if rest.any():
+        raise ValueError("a blob is cut")
+    return np.concatenate([[0], np.cumsum(counts)]), np.frombuffer(b"".join(blobs), dtype=kind)
+
+
+def _item_of(row: Sequence[Any]) -> int:
+    return int(row[1])

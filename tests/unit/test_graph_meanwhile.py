@@ -1,0 +1,73 @@
+"""GraphMemory: what happens to a memory while its passages are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epic_core import Item
+from graph_helpers import Marked, made
+
+
+class Acting(Marked):
+    """Does something after it has read."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        super().__init__()
+        self.act = act
+
+    def answers(self, texts: Sequence[str]) -> Iterator[tuple[int, Any]]:
+        yield from super().answers(texts)
+        self.act()
+
+
+def test_the_spelling_of_what_went_while_it_was_read_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with made(path, extractor=Acting(lambda: graph.memory.forget("loud"))) as graph:
+        graph.add(
+            [Item(id="loud", text="[OSCARREED] drinks red wine"), Item(id="low", text="[OscarReed] and red wine")]
+        )
+        assert graph.entities() == ["OscarReed"]
+    assert b"OSCARREED" not in path.read_bytes()
+
+
+def test_what_was_cut_while_it_was_read_is_read_again(tmp_path: Path) -> None:
+    def cut() -> None:
+        store = graph.memory._state.store
+        row = store.item_row("default", "oscar")
+        if store.items_at([row])[row].text.endswith("[Clara]"):
+            with store.transaction():
+                store.shorten(row, "[Oscar] drinks red wine")
+
+    with made(tmp_path / "me.epic", extractor=Acting(cut)) as graph:
+        report = graph.add([Item(id="oscar", text="[Oscar] drinks red wine with [Clara]")])
+        assert (report.passages, graph.counts()["outside"]) == (0, 1)
+        assert graph.update().passages == 1
+        assert graph.entities() == ["Oscar"]
+
+
+@pytest.mark.parametrize("query", ["Oscar Reed", "nobody known"])
+async def test_other_texts_are_embedded_in_place_of_the_query(query: str) -> None:
+    graph = made()
+    graph.add(
+        [Item(id="wine", text="[Oscar Reed] drinks red wine"), Item(id="sea", text="[Oscar Reed] at the blue sea")]
+    )
+    for text, first in (("red wine", "wine"), ("blue sea", "sea")):
+        hits = graph.search(query, embed=[text], steering="off")
+        assert hits[0].item.id == first
+        assert [(h.item, h.score) for h in await graph.asearch(query, embed=[text], steering="off")] == [
+            (h.item, h.score) for h in hits
+        ]
+        assert graph.context(query, 1, embed=[text], steering="off") != ""
+    with pytest.raises(ValueError, match="embed"):
+        graph.search(query, embed=[])
+
+
+def test_a_report_times_all_that_was_done() -> None:
+    report = made().add([Item(id="wine", text="[Oscar Reed] and red wine")])
+    assert set(report.timings) == {"extraction", "embedding entities", "synonyms", "writing"}
+    assert all(seconds > 0.0 for seconds in report.timings.values())
+    assert report.seconds == pytest.approx(report.memory.seconds + sum(report.timings.values()))
