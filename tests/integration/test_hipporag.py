@@ -1,0 +1,945 @@
+"""EPIC in front of the real HippoRAG 2; what is known to break there is shown to break first, and then does not.
+
+Needs `hipporag`, installed without its pins (`.ci/run` does it), 2.0.0a3 or 2.0.0a4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hipporag_real import Embedding, Script, imported, instance, like_development
+
+from epic_core import EpicMemory, Item
+from epic_core.errors import InvalidInputError, NoPreferencesError, StoreError, UnknownPreferenceError
+from epic_core.graph.extraction import PhraseExtractor
+from epic_core.graph.hipporag import EpicHippoRAG
+from epic_core.graph.openie import SafeOpenIE, UnsafeExtractionWarning, evaluates
+from epic_core.types import Candidate, Decision, Verdict
+from helpers import Answering, DiscardAll, KeepAll, Raising, UndecidedAll, keep
+from lm_servers import LMServer, Reply
+
+imported()
+try:
+    VERSION = version("hipporag")
+except PackageNotFoundError:
+    VERSION = "development"
+released = pytest.mark.skipif(
+    VERSION not in ("2.0.0a3", "2.0.0a4"), reason="stands in for what a later version has itself"
+)
+
+SOLD = "Idris Pell sold the old tractor in May."
+FARM = "Sallow Green bought a tractor and grows leeks."
+SOUP = "The lentil soup needs leeks and cumin."
+WALL = "The garden wall was built in 1911."
+DOCS = [SOLD, FARM, SOUP]
+TRIPLES = {
+    "Idris": [("Idris Pell", "sold", "tractor")],
+    "Sallow": [("Sallow Green", "bought", "tractor"), ("Sallow Green", "grows", "leeks")],
+    "soup": [("lentil soup", "needs", "leeks")],
+    "wall": [("garden wall", "built in", "1911")],
+}
+GARDEN, VEGAN = "I grow my own vegetables.", "I follow a strict vegan diet."
+QUESTION = "Who sold the tractor to the farm that grows leeks?"
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script(TRIPLES)
+
+
+@pytest.fixture
+def server(script: Script) -> Iterator[LMServer]:
+    with LMServer(script) as running:
+        yield running
+
+
+class Make:
+    """Makes instances, each in a folder of its own unless it is named."""
+
+    def __init__(self, folder: Path, server: LMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.server, self.monkeypatch, self.made = folder, server, monkeypatch, 0
+
+    def raw(self, name: str | None = None, **config: Any) -> Any:
+        self.made += 1
+        return instance(self.folder / (name or f"rag{self.made}"), self.server, self.monkeypatch, **config)
+
+    def epic(self, memory: EpicMemory | None = None, hipporag: Any = None, **options: Any) -> EpicHippoRAG:
+        return EpicHippoRAG(self.raw() if hipporag is None else hipporag, memory or keeping(), **options)
+
+
+@pytest.fixture
+def make(tmp_path: Path, server: LMServer, monkeypatch: pytest.MonkeyPatch) -> Make:
+    return Make(tmp_path, server, monkeypatch)
+
+
+def keeping(preferences: Sequence[str] = (GARDEN, VEGAN), **options: Any) -> EpicMemory:
+    """A memory that keeps everything."""
+    return EpicMemory(preferences, **{"verifier": KeepAll(), "coarse": False, **options})
+
+
+def only(*words: str) -> Answering:
+    """Keeps what contains one of some words."""
+
+    def answer(candidate: Candidate) -> Verdict:
+        kept = any(word in candidate.item.text for word in words)
+        return keep(candidate) if kept else Verdict(decision=Decision.DISCARD, rationale="far")
+
+    return Answering(answer)
+
+
+def texts(rag: Any) -> set[str]:
+    return set(rag.chunk_embedding_store.get_all_texts())
+
+
+def entities(rag: Any) -> set[str]:
+    return set(rag.entity_embedding_store.get_all_texts())
+
+
+def edges(rag: Any) -> Counter[tuple[frozenset[str], float]]:
+    names = rag.graph.vs["content"]
+    return Counter(
+        (frozenset((names[one], names[other])), round(weight, 3))
+        for (one, other), weight in zip(rag.graph.get_edgelist(), rag.graph.es["weight"], strict=True)
+    )
+
+
+def found(rag: Any, query: str = QUESTION, **options: Any) -> list[str]:
+    return list(rag.retrieve([query], **options)[0].docs)
+
+
+# what breaks
+
+
+def test_a_document_indexed_after_a_question_is_found(make: Make) -> None:
+    raw, rag = make.raw(), make.epic()
+    for one in (raw, rag):
+        one.index([SOLD, FARM])
+        assert len(one.retrieve_dpr([QUESTION])[0].docs) == 2
+        one.index([SOUP])
+    assert SOUP not in raw.retrieve_dpr([QUESTION])[0].docs
+    assert set(rag.retrieve_dpr([QUESTION])[0].docs) == set(found(rag)) == set(DOCS)
+
+
+def test_a_question_asked_before_follows_the_preference_that_holds_now(make: Make, script: Script) -> None:
+    script.chosen = lambda facts: facts[:1]
+    # Steering as one would do it without an adapter: in the embedding model.
+    raw = make.raw()
+    raw.index(DOCS)
+    raw.retrieve([QUESTION])
+    before = raw.query_to_embedding["passage"][QUESTION]
+    raw.embedding_model = Moved(GARDEN)
+    raw.retrieve([QUESTION])
+    assert np.array_equal(raw.query_to_embedding["passage"][QUESTION], before)
+
+    rag = make.epic(keeping([GARDEN]))
+    rag.index(DOCS)
+    first = rag.search(QUESTION, steering="paper")
+    rag.memory.replace_preference(GARDEN, "I only read about the history of tractors.")
+    rag.update()
+    second = rag.search(QUESTION, steering="paper")
+    assert [one for one, *_ in second.steered_by] == ["I only read about the history of tractors."]
+    assert not np.allclose(first.vector, second.vector)
+
+
+class Moved(Embedding):
+    """Embeds queries nearer to a preference."""
+
+    def __init__(self, preference: str) -> None:
+        super().__init__()
+        self.preference = preference
+
+    def batch_encode(self, texts: str | Sequence[str], **kwargs: Any) -> Any:
+        return super().batch_encode(texts, **kwargs) + super().batch_encode([self.preference])
+
+
+def test_a_question_whose_facts_score_nothing_is_answered(make: Make, script: Script) -> None:
+    script.chosen = lambda facts: facts[-1:]  # best first: the last one's normalised score is zero
+    raw, rag = make.raw(), make.epic()
+    raw.index(DOCS)
+    with pytest.raises(AssertionError):
+        raw.retrieve([QUESTION])
+    rag.index(DOCS)
+    assert set(found(rag)) == set(DOCS)
+
+
+def test_of_facts_of_which_one_scores_nothing_the_others_count(make: Make, script: Script) -> None:
+    raw, rag = make.raw(), make.epic(keeping(steering="off"))
+    raw.index(DOCS)
+    with pytest.raises(AssertionError):
+        raw.retrieve([QUESTION])
+    rag.index(DOCS)
+    with_graph = rag.retrieve([QUESTION])[0]
+    # PageRank's scores of passages, not the similarities of a dense fallback, of which the best is 1.
+    assert 0 < with_graph.doc_scores[0] < 1
+    script.chosen = lambda facts: facts[:-1]
+    assert found(rag) == list(with_graph.docs)
+
+
+def test_one_passage_with_one_fact_is_found(make: Make) -> None:
+    raw, rag = make.raw(), make.epic()
+    raw.index([SOLD])
+    if VERSION == "2.0.0a3":  # of one score it makes 0 / 0
+        with pytest.raises(AssertionError):
+            raw.retrieve([QUESTION])
+    rag.index([SOLD])
+    solution = rag.retrieve([QUESTION])[0]
+    assert solution.docs == [SOLD]
+    assert np.isfinite(solution.doc_scores).all()
+
+
+def test_an_empty_store_gives_nothing(make: Make) -> None:
+    raw, rag = make.raw(), make.epic()
+    with pytest.raises(ValueError, match="aligned"):
+        raw.retrieve([QUESTION])
+    assert rag.retrieve([QUESTION, "Another?"])[0].docs == []
+    assert rag.retrieve_dpr([QUESTION])[0].docs == []
+    assert rag.search(QUESTION) == []
+    assert rag.context(QUESTION) == ""
+    solutions, recall = rag.retrieve([QUESTION], gold_docs=[[SOLD]])
+    assert solutions[0].docs == [] and recall["Recall@1"] == 0.0
+
+
+def test_indexing_piece_by_piece_gives_the_graph_of_indexing_at_once(make: Make) -> None:
+    whole, raw, rag = make.raw(), make.raw(), make.epic()
+    whole.index([*DOCS, WALL])
+    for docs in ([SOLD], [FARM, SOUP], [WALL]):
+        raw.index(docs)
+        rag.index(docs)
+    assert edges(raw) != edges(whole)
+    assert raw.graph.ecount() > whole.graph.ecount()
+    assert edges(rag) == edges(whole)
+
+
+def test_the_fact_of_a_deleted_passage_is_no_edge_any_more(make: Make, script: Script) -> None:
+    swap = "They gave the tractor for leeks."
+    script.triples["gave"] = [("tractor", "was given for", "leeks")]
+    whole, raw, rag = make.raw(), make.raw(), make.epic()
+    whole.index([SOLD, FARM, SOUP])
+    for one in (raw, rag):
+        one.index([SOLD, FARM, swap])
+        one.delete([swap])  # both entities are in FARM as well
+        one.index([SOUP])
+    assert edges(raw) != edges(whole)
+    assert edges(rag) == edges(whole)
+
+
+@pytest.mark.parametrize("step", ["named_entities", "triples"])
+def test_what_a_model_answers_is_not_run(make: Make, script: Script, tmp_path: Path, step: str) -> None:
+    trap = tmp_path / "trap"
+    code = f"__import__('pathlib').Path('{trap}').write_text('x')"
+    script.raw["Mallory"] = f'{{"{step}": [{code}, ["a", "b", "c"]]}}'.replace("]]", "] ]")
+    doc = "Mallory wrote: whoever reads this runs it."
+    raw, rag = make.raw(), make.epic()
+    with suppress(ZeroDivisionError):  # 2.0.0a3, where nothing is extracted
+        raw.index([doc])
+    assert trap.exists()
+    trap.unlink()
+    report = rag.index([doc])
+    assert not trap.exists()
+    assert texts(rag) == {doc}
+    assert report.memory.kept == 1
+
+
+def test_extraction_that_evaluates_is_named_aloud(make: Make) -> None:
+    raw = make.raw()
+    assert evaluates(raw.openie)
+    assert not evaluates(SafeOpenIE(raw.openie))
+    with pytest.warns(UnsafeExtractionWarning, match='extraction="safe"'):
+        make.epic(hipporag=raw, extraction="own")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make.epic(hipporag=raw)
+        make.epic(hipporag=raw, extraction=PhraseExtractor())
+
+
+def test_own_and_safe_extraction_find_the_same(make: Make) -> None:
+    safe = make.epic()
+    with pytest.warns(UnsafeExtractionWarning):
+        own = make.epic(extraction="own")
+    own.index(DOCS)
+    safe.index(DOCS)
+    assert edges(own) == edges(safe)
+    assert safe.openie.__class__ is own.openie.__class__  # in place of the instance's only while it is called
+
+
+def test_what_was_deleted_last_is_not_on_disk_and_does_not_come_in_the_way(make: Make) -> None:
+    raw, rag = make.raw(), make.epic()
+    for one in (raw, rag):
+        one.index([SOLD])
+        one.delete([SOLD])
+        assert texts(one) == set()
+    assert "Idris Pell" in Path(raw.openie_results_path).read_text()
+    with pytest.raises(AssertionError):
+        raw.index([SOUP])
+    assert "Idris Pell" not in Path(rag.openie_results_path).read_text()
+    rag.index([SOUP])
+    assert found(rag) == [SOUP]
+
+
+def test_entities_go_with_the_last_passage_that_names_them(make: Make) -> None:
+    raw, rag = make.raw(), make.epic()
+    for one in (raw, rag):
+        one.index(DOCS)
+        one.delete([SOLD])
+        one.delete([FARM])
+    if VERSION in ("2.0.0a3", "2.0.0a4"):  # a later version does that right
+        assert "tractor" in entities(raw)  # SOLD was deleted, and is still taken for a source
+    assert entities(rag) == {"lentil soup", "leeks"}
+    assert set(rag.graph.vs["content"]) == {"lentil soup", "leeks", SOUP}
+
+
+def test_a_new_document_can_be_deleted_after_a_question(make: Make) -> None:
+    raw, rag = make.raw(), make.epic()
+    for one in (raw, rag):
+        one.index([SOLD])
+        one.retrieve_dpr([QUESTION])
+        one.index([SOUP])
+    with pytest.raises(KeyError):
+        raw.delete([SOUP])
+    rag.delete([SOUP])
+    assert texts(rag) == {SOLD}
+
+
+def test_an_index_that_fails_leaves_all_as_it_was(make: Make) -> None:
+    raw, rag = make.raw(), make.epic()
+    for one in (raw, rag):
+        one.index([SOLD])
+        one.embedding_model.fails = "sallow green"  # the entity; the passage is embedded before
+        with pytest.raises(RuntimeError, match="is gone"):
+            one.index([FARM])
+        one.embedding_model.fails = "\0"
+    assert texts(raw) == {SOLD, FARM}
+    try:
+        raw.retrieve([QUESTION])
+        raw.index([FARM])
+        broken = raw.graph.degree(raw.graph.vs.find(content=FARM)) == 0
+    except AssertionError:
+        broken = True
+    assert broken
+
+    assert texts(rag) == {SOLD}
+    assert found(rag) == [SOLD]
+    assert rag.update().indexed == 1  # the memory holds it
+    assert rag.graph.degree(rag.graph.vs.find(content=FARM)) > 0
+    assert set(found(rag)) == {SOLD, FARM}
+
+
+def test_a_graph_that_cannot_be_written_is_as_it_was(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError("No space left on device")
+
+    rag = make.epic()
+    rag.index([SOLD])
+    before = edges(rag)
+    with monkeypatch.context() as patched:
+        patched.setattr(rag.hipporag, "save_igraph", full)
+        with pytest.raises(OSError, match="No space left"):
+            rag.index([FARM])
+        assert edges(rag) == before
+        assert found(rag) == [SOLD]
+    rag.update()
+    assert set(found(rag)) == {SOLD, FARM}
+
+
+def test_an_extraction_file_of_another_store_does_not_come_in_the_way(make: Make) -> None:
+    # It is one for all embedding models in a folder.
+    make.raw("one").index([SOLD])
+    with pytest.raises(AssertionError):
+        make.raw("one", embedding_model_name="other").index([SOUP])
+    make.epic(hipporag=make.raw("two")).index([SOLD])
+    rag = make.epic(hipporag=make.raw("two", embedding_model_name="other"))
+    rag.index([SOUP])
+    assert found(rag) == [SOUP]
+
+
+def test_passages_without_any_entity_are_found(make: Make, script: Script) -> None:
+    script.triples = {}
+    raw, rag = make.raw(), make.epic()
+    if VERSION == "2.0.0a3":
+        with pytest.raises(ZeroDivisionError):
+            raw.index([SOLD, SOUP])
+    report = rag.index([SOLD, SOUP])
+    assert set(found(rag)) == {SOLD, SOUP}
+    assert script.shown == []  # no model is asked to choose among no facts
+    assert not report.failures  # the model found nothing, which is no failure
+    rag.index([FARM])
+    assert set(found(rag)) == set(DOCS)
+
+
+def test_names_of_other_scripts_are_not_one_entity(make: Make, script: Script) -> None:
+    script.triples = {
+        "Москва": [("Москва", "столица", "Россия")],
+        "東京": [("東京", "首都", "日本")],
+        "Café": [("Café Zoë", "serves", "crème brûlée")],
+    }
+    docs = ["Москва столица.", "東京は首都。", "The Café Zoë."]
+    raw, rag = make.raw(), make.epic()
+    raw.index(docs)
+    assert "" in entities(raw)  # Moscow, Russia, Tokyo and Japan
+    report = rag.index(docs)
+    assert entities(rag) == {"cafe zoe", "creme brulee"}
+    assert "2 facts were left out" in str(report)
+    assert set(found(rag, "Где Москва?")) == set(docs)
+
+
+def test_a_query_without_an_embedding_is_answered(make: Make) -> None:
+    rag = make.epic()
+    rag.index(DOCS)
+    rag.embedding_model.zero = "???"
+    assert set(found(rag, "???")) == set(DOCS)
+
+
+# the memory decides
+
+
+def test_what_is_discarded_is_not_indexed_and_costs_no_extraction(make: Make, script: Script) -> None:
+    rag = make.epic(keeping(verifier=only("leeks")))
+    report = rag.index([*DOCS, SOUP, "  "])
+    assert texts(rag) == {FARM, SOUP}
+    assert sorted(script.extracted) == sorted([FARM, SOUP])
+    assert (report.memory.seen, report.memory.kept, report.memory.discarded, report.indexed) == (4, 2, 1, 2)
+    assert "1 documents without text" in str(report)
+    again = rag.index(DOCS)
+    assert (again.memory.duplicates, again.memory.known, again.indexed, again.removed) == (2, 1, 0, 0)
+
+
+def test_a_coarse_filter_is_the_memorys(make: Make) -> None:
+    rag = make.epic(EpicMemory(["I avoid hotels with casinos."], tau=0.4))
+    report = rag.index(["The Bellagio is a hotel with a large casino.", "The garden wall was built in 1911."])
+    assert (report.memory.passed, report.passages) == (1, 1)
+
+
+def test_nothing_kept_is_no_error(make: Make, script: Script) -> None:
+    rag = make.epic(keeping(verifier=DiscardAll()))
+    assert rag.index(DOCS).passages == 0
+    assert rag.index([]).passages == 0
+    assert script.extracted == []
+    assert found(rag) == []
+
+
+def test_the_undecided_wait_and_are_tried_again(make: Make) -> None:
+    rag = make.epic(keeping(verifier=UndecidedAll()))
+    report = rag.index(DOCS)
+    assert (report.memory.undecided, report.passages) == (3, 0)
+    assert found(rag) == []
+    rag.memory.verifier = only("leeks")
+    report = rag.retry()
+    assert (report.memory.kept, report.indexed) == (2, 2)
+    assert set(found(rag)) == {FARM, SOUP}
+
+
+def test_what_leaves_the_memory_leaves_the_graph(make: Make) -> None:
+    rag = make.epic(keeping())
+    rag.index(DOCS)
+    by_text = {item.text: item for item in rag.memory.items()}
+    rag.memory.forget(by_text[SOLD])
+    assert set(found(rag)) == {FARM, SOUP}
+    assert texts(rag) == {FARM, SOUP}
+    assert rag.forget(by_text[FARM].id) == 1
+    assert texts(rag) == {SOUP}
+    assert rag.delete([SOUP, "Nobody knows this."]).passages == 0
+    assert len(rag.memory) == 0
+
+
+def full(*_: Any) -> None:
+    raise OSError("disk full")
+
+
+def test_what_cannot_be_removed_is_not_given_away(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    rag = make.epic()
+    rag.index(DOCS)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(rag.hipporag), "delete", full)
+        rag.memory.forget(*(item for item in rag.memory.items() if item.text == SOLD))
+        for _ in range(2):
+            with pytest.raises(OSError, match="disk full"):
+                rag.retrieve([QUESTION])
+    assert set(found(rag)) == {FARM, SOUP}
+    assert texts(rag) == {FARM, SOUP}
+
+
+def test_what_was_removed_in_part_is_gone(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    rag = make.epic()
+    rag.index(DOCS)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(rag.hipporag), "save_igraph", full)
+        with pytest.raises(OSError, match="disk full"):
+            rag.forget(*(item for item in rag.memory.items() if item.text == SOLD))
+    assert set(found(rag)) == {FARM, SOUP}
+    rag.index([SOLD])
+    assert set(found(rag)) == set(DOCS)
+
+
+def test_a_graph_of_another_memory_is_not_emptied_unasked(make: Make, tmp_path: Path) -> None:
+    make.epic(hipporag=make.raw("kept")).index([SOLD, FARM])
+    rag = make.epic(hipporag=make.raw("kept"))
+    for call in (lambda: rag.retrieve([QUESTION]), lambda: rag.index([SOUP]), lambda: rag.foreign):
+        with pytest.raises(InvalidInputError, match=r"none of the 2 passages .* update\(\) takes them out"):
+            call()
+    assert texts(rag) == {SOLD, FARM}
+    again = make.epic(hipporag=make.raw("kept"), instructions="index")
+    assert again.index([SOLD, FARM]).removed == 2  # as they are indexed in another form
+    assert rag.memory.items()
+    report = make.epic(rag.memory, make.raw("kept")).update()
+    assert (report.removed, report.indexed) == (2, 1)
+
+
+def test_a_memory_that_may_not_be_written_is_asked(make: Make, tmp_path: Path) -> None:
+    with EpicMemory.open(tmp_path / "me.epic", [GARDEN], verifier=KeepAll(), coarse=False) as memory:
+        make.epic(memory, make.raw("kept")).index(DOCS)
+    raw = make.raw("kept")
+    raw.delete([SOLD])
+    with EpicMemory.open(tmp_path / "me.epic", read_only=True) as memory:
+        assert set(found(make.epic(memory, raw))) == {FARM, SOUP}
+
+
+def test_a_preference_that_goes_takes_its_passages_along_and_one_that_comes_brings_some(make: Make) -> None:
+    def answer(candidate: Candidate) -> Verdict:
+        near = {GARDEN: "leeks", VEGAN: "soup"}
+        wanted = [p for p in candidate.preferences if near.get(p.text, "tractor") in candidate.item.text]
+        verdict = keep(candidate)
+        kept = tuple(a for a in verdict.alignments if a.preference_id in {p.id for p in wanted})
+        if not kept:
+            return Verdict(decision=Decision.DISCARD, rationale="far")
+        return Verdict(decision=Decision.KEEP, alignments=kept)
+
+    rag = make.epic(keeping(verifier=Answering(answer)))
+    rag.index(DOCS)
+    assert texts(rag) == {FARM, SOUP}
+    rag.memory.remove_preference(GARDEN)
+    assert found(rag) == [SOUP]
+    assert texts(rag) == {SOUP}
+    rag.memory.add_preference("I collect tractors.")
+    rag.index(DOCS)
+    assert set(found(rag)) == set(DOCS)
+
+
+def test_what_is_deleted_behind_our_back_leaves_the_memory(make: Make) -> None:
+    rag = make.epic()
+    rag.index(DOCS)
+    rag.hipporag.delete([SOLD])
+    report = rag.update()
+    assert {item.text for item in rag.memory.items()} == {FARM, SOUP}
+    assert (report.passages, report.indexed) == (2, 0)
+
+
+def test_a_store_that_was_lost_is_filled_again(make: Make) -> None:
+    rag = make.epic()
+    rag.index(DOCS)
+    rag.hipporag.delete(DOCS)
+    assert rag.update().indexed == 3
+    assert len(rag.memory) == 3
+
+
+def test_passages_from_before_stay_until_they_are_judged(make: Make) -> None:
+    raw = make.raw()
+    raw.index([SOLD, FARM])
+    rag = make.epic(keeping(verifier=only("leeks")), raw)
+    report = rag.index([SOUP])
+    assert (report.foreign, report.passages) == (2, 3)
+    assert set(rag.foreign) == {SOLD, FARM}
+    hits = {hit.item.text: hit for hit in rag.search(QUESTION)}
+    assert set(hits) == set(DOCS)
+    assert (hits[SOUP].tier, hits[SOLD].tier, hits[SOLD].entries) == ("memory", "fallback", ())
+    report = rag.adopt()
+    assert (report.foreign, report.removed, report.indexed) == (0, 1, 0)
+    assert texts(rag) == {FARM, SOUP}
+    assert all(hit.tier == "memory" for hit in rag.search(QUESTION))
+
+
+def test_items_with_the_same_text_are_one_passage_until_the_last_goes(make: Make) -> None:
+    rag = make.epic()
+    items = [Item(id="a", text=SOLD, metadata={"source": "one"}), Item(id="b", text=SOLD)]
+    assert rag.index(items).passages == 1
+    assert rag.index(items).indexed == 0
+    rag.forget("a")
+    assert found(rag) == [SOLD]
+    assert rag.search(QUESTION)[0].item.id == "b"
+    rag.forget("b")
+    assert found(rag) == []
+
+
+def test_both_are_opened_again(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, [GARDEN, VEGAN], verifier=KeepAll(), coarse=False) as memory:
+        rag = make.epic(memory, make.raw("kept"))
+        rag.index(DOCS)
+        before = [(hit.item.text, round(hit.score, 5)) for hit in rag.search(QUESTION)]
+    with EpicMemory.open(path, verifier=KeepAll(), coarse=False) as memory:
+        memory.forget(*(item for item in memory.items() if item.text == SOUP))
+        rag = make.epic(memory, make.raw("kept"))
+        assert rag.foreign == []
+        assert texts(rag) == {SOLD, FARM}
+        assert rag.index(DOCS).indexed == 1
+        assert [(hit.item.text, round(hit.score, 5)) for hit in rag.search(QUESTION)] == before
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("{", "cannot be read"), ('{"version": 2, "passages": {}, "failed": {}}', "version 2")]
+)
+def test_a_record_that_cannot_be_read_is_named(make: Make, content: str, said: str) -> None:
+    raw = make.raw()
+    (Path(raw.working_dir) / "epic_passages.json").write_text(content)
+    with pytest.raises(StoreError, match=said):
+        make.epic(hipporag=raw)
+
+
+@pytest.mark.parametrize("how", ["lost", "made anew"])
+def test_a_graph_that_is_not_there_is_made_again(make: Make, script: Script, how: str) -> None:
+    memory = keeping()
+    rag = make.epic(memory, make.raw("kept"))
+    rag.index(DOCS)
+    before = edges(rag)
+    if how == "lost":
+        Path(rag.working_dir, "graph.pickle").unlink()
+    asked = len(script.extracted)
+    rag = make.epic(memory, make.raw("kept", force_index_from_scratch=how == "made anew"))
+    assert set(found(rag)) == set(DOCS)
+    assert edges(rag) == before
+    assert len(script.extracted) == asked
+
+
+def test_without_its_stages_it_is_graph_rag_alone(make: Make) -> None:
+    rag = make.epic(EpicMemory(coarse=False, fine=False, steering="off"))
+    report = rag.index([*DOCS, WALL])
+    assert report.passages == 4
+    assert len(found(rag)) == 4
+    rag.rag_qa([QUESTION])
+    rag.forget(*rag.memory.items())
+    assert found(rag) == []
+
+
+# extraction
+
+
+def test_what_cannot_be_extracted_is_indexed_and_tried_again(make: Make, script: Script) -> None:
+    script.raw = {"Idris": "I cannot help with that.", "soup": Reply(status=400, text="no")}
+    rag = make.epic()
+    report = rag.index(DOCS)
+    by_text = {item.text: item.id for item in rag.memory.items()}
+    assert set(report.failures) == {by_text[SOLD], by_text[SOUP]} == set(rag.failures)
+    assert "no list 'triples'" in report.failures[by_text[SOLD]]
+    assert "retry() tries again" in str(report)
+    assert set(found(rag)) == set(DOCS)
+    script.raw = {}
+    report = rag.retry()
+    assert (report.failures, report.indexed, report.removed) == ({}, 2, 0)
+    assert {"idris pell", "lentil soup"} <= entities(rag)
+    assert set(found(rag)) == set(DOCS)
+
+
+@pytest.mark.parametrize(
+    ("answer", "triples"),
+    [
+        ('```json\n{"triples": [["Idris Pell", "sold", "tractor"]]}\n```', [["Idris Pell", "sold", "tractor"]]),
+        ("Sure! {'triples': [['Idris Pell', 'sold', 'tractor']]} Done.", [["Idris Pell", "sold", "tractor"]]),
+        ('[["Idris Pell", "sold", "tractor"]]', [["Idris Pell", "sold", "tractor"]]),
+        ('{"triples": [["a", "b"], "c", ["May", 7, "d"], ["May", 7, "d"], ["", "x", "y"]]}', [["May", "7", "d"]]),
+        ('{"triples": [["Idris Pell", "sold", "tractor"], ["Idris Pell", "has a', [["Idris Pell", "sold", "tractor"]]),
+        ('{"named_entities": ["Idris Pell"], "triples": []}', []),
+    ],
+    ids=["fenced", "as Python", "a list alone", "odd ones among them", "cut off", "none"],
+)
+def test_answers_are_read_as_far_as_they_go(make: Make, script: Script, answer: str, triples: list[list[str]]) -> None:
+    script.raw["Idris"] = answer
+    openie = SafeOpenIE(make.raw().openie)
+    _, found = openie.batch_openie({"one": {"content": SOLD}})
+    assert found["one"].triples == triples
+    assert openie.failed == {}
+
+
+def test_another_extractor_can_take_its_place(make: Make, server: LMServer) -> None:
+    rag = make.epic(extraction=PhraseExtractor())
+    rag.index(DOCS)
+    assert server.calls == 0
+    assert "idris pell" in entities(rag)
+    assert set(found(rag)) == set(DOCS)
+
+
+# steering
+
+CASINO = "The Golden Palace is a hotel on the Strip with a huge casino floor and gambling all night."
+QUIET = "The Desert Rose is a quiet hotel near the Strip with a garden and no gambling."
+STAY = "Which hotel on the Strip in Las Vegas should I stay at?"
+
+
+def test_both_vectors_of_a_query_are_steered_and_the_instance_keeps_its_own(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preference = "I avoid hotels with casinos."
+    rag = make.epic(keeping([preference]))
+    rag.index([CASINO, QUIET, SOLD])
+    raw, searched = rag.hipporag, {}
+    for kind, method in (("triple", "get_fact_scores"), ("passage", "dense_passage_retrieval")):
+        own = getattr(type(raw), method)
+
+        def spy(self: Any, query: str, kind: str = kind, own: Any = own) -> Any:
+            searched[kind] = self.query_to_embedding[kind][query].copy()
+            return own(self, query)
+
+        monkeypatch.setattr(type(raw), method, spy)
+    rag.retrieve([STAY], steering="off")
+    plain, before = dict(searched), set(vars(raw))
+    assert not np.allclose(plain["triple"], plain["passage"])
+    towards = raw.embedding_model.batch_encode([preference])[0]
+    rag.retrieve([STAY, STAY], steering="paper")
+    for kind, vector in plain.items():
+        moved = vector + towards
+        assert searched[kind] == pytest.approx(moved / np.linalg.norm(moved), abs=1e-5)  # Eq. 8
+        assert np.array_equal(raw.query_to_embedding[kind][STAY], vector)
+    rag.retrieve([STAY])
+    for kind, vector in plain.items():
+        assert np.linalg.norm(searched[kind]) == pytest.approx(1.0, abs=1e-5)
+        assert searched[kind] @ vector < 0.999
+        assert np.array_equal(raw.query_to_embedding[kind][STAY], vector)
+    assert set(vars(raw)) == before
+
+
+def test_what_is_avoided_comes_last(make: Make) -> None:
+    rag = make.epic(keeping(["I avoid hotels with casinos.", GARDEN]))
+    rag.index([CASINO, QUIET])
+    assert found(rag, STAY, steering="off")[0] == CASINO
+    assert found(rag, STAY)[0] == QUIET
+    assert found(rag, STAY, preferences=[GARDEN])[0] == CASINO
+    assert rag.retrieve_dpr([STAY])[0].docs[0] == QUIET
+    assert [text for text, *_ in rag.search(STAY).steered_by] == ["I avoid hotels with casinos."]
+
+
+def test_without_steering_it_is_the_instances_own_retrieval(make: Make, script: Script) -> None:
+    script.chosen = lambda facts: facts[:2]
+    raw, rag = make.raw(), make.epic(keeping(steering="off"))
+    raw.index(DOCS)
+    rag.index(DOCS)
+    own, ours = raw.retrieve([QUESTION])[0], rag.retrieve([QUESTION])[0]
+    assert own.docs == ours.docs
+    assert own.doc_scores == pytest.approx(ours.doc_scores)
+    assert len(rag.retrieve([QUESTION], num_to_retrieve=2)[0].docs) == 2
+
+
+def test_preferences_are_embedded_once(make: Make) -> None:
+    rag = make.epic()
+    rag.index(DOCS)
+    for number in range(3):
+        rag.retrieve([f"Question {number}?"])
+    assert rag.embedding_model.embedded.count(GARDEN) == 1
+
+
+@released
+def test_questions_in_several_steps_are_steered_at_each(make: Make) -> None:
+    rag = make.epic(keeping(["I avoid hotels with casinos."]), make.raw(kind=like_development()))
+    rag.index([CASINO, QUIET])
+    assert [one.docs[0] for one in rag.retrieve_ircot([STAY], max_qa_steps=2)] == [QUIET, QUIET]
+    assert [one.docs[0] for one in rag.retrieve_ircot([STAY], max_qa_steps=2, steering="off")] == [CASINO, CASINO]
+
+
+@released
+def test_what_a_preprocessor_cuts_is_judged_piece_by_piece(make: Make) -> None:
+    raw = make.raw(kind=like_development())
+    own = raw.text_preprocessor
+    rag = make.epic(keeping(verifier=only("leeks")), raw)
+    report = rag.index([f"{SOLD}\n\n{FARM}\n\n ", SOUP, Item(text="Leeks, in leeks.\n\nNot cut.", metadata={"a": 1})])
+    assert (report.memory.seen, report.passages) == (4, 3)
+    assert raw.metadata[FARM] == {"paragraph": 1, "source_id": "doc 0"}
+    assert raw.metadata["Leeks, in leeks.\n\nNot cut."] == {"a": 1}
+    assert {hit.item.text for hit in rag.search(QUESTION)} == texts(rag)
+    assert raw.text_preprocessor is own
+
+
+# instructions and answers
+
+
+def test_who_answers_reads_the_instructions_and_who_asks_gets_the_texts(make: Make, script: Script) -> None:
+    rag = make.epic()
+    rag.index(DOCS)
+    solutions, *_ = rag.rag_qa(["What goes into the soup?"])
+    assert solutions[0].answer == "as it says"
+    assert set(solutions[0].docs) == set(DOCS)
+    assert f"Think of {VEGAN}: {SOUP}" in script.read[-1]
+    assert texts(rag) == set(DOCS)
+    solutions = rag.retrieve(["What goes into the soup?"])
+    answered, *_ = rag.rag_qa(solutions)
+    assert answered[0].docs == solutions[0].docs
+    assert script.read[-1].count("Interpretation Guidance:") == 3
+    *_, recall, scores = rag.rag_qa_dpr(["Soup?"], [[SOUP]], [["as it says"]])
+    assert recall["Recall@5"] == 1.0
+    assert scores["ExactMatch"] == 1.0
+
+    off = make.epic(instructions="off")
+    off.index(DOCS)
+    off.rag_qa(["What goes into the soup?"])
+    assert "Think of" not in script.read[-1]
+
+
+def test_a_calls_preferences_are_the_only_ones_spoken_of(make: Make, script: Script) -> None:
+    rag = make.epic()
+    rag.index(DOCS)
+    assert {entry.preference for hit in rag.search(QUESTION, preferences=[VEGAN]) for entry in hit.entries} == {VEGAN}
+    assert GARDEN not in rag.context(QUESTION, preferences=VEGAN)
+    assert not any(hit.entries for hit in rag.search(QUESTION, preferences=()))
+    solution = rag.retrieve([QUESTION], preferences=[VEGAN])[0]
+    assert {entry.preference for hit in rag.hits(solution, preferences=[VEGAN]) for entry in hit.entries} == {VEGAN}
+    rag.rag_qa([QUESTION], preferences=[VEGAN])
+    assert VEGAN in script.read[-1]
+    assert GARDEN not in script.read[-1]
+    rag.rag_qa([QUESTION], preferences=())
+    assert "Guidance" not in script.read[-1]
+
+
+def test_indexed_instructions_are_not_in_what_comes_back(make: Make) -> None:
+    rag = make.epic(keeping([VEGAN]), instructions="index")
+    rag.index(DOCS)
+    assert texts(rag) == {f"Think of {VEGAN}: {text}\n\n{text}" for text in DOCS}
+    (solution,), recall = rag.retrieve(["What goes into the soup?"], gold_docs=[[SOUP]])
+    assert set(solution.docs) == set(DOCS)
+    assert recall["Recall@5"] == 1.0
+    assert rag.search("Soup?")[0].instructions
+    rag.delete([SOUP])
+    assert SOUP not in {item.text for item in rag.memory.items()}
+    assert len(texts(rag)) == 2
+    rag.memory.replace_preference(VEGAN, GARDEN)
+    rag.update()
+    assert texts(rag) == {f"Think of {GARDEN}: {text}\n\n{text}" for text in (SOLD, FARM)}
+
+
+def test_hits_say_what_is_known(make: Make) -> None:
+    rag = make.epic()
+    rag.index([Item(id="soup", text=SOUP, metadata={"source": "notes.md"}), SOLD])
+    solution = rag.retrieve(["What goes into the soup?"])[0]
+    hits = rag.hits(solution)
+    assert [hit.item.text for hit in hits] == solution.docs
+    assert (hits[0].item.id, hits[0].item.metadata) == ("soup", {"source": "notes.md"})
+    assert {entry.preference for entry in hits[0].entries} == {GARDEN, VEGAN}
+    assert all(isinstance(hit.score, float) for hit in hits)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert f"- Think of {VEGAN}: {SOUP}" in rag.context("What goes into the soup?")
+    hits[0].item.metadata["source"] = "changed"  # type: ignore[index]
+    assert rag.hits(solution)[0].item.metadata == {"source": "notes.md"}
+
+
+# the rest
+
+
+def test_asynchronously_it_is_the_same(make: Make) -> None:
+    async def run() -> Any:
+        rag = make.epic(keeping(verifier=Raising(RuntimeError("x"), times=0)))
+        await rag.aindex([*DOCS, WALL])
+        await rag.adelete([WALL])
+        await rag.aupdate()
+        await rag.aretry()
+        solutions, dense = await rag.aretrieve([QUESTION]), await rag.aretrieve_dpr([QUESTION])
+        answers = await rag.arag_qa([QUESTION])
+        context, hits = await rag.acontext(QUESTION), await rag.asearch(QUESTION, 2)
+        count = await rag.aforget(*rag.memory.items())
+        return solutions[0].docs, dense[0].docs, answers[1], context, [hit.item.text for hit in hits], count
+
+    rag = make.epic()
+    rag.index([*DOCS, WALL])
+    rag.delete([WALL])
+    rag.update()
+    rag.retry()
+    solutions, dense = rag.retrieve([QUESTION]), rag.retrieve_dpr([QUESTION])
+    answers, context = rag.rag_qa([QUESTION]), rag.context(QUESTION)
+    hits, count = rag.search(QUESTION, 2), rag.forget(*rag.memory.items())
+    assert asyncio.run(run()) == (
+        solutions[0].docs,
+        dense[0].docs,
+        answers[1],
+        context,
+        [hit.item.text for hit in hits],
+        count,
+    )
+
+
+def test_threads_do_not_get_into_each_others_way(make: Make) -> None:
+    rag = make.epic()
+    rag.index(DOCS)
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(3):
+                rag.index([f"Note {number} {turn} about leeks."])
+                assert len(found(rag, f"Question {number} {turn}?")) > 3
+                assert rag.search(QUESTION, 2, steering="paper" if turn else "off")
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert len(texts(rag)) == 15 == len(rag.memory)
+
+
+def test_other_attributes_are_the_instances(make: Make) -> None:
+    rag = make.epic()
+    assert rag.global_config is rag.hipporag.global_config
+    assert "EpicMemory" in repr(rag)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = rag.nothing
+    with pytest.raises(AttributeError, match=r"rag\.hipporag\.openie"):
+        rag.openie = None
+    with pytest.raises(AttributeError):
+        rag.memory = keeping()
+
+
+def test_bad_input_is_named(make: Make) -> None:
+    raw = make.raw()
+    for arguments, said in [
+        ({"hipporag": object()}, "no HippoRAG 2 instance"),
+        ({"memory": "me.epic"}, "must be an EpicMemory"),
+        ({"instructions": "some"}, "instructions knows"),
+        ({"extraction": "fast"}, "extraction is"),
+        ({"floor": 2.0}, "floor must be"),
+        ({"floor": "high"}, "floor must be"),
+        ({"extraction": PhraseExtractor}, "extraction is"),
+    ]:
+        given = {"hipporag": raw, "memory": keeping(), **arguments}
+        with pytest.raises(InvalidInputError, match=said):
+            EpicHippoRAG(given.pop("hipporag"), given.pop("memory"), **given)
+    with pytest.raises(TypeError):
+        EpicHippoRAG(raw, keeping(), tau=0.3)  # type: ignore[call-arg]
+    rag = make.epic(hipporag=raw)
+    for call, said in [
+        (lambda: rag.index(7), "takes texts or Items"),
+        (lambda: rag.index([SOLD, 7]), "Document 2"),
+        (lambda: rag.delete([7]), "must be a string"),
+        (lambda: rag.delete(None), "takes texts or Items"),
+        (lambda: rag.hits(rag.retrieve([QUESTION])), "takes one solution"),
+        (lambda: rag.retrieve({QUESTION: 1}), "as a list"),
+        (lambda: rag.retrieve([QUESTION], preferences=7), "several texts"),
+        (lambda: rag.retrieve([QUESTION], gold_docs=[SOUP]), "a list of texts for each"),
+        (lambda: rag.retrieve([QUESTION], gold_docs=[]), "a list of texts for each"),
+        (lambda: EpicHippoRAG(rag, keeping()), "has a memory"),
+        (lambda: rag.retrieve("a text"), "as a list"),
+        (lambda: rag.retrieve([""]), "query"),
+        (lambda: rag.retrieve([QUESTION], 0), "num_to_retrieve"),
+        (lambda: rag.retrieve([QUESTION], steering="far"), "Steering knows"),
+        (lambda: rag.search(QUESTION, 0), "k must be"),
+        (lambda: rag.rag_qa([]), "no queries"),
+    ]:
+        with pytest.raises(InvalidInputError, match=said):
+            call()
+    with pytest.raises(UnknownPreferenceError):
+        rag.retrieve([QUESTION], preferences=["Nobody said that."])
+    assert rag.retrieve([]) == []
+    with pytest.raises(NoPreferencesError):
+        make.epic(EpicMemory()).index(DOCS)
+    for config in ({"save_openie": False}, {"force_openie_from_scratch": True}):
+        with pytest.raises(InvalidInputError, match="save_openie=True"):
+            make.epic(hipporag=make.raw(**config))
+    raw.embedding_model = None
+    with pytest.raises(InvalidInputError, match="openie_mode='online'"):
+        make.epic(hipporag=raw)
