@@ -1,10 +1,12 @@
 """EPIC for LangChain: preference-aligned memory as components of langchain-core (extra `langchain`).
 
-The components for agents come with the extra `agents`, and are imported when they are first used.
+The components for agents come with the extra `agents`, the adapters for `langchain-graph-retriever` with
+`graph-retriever`. They, and the retriever over a graph, are imported when they are first used.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from epic_core.errors import MissingExtraError
@@ -24,10 +26,14 @@ from epic_langchain.vectorstore import EpicVectorStore
 if TYPE_CHECKING:
     from epic_langchain.agents import EpicMemoryMiddleware as EpicMemoryMiddleware
     from epic_langchain.agents import EpicStore as EpicStore
+    from epic_langchain.graph import EpicGraphRetriever as EpicGraphRetriever
+    from epic_langchain.traversal import EpicGraphAdapter as EpicGraphAdapter
+    from epic_langchain.traversal import SteeredGraphAdapter as SteeredGraphAdapter
 
 __all__ = [
     "EpicDocumentTransformer",
     "EpicEmbeddings",
+    "EpicGraphRetriever",
     "EpicRetriever",
     "EpicVectorStore",
     "LangChainEncoder",
@@ -36,19 +42,23 @@ __all__ = [
 ]
 
 
-# Not in `__all__`: `import *` has to work without their extra.
-_OF_AGENTS = ("EpicMemoryMiddleware", "EpicStore")
+# Those that need an extra are not in `__all__`: `import *` has to work without.
+_LATER = {
+    "EpicGraphAdapter": "traversal",
+    "EpicGraphRetriever": "graph",
+    "EpicMemoryMiddleware": "agents",
+    "EpicStore": "agents",
+    "SteeredGraphAdapter": "traversal",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _OF_AGENTS:
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from epic_langchain import agents
-
-    value: object = getattr(agents, name)
+    value: object = getattr(import_module(f"epic_langchain.{_LATER[name]}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_OF_AGENTS])
+    return sorted({*__all__, *_LATER})

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar
 
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
-from langchain_core.runnables import RunnableConfig
-from pydantic import ConfigDict, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from typing_extensions import override
 
-from epic_core import BuildReport, EpicMemory, Hits
+from epic_core import BuildReport, EpicMemory
 from epic_core.errors import InvalidInputError
-from epic_core.types import checked_k
-from epic_langchain.adapters import encoder_of
-from epic_langchain.documents import document_of, memory_item, several
-from epic_langchain.filters import MetadataFilter, filter_of
-from epic_langchain.per_call import per_call
-
-_PER_CALL = ("k", "filter", "namespace", "preferences")
+from epic_langchain.documents import memory_item, several
+from epic_langchain.memory_retriever import MemoryRetriever, check_embeddings, opened
 
 
-class EpicRetriever(BaseRetriever):
+class EpicRetriever(MemoryRetriever):
     """Retrieves a memory's items, each with its guidance.
 
         retriever = EpicRetriever(memory="me.epic", k=5)
@@ -43,93 +35,27 @@ class EpicRetriever(BaseRetriever):
             each document's text what a model is given: its number, the guidance, the content.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", arbitrary_types_allowed=True, validate_default=True, validate_assignment=True
-    )
-
-    embeddings: Any = None
+    embeddings: Any = Field(default=None, repr=False)  # a model may hold a key
     memory: Any  # an EpicMemory once it was checked; a name would not do for a type checker
-    k: int = 5
-    guidance: Literal["metadata", "text"] = "metadata"
+
+    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "preferences")
 
     @field_validator("memory", mode="before")
     @classmethod
     def _opened(cls, memory: object, info: ValidationInfo) -> object:
         embeddings = info.data.get("embeddings")
         if isinstance(memory, (str, Path)):
-            return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(embeddings))
-        if isinstance(memory, EpicMemory) and embeddings is not None:
-            given, own = encoder_of(embeddings).name, memory.encoder.name
-            if given != own:
-                raise InvalidInputError(f"The memory is open, with the embeddings {own}: leave out embeddings={given}.")
+            return opened(memory, embeddings)
         if not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
+        check_embeddings(memory, embeddings)
         return memory
 
-    @field_validator("k", mode="before")
-    @classmethod
-    def _checked_k(cls, k: object) -> int:
-        return checked_k(k)
-
+    @property
     @override
-    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """The documents for a query; keyword arguments hold for this call."""
-        return super().invoke(input, config, **per_call(config, kwargs, _PER_CALL))
-
-    @override
-    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """As `invoke`, without blocking the event loop."""
-        return await super().ainvoke(input, config, **per_call(config, kwargs, _PER_CALL))
-
-    @override
-    def _get_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: CallbackManagerForRetrieverRun,
-        k: int | None = None,
-        filter: MetadataFilter | None = None,
-        namespace: str | None = None,
-        preferences: Sequence[str] | None = None,
-    ) -> list[Document]:
-        return self._documents(
-            self.memory.search(
-                query,
-                self.k if k is None else k,
-                filter=filter_of(filter),
-                namespace=namespace,
-                preferences=preferences,
-            )
-        )
-
-    @override
-    async def _aget_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: AsyncCallbackManagerForRetrieverRun,
-        k: int | None = None,
-        filter: MetadataFilter | None = None,
-        namespace: str | None = None,
-        preferences: Sequence[str] | None = None,
-    ) -> list[Document]:
-        return self._documents(
-            await self.memory.asearch(
-                query,
-                self.k if k is None else k,
-                filter=filter_of(filter),
-                namespace=namespace,
-                preferences=preferences,
-            )
-        )
-
-    def _documents(self, hits: Hits) -> list[Document]:
-        return [document_of(hit, number, guidance=self.guidance) for number, hit in enumerate(hits, start=1)]
-
-    @override
-    def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
-        params = super()._get_ls_params(**kwargs)
-        return LangSmithRetrieverParams({**params, "ls_vector_store_provider": "epic"})
+    def _searched(self) -> EpicMemory:
+        memory: EpicMemory = self.memory
+        return memory
 
     def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
         """Offer documents to the memory, which decides what it keeps: ids, texts and metadata.
@@ -138,10 +64,8 @@ class EpicRetriever(BaseRetriever):
             InvalidInputError: for what is no Document, or metadata that is not JSON.
             EpicError: as `EpicMemory.add` raises it.
         """
-        memory: EpicMemory = self.memory
-        return memory.add(map(memory_item, several(documents)), progress=progress)
+        return self._searched.add(map(memory_item, several(documents)), progress=progress)
 
     async def aadd_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
         """As `add_documents`, without blocking the event loop."""
-        memory: EpicMemory = self.memory
-        return await memory.aadd(map(memory_item, several(documents)), progress=progress)
+        return await self._searched.aadd(map(memory_item, several(documents)), progress=progress)

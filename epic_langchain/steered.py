@@ -75,7 +75,12 @@ class SteeredRetriever(BaseRetriever):
     """
 
     model_config = ConfigDict(
-        extra="forbid", arbitrary_types_allowed=True, validate_default=True, validate_assignment=True
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        validate_default=True,
+        validate_assignment=True,
+        # A model may hold a key.
+        hide_input_in_errors=True,
     )
 
     vectorstore: VectorStore

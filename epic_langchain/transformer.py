@@ -72,7 +72,8 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     """
 
     # Frozen: what was prepared for one setting would go on under another.
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, frozen=True)
+    # A model may hold a key.
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, frozen=True, hide_input_in_errors=True)
 
     preferences: Sequence[str | Preference] = ()
     embeddings: Any = None

@@ -1,0 +1,13 @@
+"""EPIC for `langchain-graph-retriever`: adapters for its `GraphRetriever` (extra `graph-retriever`)."""
+
+from epic_core.errors import MissingExtraError
+
+try:
+    import langchain_graph_retriever  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("langchain-graph-retriever", "graph-retriever") from error
+
+from epic_langchain.traversal.steered import SteeredGraphAdapter
+from epic_langchain.traversal.stores import EpicGraphAdapter
+
+__all__ = ["EpicGraphAdapter", "SteeredGraphAdapter"]

@@ -1,0 +1,220 @@
+"""Any store under a `GraphRetriever`, steered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from graph_retriever import Content
+from graph_retriever.adapters import Adapter
+from graph_retriever.edges import Edge
+from langchain_core.vectorstores import VectorStore
+from langchain_graph_retriever.adapters.inference import infer_adapter
+from typing_extensions import override
+
+from epic_core import Preference
+from epic_core.coarse import checked_tau
+from epic_core.errors import InvalidInputError
+from epic_core.guidance import copied
+from epic_core.intake import unique_preferences
+from epic_core.lm.failures import kind_of
+from epic_core.steered_search import Found, SteeredSearch, Target
+from epic_core.steering import Mode, checked_mode
+from epic_langchain.adapters import encoder_of
+from epic_langchain.traversal.stores import EpicGraphAdapter, QueryVector
+from epic_langchain.vectorstore import EpicVectorStore
+
+_PER_CALL = ("preferences", "steering")
+# What only this call says of a document.
+_OURS = frozenset({"epic_steered_by", "epic_score"})
+
+
+class SteeredGraphAdapter(Adapter):
+    """Any store under a `GraphRetriever`, its traversals steered by the user's preferences.
+
+        adapter = SteeredGraphAdapter(InMemoryVectorStore(EpicEmbeddings()), ["I avoid hotels with casinos."])
+        retriever = GraphRetriever(store=adapter, edges=[("city", "city")])
+        retriever.invoke("Where should I stay?", store_kwargs={"preferences": ["I love casinos."]})
+
+    The query's embedding is steered before the traversal begins, so that where it starts, what it follows at each
+    step, and the similarity that strategies go by are those of the steered query. Where documents say in their metadata
+    how they stand to these preferences (`EpicDocumentTransformer` writes it, before they are stored) and one of the k
+    found stands against one, more are fetched, and ranked by similarity and stance; for that, texts are embedded, each
+    once as long as it is remembered.
+
+    `store_kwargs` of a call: `preferences` and `steering` of that call; all else is the adapter's own. Documents are
+    copies; `epic_steered_by` names the preferences that steered, a line each, and `epic_score` is what a document was
+    ranked by, where stances decided.
+
+    Args:
+        store: A vector store that `langchain-graph-retriever` has an adapter for, or any adapter.
+        preferences: The user's, texts or `epic_core.Preference`s.
+        embeddings: What the store's texts were embedded with, LangChain's `Embeddings` or an encoder of epic_core;
+            default: what the store says.
+        steering: "signed", "paper" (Eq. 7-8) or "off".
+        floor: Cosine from which a preference steers, in [-1, 1]; default: as for `SteeredRetriever`.
+        overfetch: How many times k are fetched where stances decide, at least 1; 1 leaves them out of account.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be, or a store that there is no adapter for.
+        EncoderError: from a call, if the embeddings are not those of the store, or fail.
+    """
+
+    def __init__(
+        self,
+        store: Adapter | VectorStore,
+        preferences: Iterable[str | Preference] = (),
+        *,
+        embeddings: Any = None,
+        steering: Mode = "signed",
+        floor: float | None = None,
+        overfetch: int = 4,
+    ) -> None:
+        if isinstance(store, (EpicVectorStore, EpicGraphAdapter, SteeredGraphAdapter)):
+            raise InvalidInputError(
+                f"{type(store).__name__} steers already. Give preferences to it, and an EpicVectorStore to"
+                " EpicGraphAdapter(store)."
+            )
+        super().__init__()
+        self.adapter = _adapter_of(store)
+        self.preferences = tuple(unique_preferences(preferences))
+        self.steering = checked_mode(steering)
+        if embeddings is None:
+            embeddings = getattr(getattr(self.adapter, "vector_store", None), "embeddings", None)
+        if embeddings is None:
+            raise InvalidInputError(
+                f"{type(self.adapter).__name__} does not say what its texts were embedded with. Give embeddings=, the"
+                " same that it was filled with."
+            )
+        floor = None if floor is None else checked_tau(floor, "floor")
+        self._search = SteeredSearch(encoder_of(embeddings), floor=floor, overfetch=overfetch)
+
+    @override
+    def search_with_embedding(
+        self, query: str, k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
+    ) -> tuple[list[float], list[Content]]:
+        """The steered vector, a list of `dimension` floats, and the k best documents for it; k may be 0."""
+        users, mode, rest = self._options(kwargs)
+        embedding, _ = self.adapter.search_with_embedding(query, k=0, filter=filter, **rest)
+        vector = _steered(self._search.target(embedding, users, mode))
+        return vector, self.search(vector, k, filter, **kwargs)
+
+    @override
+    async def asearch_with_embedding(
+        self, query: str, k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
+    ) -> tuple[list[float], list[Content]]:
+        """As `search_with_embedding`, without blocking the event loop."""
+        users, mode, rest = self._options(kwargs)
+        embedding, _ = await self.adapter.asearch_with_embedding(query, k=0, filter=filter, **rest)
+        vector = _steered(await self._search.atarget(embedding, users, mode))
+        return vector, await self.asearch(vector, k, filter, **kwargs)
+
+    @override
+    def search(
+        self, embedding: list[float], k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[Content]:
+        """The k best documents for a query's vector; for any other, which is not steered, those of the adapter."""
+        *_, rest = self._options(kwargs)
+
+        def fetch(vector: list[float], count: int) -> list[Content]:
+            return self.adapter.search(vector, count, filter, **rest)
+
+        if k == 0:
+            return []
+        target = _target(embedding)
+        return _said(target, self._search.find(target, k, fetch, _read))
+
+    @override
+    async def asearch(
+        self, embedding: list[float], k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[Content]:
+        """As `search`, without blocking the event loop."""
+        *_, rest = self._options(kwargs)
+
+        async def fetch(vector: list[float], count: int) -> list[Content]:
+            return await self.adapter.asearch(vector, count, filter, **rest)
+
+        if k == 0:
+            return []
+        target = _target(embedding)
+        return _said(target, await self._search.afind(target, k, fetch, _read))
+
+    @override
+    def get(self, ids: Sequence[str], filter: dict[str, Any] | None = None, **kwargs: Any) -> list[Content]:
+        """The documents with these ids, as the adapter finds them."""
+        *_, rest = self._options(kwargs)
+        return self.adapter.get(ids, filter, **rest)
+
+    @override
+    async def aget(self, ids: Sequence[str], filter: dict[str, Any] | None = None, **kwargs: Any) -> list[Content]:
+        """As `get`, without blocking the event loop."""
+        *_, rest = self._options(kwargs)
+        return await self.adapter.aget(ids, filter, **rest)
+
+    @override
+    def adjacent(
+        self, edges: set[Edge], query_embedding: list[float], k: int, filter: dict[str, Any] | None, **kwargs: Any
+    ) -> list[Content]:
+        """The k best documents that at least one of the edges leads to."""
+        *_, rest = self._options(kwargs)
+
+        def fetch(vector: list[float], count: int) -> list[Content]:
+            return list(self.adapter.adjacent(edges, vector, count, filter, **rest))
+
+        target = _target(query_embedding)
+        return _said(target, self._search.find(target, k, fetch, _read))
+
+    @override
+    async def aadjacent(
+        self, edges: set[Edge], query_embedding: list[float], k: int, filter: dict[str, Any] | None, **kwargs: Any
+    ) -> list[Content]:
+        """As `adjacent`, without blocking the event loop."""
+        *_, rest = self._options(kwargs)
+
+        async def fetch(vector: list[float], count: int) -> list[Content]:
+            return list(await self.adapter.aadjacent(edges, vector, count, filter, **rest))
+
+        target = _target(query_embedding)
+        return _said(target, await self._search.afind(target, k, fetch, _read))
+
+    def _options(self, given: Mapping[str, Any]) -> tuple[Iterable[str | Preference], Mode, dict[str, Any]]:
+        """Whose preferences steer, how, and what is the adapter's own."""
+        rest = {name: value for name, value in given.items() if name not in _PER_CALL}
+        users, mode = (given.get(name) for name in _PER_CALL)
+        return self.preferences if users is None else users, self.steering if mode is None else mode, rest
+
+
+def _adapter_of(store: Any) -> Adapter:
+    if not isinstance(store, (Adapter, VectorStore)):
+        raise InvalidInputError(f"The store has to be a vector store or an adapter, not {kind_of(store)}.")
+    try:
+        return infer_adapter(store)
+    except (ValueError, ImportError) as error:
+        raise InvalidInputError(
+            f"langchain-graph-retriever has no adapter for {type(store).__name__} ({error}). Give an adapter."
+        ) from error
+
+
+def _steered(target: Target) -> QueryVector:
+    return QueryVector(target.vector, target)
+
+
+def _target(embedding: list[float]) -> Target:
+    """What a vector stands for; one that we did not give away, for itself."""
+    return embedding.asked if isinstance(embedding, QueryVector) else Target(vector=embedding)
+
+
+def _read(content: Content) -> tuple[str, Mapping[str, Any]]:
+    return content.content, content.metadata
+
+
+def _said(target: Target, found: Sequence[Found[Content]]) -> list[Content]:
+    """Copies of what was found, with what is known of them."""
+    said = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
+    return [_with(one.document, said if one.score is None else {**said, "epic_score": one.score}) for one in found]
+
+
+def _with(content: Content, said: Mapping[str, Any]) -> Content:
+    own = {key: copied(value) for key, value in content.metadata.items() if key not in _OURS}
+    return replace(content, metadata={**own, **said})

@@ -1,0 +1,56 @@
+"""What components over a graph share, whatever the framework: what they are made of, and what they warn of."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TypeAlias
+
+from epic_core.errors import InvalidInputError
+from epic_core.graph.extraction import Extractor
+from epic_core.graph.memory import GraphMemory
+from epic_core.graph.reports import GraphReport
+from epic_core.memory import EpicMemory
+
+Source: TypeAlias = GraphMemory | EpicMemory | str | Path
+"""A graph, a memory that gets one, or the name of a file."""
+
+
+def checked_source(graph: object) -> Source:
+    """What a component over a graph is made of.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if not isinstance(graph, (GraphMemory, EpicMemory, str, Path)):
+        raise InvalidInputError(
+            f"graph is a GraphMemory, an EpicMemory or the name of its file, not {type(graph).__name__}."
+        )
+    return graph
+
+
+def graph_over(source: GraphMemory | EpicMemory, extractor: Extractor | None) -> GraphMemory:
+    """The graph, or one over the memory with this extractor.
+
+    Raises:
+        InvalidInputError: if the graph has another extractor.
+    """
+    if isinstance(source, EpicMemory):
+        return GraphMemory(memory=source, extractor=extractor)
+    if extractor is not None and extractor.name != source.extractor.name:
+        raise InvalidInputError(
+            f"The GraphMemory has an extractor, {source.extractor.name}: leave out extractor={extractor.name}."
+        )
+    return source
+
+
+def warn_of_failures(report: GraphReport, logger: logging.Logger) -> None:
+    """Log a warning if an extractor failed for passages."""
+    if report.failed:
+        logger.warning(
+            "%d of %d passages are in the graph without entities, as the extractor failed; graph.retry() tries"
+            " again: %s",
+            report.failed,
+            report.passages,
+            next(iter(report.failures.values()), "no reason was given"),
+        )

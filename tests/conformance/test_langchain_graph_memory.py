@@ -1,0 +1,55 @@
+"""langchain-tests' suite for retrievers, unmodified, over a graph memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_tests", reason="needs langchain-tests")
+
+from langchain_core.retrievers import BaseRetriever
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+
+from epic_core.graph.memory import GraphMemory
+from epic_langchain.graph import EpicGraphRetriever
+
+
+@pytest.fixture(scope="module")
+def graph() -> GraphMemory:
+    graph = GraphMemory(["I follow a strict vegan diet."], tau=0.0)
+    graph.add(f"Oscar cooks a vegan dish for Ida's vegan diet, number {number}." for number in range(8))
+    return graph
+
+
+class _Suite(RetrieversIntegrationTests):
+    guidance = "metadata"
+    query = "What should Oscar cook?"
+
+    @pytest.fixture(autouse=True)
+    def _graph(self, graph: GraphMemory) -> None:
+        type(self).graph = graph
+
+    @property
+    def retriever_constructor(self) -> type[BaseRetriever]:
+        return EpicGraphRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return {"graph": self.graph, "guidance": self.guidance}
+
+    @property
+    def retriever_query_example(self) -> str:
+        return self.query
+
+
+class TestGuidanceInMetadata(_Suite):
+    pass
+
+
+class TestGuidanceInText(_Suite):
+    guidance = "text"
+
+
+class TestNoKnownEntity(_Suite):
+    query = "zebra xylophone"

@@ -1,0 +1,351 @@
+"""`EpicGraphRetriever`: a graph memory in LangChain's chains."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_core", reason="needs the extra langchain")
+
+from langchain_core.documents import Document
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from pydantic import ValidationError
+
+from chat_models import ScriptedChat
+from epic_core import EpicMemory, Filter, Item
+from epic_core.context import format_hit
+from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
+from epic_core.graph.extraction import Extraction, PhraseExtractor, Unextracted
+from epic_core.graph.lm_extractor import LMExtractor
+from epic_core.graph.memory import GraphMemory
+from epic_core.types import Stance
+from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, LangChainLM, SteeredRetriever
+from epic_langchain.graph import EpicGraphRetriever
+from helpers import HashEncoder, KeepAll
+
+VEGAN, SEA = "I follow a strict vegan diet.", "I love the sea."
+ITEMS = [
+    Item(id="birthday", text="Oscar turns forty on Friday.", metadata={"kind": "news", "year": 2024}),
+    Item(id="nuts", text="Oscar cannot eat hazelnuts or butter.", metadata={"kind": "food", "year": 2020}),
+    Item(id="brownies", text="Brownies need hazelnuts and much butter.", metadata={"kind": "food", "year": 2022}),
+    Item(id="harbour", text="Ida lives at the harbour in Bergen.", metadata={"kind": "news", "year": 2023}),
+    Item(id="train", text="A train leaves Bergen at noon.", metadata={"kind": "travel", "year": 2019}),
+]
+QUERY = "What can I bake for Oscar?"
+OPTIONS = [
+    {},
+    {"k": 2},
+    {"filter": Filter.eq("kind", "food")},
+    {"filter": {"year": {"$gte": 2022}}},
+    {"preferences": [SEA]},
+    {"steering": "off"},
+    {"stance_policy": "only_supports"},
+]
+
+
+def graph_of(items: Sequence[Item] = ITEMS, **options: Any) -> GraphMemory:
+    stances = {"butter": Stance.CONFLICTS}
+    graph = GraphMemory([VEGAN, SEA], verifier=KeepAll(stances), tau=-1.0, **options)
+    graph.add(items)
+    return graph
+
+
+@pytest.fixture(scope="module")
+def graph() -> Iterator[GraphMemory]:
+    with graph_of() as graph:
+        yield graph
+
+
+@pytest.fixture
+def retriever(graph: GraphMemory) -> EpicGraphRetriever:
+    return EpicGraphRetriever(graph=graph, k=4)
+
+
+def ids(found: Sequence[Any]) -> list[Any]:
+    return [one.id for one in found]
+
+
+# what is found
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: next(iter(options), "none"))
+@pytest.mark.parametrize("guidance", ["metadata", "text"])
+async def test_it_finds_what_the_graph_finds(graph: GraphMemory, guidance: Any, options: dict[str, Any]) -> None:
+    retriever = EpicGraphRetriever(graph=graph, k=4, guidance=guidance)
+    asked = {"k": 4, **options}
+    asked["filter"] = Filter.ge("year", 2022) if isinstance(asked.get("filter"), dict) else asked.get("filter")
+    hits = graph.search(QUERY, **asked)
+    found = retriever.invoke(QUERY, **options)
+    assert found == await retriever.ainvoke(QUERY, **options)
+    assert found == retriever.invoke(QUERY, {"configurable": {**options, "thread_id": "7"}})
+    assert found == await retriever.ainvoke(QUERY, {"configurable": options})
+    assert ids(found) == [hit.item.id for hit in hits] and hits
+    assert [one.metadata["epic_score"] for one in found] == [hit.score for hit in hits]
+    shown = [format_hit(n, hit) if guidance == "text" else hit.text for n, hit in enumerate(hits, start=1)]
+    assert [one.page_content for one in found] == shown
+    for one in found:
+        own = next(item.metadata for item in ITEMS if item.id == one.id)
+        assert {key: one.metadata[key] for key in own} == own and one.metadata["epic_instruction"]
+        assert all(key.startswith("epic_") for key in one.metadata.keys() - own.keys())
+
+
+def test_two_hops_are_found(retriever: EpicGraphRetriever) -> None:
+    # Of Brownies nothing is near to the question but what Oscar cannot eat.
+    assert set(ids(retriever.invoke("Oscar", k=3, steering="off", stance_policy="any"))) == {
+        "birthday",
+        "nuts",
+        "brownies",
+    }
+
+
+async def test_the_graph_is_asked_in_a_chain(retriever: EpicGraphRetriever) -> None:
+    chain = retriever | RunnableLambda(lambda documents: [document.id for document in documents])
+    assert chain.invoke(QUERY) == await chain.ainvoke(QUERY) == ids(retriever.invoke(QUERY))
+    configs: Any = [{"configurable": {"k": k}} for k in (1, 2, 3)]
+    assert [len(one) for one in retriever.batch([QUERY] * 3, configs)] == [1, 2, 3]
+    assert [len(one) for one in await retriever.abatch([QUERY] * 3, configs)] == [1, 2, 3]
+    configurable = retriever.configurable_fields(guidance=ConfigurableField(id="guidance"))
+    (first,) = configurable.invoke(QUERY, {"configurable": {"guidance": "text", "k": 1}})
+    assert first.page_content.startswith("Document 1:")
+
+
+@pytest.mark.parametrize("query", ["zebra xylophone", "哪里", "?"])
+async def test_without_a_known_entity_nearness_decides(retriever: EpicGraphRetriever, query: str) -> None:
+    found = retriever.invoke(query)
+    assert len(found) == 4 and found == await retriever.ainvoke(query)
+
+
+async def test_another_users_namespace_is_not_passed_over(retriever: EpicGraphRetriever) -> None:
+    own: Any = {"configurable": {"namespace": retriever.graph.memory.namespace, "thread_id": "7"}}
+    assert retriever.invoke("Oscar", own) == await retriever.ainvoke("Oscar", own) == retriever.invoke("Oscar")
+    another: Any = {"configurable": {"namespace": "bob"}}
+    with pytest.raises(InvalidInputError, match="Make a retriever for 'bob'"):
+        retriever.invoke("Oscar", another)
+    with pytest.raises(InvalidInputError, match="Make a retriever for 'bob'"):
+        await retriever.ainvoke("Oscar", another)
+
+
+async def test_an_empty_graph_finds_nothing() -> None:
+    retriever = EpicGraphRetriever(graph=GraphMemory([VEGAN]))
+    assert retriever.invoke(QUERY) == await retriever.ainvoke(QUERY) == []
+
+
+async def test_calls_that_cannot_be_are_errors(retriever: EpicGraphRetriever) -> None:
+    wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        (InvalidInputError, " ", {}),
+        (InvalidInputError, QUERY, {"k": 0}),
+        (InvalidInputError, QUERY, {"filter": {"year": {"$near": 2020}}}),
+        (InvalidInputError, QUERY, {"steering": "on"}),
+        (InvalidInputError, QUERY, {"stance_policy": "some"}),
+        (UnknownPreferenceError, QUERY, {"preferences": ["I collect stamps."]}),
+        (TypeError, QUERY, {"top_k": 3}),
+        (TypeError, QUERY, {"namespace": "ann"}),
+    ]
+    for error, query, options in wrong:
+        with pytest.raises(error):
+            retriever.invoke(query, **options)
+        with pytest.raises(error):
+            await retriever.ainvoke(query, **options)
+
+
+async def test_nothing_blocks_the_event_loop() -> None:
+    encoder = HashEncoder()
+    graph = GraphMemory([VEGAN], encoder=encoder, verifier=KeepAll(), tau=-1.0)
+    retriever = EpicGraphRetriever(graph=graph)
+    await retriever.aadd_documents([Document(id="a", page_content=ITEMS[0].text)])
+    encoder.sync_threads.clear()
+    await retriever.aadd_documents([Document(id="b", page_content=ITEMS[1].text)])
+    assert len(await retriever.ainvoke(QUERY)) == 2
+    assert encoder.sync_threads == set()
+
+
+def test_what_comes_out_is_the_callers(graph: GraphMemory, retriever: EpicGraphRetriever) -> None:
+    for one in retriever.invoke(QUERY):
+        one.metadata["kind"] = "changed"
+    assert "changed" not in [hit.item.metadata["kind"] for hit in graph.search(QUERY)]
+
+
+def test_traces_name_the_store(retriever: EpicGraphRetriever) -> None:
+    params = retriever._get_ls_params()
+    assert params["ls_vector_store_provider"] == "epic" and params["ls_retriever_name"] == "epicgraph"
+
+
+# what is added
+
+
+async def test_documents_are_offered_to_memory_and_graph() -> None:
+    documents = [Document(id=item.id, page_content=item.text, metadata=dict(item.metadata)) for item in ITEMS]
+    one, other = EpicGraphRetriever(graph=graph_of([])), EpicGraphRetriever(graph=graph_of([]))
+    report, again = one.add_documents(documents), await other.aadd_documents(iter(documents))
+    assert report.passages == again.passages == len(ITEMS) and report.entities == again.entities > 0
+    assert report.memory.kept == again.memory.kept == len(ITEMS)
+    assert one.graph.entities() == other.graph.entities()
+    assert one.invoke(QUERY) == other.invoke(QUERY) == EpicGraphRetriever(graph=graph_of()).invoke(QUERY)
+    for wrong in ("a text", [3], [Document(page_content="a", metadata={"a": object()})]):
+        with pytest.raises(InvalidInputError):
+            one.add_documents(wrong)  # type: ignore[arg-type]
+
+
+class Failing:
+    """Fails for passages about Oscar."""
+
+    name = "failing"
+
+    def stream(self, texts: Sequence[str]) -> Iterator[tuple[int, Extraction | Unextracted]]:
+        for place, text in enumerate(texts):
+            yield place, Unextracted("out of order") if "Oscar" in text else Extraction(("Bergen",))
+
+    async def astream(self, texts: Sequence[str]) -> AsyncIterator[tuple[int, Extraction | Unextracted]]:
+        for one in self.stream(texts):
+            yield one
+
+
+async def test_what_an_extractor_fails_for_is_found_by_its_text(caplog: pytest.LogCaptureFixture) -> None:
+    documents = [Document(id=item.id, page_content=item.text) for item in ITEMS]
+    memory = EpicMemory([VEGAN], verifier=KeepAll(), tau=-1.0)
+    retriever = EpicGraphRetriever(graph=memory, extractor=Failing(), k=5)
+    with caplog.at_level(logging.WARNING, "epic_langchain.graph"):
+        report = retriever.add_documents(documents)
+        await retriever.aadd_documents([Document(id="more", page_content="Oscar sleeps.")])
+    assert report.failed == 2 and "nuts" in report.failures
+    assert caplog.text.count("out of order") == 2 and "graph.retry()" in caplog.text
+    assert set(ids(retriever.invoke(QUERY))) >= {"birthday", "nuts"}
+
+
+def reads(messages: Any) -> str:
+    """What a model says of a passage, or about keeping one."""
+    said = str(messages[-1].content)
+    if "Oscar" in said:
+        return json.dumps({"entities": ["Oscar"], "facts": [["Oscar", "is told of in", "the passage"]]})
+    return json.dumps({"entities": ["Bergen"], "facts": []})
+
+
+async def test_a_chat_model_reads_what_is_added() -> None:
+    model = ScriptedChat(answers=reads)
+    for extractor in (model, LangChainLM(model), LMExtractor(LangChainLM(model))):
+        memory = EpicMemory([VEGAN], verifier=KeepAll(), tau=-1.0)
+        retriever = EpicGraphRetriever(graph=memory, extractor=extractor)
+        model.seen.clear()
+        retriever.add_documents([Document(id="a", page_content=ITEMS[0].text)])
+        await retriever.aadd_documents([Document(id="b", page_content=ITEMS[4].text)])
+        assert len(model.seen) == 2
+        assert {"Oscar", "Bergen"} <= set(retriever.graph.entities())
+
+
+# what it is made of
+
+
+@pytest.mark.parametrize("named", [str, Path])
+def test_a_graph_is_opened_by_the_name_of_its_file(tmp_path: Path, named: type) -> None:
+    path = tmp_path / "me.epic"
+    with GraphMemory.open(path, [VEGAN, SEA], verifier=KeepAll(), tau=-1.0) as graph:
+        graph.add(ITEMS)
+        expected = EpicGraphRetriever(graph=graph).invoke(QUERY)
+    retriever = EpicGraphRetriever(graph=named(path))
+    assert isinstance(retriever.graph, GraphMemory) and retriever.invoke(QUERY) == expected
+    retriever.k = 2
+    assert retriever.invoke(QUERY) == expected[:2]
+    retriever.graph.close()
+
+
+def test_a_memory_gets_a_graph() -> None:
+    memory = EpicMemory([VEGAN, SEA], verifier=KeepAll({"butter": Stance.CONFLICTS}), tau=-1.0)
+    memory.add(ITEMS)
+    retriever = EpicGraphRetriever(graph=memory)
+    assert retriever.graph.memory is memory
+    assert retriever.graph.update().passages == len(ITEMS)
+    assert retriever.invoke(QUERY) == EpicGraphRetriever(graph=graph_of()).invoke(QUERY)
+
+
+def test_arguments_that_cannot_be_are_errors(tmp_path: Path, graph: GraphMemory) -> None:
+    wrong: list[dict[str, Any]] = [
+        {},
+        {"graph": 3},
+        {"graph": None},
+        {"graph": graph, "k": 0},
+        {"graph": graph, "guidance": "both"},
+        {"graph": graph, "search_kwargs": {"k": 3}},
+        {"graph": graph, "embeddings": "all-minilm"},
+        {"graph": graph, "embeddings": EpicEmbeddings(HashEncoder())},
+        {"graph": graph.memory, "embeddings": EpicEmbeddings(HashEncoder())},
+        {"graph": graph, "extractor": Failing()},
+        {"graph": graph.memory, "extractor": "gpt"},
+        {"graph": graph.memory, "extractor": Failing},
+        {"graph": graph.memory, "extractor": ScriptedChat(answers=reads).with_retry()},
+    ]
+    for options in wrong:
+        with pytest.raises(ValidationError):
+            EpicGraphRetriever(**options)
+    # What a graph has already, it can be given.
+    EpicGraphRetriever(graph=graph, embeddings=EpicEmbeddings(), extractor=PhraseExtractor())
+    with pytest.raises(StoreError, match="There is no memory at"):
+        EpicGraphRetriever(graph=tmp_path / "me.epic")
+
+
+class Keyed:
+    """A model of the wrong kind, which shows its key."""
+
+    def __repr__(self) -> str:
+        return "Keyed(api_key='sk-1234')"
+
+
+@pytest.mark.parametrize("name", ["graph", "embeddings", "extractor"])
+def test_errors_show_no_keys(graph: GraphMemory, name: str) -> None:
+    with pytest.raises(ValidationError, match="Keyed") as raised:
+        EpicGraphRetriever(**{"graph": graph, name: Keyed()})
+    assert "sk-1234" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [EpicRetriever, SteeredRetriever, EpicDocumentTransformer])
+def test_nor_do_those_of_what_stands_beside_it(kind: Any) -> None:
+    with pytest.raises(ValidationError) as raised:
+        kind(embeddings=Keyed(), preferences=[Keyed()])
+    assert "sk-1234" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["graph", "embeddings", "extractor"])
+def test_what_it_was_opened_with_stays(graph: GraphMemory, name: str) -> None:
+    retriever = EpicGraphRetriever(graph=graph)
+    before = getattr(retriever, name)
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(retriever, name, {"graph": GraphMemory(coarse=False, fine=False)}.get(name, Failing()))
+    assert getattr(retriever, name) is before
+
+
+def test_a_file_of_other_embeddings_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    embeddings = EpicEmbeddings(HashEncoder(64))
+    with GraphMemory.open(path, [VEGAN], encoder=embeddings.encoder, verifier=KeepAll(), tau=-1.0) as graph:
+        graph.add(ITEMS)
+    with pytest.raises(EncoderMismatchError):
+        EpicGraphRetriever(graph=path)
+    retriever = EpicGraphRetriever(graph=path, embeddings=embeddings)
+    assert retriever.invoke(QUERY)
+    retriever.graph.close()
+
+
+def test_a_file_is_not_opened_for_arguments_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "me.epic"
+    GraphMemory.open(path, [VEGAN]).close()
+    opened: list[Any] = []
+    real = EpicMemory.open
+    monkeypatch.setattr(EpicMemory, "open", lambda *a, **k: opened.append(a) or real(*a, **k))
+    for options in ({"k": 0}, {"extractor": "gpt"}, {"kk": 3}, {"embeddings": 3}):
+        with pytest.raises(ValidationError):
+            EpicGraphRetriever(graph=path, **options)  # type: ignore[arg-type]
+    assert opened == []
+    EpicGraphRetriever(graph=path).graph.close()
+    assert len(opened) == 1
+
+
+def test_the_graph_is_imported_when_it_is_used() -> None:
+    code = "import sys, epic_langchain; print([name for name in sys.modules if 'graph' in name.split('.')[1:2]])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
