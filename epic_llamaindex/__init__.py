@@ -9,8 +9,11 @@ except ImportError as error:
 
 from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
 from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.graph import EpicGraphRetriever
 from epic_llamaindex.memory_block import EpicMemoryBlock
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
+from epic_llamaindex.property_graph import SteeredVectorContextRetriever
+from epic_llamaindex.property_graph_changes import adelete_passages, delete_passages
 from epic_llamaindex.retrievers import EpicRetriever
 from epic_llamaindex.seen import Reprocessed
 from epic_llamaindex.steered import SteeredRetriever
@@ -19,6 +22,7 @@ from epic_llamaindex.vectorstore import EpicVectorStore
 
 __all__ = [
     "EpicEmbedding",
+    "EpicGraphRetriever",
     "EpicMemoryBlock",
     "EpicNodePostprocessor",
     "EpicRetriever",
@@ -28,4 +32,7 @@ __all__ = [
     "LlamaIndexLM",
     "Reprocessed",
     "SteeredRetriever",
+    "SteeredVectorContextRetriever",
+    "adelete_passages",
+    "delete_passages",
 ]

@@ -1,10 +1,12 @@
-"""Links between nodes, when some of them are left out."""
+"""Links between nodes, when some of them are left out; and what links say of the nodes they lead to."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo
+
+from epic_core.guidance import own_metadata
 
 _ALONG = (NodeRelationship.PREVIOUS, NodeRelationship.NEXT, NodeRelationship.PARENT)
 
@@ -13,29 +15,40 @@ def relink(nodes: Sequence[BaseNode], gone: Mapping[str, BaseNode]) -> None:
     """Let no link of nodes, which are the caller's own copies, lead to one that is gone.
 
     Where a neighbour or a parent is gone, its own neighbour or parent takes its place, and where a child is, its own
-    children do. The link to the source document stays, and so do links to nodes that are not known here.
+    children do. The link to the source document stays, and so do links to nodes that are not known here. Guidance that
+    links carry, in the metadata of what they lead to, is taken off: a property graph would store it with the nodes.
 
     Args:
         nodes: Those that stay.
         gone: Those that do not, by their ids, with the links they had.
     """
-    if not gone:
-        return
     for node in nodes:
         links = node.relationships
-        for role in _ALONG:
-            link = _beyond(role, node, gone)
-            if link is None:
-                links.pop(role, None)
-            else:
-                links[role] = link
-        children = links.get(NodeRelationship.CHILD)
-        if isinstance(children, list):
-            left = _below(children, gone)
-            if left:
-                links[NodeRelationship.CHILD] = left
-            else:
-                del links[NodeRelationship.CHILD]
+        if gone:
+            _repair(node, gone)
+        for role, link in links.items():
+            links[role] = [_own(one) for one in link] if isinstance(link, list) else _own(link)
+
+
+def _repair(node: BaseNode, gone: Mapping[str, BaseNode]) -> None:
+    links = node.relationships
+    for role in _ALONG:
+        link = _beyond(role, node, gone)
+        if link is None:
+            links.pop(role, None)
+        else:
+            links[role] = link
+    children = links.get(NodeRelationship.CHILD)
+    if isinstance(children, list):
+        left = _below(children, gone)
+        if left:
+            links[NodeRelationship.CHILD] = left
+        else:
+            del links[NodeRelationship.CHILD]
+
+
+def _own(link: RelatedNodeInfo) -> RelatedNodeInfo:
+    return link.model_copy(update={"metadata": own_metadata(link.metadata)})
 
 
 def _beyond(role: NodeRelationship, node: BaseNode, gone: Mapping[str, BaseNode]) -> RelatedNodeInfo | None:

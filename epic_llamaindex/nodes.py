@@ -60,7 +60,8 @@ def copy_of(node: BaseNode, metadata: dict[str, Any] | None = None, **update: An
     said = copied(node.metadata) if metadata is None else metadata
     ours = [key for key in said if key.startswith(PREFIX)]
     excluded = {
-        name: [*(known := getattr(node, name)), *(key for key in ours if key not in known)]
+        # Those of earlier guidance, which is not there any more, go.
+        name: [*(key for key in getattr(node, name) if not key.startswith(PREFIX)), *ours]
         for name in ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys")
     }
     links = {

@@ -244,16 +244,21 @@ class EpicRetriever(BaseRetriever):
     def similarity_top_k(self, similarity_top_k: int) -> None:
         self._similarity_top_k = checked_k(similarity_top_k, "similarity_top_k")
 
+    @property
+    def _searched(self) -> Any:
+        """What is asked."""
+        return self.memory
+
     @dispatcher.span
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, embed = _asked(query_bundle)
-        return self._nodes(self.memory.search(query, self._similarity_top_k, embed=embed, **self._options))
+        return self._nodes(self._searched.search(query, self._similarity_top_k, embed=embed, **self._options))
 
     # The base class does not decorate this one.
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, embed = _asked(query_bundle)
-        return self._nodes(await self.memory.asearch(query, self._similarity_top_k, embed=embed, **self._options))
+        return self._nodes(await self._searched.asearch(query, self._similarity_top_k, embed=embed, **self._options))
 
     def _nodes(self, hits: Hits) -> list[NodeWithScore]:
         return [self._node(hit, number) for number, hit in enumerate(hits, start=1)]

@@ -85,7 +85,9 @@ class EpicTransform(JudgingComponent, TransformComponent):
         tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
         keep_rate: Instead of tau, the share of the first nodes that shall pass, in (0, 1].
         coarse, fine: Switch a stage off.
-        annotate: Write guidance into the metadata; off for property graphs, into which metadata would leak.
+        annotate: Write guidance into the metadata; off for property graphs, into which metadata would leak: a
+            `SteeredVectorContextRetriever(guidance=...)` gives it back to what is retrieved, and `delete_passages` is
+            for them in the place of `delete_nodes`.
         on_undecided: What to do with undecided nodes: "raise"; "keep": take them in as they are, without guidance; or
             "skip": leave them out. `undecided` has them, and a warning is logged. A pipeline's cache and docstore take
             their documents for done then.

@@ -1,0 +1,184 @@
+"""A graph memory as a LlamaIndex retriever."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.llms import LLM
+from llama_index.core.schema import BaseComponent, BaseNode, IndexNode
+from llama_index.core.vector_stores import MetadataFilters
+from llama_index_instrumentation import get_dispatcher
+from typing_extensions import Self, override
+
+from epic_core import BuildReport, EpicMemory, Filter, Preference
+from epic_core.encoders import Encoder
+from epic_core.errors import InvalidInputError
+from epic_core.graph.extraction import Extractor
+from epic_core.graph.lm_extractor import LMExtractor
+from epic_core.graph.memory import GraphMemory
+from epic_core.graph.reports import GraphReport
+from epic_core.graph.sources import checked_source, graph_over, warn_of_failures
+from epic_core.lm import LanguageModel
+from epic_core.lm.failures import kind_of
+from epic_core.retrieval import StancePolicy
+from epic_core.steering import Mode
+from epic_llamaindex.adapters import lm_of
+from epic_llamaindex.retrievers import EpicRetriever, Guidance
+
+dispatcher = get_dispatcher(__name__)
+_logger = logging.getLogger(__name__)
+
+
+class EpicGraphRetriever(EpicRetriever):
+    """Retrieves what a walk over a graph memory finds, as nodes, each with its guidance.
+
+        retriever = EpicGraphRetriever("me.epic", similarity_top_k=5)
+        nodes = retriever.retrieve("What can I bake for the man who turns forty?")
+
+    Nodes are as an `EpicRetriever`'s, and it is used as one; their scores are those of `GraphMemory.search`. A query is
+    linked to the graph by the entities that its text names.
+
+    In a `with`, or by `close()`, the graph's memory is closed if it is one that the retriever has opened or made.
+
+    Args:
+        graph: The graph, which the caller closes; the name of its file, which has to be there: `close()` it; or an
+            `EpicMemory`, which gets a graph. `graph.update()` takes in what a memory holds and its graph does not.
+        extractor: What finds entities and facts in the passages that are added: an Extractor of epic_core, or a model
+            (an `LLM`, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
+            GraphMemory has its own.
+        similarity_top_k, filters, preferences, guidance, steering, stance_policy, callback_manager, object_map,
+            objects, verbose: As for `EpicRetriever`.
+        embed_model: What a file is opened with, as for `EpicRetriever`.
+
+    Attributes:
+        graph: The graph.
+        memory: Its memory.
+        report: What the last call of `add_nodes` that is finished, or `from_defaults`, did to the graph.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be; from a call, for a query without text.
+        StoreError: if the file cannot be opened.
+        EncoderMismatchError: if it was made with another model.
+        UnknownPreferenceError: from a call, for a preference that is not held.
+    """
+
+    graph: GraphMemory
+    report: GraphReport
+
+    def __init__(
+        self,
+        graph: GraphMemory | EpicMemory | str | Path,
+        *,
+        extractor: Extractor | LLM | LanguageModel | None = None,
+        similarity_top_k: int = 5,
+        filters: MetadataFilters | Filter | None = None,
+        preferences: Iterable[str | Preference] | None = None,
+        guidance: Guidance = "metadata",
+        steering: Mode | None = None,
+        stance_policy: StancePolicy = "prefer",
+        embed_model: BaseEmbedding | Encoder | None = None,
+        callback_manager: CallbackManager | None = None,
+        object_map: dict[str, Any] | None = None,
+        objects: Sequence[IndexNode] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        checked_source(graph)
+        reads = extractor_of(extractor)
+        super().__init__(
+            graph.memory if isinstance(graph, GraphMemory) else graph,
+            similarity_top_k=similarity_top_k,
+            filters=filters,
+            preferences=preferences,
+            guidance=guidance,
+            steering=steering,
+            stance_policy=stance_policy,
+            embed_model=embed_model,
+            callback_manager=callback_manager,
+            object_map=object_map,
+            objects=objects,
+            verbose=verbose,
+        )
+        # A graph is of one namespace.
+        del self._options["namespace"]
+        self.report = GraphReport()
+        try:
+            self.graph = graph_over(graph if isinstance(graph, GraphMemory) else self.memory, reads)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    @override
+    def from_defaults(cls, *, extractor: Extractor | LLM | LanguageModel | None = None, **options: Any) -> Self:
+        """Make a graph memory, or open one, offer it nodes, and retrieve from it. `close()` closes it.
+
+        Args:
+            extractor: As for `EpicGraphRetriever`.
+            **options: As for `EpicRetriever.from_defaults`.
+
+        Raises:
+            InvalidInputError: for arguments that cannot be.
+            TypeError: for an argument that is not known.
+            EpicError: as `EpicMemory.open` and `GraphMemory.add` raise it.
+        """
+        reads = extractor_of(extractor)
+        retriever = super().from_defaults(**options)
+        try:
+            if reads is not None:
+                retriever.graph = GraphMemory(memory=retriever.memory, extractor=reads)
+            retriever._told(retriever.graph.update())
+        except BaseException:
+            retriever.close()
+            raise
+        return retriever
+
+    @property
+    @override
+    def _searched(self) -> GraphMemory:
+        return self.graph
+
+    @override
+    def add_nodes(self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False) -> BuildReport:
+        """As `EpicRetriever.add_nodes`; what is kept is taken into the graph, which `report` tells of.
+
+        Where the extractor fails, a warning is logged: such passages are found by their text, and `graph.retry()` has
+        them extracted again.
+        """
+        kept = super().add_nodes(nodes, upsert=upsert, progress=progress)
+        return self._told(self.graph.update(progress=progress), kept)
+
+    @override
+    async def aadd_nodes(
+        self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False
+    ) -> BuildReport:
+        """As `add_nodes`, without blocking the event loop."""
+        kept = await super().aadd_nodes(nodes, upsert=upsert, progress=progress)
+        return self._told(await self.graph.aupdate(progress=progress), kept)
+
+    def _told(self, report: GraphReport, kept: BuildReport | None = None) -> BuildReport:
+        if kept is not None:
+            report.memory = kept
+        self.report = report
+        warn_of_failures(report, _logger)
+        return report.memory
+
+
+def extractor_of(extractor: Extractor | LLM | LanguageModel | None) -> Extractor | None:
+    """What LlamaIndex's users give as an extractor: a model reads the passages; None is the graph's default.
+
+    Raises:
+        InvalidInputError: for anything but an extractor, an LLM, a language model or None.
+    """
+    if extractor is None or (not isinstance(extractor, (type, BaseComponent)) and isinstance(extractor, Extractor)):
+        return extractor
+    if isinstance(extractor, LLM) or callable(getattr(extractor, "complete", None)):
+        return LMExtractor(lm_of(extractor))
+    raise InvalidInputError(
+        "extractor must be a LlamaIndex LLM, such as Ollama(model=...), a language model or an extractor of epic_core,"
+        f" or None for the one that needs no model; not {kind_of(extractor)}."
+    )

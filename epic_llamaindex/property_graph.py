@@ -1,0 +1,386 @@
+"""A property graph's vector context, searched as the user's preferences ask, with the guidance that the graph lacks."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any, TypeAlias, cast
+
+from llama_index.core import PropertyGraphIndex
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.graph_stores.types import LabelledNode, PropertyGraphStore
+from llama_index.core.indices.property_graph import BasePGRetriever, VectorContextRetriever
+from llama_index.core.indices.property_graph.sub_retrievers.base import DEFAULT_PREAMBLE
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.vector_stores import MetadataFilters
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
+from typing_extensions import Self
+
+from epic_core import BuildReport, EpicMemory, Preference
+from epic_core.encoders import Encoder
+from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.guidance import PREFIX, REWRITE, as_metadata
+from epic_core.intake import unique_preferences
+from epic_core.lm.failures import kind_of
+from epic_core.prepared import settings_of
+from epic_core.reranking import Ranked, Reranker
+from epic_core.steering import Mode
+from epic_core.threads import in_thread
+from epic_core.types import Decision, checked_k
+from epic_llamaindex.adapters import encoder_of
+from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.nodes import with_said
+from epic_llamaindex.steered import SteeredRetriever
+from epic_llamaindex.transform import EpicTransform
+
+_logger = logging.getLogger(__name__)
+
+# Of how many passages it is remembered what was decided about them.
+_MOST_KNOWN = 4096
+
+
+class SteeredVectorContextRetriever(BasePGRetriever):
+    """A sub-retriever of a property graph that finds entities with a query that the user's preferences steer.
+
+        keep = EpicTransform(preferences=["I avoid hotels with casinos."], annotate=False)
+        index = PropertyGraphIndex.from_documents(documents, transformations=[SentenceSplitter(), keep], ...)
+        steered = SteeredVectorContextRetriever.from_index(index, guidance=keep)
+        nodes = index.as_retriever(sub_retrievers=[steered]).retrieve("Where should I stay?")
+
+    It is a `VectorContextRetriever` whose queries are steered, as `SteeredRetriever` does it: the facts around the
+    entities nearest to the steered query and, with `include_text`, the passages they were extracted from.
+
+    A graph that was built behind `EpicTransform(annotate=False)` holds nothing of what the transform found out. With
+    `guidance=` the passages have it back: as flat `epic_*` metadata, left out of what is embedded and of what a model
+    is shown, of the facts' nodes as well; and passages that stand against a preference come later. It is not stored in
+    the graph but asked of the transform, or the memory, which remembers what a model has decided: a transform with
+    `memory=` in its file, one without as long as it lives. A passage it does not know is judged anew.
+
+    Safe to use from several threads.
+
+    Args:
+        graph_store: The property graph. Nothing in it is changed.
+        preferences: The user's, texts or `epic_core.Preference`s; default: at each call those that `guidance` has then.
+        embed_model: What the graph's entities were embedded with, a `BaseEmbedding` or an encoder of epic_core.
+        vector_store: Where their embeddings are, for a graph store that cannot be searched by vector.
+        guidance: The EpicTransform that judged the passages, or the EpicMemory that it judged by.
+        mode: "signed", "paper" or "off", as for `SteeredRetriever`.
+        floor, overfetch, annotate: As for `SteeredRetriever`. `limit` grows with what is fetched.
+        include_text, include_text_preamble, include_properties, similarity_top_k, path_depth, limit, similarity_score,
+            filters, callback_manager: As for `VectorContextRetriever`.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be; from a call, for a query without text.
+        EncoderMismatchError: from a call, if the graph holds vectors of another dimension, or the bundle brought an
+            embedding of another.
+        EncoderError: from a call, if the embedding model fails.
+    """
+
+    def __init__(
+        self,
+        graph_store: PropertyGraphStore,
+        preferences: Iterable[str | Preference] | None = None,
+        *,
+        embed_model: BaseEmbedding | Encoder,
+        vector_store: BasePydanticVectorStore | None = None,
+        guidance: EpicTransform | EpicMemory | None = None,
+        mode: Mode = "signed",
+        floor: float | None = None,
+        overfetch: int = 4,
+        annotate: bool = False,
+        include_text: bool = True,
+        include_text_preamble: str | None = DEFAULT_PREAMBLE,
+        include_properties: bool = False,
+        similarity_top_k: int = 4,
+        path_depth: int = 1,
+        limit: int = 30,
+        similarity_score: float | None = None,
+        filters: MetadataFilters | None = None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        if not isinstance(graph_store, PropertyGraphStore):
+            raise InvalidInputError(
+                f"graph_store must be a property graph store, not {type(graph_store).__name__}:"
+                " index.property_graph_store."
+            )
+        if vector_store is None and not graph_store.supports_vector_queries:
+            raise InvalidInputError(
+                f"{type(graph_store).__name__} cannot be searched by vector. Give the vector store that the index put"
+                " its entities into: vector_store=index.vector_store."
+            )
+        if guidance is not None and not isinstance(guidance, (EpicTransform, EpicMemory)):
+            raise InvalidInputError(f"guidance is an EpicTransform or an EpicMemory, not {type(guidance).__name__}.")
+        if filters is not None and not isinstance(filters, MetadataFilters):
+            raise InvalidInputError(
+                f"filters are LlamaIndex's here, which its stores know, not {kind_of(filters)}:"
+                " MetadataFilters(filters=[MetadataFilter(key=..., value=...)])."
+            )
+        if similarity_score is not None and not isinstance(similarity_score, Real):
+            raise InvalidInputError(f"similarity_score must be a number, not {kind_of(similarity_score)}.")
+        if preferences is None and guidance is None:
+            raise InvalidInputError("Give the preferences to steer by: preferences=['...'], or guidance=.")
+        model = embed_model if isinstance(embed_model, BaseEmbedding) else EpicEmbedding(_given(embed_model))
+        self._guidance = guidance
+        self._leaf = _VectorContext(
+            graph_store,
+            include_text=False,
+            include_properties=include_properties,
+            embed_model=model,
+            vector_store=vector_store,
+            similarity_top_k=checked_k(similarity_top_k, "similarity_top_k"),
+            path_depth=checked_k(path_depth, "path_depth"),
+            limit=checked_k(limit, "limit"),
+            similarity_score=similarity_score,
+            filters=filters,
+            guidance=None if guidance is None else _Guidance(guidance),
+        )
+        self._steered = SteeredRetriever(
+            self._leaf,
+            mode=mode,
+            floor=floor,
+            overfetch=overfetch,
+            annotate=annotate,
+            callback_manager=callback_manager,
+        )
+        super().__init__(
+            graph_store,
+            include_text=include_text,
+            include_text_preamble=include_text_preamble,
+            include_properties=include_properties,
+            callback_manager=callback_manager,
+        )
+        self._preferences = None if preferences is None else self._take(preferences)
+
+    @classmethod
+    def from_index(
+        cls, index: PropertyGraphIndex, preferences: Iterable[str | Preference] | None = None, **options: Any
+    ) -> Self:
+        """One for an index: its graph store, vector store and embedding model.
+
+        Args:
+            index: The index.
+            preferences: As for the constructor.
+            **options: As for the constructor.
+
+        Raises:
+            InvalidInputError: for what is no property graph index, or one whose entities are not embedded.
+            TypeError: for an argument that is not known.
+        """
+        if not isinstance(index, PropertyGraphIndex):
+            raise InvalidInputError(f"index must be a PropertyGraphIndex, not {type(index).__name__}.")
+        if index._embed_model is None:
+            raise InvalidInputError(
+                "The entities of this index are not embedded: make it with embed_kg_nodes=True and an embed_model."
+            )
+        return cls(
+            index.property_graph_store,
+            preferences,
+            embed_model=index._embed_model,
+            vector_store=index.vector_store,
+            **options,
+        )
+
+    @property
+    def preferences(self) -> tuple[str | Preference, ...]:
+        """The user's preferences as of now."""
+        if self._preferences is not None:
+            return self._preferences
+        return () if self._guidance is None else tuple(self._guidance.preferences)
+
+    def with_preferences(self, preferences: Iterable[str | Preference]) -> Self:
+        """The same for other preferences: of another user, or for one call. It costs next to nothing.
+
+        What is encoded is shared. Guidance under preferences that are not among these is left out.
+
+        Raises:
+            InvalidInputError: for what is no preference, or one given twice.
+        """
+        other = copy.copy(self)
+        other._leaf, other._steered = copy.copy(self._leaf), copy.copy(self._steered)
+        other._steered._leaf = other._leaf
+        other._preferences = other._take(preferences)
+        return other
+
+    def _take(self, preferences: Any) -> tuple[str | Preference, ...]:
+        self._steered.preferences = preferences
+        taken = self._steered.preferences
+        self._leaf.under = frozenset(one.text for one in unique_preferences(taken))
+        return taken
+
+    def retrieve_from_graph(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """The facts, each a node that leads to the passage it was extracted from, best first."""
+        return self._by(self.preferences)._retrieve(query_bundle)
+
+    async def aretrieve_from_graph(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """As `retrieve_from_graph`, without blocking the event loop."""
+        preferences = await in_thread(lambda: self.preferences)  # a memory may have to look
+        return await self._by(preferences)._aretrieve(query_bundle)
+
+    def _by(self, preferences: tuple[str | Preference, ...]) -> SteeredRetriever:
+        if self._preferences is not None:
+            return self._steered
+        steered = copy.copy(self._steered)
+        steered.preferences = preferences
+        return steered
+
+    def _add_source_text(
+        self, retrieved_nodes: list[NodeWithScore], og_node_map: dict[str, BaseNode]
+    ) -> list[NodeWithScore]:
+        """Passages in the places of their facts, with what is said of these."""
+        passages = super()._add_source_text(retrieved_nodes, og_node_map)
+        return [
+            with_said(passage, {key: value for key, value in fact.node.metadata.items() if key.startswith(PREFIX)})
+            for fact, passage in zip(retrieved_nodes, passages, strict=True)
+        ]
+
+
+class _VectorContext(VectorContextRetriever):
+    """The facts around what a vector search finds, with the guidance of the passages they were extracted from.
+
+    Attributes:
+        under: The texts of the preferences whose guidance may be shown; None for all.
+    """
+
+    def __init__(self, graph_store: PropertyGraphStore, *, guidance: _Guidance | None, **options: Any) -> None:
+        super().__init__(cast("PropertyGraphStore", _NoneForNone(graph_store)), **options)
+        self.under: frozenset[str] | None = None
+        self._guidance = guidance
+        self._narrow = self._similarity_top_k
+
+    def retrieve_from_graph(self, query_bundle: QueryBundle, limit: int | None = None) -> list[NodeWithScore]:
+        facts = super().retrieve_from_graph(query_bundle, limit or self._widened)
+        ids = _passages(facts)
+        if self._guidance is None or not ids:
+            return facts
+        passages = self._graph_store.get_llama_nodes(ids)
+        return self._told(facts, self._guidance.of(passages))
+
+    async def aretrieve_from_graph(self, query_bundle: QueryBundle, limit: int | None = None) -> list[NodeWithScore]:
+        facts = await super().aretrieve_from_graph(query_bundle, limit or self._widened)
+        ids = _passages(facts)
+        if self._guidance is None or not ids:
+            return facts
+        passages = await self._graph_store.aget_llama_nodes(ids)
+        return self._told(facts, await self._guidance.aof(passages))
+
+    @property
+    def _widened(self) -> int:
+        """How many facts: more where a copy is to find more entities, else they are those of fewer."""
+        return self._limit * self._similarity_top_k // self._narrow
+
+    def _told(self, facts: Sequence[NodeWithScore], judged: Mapping[str, Ranked]) -> list[NodeWithScore]:
+        said = {node_id: _guidance_under(one, self.under) for node_id, one in judged.items()}
+        return [with_said(fact, said.get(fact.node.ref_doc_id or "", {})) for fact in facts]
+
+
+class _NoneForNone:
+    """A graph store that has nothing for no ids: some have everything, so that a search that finds nothing, as behind
+    filters, would come to all facts."""
+
+    def __init__(self, store: PropertyGraphStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_store":
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+    def get(self, properties: dict[str, Any] | None = None, ids: list[str] | None = None) -> list[LabelledNode]:
+        return [] if ids == [] else self._store.get(properties, ids)
+
+    async def aget(self, properties: dict[str, Any] | None = None, ids: list[str] | None = None) -> list[LabelledNode]:
+        return [] if ids == [] else await self._store.aget(properties, ids)
+
+
+class _Guidance:
+    """What is known of passages, asked of what judged them, and remembered as long as it judges in the same way."""
+
+    def __init__(self, source: EpicTransform | EpicMemory) -> None:
+        self._source = source
+        self._settings: tuple[object, ...] = ()
+        self._known: dict[str, Ranked] = {}
+
+    def of(self, passages: Sequence[BaseNode]) -> dict[str, Ranked]:
+        """What was decided about passages, by their ids."""
+        texts, report = self._texts(passages), BuildReport()
+        try:
+            ranker, known = self._ready()
+            found, new = _looked_up(known, texts.values())
+            if new:
+                found |= _remembered(known, new, ranker.rank(None, new, report=report), report)
+        except NoPreferencesError:
+            return {}
+        return {node_id: found[text] for node_id, text in texts.items()}
+
+    async def aof(self, passages: Sequence[BaseNode]) -> dict[str, Ranked]:
+        """As `of`, without blocking the event loop."""
+        texts, report = self._texts(passages), BuildReport()
+        try:
+            ranker, known = await in_thread(self._ready)
+            found, new = _looked_up(known, texts.values())
+            if new:
+                found |= _remembered(known, new, await ranker.arank(None, new, report=report), report)
+        except NoPreferencesError:
+            return {}
+        return {node_id: found[text] for node_id, text in texts.items()}
+
+    def _ready(self) -> tuple[Reranker, dict[str, Ranked]]:
+        """What judges, and what is known of it by the settings of now."""
+        memory = self._source._ready() if isinstance(self._source, EpicTransform) else self._source
+        settings = (memory.encoder, memory.verifier, settings_of(memory))
+        if settings != self._settings:
+            self._settings, self._known = settings, {}
+        return Reranker(memory, mode="off", rerank=False), self._known
+
+    def _texts(self, passages: Sequence[BaseNode]) -> dict[str, str]:
+        """The texts as they were judged, by which it is remembered; what passages say of themselves does not count."""
+        mode = self._source.metadata_mode if isinstance(self._source, EpicTransform) else MetadataMode.NONE
+        return {passage.node_id: passage.get_content(mode) for passage in passages}
+
+
+_Texts: TypeAlias = list[tuple[str, Mapping[str, Any]]]
+
+
+def _looked_up(known: Mapping[str, Ranked], texts: Iterable[str]) -> tuple[dict[str, Ranked], _Texts]:
+    """What is known of texts, and those of which nothing is, each once."""
+    found = {text: judged for text in texts if (judged := known.get(text)) is not None}
+    return found, [(text, {}) for text in dict.fromkeys(texts) if text not in found]
+
+
+def _remembered(
+    known: dict[str, Ranked], new: _Texts, judged: Sequence[Ranked], report: BuildReport
+) -> dict[str, Ranked]:
+    """What was decided about new texts; all but what is undecided is remembered."""
+    found = {new[one.place][0]: one for one in judged}
+    known |= {text: one for text, one in found.items() if one.decision is not Decision.UNDECIDED}
+    for text in list(known)[: max(0, len(known) - _MOST_KNOWN)]:
+        known.pop(text, None)
+    if report.undecided:
+        _logger.warning(
+            "%d passages are without guidance, as a model failed: %s",
+            report.undecided,
+            next(iter(report.failures.values()), "no reason was given"),
+        )
+    return found
+
+
+def _guidance_under(judged: Ranked, preferences: frozenset[str] | None) -> dict[str, Any]:
+    """The guidance of a passage under some preferences, as flat metadata; empty without any."""
+    facts = [one for one in judged.guidance if preferences is None or one["preference"] in preferences]
+    if not facts:
+        return {}
+    said = as_metadata(facts)
+    return {**said, REWRITE: judged.rewrite} if judged.rewrite else said
+
+
+def _passages(facts: Sequence[NodeWithScore]) -> list[str]:
+    return list(dict.fromkeys(one.node.ref_doc_id for one in facts if one.node.ref_doc_id is not None))
+
+
+def _given(embed_model: object) -> Encoder:
+    if embed_model is None:
+        raise InvalidInputError("Give embed_model=, the model that the graph's entities were embedded with.")
+    return encoder_of(embed_model)  # type: ignore[arg-type]

@@ -1,0 +1,848 @@
+"""A `PropertyGraphIndex` behind `EpicTransform(annotate=False)`, and its vector context, steered."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llama_index.core import PropertyGraphIndex, Settings, VectorStoreIndex
+from llama_index.core.graph_stores import SimplePropertyGraphStore
+from llama_index.core.graph_stores.types import (
+    KG_NODES_KEY,
+    KG_RELATIONS_KEY,
+    TRIPLET_SOURCE_KEY,
+    EntityNode,
+    LabelledNode,
+    PropertyGraphStore,
+    Relation,
+)
+from llama_index.core.indices.property_graph import (
+    BasePGRetriever,
+    DynamicLLMPathExtractor,
+    ImplicitPathExtractor,
+    SchemaLLMPathExtractor,
+    SimpleLLMPathExtractor,
+    VectorContextRetriever,
+)
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import (
+    BaseNode,
+    Document,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+    TransformComponent,
+)
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreQuery
+
+from epic_core import EpicMemory, Filter, Preference, Stance
+from epic_core.encoders import default_encoder
+from epic_core.errors import (
+    DuplicatePreferenceError,
+    EncoderError,
+    EncoderMismatchError,
+    InvalidInputError,
+    MemoryClosedError,
+)
+from epic_core.types import Decision, Verdict
+from epic_core.verification import LMVerifier
+from epic_llamaindex import EpicEmbedding, EpicNodePostprocessor, EpicTransform, EpicVectorStore, SteeredRetriever
+from epic_llamaindex.property_graph import SteeredVectorContextRetriever
+from epic_llamaindex.property_graph_changes import adelete_passages, delete_passages
+from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, keep
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM
+from scripted import Own, Script
+
+AVOIDS = "I avoid hotels with casinos."
+LIKES = "I love quiet hotels with a garden."
+QUERY = "hotel and poker"
+TEXTS = {
+    "ace": "The Ace is a hotel with a casino and a poker room.",
+    "steam": "Steam engines need water.",
+    "bellmore": "The Bellmore is a quiet hotel with a garden.",
+    "sky": "The sky was blue.",
+    "carlton": "The Carlton is a hotel beside the park.",
+}
+TRIPLES = {
+    "ace": ("Hotel with casino and poker", "is", "Ace"),
+    "steam": ("Steam engines", "need", "Water"),
+    "bellmore": ("Quiet hotel with a garden", "is", "Bellmore"),
+    "sky": ("Sky", "was", "Blue"),
+    "carlton": ("Carlton hotel", "stands beside", "Park"),
+}
+HOTELS = ["ace", "bellmore", "carlton"]
+STANCES = {"Ace": Stance.CONFLICTS, "Bellmore": Stance.SUPPORTS, "Carlton": Stance.NEUTRAL}
+
+
+class OnHotels(Answering):
+    """Keeps what is about a hotel."""
+
+    def __init__(self) -> None:
+        super().__init__(self._said)
+
+    def _said(self, candidate: Any) -> Verdict:
+        found = [stance for name, stance in STANCES.items() if name in candidate.item.text]
+        return keep(candidate, found[0]) if found else Verdict(decision=Decision.DISCARD, rationale="far")
+
+
+def step(**options: Any) -> EpicTransform:
+    return EpicTransform(
+        **{"preferences": [AVOIDS], "encoder": HashEncoder(), "llm": OnHotels(), "coarse": False, "annotate": False}
+        | options
+    )
+
+
+def passages(names: Iterable[str] = TEXTS) -> list[TextNode]:
+    """Passages of one document, each linked with the next."""
+    nodes = [TextNode(id_=name, text=TEXTS[name], metadata={"title": "Guide"}) for name in names]
+    for place, node in enumerate(nodes):
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="guide", metadata={"title": "Guide"})
+        if place:
+            node.relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=nodes[place - 1].node_id)
+        if place + 1 < len(nodes):
+            node.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[place + 1].node_id)
+    return nodes
+
+
+class Triples(TransformComponent):
+    """Finds what it was told to find, and gives it the properties that the framework's extractors do."""
+
+    triples: dict[str, list[tuple[str, str, str]]]
+
+    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
+        for node in nodes:
+            entities = node.metadata.pop(KG_NODES_KEY, [])
+            relations = node.metadata.pop(KG_RELATIONS_KEY, [])
+            for subject, relation, other in self.triples[node.node_id]:
+                two = [EntityNode(name=name, properties=dict(node.metadata)) for name in (subject, other)]
+                entities += two
+                relations.append(
+                    Relation(label=relation, source_id=two[0].id, target_id=two[1].id, properties=dict(node.metadata))
+                )
+            node.metadata |= {KG_NODES_KEY: entities, KG_RELATIONS_KEY: relations}
+        return nodes
+
+
+class Searchable(SimplePropertyGraphStore):
+    """A graph store that is searched by vector itself."""
+
+    supports_vector_queries: bool = True
+
+    def vector_query(self, query: VectorStoreQuery, **kwargs: Any) -> tuple[list[LabelledNode], list[float]]:
+        wanted: dict[str, Any] = {}
+        if query.filters is not None:
+            wanted = {one.key: one.value for one in query.filters.filters}  # type: ignore[union-attr]
+        held = [
+            node
+            for node in self.graph.nodes.values()
+            if isinstance(node, EntityNode)
+            and node.embedding is not None
+            and all(node.properties.get(key) == value for key, value in wanted.items())
+        ]
+        scores = [float(np.dot(node.embedding or [], query.query_embedding or [])) for node in held]
+        order = sorted(range(len(held)), key=scores.__getitem__, reverse=True)[: query.similarity_top_k]
+        return [held[row] for row in order], [scores[row] for row in order]
+
+
+STORES: dict[str, Callable[[], dict[str, Any]]] = {
+    "searchable": lambda: {"property_graph_store": Searchable()},
+    "default": lambda: {"property_graph_store": SimplePropertyGraphStore()},
+    "vector store": lambda: {
+        "property_graph_store": SimplePropertyGraphStore(),
+        "vector_store": SimpleVectorStore(),
+    },
+    "our vector store": lambda: {
+        "property_graph_store": SimplePropertyGraphStore(),
+        "vector_store": EpicVectorStore(),
+    },
+}
+
+
+def graph_of(nodes: Sequence[BaseNode], store: str = "default", **options: Any) -> PropertyGraphIndex:
+    extractors: list[TransformComponent] = [
+        ImplicitPathExtractor(),
+        Triples(triples={name: [triple] for name, triple in TRIPLES.items()}),
+    ]
+    return PropertyGraphIndex(
+        list(nodes),
+        **{"kg_extractors": extractors, "llm": ScriptedLLM(answers=[]), "embed_model": EpicEmbedding()}
+        | STORES[store]()
+        | options,
+        use_async=False,
+    )
+
+
+def graph(index: PropertyGraphIndex) -> Any:
+    store: Any = index.property_graph_store
+    return store.graph
+
+
+@pytest.fixture
+def kept() -> EpicTransform:
+    return step()
+
+
+@pytest.fixture(params=STORES)
+def index(request: pytest.FixtureRequest, kept: EpicTransform) -> PropertyGraphIndex:
+    return graph_of(kept(passages()), request.param)
+
+
+def ids(nodes: Sequence[NodeWithScore]) -> list[str]:
+    return [node.node_id for node in nodes]
+
+
+def told(nodes: Sequence[NodeWithScore]) -> list[tuple[str, float | None, Mapping[str, Any]]]:
+    """What nodes say; those of facts have another id each time."""
+    return [(node.text, node.score, node.metadata) for node in nodes]
+
+
+def ours(node: NodeWithScore | BaseNode) -> dict[str, Any]:
+    return {key: value for key, value in node.metadata.items() if key.startswith("epic_")}
+
+
+# what gets into a graph
+
+SAID = {
+    "simple": lambda subject, relation, other: f"({subject}, {relation}, {other})",
+    "dynamic": lambda subject, relation, other: json.dumps(
+        [{"head": subject, "head_type": "HOTEL", "relation": relation, "tail": other, "tail_type": "THING"}]
+    ),
+    "schema": lambda subject, relation, other: json.dumps(
+        {
+            "triplets": [
+                {
+                    "subject": {"type": "PRODUCT", "name": subject},
+                    "relation": {"type": "HAS"},
+                    "object": {"type": "TECHNOLOGY", "name": other},
+                }
+            ]
+        }
+    ),
+}
+EXTRACTORS: dict[str, Any] = {
+    "simple": SimpleLLMPathExtractor,
+    "dynamic": DynamicLLMPathExtractor,
+    "schema": SchemaLLMPathExtractor,
+}
+
+
+def extracting(kind: str) -> ScriptedLLM:
+    def answer(messages: Sequence[Any]) -> str:
+        asked = messages[-1].content or ""
+        (name,) = [name for name, text in TEXTS.items() if text in asked]
+        return SAID[kind](*TRIPLES[name])
+
+    return ScriptedLLM(answers=answer)
+
+
+def a_splitter() -> SentenceSplitter:
+    return SentenceSplitter(
+        chunk_size=40, chunk_overlap=0, id_func=lambda place, document: f"{document.node_id}-{place}"
+    )
+
+
+@pytest.mark.parametrize("annotate", [False, True])
+@pytest.mark.parametrize("kind", EXTRACTORS)
+def test_nothing_of_ours_gets_into_the_graph(kind: str, annotate: bool) -> None:
+    """Also not what documents brought with them, which a splitter puts into the link to the source, too."""
+    told = {} if annotate else {"epic_stance": "supports", "epic_instruction": "Say so."}
+    documents = [
+        Document(id_=name, text=f"{text} ", metadata={"title": "Guide", **told}) for name, text in TEXTS.items()
+    ]
+    llm, embedding = extracting(kind), ScriptedEmbedding()
+    index = PropertyGraphIndex.from_documents(
+        documents,
+        transformations=[a_splitter(), step(annotate=annotate)],
+        kg_extractors=[EXTRACTORS[kind](llm=llm), ImplicitPathExtractor()],
+        property_graph_store=SimplePropertyGraphStore(),
+        llm=llm,
+        embed_model=embedding,
+        use_async=False,
+    )
+    # Only what is kept costs a call.
+    assert len(llm.prompts) == len(HOTELS)
+    assert {node.id for node in graph(index).get_all_nodes()} >= {f"{name}-0" for name in HOTELS}
+    assert len([one for one in graph(index).triplets if one[1] != "SOURCE"]) == len(HOTELS)
+    vectors: Any = index.vector_store
+    held = [graph(index).model_dump_json(), str(vectors.data.metadata_dict), *embedding.documents]
+    assert any("epic_" in one for one in held) == annotate
+    assert not any("epic_" in prompt for prompt in llm.prompts)
+    assert {json.loads(one.properties["_node_content"])["metadata"]["title"] for one in chunks(index)} == {"Guide"}
+
+
+def chunks(index: PropertyGraphIndex) -> list[Any]:
+    return [node for node in graph(index).get_all_nodes() if not isinstance(node, EntityNode)]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.booleans(), max_size=8))
+def test_implicit_edges_lead_only_to_what_is_there(mask: list[bool]) -> None:
+    nodes = [TextNode(id_=f"n{n}", text="Ace" if one else "Sky") for n, one in enumerate(mask)]
+    for place, node in enumerate(nodes):
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="document")
+        if place:
+            node.relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=nodes[place - 1].node_id)
+            nodes[place - 1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=node.node_id)
+    held = graph(graph_of(step()(nodes), kg_extractors=[ImplicitPathExtractor()]))
+    there = [f"n{n}" for n, one in enumerate(mask) if one]
+    assert set(held.nodes) == {*there, *(["document"] if there else [])}
+    # A chain stays a chain.
+    pairs = list(pairwise(there))
+    assert {one for one in held.triplets if one[1] != "SOURCE"} == {
+        *((left, "NEXT", right) for left, right in pairs),
+        *((right, "PREVIOUS", left) for left, right in pairs),
+    }
+
+
+def test_links_say_nothing_of_ours_and_those_given_stay_as_they_are() -> None:
+    nodes = passages()
+    for node in nodes:
+        for link in node.relationships.values():
+            assert isinstance(link, RelatedNodeInfo)
+            link.metadata = {"title": "Guide", "epic_stance": "supports", "more": ["a"]}
+    before = copy.deepcopy(nodes)
+    found = step()(nodes)
+    for node in found:
+        for link in node.relationships.values():
+            assert isinstance(link, RelatedNodeInfo)
+            assert link.metadata == {"title": "Guide", "more": ["a"]}
+            link.metadata["more"].append("changed")
+    assert nodes == before
+
+
+# steering
+
+
+def test_it_is_a_sub_retriever(index: PropertyGraphIndex) -> None:
+    assert isinstance(SteeredVectorContextRetriever.from_index(index, [AVOIDS]), BasePGRetriever)
+
+
+@pytest.mark.parametrize("include_text", [True, False])
+@pytest.mark.parametrize("include_properties", [True, False])
+async def test_off_is_the_frameworks_own(
+    index: PropertyGraphIndex, include_text: bool, include_properties: bool
+) -> None:
+    options: Any = {"include_text": include_text, "include_properties": include_properties, "similarity_top_k": 2}
+    plain = VectorContextRetriever(
+        index.property_graph_store, embed_model=EpicEmbedding(), vector_store=index.vector_store, **options
+    )
+    off = SteeredVectorContextRetriever.from_index(index, [AVOIDS, LIKES], mode="off", **options)
+    for query in (QUERY, "a park", QueryBundle("trains", custom_embedding_strs=["a hotel", "water"])):
+        wanted = plain.retrieve(copy.deepcopy(query))
+        assert wanted
+        assert told(off.retrieve(query)) == told(await off.aretrieve(query)) == told(wanted)
+
+
+@pytest.mark.parametrize("include_text", [True, False])
+async def test_a_query_is_steered(index: PropertyGraphIndex, include_text: bool) -> None:
+    options: Any = {"similarity_top_k": 1, "include_text": include_text}
+    (own,) = SteeredVectorContextRetriever.from_index(index, [LIKES], mode="off", **options).retrieve(QUERY)
+    assert "Ace" in own.text
+    retriever = SteeredVectorContextRetriever.from_index(index, [LIKES], annotate=True, **options)
+    (found,) = retriever.retrieve(QUERY)
+    assert told(await retriever.aretrieve(QUERY)) == told([found])
+    assert "Quiet hotel with a garden -> is -> Bellmore" in found.text
+    assert (TEXTS["bellmore"] in found.text) == include_text
+    assert (found.node_id == "bellmore") == include_text
+    assert type(found.score) is float
+    assert ours(found) == {"epic_steered_by": LIKES}
+    assert "epic_" not in found.node.get_content(MetadataMode.LLM) + found.node.get_content(MetadataMode.EMBED)
+    bare = SteeredVectorContextRetriever.from_index(index, [LIKES], **options)
+    assert [(one.text, ours(one)) for one in bare.retrieve(QUERY)] == [(found.text, {})]
+
+
+async def test_an_index_asks_it_beside_others(index: PropertyGraphIndex) -> None:
+    steered = SteeredVectorContextRetriever.from_index(index, [LIKES], similarity_top_k=1)
+    plain = VectorContextRetriever(
+        index.property_graph_store,
+        embed_model=EpicEmbedding(),
+        vector_store=index.vector_store,
+        similarity_top_k=1,
+    )
+    for use_async in (True, False):
+        whole = index.as_retriever(sub_retrievers=[steered, plain], use_async=use_async)
+        found = await asyncio.to_thread(whole.retrieve, QUERY)
+        assert ids(found) == ids(await whole.aretrieve(QUERY)) == ["bellmore", "ace"]
+    with pytest.raises(InvalidInputError, match="asks other retrievers"):
+        SteeredRetriever(steered, [LIKES], embed_model=EpicEmbedding())
+
+
+async def test_nothing_that_is_given_is_changed(index: PropertyGraphIndex, kept: EpicTransform) -> None:
+    retriever = SteeredVectorContextRetriever.from_index(index, guidance=kept)
+    bundle = QueryBundle(QUERY, custom_embedding_strs=["a hotel"])
+    before, asked = graph(index).model_dump_json(), copy.deepcopy(bundle)
+    for found in (retriever.retrieve(bundle), await retriever.aretrieve(bundle)):
+        assert found
+        for node in found:
+            node.metadata["title"] = "changed"
+            node.node.relationships.clear()
+    assert graph(index).model_dump_json() == before
+    assert bundle == asked
+    assert all(ours(node) == {} for node in index.property_graph_store.get_llama_nodes(HOTELS))
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    k=st.integers(1, 6),
+    mode=st.sampled_from(["signed", "paper", "off"]),
+    preferences=st.lists(st.sampled_from([AVOIDS, LIKES, "I collect stamps."]), max_size=3, unique=True),
+    query=st.sampled_from([QUERY, "Where should I stay?", "a park", "xylophone quantum zebra"]),
+    include_text=st.booleans(),
+    guided=st.booleans(),
+)
+def test_sync_and_async_are_the_same(
+    k: int, mode: Any, preferences: list[str], query: str, include_text: bool, guided: bool
+) -> None:
+    kept = step()
+    retriever = SteeredVectorContextRetriever.from_index(
+        graph_of(kept(passages())),
+        preferences,
+        guidance=kept if guided else None,
+        mode=mode,
+        similarity_top_k=k,
+        include_text=include_text,
+    )
+    found = retriever.retrieve(query)
+    assert told(asyncio.run(retriever.aretrieve(query))) == told(found)
+    assert len({node.text for node in found}) == len(found) >= 1
+    assert sorted((node.score or 0.0 for node in found), reverse=True) == [node.score for node in found]
+
+
+@pytest.mark.parametrize("name", ["default", "searchable"])
+async def test_filters_that_nothing_satisfies_give_nothing(name: str) -> None:
+    index = graph_of(passages(), name)
+    none = MetadataFilters(filters=[MetadataFilter(key="title", value="Another")])
+    some = MetadataFilters(filters=[MetadataFilter(key="title", value="Guide")])
+    for mode in ("signed", "off"):
+        retriever = SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=none, mode=mode)
+        assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == []
+        assert SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=some, mode=mode).retrieve(QUERY)
+
+
+@pytest.mark.parametrize("name", STORES)
+async def test_an_empty_graph_gives_nothing(name: str) -> None:
+    kept = step(llm=Answering(lambda one: Verdict(decision=Decision.DISCARD, rationale="far")))
+    retriever = SteeredVectorContextRetriever.from_index(graph_of(kept(passages()), name), guidance=kept)
+    assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == []
+
+
+async def test_the_event_loop_is_not_blocked() -> None:
+    model, kept = ScriptedEmbedding(), step(encoder=ScriptedEmbedding())
+    index = graph_of(kept(passages()), embed_model=model)
+    retriever = SteeredVectorContextRetriever.from_index(index, guidance=kept)
+    for one in (model, kept.encoder):
+        one.threads.clear()
+    assert await retriever.aretrieve(QUERY)
+    here = threading.get_ident()
+    assert here not in model.threads | kept.encoder.threads
+    assert retriever.retrieve(QUERY)
+    assert here in model.threads
+
+
+# guidance
+
+
+@pytest.mark.parametrize("include_text", [True, False])
+async def test_passages_have_the_guidance_back_that_the_graph_lacks(
+    index: PropertyGraphIndex, kept: EpicTransform, include_text: bool
+) -> None:
+    wanted = {node.node_id: ours(node) for node in step(annotate=True)(passages())}
+    retriever = SteeredVectorContextRetriever.from_index(
+        index, guidance=kept, similarity_top_k=9, include_text=include_text
+    )
+    for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
+        by = {node.node_id if include_text else node.node.ref_doc_id: node for node in found}
+        assert set(by) == set(HOTELS)
+        for name, node in by.items():
+            assert ours(node) == wanted[str(name)]
+            assert ours(node)["epic_preference"] == AVOIDS
+            assert "epic_" not in node.node.get_content(MetadataMode.LLM) + node.node.get_content(MetadataMode.EMBED)
+
+
+async def test_what_stands_against_a_preference_comes_last_and_more_is_fetched() -> None:
+    numbers = [str(n) for n in range(6)]
+    index = graph_of(
+        [TextNode(id_=n, text=f"Hotel number {n}, a hotel like any other.") for n in numbers],
+        kg_extractors=[Triples(triples={n: [(f"Hotel number {n}", "near", f"Pear {n}")] for n in numbers})],
+    )
+    options: Any = {"floor": 0.0, "similarity_top_k": 2, "limit": 2}
+    near = set(ids(SteeredVectorContextRetriever.from_index(index, [AVOIDS], **options).retrieve("hotel")))
+    assert len(near) == 2
+    against = step(llm=KeepAll({f"number {n},": Stance.CONFLICTS for n in near}))
+    retriever = SteeredVectorContextRetriever.from_index(index, guidance=against, overfetch=1, **options)
+    assert set(ids(retriever.retrieve("hotel"))) == near
+    retriever = SteeredVectorContextRetriever.from_index(index, guidance=against, overfetch=3, **options)
+    found = retriever.retrieve("hotel")
+    assert told(await retriever.aretrieve("hotel")) == told(found)
+    assert len(found) == 2
+    assert not near & set(ids(found))
+    # As far as there is anything else.
+    options |= {"similarity_top_k": 12, "limit": 9}
+    every = SteeredVectorContextRetriever.from_index(index, guidance=against, **options).retrieve("hotel")
+    assert len(every) == 6
+    assert set(ids(every)[-2:]) == near
+
+
+@pytest.mark.parametrize("source", ["transform", "memory"])
+async def test_a_model_is_not_asked_again_also_in_another_process(tmp_path: Path, source: str) -> None:
+    said = Script({(TEXTS["ace"], AVOIDS): Stance.CONFLICTS, (TEXTS["bellmore"], AVOIDS): Stance.SUPPORTS})
+    options: Any = {"verifier": LMVerifier(Own(said)), "tau": -1.0, "aspects": "parser"}
+    with EpicMemory.open(tmp_path / "me.epic", [AVOIDS], **options) as memory:
+        keep = EpicTransform(memory=memory, annotate=False)
+        index = graph_of(keep(passages()))
+        asked = len(said.asked)
+        assert asked == len(TEXTS)
+        guidance = keep if source == "transform" else memory
+        first = SteeredVectorContextRetriever.from_index(index, guidance=guidance, similarity_top_k=9).retrieve(QUERY)
+        assert {(one.node_id, one.metadata["epic_stance"]) for one in first} == {
+            ("ace", "conflicts"),
+            ("bellmore", "supports"),
+        }
+    with EpicMemory.open(tmp_path / "me.epic", **options) as memory:
+        again = SteeredVectorContextRetriever.from_index(
+            index,
+            guidance=EpicTransform(memory=memory, annotate=False) if source == "transform" else memory,
+            similarity_top_k=9,
+        )
+        assert told(again.retrieve(QUERY)) == told(await again.aretrieve(QUERY)) == told(first)
+    assert len(said.asked) == asked
+    with pytest.raises(MemoryClosedError):
+        again.retrieve(QUERY)
+
+
+async def test_what_was_judged_with_its_metadata_is_known_again() -> None:
+    kept = step(metadata_mode=MetadataMode.EMBED)
+    index = graph_of(kept(passages()))
+    verifier: Any = kept.llm
+    seen = [text for text, _ in verifier.asked]
+    assert seen[0] == f"title: Guide\n\n{TEXTS['ace']}"
+    found = SteeredVectorContextRetriever.from_index(index, guidance=kept).retrieve(QUERY)
+    assert all(ours(node) for node in found)
+    assert {text for text, _ in verifier.asked} == set(seen)
+
+
+async def test_each_passage_is_asked_about_once() -> None:
+    kept = step()
+    retriever = SteeredVectorContextRetriever.from_index(graph_of(kept(passages())), guidance=kept)
+    verifier: Any = kept.llm
+    before = retriever.retrieve(QUERY)
+    asked = len(verifier.asked)
+    assert told(retriever.retrieve(QUERY)) == told(await retriever.aretrieve(QUERY)) == told(before)
+    assert len(verifier.asked) == asked
+
+
+async def test_preferences_are_those_of_the_transform_at_each_call() -> None:
+    kept = step()
+    retriever = SteeredVectorContextRetriever.from_index(graph_of(kept(passages())), guidance=kept, annotate=True)
+    assert retriever.preferences == (AVOIDS,)
+    (first, *_) = retriever.retrieve(QUERY)
+    assert (first.metadata["epic_preference"], first.metadata["epic_steered_by"]) == (AVOIDS, AVOIDS)
+    kept.preferences = [LIKES]
+    assert retriever.preferences == (LIKES,)
+    for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
+        assert {(one.metadata["epic_preference"], one.metadata["epic_steered_by"]) for one in found} == {(LIKES, LIKES)}
+
+
+async def test_preferences_for_a_call_and_other_peoples_guidance() -> None:
+    kept = step(preferences=[AVOIDS, LIKES])
+    index = graph_of(kept(passages()))
+    alice = SteeredVectorContextRetriever.from_index(index, guidance=kept, similarity_top_k=9)
+    bob = alice.with_preferences(["I collect stamps.", Preference(text=LIKES)])
+    before = told(alice.retrieve(QUERY))
+    for found in (bob.retrieve(QUERY), await bob.aretrieve(QUERY)):
+        assert set(ids(found)) == set(HOTELS)
+        assert {one.metadata["epic_preference"] for one in found} == {LIKES}
+        assert AVOIDS not in str([node.model_dump() for node in found])
+    carol = alice.with_preferences(["I collect stamps."])
+    assert all(ours(node) == {} for node in carol.retrieve(QUERY))
+    assert [one.node_id for one in alice.with_preferences([]).retrieve(QUERY)]
+    assert told(alice.retrieve(QUERY)) == before
+    assert alice.preferences == (AVOIDS, LIKES)
+    with pytest.raises(DuplicatePreferenceError):
+        alice.with_preferences([LIKES, LIKES])
+
+
+async def test_undecided_passages_have_no_guidance_and_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    index = graph_of(step()(passages()))
+    failing = step(llm=UndecidedAll(), on_undecided="keep")
+    retriever = SteeredVectorContextRetriever.from_index(index, guidance=failing)
+    with caplog.at_level(logging.WARNING, logger="epic_llamaindex.property_graph"):
+        for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
+            assert found
+            assert all(ours(node) == {} for node in found)
+    assert caplog.text.count("no answer") == 2
+
+
+async def test_a_memory_without_preferences_has_nothing_to_say() -> None:
+    memory = EpicMemory()
+    retriever = SteeredVectorContextRetriever.from_index(graph_of(passages(HOTELS)), guidance=memory)
+    off = SteeredVectorContextRetriever.from_index(graph_of(passages(HOTELS)), [AVOIDS], mode="off")
+    assert told(retriever.retrieve(QUERY)) == told(await retriever.aretrieve(QUERY)) == told(off.retrieve(QUERY))
+    memory.add_preference(LIKES)
+    assert retriever.preferences == (memory.preferences[0],)
+    assert "bellmore" in ids(retriever.retrieve(QUERY))[:1]
+
+
+def test_a_postprocessor_takes_the_guidance_as_it_is(index: PropertyGraphIndex, kept: EpicTransform) -> None:
+    found = SteeredVectorContextRetriever.from_index(index, guidance=kept).retrieve(QUERY)
+    suited = EpicNodePostprocessor(preferences=[AVOIDS], llm=UndecidedAll(), guidance="text")
+    for node in suited.postprocess_nodes(found, query_str=QUERY):
+        said = node.metadata
+        assert said["epic_instruction"] in node.text
+        assert node.text.endswith(said["epic_content"])
+        assert TEXTS[node.node_id] in said["epic_content"]
+    assert suited.report.seen == 0
+
+
+# arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"preferences": None}, "Give the preferences"),
+        ({"graph_store": "graph"}, "graph_store must be a property graph store, not str"),
+        ({"vector_store": None}, r"SimplePropertyGraphStore cannot be searched by vector.*index\.vector_store"),
+        ({"guidance": "me.epic"}, "guidance is an EpicTransform or an EpicMemory, not str"),
+        ({"embed_model": None}, "Give embed_model="),
+        ({"filters": Filter.eq("year", 2024)}, "filters are LlamaIndex's"),
+        ({"similarity_score": "high"}, "similarity_score must be a number"),
+        ({"embed_model": "local"}, "embed_model must be"),
+        ({"similarity_top_k": 0}, "similarity_top_k must be"),
+        ({"path_depth": 0}, "path_depth must be"),
+        ({"limit": -1}, "limit must be"),
+        ({"floor": 3.0}, "floor"),
+        ({"overfetch": 0}, "overfetch"),
+        ({"mode": "loud"}, "mode|steering"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_arguments_that_cannot_be(options: dict[str, Any], said: str) -> None:
+    given: dict[str, Any] = {
+        "graph_store": SimplePropertyGraphStore(),
+        "preferences": [AVOIDS],
+        "embed_model": EpicEmbedding(),
+        "vector_store": SimpleVectorStore(),
+    }
+    SteeredVectorContextRetriever(**given)
+    with pytest.raises(InvalidInputError, match=said):
+        SteeredVectorContextRetriever(**{**given, **options})
+
+
+def test_unknown_arguments_are_errors(index: PropertyGraphIndex) -> None:
+    with pytest.raises(TypeError, match="top_k"):
+        SteeredVectorContextRetriever.from_index(index, [AVOIDS], top_k=3)
+
+
+def test_an_index_that_cannot_be_searched() -> None:
+    plain: Any = VectorStoreIndex([], embed_model=EpicEmbedding())
+    with pytest.raises(InvalidInputError, match="must be a PropertyGraphIndex, not VectorStoreIndex"):
+        SteeredVectorContextRetriever.from_index(plain, [AVOIDS])
+    bare = graph_of(passages(), embed_kg_nodes=False)
+    with pytest.raises(InvalidInputError, match="not embedded"):
+        SteeredVectorContextRetriever.from_index(bare, [AVOIDS])
+
+
+def test_the_settings_are_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(self: object) -> Any:
+        raise AssertionError("read")
+
+    index, kept = graph_of(passages(HOTELS)), step()
+    for name in ("embed_model", "llm"):
+        monkeypatch.setattr(type(Settings), name, property(asked))
+    for model in (default_encoder(), EpicEmbedding()):
+        found = SteeredVectorContextRetriever(
+            index.property_graph_store, embed_model=model, vector_store=index.vector_store, guidance=kept
+        ).retrieve(QUERY)
+        assert found
+
+
+async def test_models_that_fail_or_do_not_fit(index: PropertyGraphIndex) -> None:
+    other = SteeredVectorContextRetriever(
+        index.property_graph_store, [AVOIDS], embed_model=ScriptedEmbedding(), vector_store=index.vector_store
+    )
+    with pytest.raises((EncoderMismatchError, ValueError)):
+        other.retrieve(QUERY)
+    down = ScriptedEmbedding()
+    retriever = SteeredVectorContextRetriever(
+        index.property_graph_store, [AVOIDS], embed_model=down, vector_store=index.vector_store
+    )
+    down.fail_with(RuntimeError("no power"))
+    with pytest.raises(EncoderError, match="no power"):
+        retriever.retrieve(QUERY)
+    with pytest.raises(EncoderError, match="no power"):
+        await retriever.aretrieve(QUERY)
+    with pytest.raises(InvalidInputError, match="query is empty"):
+        await retriever.aretrieve("  ")
+
+
+# passages that go
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    told_of=st.lists(
+        st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=3, unique=True), min_size=1, max_size=5
+    ),
+    gone=st.sets(st.integers(0, 6)),
+    store=st.sampled_from(["default", "vector store", "our vector store", "searchable"]),
+    asynchronous=st.booleans(),
+)
+def test_a_graph_without_some_passages_is_that_of_the_others(
+    told_of: list[list[tuple[int, int]]], gone: set[int], store: str, asynchronous: bool
+) -> None:
+    triples = {str(n): [(f"E{one}", f"r{n}", f"E{other}") for one, other in facts] for n, facts in enumerate(told_of)}
+    nodes = [TextNode(id_=name, text=f"Passage {name}.") for name in triples]
+    for node in nodes:
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="document")
+    for one, other in pairwise(nodes):
+        one.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=other.node_id)
+
+    def made(of: Sequence[BaseNode]) -> PropertyGraphIndex:
+        extractors = [ImplicitPathExtractor(), Triples(triples=triples)]
+        return graph_of(copy.deepcopy(list(of)), store, kg_extractors=extractors)
+
+    index = made(nodes)
+    names = [str(n) for n in gone]
+    if asynchronous:
+        asyncio.run(adelete_passages(index, names))
+    else:
+        delete_passages(index, names)
+    left = [node for node in nodes if node.node_id not in names]
+    wanted = made(left)
+    for node in left:
+        link = node.relationships.get(NodeRelationship.NEXT)
+        if isinstance(link, RelatedNodeInfo) and link.node_id in names:  # what a transform would have repaired
+            graph(wanted).triplets.discard((node.node_id, "NEXT", link.node_id))
+            graph(wanted).nodes.pop(link.node_id, None)
+    held = graph(index)
+    assert held.triplets == graph(wanted).triplets
+    assert set(held.nodes) == set(graph(wanted).nodes)
+    assert len(held.get_triplets()) == len(held.triplets) == len(held.relations)
+    for node in held.get_all_nodes():
+        source = node.properties.get(TRIPLET_SOURCE_KEY)
+        assert source is None or any(node.id in (one, other) for one, _, other in triples[source])
+        assert source not in names
+    found = SteeredVectorContextRetriever.from_index(index, [AVOIDS], similarity_top_k=9, mode="off").retrieve("E1")
+    assert {node.node_id for node in found} <= {node.node_id for node in left}
+    vectors = index.vector_store
+    if vectors is not None:
+        nine = VectorStoreQuery(query_embedding=EpicEmbedding().get_text_embedding("E1"), similarity_top_k=99)
+        result = vectors.query(nine)
+        entities = {node.id for node in held.get_all_nodes() if node.id.startswith("E")}
+        known = {one.metadata["vector_source_id"] for one in result.nodes} if result.nodes else set(result.ids or ())
+        assert known == entities
+    assert set(index.docstore.docs) == {node.node_id for node in left}
+
+
+def test_a_graph_that_the_framework_has_broken_is_whole_again() -> None:
+    index = graph_of(passages(HOTELS))
+    index.delete_nodes(["bellmore"])
+    with pytest.raises(KeyError):
+        graph(index).get_triplets()
+    delete_passages(index, ["bellmore"])
+    assert all(len(one) == 3 for one in graph(index).get_triplets())
+    assert "Bellmore" not in graph(index).nodes
+
+
+def test_passages_follow_the_preferences() -> None:
+    train = "I only travel by train."
+    kept = step(
+        llm=Answering(
+            lambda one: (
+                keep(one)
+                if any(
+                    {AVOIDS: "hotel", train: "engines"}[preference.text] in one.item.text
+                    for preference in one.preferences
+                )
+                else Verdict(decision=Decision.DISCARD, rationale="far")
+            )
+        )
+    )
+    index = graph_of(kept(passages()))
+    kept.preferences = [train]
+    changed = kept.reprocess()
+    assert sorted(changed.gone) == sorted(HOTELS)
+    delete_passages(index, changed.gone)
+    index.insert_nodes(changed.kept)
+    assert {node.id for node in graph(index).get_all_nodes()} == {"steam", "Steam engines", "Water", "guide"}
+    (found,) = SteeredVectorContextRetriever.from_index(index, guidance=kept).retrieve("steam")
+    assert (found.node_id, found.metadata["epic_preference"]) == ("steam", train)
+
+
+class Elsewhere(PropertyGraphStore):
+    """A graph store of somebody else's, which deletes nodes with their edges."""
+
+    def __init__(self) -> None:
+        self.held = SimplePropertyGraphStore()
+
+    def get(self, properties: Any = None, ids: Any = None) -> list[LabelledNode]:
+        return self.held.get(properties, ids)
+
+    def get_triplets(self, *args: Any, **options: Any) -> list[Any]:
+        return self.held.get_triplets(*args, **options)
+
+    def get_rel_map(self, *args: Any, **options: Any) -> list[Any]:
+        return self.held.get_rel_map(*args, **options)
+
+    def upsert_nodes(self, nodes: Sequence[LabelledNode]) -> None:
+        self.held.upsert_nodes(nodes)
+
+    def upsert_relations(self, relations: list[Relation]) -> None:
+        self.held.upsert_relations(relations)
+
+    def delete(
+        self, entity_names: Any = None, relation_names: Any = None, properties: Any = None, ids: Any = ()
+    ) -> None:
+        for triplet in [one for one in self.held.graph.triplets if {one[0], one[2]} & set(ids)]:
+            self.held.graph.triplets.remove(triplet)
+        for node_id in ids:
+            self.held.graph.nodes.pop(node_id, None)
+
+    def structured_query(self, query: str, param_map: Any = None) -> Any:
+        raise NotImplementedError
+
+    def vector_query(self, query: VectorStoreQuery, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_other_stores_delete_in_their_own_way(asynchronous: bool) -> None:
+    store = Elsewhere()
+    index = graph_of(passages(HOTELS), property_graph_store=store)
+    before = SteeredVectorContextRetriever.from_index(index, [AVOIDS], similarity_top_k=9)
+    assert set(ids(before.retrieve(QUERY))) == set(HOTELS)
+    if asynchronous:
+        await adelete_passages(index, ["bellmore", "unknown"])
+    else:
+        delete_passages(index, ["bellmore", "unknown"])
+    assert not {"bellmore", "Bellmore", "Quiet hotel with a garden"} & set(store.held.graph.nodes)
+    assert set(ids(before.retrieve(QUERY))) == {"ace", "carlton"}
+    assert "bellmore" not in index.docstore.docs
+
+
+def test_what_cannot_be_deleted() -> None:
+    index: Any = graph_of(passages(HOTELS))
+    with pytest.raises(InvalidInputError, match="in a list"):
+        delete_passages(index, "ace")
+    with pytest.raises(InvalidInputError, match="in a list"):
+        delete_passages(index, None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="must be a PropertyGraphIndex, not str"):
+        delete_passages("index", ["ace"])  # type: ignore[arg-type]
