@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench_steered import Known
-from common import parse, parser, personas, read_jsonl
+from common import interval, parse, parser, personas, read_jsonl
 from epic_core import EpicMemory
 from epic_core.aspect_parser import parse_aspects
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
@@ -38,7 +38,6 @@ from epic_core.words import words_of
 MODES: tuple[Mode, ...] = ("off", "paper", "signed")
 STEERING: tuple[Mode, ...] = ("signed", "paper")
 OTHERS = 9
-RESAMPLES = 10_000
 MEMORIES = 8
 SIDES = ("likes only", "avoids only", "both")
 
@@ -111,13 +110,6 @@ def longest(cases: Sequence[Case], size: Callable[[str], int]) -> str:
     tied = sizes == sizes.max(axis=1, keepdims=True)
     shares = tied[:, 0] / tied.sum(axis=1)
     return f"{(shares == 1).mean():.3f} ({shares.mean():.3f} with ties by lot)"
-
-
-def interval(differences: np.ndarray) -> tuple[float, float]:
-    """The 95 % bootstrap interval of a mean over cases."""
-    drawn_rows = np.random.default_rng(0).integers(len(differences), size=(RESAMPLES, len(differences)))
-    low, high = np.percentile(differences[drawn_rows].mean(axis=1), [2.5, 97.5])
-    return float(low), float(high)
 
 
 def remember(encoder: Known, cases: Sequence[Case]) -> None:

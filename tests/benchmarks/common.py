@@ -1,4 +1,4 @@
-"""What the benchmarks share: the data folder, the records in it, and medians of repeated runs."""
+"""What the benchmarks share: the data folder, the records in it, medians of repeated runs, and how sure a mean is."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "shared" / "tools"))
+
+RESAMPLES = 10_000
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -74,6 +76,13 @@ def paired_seconds(first: Callable[[], object], second: Callable[[], object], ru
         pairs.append((middle - started, time.perf_counter() - middle))
     ratio = statistics.median(a / b for a, b in pairs)
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs), ratio
+
+
+def interval(differences: np.ndarray) -> tuple[float, float]:
+    """The 95 % bootstrap interval of a mean."""
+    drawn_rows = np.random.default_rng(0).integers(len(differences), size=(RESAMPLES, len(differences)))
+    low, high = np.percentile(differences[drawn_rows].mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

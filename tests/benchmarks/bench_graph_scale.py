@@ -1,0 +1,288 @@
+"""A graph of 100,000 passages and more than a million edges: what a query and a change cost, and with which engine.
+
+Passages mention eight to twelve entities, as rare and as common as words are (Zipf); some facts, some synonyms. The
+engines that are installed are timed in turn on the same queries, and their first ten compared with ours: scipy and
+python-igraph are not needed by the package. Where a machine is shared, processor time says more than the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from epic_core.graph import network as module
+from epic_core.graph.network import Network
+
+DAMPING = 0.5
+TOLERANCE = 1e-6
+WEIGHT_OF_PASSAGES = 0.05
+# As in the other files of this kind: goals beside what is measured.
+QUERY, ADD = 150e-3, 20e-3
+
+
+class Parts(NamedTuple):
+    """A made-up graph, as `Network.of` takes it."""
+
+    starts: np.ndarray
+    entities: np.ndarray
+    fact_starts: np.ndarray
+    facts: np.ndarray
+    synonyms: np.ndarray
+    weights: np.ndarray
+    names: int
+
+    @property
+    def passages(self) -> int:
+        return len(self.starts) - 1
+
+    def network(self) -> Network:
+        return Network.of(
+            np.arange(self.passages),
+            (self.starts, self.entities),
+            (self.fact_starts, self.facts),
+            (self.synonyms, self.weights),
+        )
+
+
+def made(passages: int, names: int, facts: int, synonyms: int, seed: int = 0) -> Parts:
+    """Passages that mention entities drawn by Zipf's law, facts between two of them, synonyms anywhere."""
+    generator = np.random.default_rng(seed)
+    shares = np.cumsum(1.0 / (np.arange(names) + 3.0))
+    rows = np.repeat(np.arange(passages), generator.integers(8, 13, passages))
+    drawn = np.minimum(np.searchsorted(shares / shares[-1], generator.random(len(rows))), names - 1)
+    keys = np.unique(rows * names + generator.permutation(names)[drawn])
+    rows, entities = np.divmod(keys, names)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=passages))])
+    owner = np.repeat(np.arange(passages), facts)
+    width = np.diff(starts)[owner]
+    said = np.stack(
+        [entities[starts[owner] + (generator.random(len(owner)) * width).astype(int)] for _ in "ab"], axis=1
+    )
+    pairs = generator.integers(names, size=(synonyms, 2))
+    return Parts(
+        starts,
+        entities,
+        np.arange(passages + 1) * facts,
+        said,
+        pairs,
+        generator.uniform(0.8, 1.0, synonyms),
+        names,
+    )
+
+
+def seeds(parts: Parts, number: int) -> tuple[dict[int, float], tuple[np.ndarray, np.ndarray]]:
+    """A few entities, and every passage a little, as a dense retriever would have it."""
+    generator = np.random.default_rng(number)
+    found = {int(entity): 1.0 for entity in generator.choice(parts.entities, 5)}
+    return found, (np.arange(parts.passages), WEIGHT_OF_PASSAGES * generator.random(parts.passages) ** 8)
+
+
+def adjacency(parts: Parts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Both ends of each edge and its weight; passages first, then entities."""
+    owner = np.repeat(np.arange(parts.passages), np.diff(parts.fact_starts))
+    low, high = parts.facts.min(axis=1), parts.facts.max(axis=1)
+    facts = np.unique(np.stack([owner, low, high], axis=1)[low != high], axis=0)[:, 1:]
+    apart = parts.synonyms[:, 0] != parts.synonyms[:, 1]
+    _, last = np.unique(np.sort(parts.synonyms[apart], axis=1)[::-1], axis=0, return_index=True)
+    kept = np.sort(parts.synonyms[apart], axis=1)[::-1][last]
+    weights = np.concatenate([np.ones(len(parts.entities) + len(facts)), parts.weights[apart][::-1][last]])
+    rows = np.repeat(np.arange(parts.passages), np.diff(parts.starts))
+    one = np.concatenate([rows, facts[:, 0] + parts.passages, kept[:, 0] + parts.passages])
+    other = np.concatenate([parts.entities, facts[:, 1], kept[:, 1]]) + parts.passages
+    return one, other, weights
+
+
+def power(times: Callable[[np.ndarray], np.ndarray], start: np.ndarray) -> np.ndarray:
+    """Power iteration until the scores change by less than the tolerance together."""
+    scores = start
+    while True:
+        after = DAMPING * times(scores)
+        after += (1.0 - after.sum()) * start
+        if np.abs(after - scores).sum() <= TOLERANCE:
+            return after
+        scores = after
+
+
+def push(source: np.ndarray, inside: np.ndarray, starts: np.ndarray, shares: np.ndarray, start: np.ndarray) -> Any:
+    """Forward push, all nodes at once that have much left to hand on."""
+    scores, left = np.zeros_like(start), start.copy()
+    limit = TOLERANCE / len(start)
+    while True:
+        nodes = np.flatnonzero(left > limit)
+        if not len(nodes):
+            return scores
+        amount = left[nodes]
+        scores[nodes] += (1.0 - DAMPING) * amount
+        left[nodes] = 0.0
+        counts = starts[nodes + 1] - starts[nodes]
+        places = np.arange(counts.sum()) + np.repeat(starts[nodes] - np.cumsum(counts) + counts, counts)
+        left += np.bincount(inside[places], DAMPING * np.repeat(amount, counts) * shares[places], len(left))
+
+
+def engines(parts: Parts, network: Network) -> dict[str, Callable[[int], np.ndarray]]:
+    """Functions that answer a query by its number with the passages' scores."""
+    one, other, weights = adjacency(parts)
+    size = parts.passages + parts.names
+    degrees = np.bincount(one, weights, size) + np.bincount(other, weights, size)
+    inverse = np.divide(1.0, degrees, out=np.zeros(size), where=degrees > 0.0)
+    source, target = np.concatenate([one, other]), np.concatenate([other, one])
+    order = np.argsort(source, kind="stable")
+    source, target = source[order], target[order]
+    shares = np.concatenate([weights, weights])[order] * inverse[source]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=size))])
+
+    def start(number: int) -> np.ndarray:
+        entities, passages = seeds(parts, number)
+        reset = np.zeros(size)
+        reset[passages[0]] = passages[1]
+        reset[np.array(list(entities)) + parts.passages] = list(entities.values())
+        return reset / reset.sum()
+
+    found: dict[str, Callable[[int], np.ndarray]] = {
+        "this package (numpy, conjugate gradients)": lambda n: network.pagerank(*seeds(parts, n))[1],
+        "numpy, power iteration": lambda n: power(
+            lambda x: np.bincount(target, shares * x.take(source), size), start(n)
+        ),
+        "numpy, forward push": lambda n: push(source, target, starts, shares, start(n)),
+    }
+    if importlib.util.find_spec("scipy"):
+        import scipy.sparse
+
+        for kind in (np.float32, np.float64):
+            walk = scipy.sparse.csr_matrix((shares.astype(kind), (target, source)), shape=(size, size))
+            found[f"scipy, power iteration, {kind.__name__}"] = lambda n, w=walk, k=kind: power(
+                w.__matmul__, start(n).astype(k)
+            )
+        matrix = scipy.sparse.csr_matrix((np.ones(len(weights)) * weights, (one, other)), shape=(size, size))
+        matrix = (matrix + matrix.T).tocsr()
+        between = matrix[parts.passages :, parts.passages :]
+        mentions = matrix[: parts.passages, parts.passages :].tocsr()
+        found["scipy, conjugate gradients"] = lambda n: reduced(mentions, between, degrees, inverse, start(n))
+    if importlib.util.find_spec("igraph"):
+        import igraph
+
+        graph = igraph.Graph(n=size, edges=np.stack([one, other], axis=1))
+        graph.es["weight"] = weights.tolist()
+        for method in ("prpack", "arpack"):
+            found[f"python-igraph, {method}"] = lambda n, m=method: np.array(
+                graph.personalized_pagerank(
+                    damping=DAMPING, reset=start(n).tolist(), weights="weight", directed=False, implementation=m
+                )
+            )
+    return found
+
+
+def reduced(mentions: Any, between: Any, degrees: np.ndarray, inverse: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """As the package does it, with the matrices of scipy."""
+    passages = mentions.shape[0]
+    share, back = DAMPING * inverse[:passages], mentions.T
+    right = start[passages:] + back @ (share * start[:passages])
+    solved = module._solved(
+        lambda x: degrees[passages:] * x - DAMPING * (between @ x + back @ (share * (mentions @ x))),
+        right,
+        inverse[passages:],
+    )
+    return start[:passages] + DAMPING * (mentions @ solved)
+
+
+def timed(action: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds by the clock and of the processor."""
+    clock, processor = time.perf_counter(), time.process_time()
+    action()
+    return time.perf_counter() - clock, time.process_time() - processor
+
+
+def shown(what: str, taken: list[tuple[float, float]], goal: float | None = None) -> None:
+    """A line of a table: medians and the least by the clock and of the processor, and the goal."""
+    clock, processor = ([1e3 * pair[side] for pair in taken] for side in (0, 1))
+    said = "" if goal is None else f"   (at most {1e3 * goal:.0f} ms)"
+    print(
+        f"{what:42} clock: median {statistics.median(clock):8.2f} ms, least {min(clock):8.2f};"
+        f" processor: median {statistics.median(processor):8.2f} ms, least {min(processor):8.2f}{said}"
+    )
+
+
+def compared(parts: Parts, network: Network, queries: int) -> None:
+    """The table of the engines, each query with each engine in turn."""
+    found = engines(parts, network)
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
+    agreed = dict.fromkeys(found, 0)
+    for number in range(queries):
+        scores: dict[str, np.ndarray] = {}
+        for name, answer in found.items():
+            taken[name].append(timed(lambda a=answer, n=number, k=name, s=scores: s.update({k: a(n)})))
+        tops = {name: np.argsort(-values[: parts.passages])[:10].tolist() for name, values in scores.items()}
+        exact = tops.get("python-igraph, prpack", tops["numpy, power iteration"])
+        for name, top in tops.items():
+            agreed[name] += top == exact
+    print("\nengines (the first ten as of prpack, or else of power iteration):")
+    for name, pairs in taken.items():
+        shown(f"{name} {agreed[name]}/{queries}", pairs)
+
+
+def changed(parts: Parts, network: Network, runs: int) -> None:
+    """Queries, then passages added and removed, and queries again."""
+    generator = np.random.default_rng(1)
+    shown("query", [timed(lambda n=n: network.pagerank(*seeds(parts, n))) for n in range(runs)], QUERY)
+    few = {7: 1.0, 8: 0.5}
+    shown("query, few seeds", [timed(lambda: network.pagerank(few, few)) for _ in range(runs)], QUERY)
+    both = [threading.Thread(target=network.pagerank, args=seeds(parts, n)) for n in range(2)]
+    shown("two queries in two threads", [timed(lambda: [*(t.start() for t in both), *(t.join() for t in both)])])
+
+    def add(number: int) -> None:
+        mentioned = [*generator.choice(parts.entities, 9).tolist(), parts.names + number]
+        network.add(parts.passages + number, mentioned, [(mentioned[0], mentioned[1]), (mentioned[2], mentioned[9])])
+        network.link([(mentioned[3], mentioned[9])], [0.9])
+
+    shown("add a passage and a synonym", [timed(lambda n=n: add(n)) for n in range(100)], ADD)
+    shown(
+        "query after 100 were added",
+        [timed(lambda n=n: network.pagerank(*seeds(parts, n))) for n in range(runs)],
+        QUERY,
+    )
+    removed = generator.permutation(parts.passages)[:200].tolist()
+    shown("replace a passage", [timed(lambda p=p: network.add(p, [1, 2, 3], [(1, 2)])) for p in removed[:100]], ADD)
+    shown("remove a passage", [timed(lambda p=p: network.remove([p])) for p in removed[100:]], ADD)
+    shown(
+        "query after 100 were removed",
+        [timed(lambda n=n: network.pagerank(*seeds(parts, n))) for n in range(runs)],
+        QUERY,
+    )
+    dropped = generator.choice(parts.entities, 20).tolist()
+    shown("drop an entity", [timed(lambda e=e: network.drop_entities([e])) for e in dropped])
+    slack, module._LOOSE = module._LOOSE, -(10**9)
+    shown("put in order (after some 30,000 removals)", [timed(network._tidy) for _ in range(3)])
+    module._LOOSE = slack
+
+
+def main() -> None:
+    made_parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    made_parser.add_argument("data", nargs="?", help="not read: everything here is made up")
+    made_parser.add_argument("--passages", type=int, default=100_000)
+    made_parser.add_argument("--facts", type=int, default=3, help="facts of a passage")
+    made_parser.add_argument("--runs", type=int, default=10)
+    options = made_parser.parse_args()
+    parts = made(options.passages, 3 * options.passages // 2, options.facts, options.passages // 2)
+    shown("load", [timed(parts.network) for _ in range(3)])
+    network = parts.network()
+    print(
+        f"{network.passages} passages, {network.entities} entities, {network.edges} edges,"
+        f" {network.nbytes / 1e6:.1f} MB held"
+    )
+    compared(parts, network, options.runs)
+    print()
+    changed(parts, network, options.runs)
+    small = made(50, 120, 3, 20)
+    little = small.network()
+    shown("query, 50 passages", [timed(lambda n=n: little.pagerank(*seeds(small, n))) for n in range(200)])
+
+
+if __name__ == "__main__":
+    main()
