@@ -28,16 +28,18 @@ FEATURES = (
     "liked_said", "liked_denied", "avoided_said", "avoided_denied",
     *(f"{group}_{how}" for group in GROUPS for how in ("said", "denied")),
 )  # fmt: skip
-BY_WORDS = FEATURES[2 + len(GROUPS) :]
+# The first of these are cosines.
+COSINES = 2 + len(GROUPS)
+BY_WORDS = FEATURES[COSINES:]
 # More words of the lexicon than these say nothing more.
 _ENOUGH = 2
 # for_p less against_p is the sum of the features times these, where a text's cosine with the query counts 1.
 # `shared/tools/fit_evidence.py` chose them on texts of our own.
 _WEIGHTS = {
-    "liked": 3.40, "avoided": -4.02, "liked_kinds": 2.38, "avoided_kinds": -3.47, "liked_instead": -2.31,
-    "avoided_instead": 3.73, "liked_said": 0.47, "liked_denied": -3.83, "avoided_said": -1.35, "avoided_denied": 3.59,
-    "liked_kinds_said": 0.38, "liked_kinds_denied": 0.0, "avoided_kinds_said": -0.39, "avoided_kinds_denied": 0.84,
-    "liked_instead_said": -0.24, "liked_instead_denied": 0.0, "avoided_instead_said": 0.76,
+    "liked": 3.50, "avoided": -4.23, "liked_kinds": 2.72, "avoided_kinds": -3.54, "liked_instead": -2.65,
+    "avoided_instead": 3.76, "liked_said": 0.52, "liked_denied": -3.89, "avoided_said": -1.38, "avoided_denied": 3.86,
+    "liked_kinds_said": 0.26, "liked_kinds_denied": 0.0, "avoided_kinds_said": -0.49, "avoided_kinds_denied": 1.02,
+    "liked_instead_said": -0.22, "liked_instead_denied": 0.0, "avoided_instead_said": 0.76,
     "avoided_instead_denied": 0.0,
 }  # fmt: skip
 WEIGHTS = np.array([_WEIGHTS[name] for name in FEATURES], dtype=np.float32)
@@ -72,14 +74,6 @@ class Sides:
         """Embeddings of the avoided phrases, shape `(len(aspects.avoided), d)`."""
         return self.vectors[len(self.aspects.liked) : len(self.phrases)]
 
-    def liked_stems(self, place: int) -> frozenset[str]:
-        """The content stems of a liked phrase."""
-        return _stems_of(self.phrases[place])
-
-    def avoided_stems(self, place: int) -> frozenset[str]:
-        """Those of an avoided one."""
-        return _stems_of(self.phrases[len(self.aspects.liked) + place])
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Unembedded:
@@ -90,10 +84,6 @@ class _Unembedded:
     def texts(self) -> list[str]:
         # A group is encoded as one text: a mean of its words, at the cost of one.
         return [*self.aspects.liked, *self.aspects.avoided, *(", ".join(group) for group in self.groups if group)]
-
-
-def _stems_of(phrase: tuple[tuple[str, bool], ...]) -> frozenset[str]:
-    return frozenset(word for word, _ in phrase)
 
 
 def sides_of(encoder: Encoder, preferences: Sequence[str | Preference]) -> list[Sides]:
@@ -129,7 +119,8 @@ def _joined(parts: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for part in parts for word in part))
 
 
-def _words_of_phrase(phrase: str) -> tuple[tuple[str, bool], ...]:
+def phrase_words(phrase: str) -> tuple[tuple[str, bool], ...]:
+    """The content stems of a phrase, each with whether the phrase itself denies it, as "gluten-free" does gluten."""
     negated = words_of(phrase).negated
     return tuple((word, word in negated) for word in content_stems(phrase))
 
@@ -145,7 +136,7 @@ def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[Sides]:
         found.append(
             Sides(
                 aspects=one.aspects,
-                phrases=tuple(map(_words_of_phrase, (*one.aspects.liked, *one.aspects.avoided))),
+                phrases=tuple(map(phrase_words, (*one.aspects.liked, *one.aspects.avoided))),
                 kinds=tuple(
                     frozenset(run for word in group if (run := " ".join(stems(word)[:LONGEST_RUN])))
                     for group in one.groups
@@ -176,9 +167,8 @@ def features(sides: Sides, words: Sequence[Words], cosines: FloatArray) -> NDArr
     for place, row in enumerate(sides.group_rows):
         if row >= 0:
             found[:, 2 + place] = cosines[:, row]
-    start = 2 + len(GROUPS)
     for text, said in enumerate(words):
-        found[text, start:] = by_words(sides, said)
+        found[text, COSINES:] = by_words(sides, said)
     return found
 
 
@@ -200,26 +190,35 @@ def leanings(
     return found
 
 
+def by_cosines(sides: Sides, cosines: Sequence[float]) -> list[float]:
+    """Those of `FEATURES` that are cosines, from those of a text with each of `sides.vectors`."""
+    likes, phrases = len(sides.aspects.liked), len(sides.phrases)
+    return [
+        max(cosines[:likes], default=0.0),
+        max(cosines[likes:phrases], default=0.0),
+        *(cosines[row] if row >= 0 else 0.0 for row in sides.group_rows),
+    ]
+
+
 def by_words(sides: Sides, said: Words) -> list[float]:
     """Those of `FEATURES` that words give, of a text's."""
-    likes = len(sides.aspects.liked)
-    values = [
-        max((_share(phrase, said, denied) for phrase in phrases), default=0.0)
-        for phrases in (sides.phrases[:likes], sides.phrases[likes:])
-        for denied in (False, True)
-    ]
     plain, negated = said
+    if not plain and not negated:
+        return [0.0] * len(BY_WORDS)
+    likes = len(sides.aspects.liked)
+    values: list[float] = []
+    for phrases in (sides.phrases[:likes], sides.phrases[likes:]):
+        most = most_denied = 0.0
+        for phrase in phrases:
+            there = denied = 0
+            for word, negates in phrase:
+                # A text may say it as the phrase does, or deny it, or both.
+                there += word in (negated if negates else plain)
+                denied += word in (plain if negates else negated)
+            if phrase:
+                most, most_denied = max(most, there / len(phrase)), max(most_denied, denied / len(phrase))
+        values += most, most_denied
     for kinds in sides.kinds:
         values.append(float(min(_ENOUGH, len(kinds & plain))))
         values.append(float(min(_ENOUGH, len(kinds & negated))) if negated else 0.0)
     return values
-
-
-def _share(phrase: tuple[tuple[str, bool], ...], said: Words, denied: bool) -> float:
-    """The share of a phrase's words that a text says as the phrase does, or denies."""
-    plain, negated = said
-    there = 0
-    for word, negates in phrase:
-        if word in (negated if negates is not denied else plain):
-            there += 1
-    return there / len(phrase) if phrase else 0.0

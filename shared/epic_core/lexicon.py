@@ -5,11 +5,13 @@ lexicon says both for some two thousand concepts of everyday life: by what *kind
 it, and what one takes *instead*. For a diet or a condition ("vegan") the kinds are what suits it, and instead is what
 it rules out.
 
-`data/lexicon.tsv` has a line for each: names, kinds, instead, parted by tabs, each a list parted by semicolons.
+`data/lexicon.tsv.bz2` has a line for each: names, kinds, instead, parted by tabs, each a list parted by semicolons.
+`shared/tools/make_lexicon.py` makes it.
 """
 
 from __future__ import annotations
 
+import bz2
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib.resources import files
@@ -105,7 +107,7 @@ def opposites(phrases: Iterable[str]) -> list[str]:
 @lru_cache(maxsize=1)
 def default_lexicon() -> Lexicon:
     """The bundled lexicon, loaded once for each process."""
-    text = (files("epic_core") / "data" / "lexicon.tsv").read_text(encoding="utf-8")
+    text = bz2.decompress((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()).decode()
     return Lexicon(
         Concept(*(tuple(part for part in column.split(";") if part) for column in line.split("\t")))
         for line in text.splitlines()

@@ -141,7 +141,7 @@ def test_the_lexicon_knows_kinds_and_what_is_taken_instead() -> None:
     assert meat["avoided_kinds_said"] >= 1.0
     assert meat["avoided_said"] == 0.0
     assert said(avoiding("meat"), "a dish of tofu")["avoided_instead_said"] >= 1.0
-    assert said(liking("vegan"), "a steak with butter")["liked_instead_said"] >= 1.0
+    assert said(liking("vegan"), "bacon with butter")["liked_instead_said"] >= 1.0
     steak, tofu = by_words(avoiding("meat"), "a steak", "a dish of tofu")
     assert tofu > steak
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import subprocess
 import sys
 from collections import Counter
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +16,13 @@ from epic_core.lexicon import Concept, Lexicon, default_lexicon, opposites
 from epic_core.words import stems
 from helpers import HashEncoder
 
-LINES = (files("epic_core") / "data" / "lexicon.tsv").read_text(encoding="utf-8").splitlines()
+LINES = bz2.decompress((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()).decode().splitlines()
 ROWS = [[column.split(";") for column in line.split("\t")] for line in LINES]
+
+
+def test_it_ships_as_it_was_written() -> None:
+    written = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written" / "lexicon.tsv"
+    assert written.read_text(encoding="utf-8").splitlines() == LINES
 
 
 def test_every_line_has_three_columns() -> None:
@@ -149,7 +156,7 @@ import sys
 opened = []
 sys.addaudithook(lambda name, args: name == "open" and opened.append(str(args[0])))
 {}
-print(any(path.endswith("lexicon.tsv") for path in opened))
+print(any(path.endswith("lexicon.tsv.bz2") for path in opened))
 """
 
 
