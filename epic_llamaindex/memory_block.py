@@ -19,10 +19,10 @@ from epic_core.coarse import checked_tau
 from epic_core.context import documents_of_context, format_context, without_tags
 from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
 from epic_core.intake import storable
+from epic_core.relevance import default_floor
 from epic_core.retrieval import StancePolicy
 from epic_core.space import PENALTY
-from epic_core.steering import default_floor
-from epic_core.types import checked_text
+from epic_core.types import Hits, checked_text
 from epic_llamaindex.filters import filter_of
 
 _logger = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
             stance_policy=self.stance_policy,
             namespace=self.namespace if namespace is None else namespace,
         )
-        hits = [hit for hit in found if self._reaches(hit)]
+        hits = self._near(found)
         if not hits:
             return ""
         # Words that were said in several sessions are told once.
@@ -149,14 +149,15 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
         context = format_context(hit for hit in hits if told[hit.text] is hit)
         return without_tags(f"{_NOTE}\n\n{context}", "memory", self.name)
 
-    def _reaches(self, hit: Hit) -> bool:
-        """Whether a hit is on what was asked."""
-        if hit.tier == "fallback":
-            return True
+    def _near(self, found: Hits) -> list[Hit]:
+        """The hits that are on what was asked, wherever the query was steered."""
         cutoff = default_floor(self.memory.encoder) if self.similarity_cutoff is None else self.similarity_cutoff
-        # At least the cosine of the entry that is nearest, from which its stance took this off.
-        penalty = PENALTY[hit.stances[0]] if hit.stances and self.stance_policy == "prefer" else 0.0
-        return hit.score + penalty >= cutoff
+        if found.query is not None and len(found.vectors) == len(found):
+            near = [float(vector @ found.query) for vector in found.vectors]
+        else:  # beside what a fallback found: at least the cosine of the entry, from which its stance took this off
+            prefers = self.stance_policy == "prefer"
+            near = [hit.score + (PENALTY[hit.stances[0]] if hit.stances and prefers else 0.0) for hit in found]
+        return [hit for hit, cosine in zip(found, near, strict=True) if hit.tier == "fallback" or cosine >= cutoff]
 
     def _condition(self, session_id: str | None) -> Filter | None:
         if not self.per_session:

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from epic_core.errors import InvalidInputError
 from epic_core.fallback import SecondTier, hits_of
 from epic_core.filters import Filter
+from epic_core.relevance import default_floor
 from epic_core.space import PENALTY, Space
 from epic_core.state import State
-from epic_core.steering import Mode, SteeredQuery, checked_mode, default_floor
-from epic_core.steps import Ask, Clock, Encode, Steps
+from epic_core.steering import Mode, SteeredQuery, checked_mode
+from epic_core.steps import Ask, Clock, Encode, Sample, Steps
 from epic_core.store import Store
 from epic_core.types import FloatArray, Hit, Hits, Preference, checked_k, checked_text
 
@@ -44,9 +45,19 @@ def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
     """Stage 3 and the search, with the fallback where the query matches no preference well."""
     encoder = state.encoder
     vector = mean_vector((yield Encode(encoder, asked.embed, "embedding", query=True)))
+    yield from sampled(state, asked.namespace, asked.mode)
     if state.encoder is not encoder:  # embedded anew in the meantime
         return (yield from search(state, asked, clock))
     return (yield from found_near(state, asked, vector, clock))
+
+
+def sampled(state: State, namespace: str, mode: Mode) -> Steps[None]:
+    """Encodes what steering has to know of an encoder once, if there is anything to search."""
+    with state.lock:
+        space = state.space(namespace)
+        steering = space.steering(mode) if space.item_of and mode == "signed" else None
+    if steering is not None and steering.preferences and steering.samples is None:
+        yield Sample(steering)
 
 
 def found_near(state: State, asked: Search, vector: FloatArray, clock: Clock) -> Steps[Hits]:
@@ -59,7 +70,7 @@ def found_near(state: State, asked: Search, vector: FloatArray, clock: Clock) ->
         started = clock.add("steering", started)
         hits, rows = _first_tier(state.store, space, asked, steered, positions)
         clock.add("index", started)
-        wanting = _matches_nothing(state, steered, hits)
+        wanting = not rows or _matches_nothing(state, steered, hits[0], space.index.vector(rows[0]))
         # A callable knows nothing of other users: it is asked for one's own namespace only.
         own = asked.namespace == state.namespace or isinstance(state.fallback, SecondTier)
         asks = state.fallback is not None and wanting and own
@@ -78,6 +89,7 @@ def found_near(state: State, asked: Search, vector: FloatArray, clock: Clock) ->
     return Hits(
         hits,
         vector=steered.vector,
+        query=vector,
         vectors=vectors,
         timings=clock.parts,
         steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
@@ -198,9 +210,11 @@ def mean_vector(vectors: FloatArray) -> FloatArray:
     return mean
 
 
-def _matches_nothing(state: State, steered: SteeredQuery, hits: list[Hit]) -> bool:
+def _matches_nothing(state: State, steered: SteeredQuery, first: Hit, entry: FloatArray) -> bool:
+    """Whether a query is near no preference, or what was found first would not have been near without steering."""
     floor = default_floor(state.encoder)
-    return steered.nearest is None or steered.nearest < floor or not hits or hits[0].score < floor
+    gained = float(entry @ (steered.vector - steered.query))
+    return steered.nearest is None or steered.nearest < floor or first.score - gained < floor
 
 
 def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:

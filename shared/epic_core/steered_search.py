@@ -1,8 +1,8 @@
 """Steered search of a store that is not ours: any vector store of a framework, searched by vector.
 
 Such a store answers with its own documents, best first, and with scores of its own kind or none. It is searched with q~
-(`steering`), and its order stands: to fetch more, embed the texts and rank them anew was no better
-(`tests/benchmarks/bench_steered.py`).
+(`steering`), and its order stands: to fetch more, embed the texts and rank them anew follows preferences better, and
+leaves the topic (`tests/benchmarks/bench_steered.py`).
 
 Unless it is known how documents stand to the preferences that steer. Documents that were verified before they were
 stored say so in their metadata, and what a verifier has read says more than a direction does. They are ranked by
@@ -30,7 +30,8 @@ import numpy as np
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.guidance import penalty_of
-from epic_core.steering import Mode, QuerySteering, checked_mode, default_floor
+from epic_core.relevance import default_floor
+from epic_core.steering import Mode, QuerySteering, checked_mode
 from epic_core.steerings import Steerings
 from epic_core.types import FloatArray, Preference, checked_k
 
@@ -51,7 +52,7 @@ class Target:
 
     Attributes:
         vector: What to search with, as long as the query's embedding was; that embedding where nothing steers.
-        steered_by: The texts of the preferences that steered, most similar first.
+        steered_by: The texts of the preferences that steered, heaviest first.
         matched: Whether a preference is as similar to the query as the floor asks; where none is, a fallback may know
             better. True in mode "off", which asks no preference.
         ranking: q~, the unit vector that texts are ranked by where stances decide, shape `(d,)`; None where the store's
@@ -86,7 +87,7 @@ class SteeredSearch:
     Args:
         encoder: Of the store's embeddings; encodes preferences, and texts where they have to be ranked.
         floor: Cosine in [-1, 1] from which a preference steers and counts as matched. Default: the encoder's own
-            to be matched, a little above it to steer; in paper mode everything steers.
+            to be matched, rel(p) to steer (`relevance`); in paper mode everything steers.
         overfetch: How many times k are fetched and ranked in signed mode where a document stands against a preference;
             with 1 no text is ever embedded, and stances are left out of account.
 

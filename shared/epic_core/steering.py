@@ -8,10 +8,8 @@ The paper moves a query towards the preference most similar to it:
 For "I avoid hotels with casinos" that is towards casinos. The signed mode uses what a preference likes and
 avoids (`aspects`), for every preference that is relevant to the query, each with its weight w_p.
 
-How relevant one is, its similarity to the query alone says badly: "Where should I stay in Las Vegas?" is about no
-casinos. What there is to choose from says more. With candidates, c the mean of those nearest to the query,
-
-    rel(p) = (Sim(E(q), E(p)) + 2 Sim(c, E(p))) / 3,       w_p ~ exp(rel(p) / T)   where rel(p) reaches a floor.
+How relevant one is, is rel(p), in log-odds (`relevance`), and its share is w_p ~ exp(rel(p)), where rel(p) is high
+enough for it to steer at all. With candidates, what they are about is asked, too.
 
 Of two preferences that say the opposite of each other only one counts: the more relevant one; of about equally
 relevant ones the firmer; then the later.
@@ -20,8 +18,8 @@ Candidates are ranked by what they say (`evidence`):
 
     score(q, x) = cos(q, x) + sum_p w_p (for_p(x) - against_p(x)),
 
-less a penalty for a candidate much further than others from t, the topic. Where not even the most relevant preference
-is clearly above the floor, everything that steers counts in part.
+less a penalty for a candidate much further than others from t, the topic. Where even the most relevant preference only
+just steers, all of it counts in part; not if a floor was given, from which on all of it counts.
 
 Where raw texts can be searched by a vector only, it is
 
@@ -48,9 +46,21 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_core.aspect_parser import aspects_of
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
-from epic_core.evidence import Sides, asides_of, leanings, sides_of
+from epic_core.evidence import Sides, asides_of, leanings, phrase_words, sides_of
+from epic_core.relevance import (
+    CANDIDATES,
+    Phrases,
+    Samples,
+    asamples_of,
+    by_query,
+    known_samples,
+    relevance,
+    samples_of,
+    with_candidates,
+)
 from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Preference
 from epic_core.words import Words, words_of
@@ -58,18 +68,8 @@ from epic_core.words import Words, words_of
 Mode: TypeAlias = Literal["paper", "signed", "off"]
 MODES: tuple[str, ...] = get_args(Mode)
 
-DEFAULT_FLOOR = 0.2
-# How many of the candidates say what a query is about, and how much more than itself.
-NEAREST = 8
-CANDIDATES_WEIGHT = 2.0
-# What the signed mode asks of a preference above the encoder's floor, and, as they say it more clearly, above that with
-# candidates; it counts in full from RAMP above.
-MARGIN = 0.09
-CANDIDATES_MARGIN = 0.03
-RAMP = 0.15
-# Width of the softmax over preferences, without candidates and with.
-TEMPERATURE = 0.1
-CANDIDATES_TEMPERATURE = 0.02
+# What steers counts in full from so much above what it takes, in log-odds.
+RAMP = 1.0
 # Weights of the liked and the avoided side of the turn, and s: how far it goes.
 LIKED_WEIGHT = 1.0
 AVOIDED_WEIGHT = 1.0
@@ -77,16 +77,10 @@ TURN = 2.0
 # A candidate may be so much further from the topic t than the nearest one; beyond, each point costs so many.
 SLACK = 0.3
 OFF_TOPIC = 15.0
-# From this cosine on, what one preference likes is what another avoids; what counts as about equally relevant.
-CLASH = 0.8
-TIE = 0.05
+# What counts as about equally relevant, in log-odds.
+TIE = 0.5
 # A share below this changes no order worth the time.
 _FELT = 0.01
-
-
-def default_floor(encoder: object) -> float:
-    """The similarity below which a query matches no preference: the encoder's own `floor`, else 0.2."""
-    return float(getattr(encoder, "floor", DEFAULT_FLOOR))
 
 
 def checked_mode(mode: str) -> Mode:
@@ -123,10 +117,11 @@ class SteeredQuery:
     Attributes:
         vector: q~, a unit vector of shape `(d,)`; E(q) where nothing steers.
         query: E(q), shape `(d,)`.
-        preferences: What steered it, heaviest first; one in paper mode, none if no preference
-            reaches the floor or the mode is "off".
+        preferences: What steered it, heaviest first; one in paper mode, none if no preference matters to the query, or
+            none reaches the floor, or the mode is "off".
         nearest: The highest Sim(E(q), E(p)), in [-1, 1]; None without preferences.
-        strength: How much of it all counts, in [0, 1]: less than 1 if no preference is clearly above the floor.
+        strength: How much of it all counts, in [0, 1]: less than 1 if even the most relevant preference only just
+            matters and no floor was given.
     """
 
     vector: FloatArray
@@ -153,8 +148,9 @@ class QuerySteering:
         encoder: Encodes queries, preferences and their aspects.
         preferences: Texts or `Preference`s.
         mode: "paper" (Eq. 7-8), "signed" or "off".
-        floor: Cosine in [-1, 1] below which a preference does not steer. Default: none in paper mode,
-            whose equations have none; else a little above the one that belongs to the encoder.
+        floor: Cosine in [-1, 1] from which a preference steers, of the query, or in signed mode of what there is to
+            choose from; how much each counts is rel(p) all the same. Default: none in paper mode, whose equations have
+            none; else rel(p) decides that, too (`relevance`).
         vectors: E(p) of the preferences where they are known already, shape `(m, d)`.
 
     Raises:
@@ -175,15 +171,11 @@ class QuerySteering:
             preferences = [preferences]
         self.preferences = tuple(Preference.of(preference) for preference in preferences)
         self.mode: Mode = checked_mode(mode)
-        given = floor
-        if floor is None:
-            floor = min(1.0, default_floor(encoder) + MARGIN) if mode == "signed" else -1.0
-        if not -1.0 <= floor <= 1.0:
+        if floor is not None and not -1.0 <= floor <= 1.0:
             raise InvalidInputError(f"floor must be a cosine between -1 and 1, not {floor!r}.")
         self.floor = floor
-        # A floor that was given is the floor.
-        self._margin = CANDIDATES_MARGIN if given is None else 0.0
         self.vectors = embed(encoder, self._texts) if vectors is None else vectors
+        self.samples = known_samples(encoder)
 
     @classmethod
     async def acreate(
@@ -226,37 +218,54 @@ class QuerySteering:
         return directions
 
     @cached_property
+    def _phrases(self) -> Phrases:
+        return Phrases(self.vectors, self._sides)
+
+    @cached_property
     def _clashes(self) -> frozenset[tuple[int, int]]:
-        """Pairs of preferences, the earlier one first, of which one likes what the other avoids."""
-        liked = [(row, place) for row, sides in enumerate(self._sides) for place in range(len(sides.liked))]
-        avoided = [(row, place) for row, sides in enumerate(self._sides) for place in range(len(sides.avoided))]
-        if not liked or not avoided:
-            return frozenset()
-        cosines = (
-            np.concatenate([sides.liked for sides in self._sides])
-            @ np.concatenate([sides.avoided for sides in self._sides]).T
+        """Pairs of preferences, the earlier one first, of which one likes what the other avoids.
+
+        In the same words: who likes beaches can avoid crowded ones.
+        """
+        liking: dict[frozenset[tuple[str, bool]], list[int]] = {}
+        read = [aspects_of(preference) for preference in self.preferences]
+        for row, aspects in enumerate(read):
+            for phrase in aspects.liked:
+                if words := frozenset(phrase_words(phrase)):
+                    liking.setdefault(words, []).append(row)
+        return frozenset(
+            (min(likes, avoids), max(likes, avoids))
+            for avoids, aspects in enumerate(read)
+            for phrase in aspects.avoided
+            for likes in liking.get(frozenset(phrase_words(phrase)), ())
+            if likes != avoids
         )
-        found = set()
-        for one, other in np.argwhere(cosines >= CLASH).tolist():
-            (likes, wanted), (avoids, unwanted) = liked[one], avoided[other]
-            # Who likes beaches can avoid crowded ones: only the same words clash.
-            if likes != avoids and self._sides[likes].liked_stems(wanted) == self._sides[avoids].avoided_stems(
-                unwanted
-            ):
-                found.add((min(likes, avoids), max(likes, avoids)))
-        return frozenset(found)
 
     def prepare(self) -> None:
         """Encode now what the mode needs, so that no query pays for it."""
-        if self.mode == "signed":
-            _ = self._directions, self._clashes
+        if self.mode == "signed" and self.preferences:
+            self.sample()
+            _ = self._directions, self._phrases, self._clashes
 
     async def aprepare(self) -> None:
         """As `prepare`, without blocking the event loop."""
         if self.mode == "signed" and self.preferences:
+            await self.asample()
             if "_sides" not in self.__dict__:
                 self.__dict__["_sides"] = await asides_of(self.encoder, self.preferences)
             self.prepare()
+
+    def sample(self) -> Samples:
+        """Encode now what signed mode has to know of an encoder (`relevance`), once for each encoder."""
+        if self.samples is None:
+            self.samples = samples_of(self.encoder)
+        return self.samples
+
+    async def asample(self) -> Samples:
+        """As `sample`, without blocking the event loop."""
+        if self.samples is None:
+            self.samples = await asamples_of(self.encoder)
+        return self.samples
 
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
@@ -314,32 +323,43 @@ class QuerySteering:
         # Preferences are few: plain numbers are faster than short arrays.
         similarities: list[float] = (vectors @ query).tolist()
         nearest = max(similarities, default=None)
-        if nearest is None or self.mode == "off" or (self.mode == "paper" and nearest < self.floor):
+        below = nearest is not None and self.floor is not None and nearest < self.floor
+        if nearest is None or self.mode == "off" or (self.mode == "paper" and below):
             return _Chosen([], [], [], 0.0, nearest)
         rows: list[int] = list(range(len(similarities))) if only is None else only.tolist()
         if self.mode == "paper":
             place = similarities.index(nearest)  # Eq. 7
             return _Chosen([rows[place]], [nearest], [1.0], 1.0, nearest)
-        relevances, floor, width = similarities, self.floor, TEMPERATURE
-        if candidates is not None and len(candidates):
-            meant = query + np.float32(CANDIDATES_WEIGHT) * _center(query, candidates)
-            relevances = ((vectors @ meant) / (1 + CANDIDATES_WEIGHT)).tolist()
-            floor, width = floor + self._margin, CANDIDATES_TEMPERATURE
-        places = self._not_overruled(
-            [place for place, relevance in enumerate(relevances) if relevance >= floor], relevances, rows
-        )
+        relevances, reached = self._relevances(query, candidates, rows)
+        places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], relevances, rows)
         if not places:
             return _Chosen([], [], [], 0.0, nearest)
         best = relevances[places[0]]
-        shares = [math.exp((relevances[place] - best) / width) for place in places]
+        shares = [math.exp(relevances[place] - best) for place in places]
         total = sum(shares)
         return _Chosen(
             rows=[rows[place] for place in places],
             similarities=[similarities[place] for place in places],
             weights=[share / total for share in shares],
-            strength=min(1.0, (best - floor) / RAMP),
+            strength=min(1.0, best / RAMP) if self.floor is None else 1.0,
             nearest=nearest,
         )
+
+    def _relevances(
+        self, query: FloatArray, candidates: FloatArray | None, rows: list[int]
+    ) -> tuple[list[float], list[bool]]:
+        """rel(p) of the preferences in some rows, and which of them may steer."""
+        samples = self.sample()
+        if candidates is not None and len(candidates):
+            every = with_candidates(query, candidates, self.vectors, samples, self._phrases)
+            features = [feature[rows] for feature in every]
+            cosines = np.maximum(features[0], features[CANDIDATES])
+        else:
+            features = by_query(query, self.vectors[rows], samples)
+            cosines = features[0]
+        found = relevance(self.encoder, features)
+        reached = found >= 0.0 if self.floor is None else cosines >= self.floor
+        return found.tolist(), reached.tolist()
 
     def _not_overruled(self, places: list[int], relevances: list[float], rows: list[int]) -> list[int]:
         """Places by relevance, highest first, without those whose opposite is meant."""
@@ -354,11 +374,13 @@ class QuerySteering:
                     loses = other
                     if relevances[one] - relevances[other] <= TIE:
                         # About equally relevant: the firmer one, then the later.
-                        loses = min(
-                            one, other, key=lambda place: (self._sides[rows[place]].aspects.firmness, rows[place])
-                        )
+                        loses = min(one, other, key=lambda place: (self._firmness[rows[place]], rows[place]))
                     overruled.add(loses)
         return [place for place in places if place not in overruled]
+
+    @cached_property
+    def _firmness(self) -> list[float]:
+        return [aspects_of(preference).firmness for preference in self.preferences]
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """The scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.
@@ -415,13 +437,6 @@ class QuerySteering:
                 found = leanings(sides, said, vectors @ sides.vectors.T, toward, sides.vectors @ query)
                 scores += np.float32(chosen.strength * weight) * found
         return scores
-
-
-def _center(query: FloatArray, candidates: FloatArray) -> FloatArray:
-    """The mean direction of the candidates nearest to a query, shape `(d,)`."""
-    if len(candidates) > NEAREST:
-        candidates = candidates[np.argpartition(candidates @ query, -NEAREST)[-NEAREST:]]
-    return _unit(candidates.sum(axis=0), query)
 
 
 def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:

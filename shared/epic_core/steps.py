@@ -19,7 +19,7 @@ from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_
 from epic_core.errors import InvalidInputError
 from epic_core.fallback import ask, asynchronous_call
 from epic_core.portions import Portions
-from epic_core.steering import Mode
+from epic_core.steering import Mode, QuerySteering
 from epic_core.steerings import Steerings
 from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Preference
@@ -78,7 +78,14 @@ class Steer:
     mode: Mode
 
 
-Request: TypeAlias = Encode | Look | Take | Ask | Steer
+@dataclass(frozen=True)
+class Sample:
+    """Asks steering to learn what it has to know of its encoder."""
+
+    steering: QuerySteering
+
+
+Request: TypeAlias = Encode | Look | Take | Ask | Steer | Sample
 Steps: TypeAlias = Generator[Request, Any, R]
 
 
@@ -123,6 +130,9 @@ def run(steps: Steps[R], clock: Clock) -> R:
             elif isinstance(request, Steer):
                 answer = request.steerings.of(request.preferences, request.mode)
                 clock.add("steering", started)
+            elif isinstance(request, Sample):
+                answer = request.steering.sample()
+                clock.add("steering", started)
             else:
                 answer = _asked(request)
                 clock.add("fallback", started)
@@ -158,6 +168,9 @@ async def arun(steps: Steps[R], clock: Clock) -> R:
                 clock.add(request.part, started)
             elif isinstance(request, Steer):
                 answer = await request.steerings.aof(request.preferences, request.mode)
+                clock.add("steering", started)
+            elif isinstance(request, Sample):
+                answer = await request.steering.asample()
                 clock.add("steering", started)
             else:
                 answer = await _aasked(request)

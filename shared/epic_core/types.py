@@ -398,6 +398,7 @@ class Hits(list[Hit]):
 
     Attributes:
         vector: What was searched for, shape `(d,)`.
+        query: E(q), shape `(d,)`: `vector` where nothing steered.
         vectors: Of the entry that was found, for each hit; none where a fallback was asked.
         timings: Seconds by part, as the paper's Table 9: "embedding", "steering", "index".
         steered_by: The preferences that steered the query, as (preference text, similarity, weight).
@@ -409,6 +410,7 @@ class Hits(list[Hit]):
         hits: Iterable[Hit] = (),
         *,
         vector: FloatArray | None = None,
+        query: FloatArray | None = None,
         vectors: Sequence[FloatArray] = (),
         timings: Mapping[str, float] | None = None,
         steered_by: Sequence[tuple[str, float, float]] = (),
@@ -416,6 +418,7 @@ class Hits(list[Hit]):
     ) -> None:
         super().__init__(hits)
         self.vector = vector
+        self.query = vector if query is None else query
         self.vectors = list(vectors)
         self.timings = dict(timings or {})
         self.steered_by = list(steered_by)

@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from epic_core import EpicMemory, Preference, QuerySteering, Stance
 from epic_core.encoders import default_encoder
 from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
+from epic_core.relevance import sample_texts
 from epic_core.steered_search import SteeredSearch
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
 from epic_langchain.steered import SteeredRetriever
@@ -564,7 +565,10 @@ def test_queries_are_embedded_as_queries_and_all_else_once_as_documents(
         for mode in MODES:
             retriever.invoke("hotels with a garden", mode=mode)
             retriever.invoke("hotels with a garden", preferences=[LIKES], mode=mode)
-    assert embeddings.queries == ["hotels with a garden"] * 18
+    asked = [query for query in embeddings.queries if query not in sample_texts()]
+    assert asked == ["hotels with a garden"] * 18
+    # And once the questions that tell what another one asks for.
+    assert len(embeddings.queries) - len(asked) == len(set(embeddings.queries) - set(asked))
     # Users differ by their preferences and mode: [AVOIDS, LIKES] and [LIKES], signed and paper.
     assert {embeddings.documents.count(text) for text in HOTELS} == {0}
     assert embeddings.documents.count(AVOIDS) == 2

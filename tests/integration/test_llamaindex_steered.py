@@ -51,6 +51,7 @@ from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, Simp
 from epic_core import EpicMemory, Preference, QuerySteering, Stance
 from epic_core.encoders import default_encoder
 from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
+from epic_core.relevance import sample_texts
 from epic_core.steered_search import SteeredSearch
 from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicTransform, EpicVectorStore, SteeredRetriever
 from helpers import HashEncoder, KeepAll
@@ -479,7 +480,8 @@ async def test_any_embedding_model_embeds_queries_as_queries_and_preferences_onc
     model.documents.clear()
     retriever = SteeredRetriever(leaf, [AVOIDS, LIKES])
     found = retriever.retrieve(QUERY)
-    assert model.queries == [QUERY]
+    assert [query for query in model.queries if query not in sample_texts()] == [QUERY]
+    assert len(model.queries) == len(set(model.queries))
     assert model.documents.count(LIKES) == 1 == model.documents.count(AVOIDS)
     model.threads.clear()
     again = SteeredRetriever(leaf, [AVOIDS, LIKES])

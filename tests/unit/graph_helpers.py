@@ -209,6 +209,8 @@ class SometimesFailing(Marked):
 def outcome(said: Any) -> Any:
     """What a call said, without its seconds."""
     if hasattr(said, "timings"):
-        said = {name: value for name, value in vars(said).items() if name not in ("timings", "vector", "vectors")}
+        said = {
+            name: value for name, value in vars(said).items() if name not in ("timings", "vector", "query", "vectors")
+        }
         return {name: outcome(value) for name, value in said.items()}
     return said

@@ -203,11 +203,11 @@ def test_without_the_first_two_stages_no_preferences_are_needed(path: Path) -> N
 
 @pytest.mark.parametrize("steering", ["off", "paper", "signed"])
 def test_steering_moves_the_start_of_the_walk(graph: GraphMemory, steering: Any) -> None:
-    hits = graph.search("Idris by the blue water", 5, steering=steering, preferences=[SEA])
+    hits = graph.search("Idris by the blue sea", 5, steering=steering, preferences=[SEA])
     assert [text for text, *_ in hits.steered_by] == ([] if steering == "off" else [SEA])
     assert hits[0].item.id == "idris"
     assert hits.entities
-    dense = graph.memory.search("Idris by the blue water", 5, steering=steering, preferences=[SEA])
+    dense = graph.memory.search("Idris by the blue sea", 5, steering=steering, preferences=[SEA])
     assert hits.steered_by == dense.steered_by
 
 

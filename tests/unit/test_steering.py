@@ -17,22 +17,8 @@ from epic_core.aspects import Aspects
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
 from epic_core.evidence import leanings, sides_of
-from epic_core.steering import (
-    AVOIDED_WEIGHT,
-    CANDIDATES_MARGIN,
-    CANDIDATES_TEMPERATURE,
-    CANDIDATES_WEIGHT,
-    LIKED_WEIGHT,
-    MARGIN,
-    NEAREST,
-    OFF_TOPIC,
-    RAMP,
-    SLACK,
-    TEMPERATURE,
-    TURN,
-    SteeredQuery,
-    default_floor,
-)
+from epic_core.relevance import NEAREST, Phrases, Samples, by_query, relevance, sample_texts, with_candidates
+from epic_core.steering import AVOIDED_WEIGHT, LIKED_WEIGHT, OFF_TOPIC, RAMP, SLACK, TIE, TURN, SteeredQuery
 from epic_core.steerings import Steerings
 from epic_core.words import words_of
 from helpers import HashEncoder
@@ -50,9 +36,24 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
-def softmax_weights(similarities: np.ndarray, floor: float) -> np.ndarray:
-    weights = np.where(similarities >= floor, np.exp((similarities - similarities.max()) / TEMPERATURE), 0.0)
-    return weights / weights.sum()
+def samples_of(encoder: StaticEncoder) -> Samples:
+    return Samples.of(encoder.encode(sample_texts()))
+
+
+def shares(relevances: np.ndarray, cosines: np.ndarray, floor: float | None) -> tuple[np.ndarray, float]:
+    """w_p ~ exp(rel(p)) of those that steer, and how much they count; of preferences that do not clash."""
+    steers = relevances >= 0.0 if floor is None else cosines >= floor
+    if not steers.any():
+        return np.zeros(len(relevances)), 0.0
+    weights = np.where(steers, np.exp(relevances.astype(np.float64)), 0.0)
+    strength = min(1.0, float(relevances[steers].max()) / RAMP) if floor is None else 1.0
+    return weights / weights.sum(), strength
+
+
+def shares_by_query(
+    encoder: StaticEncoder, q: np.ndarray, p: np.ndarray, floor: float | None
+) -> tuple[np.ndarray, float]:
+    return shares(relevance(encoder, by_query(q, p, samples_of(encoder))), p @ q, floor)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -104,18 +105,29 @@ def test_off_mode_changes_nothing(encoder: StaticEncoder, query: str) -> None:
     assert steered.nearest is not None
 
 
-def test_signed_mode_searches_an_index_towards_every_near_preference(encoder: StaticEncoder) -> None:
-    steering = QuerySteering(encoder, PREFERENCES, "signed", floor=-1.0)
-    q, p = encoder.encode([QUERIES[0]])[0], encoder.encode(PREFERENCES)
-    total = q + softmax_weights(p @ q, -1.0) @ p
-    np.testing.assert_allclose(steering.steer_for_index(q).vector, total / np.linalg.norm(total), atol=1e-6)
+@pytest.mark.parametrize("floor", [-1.0, 0.1, None])
+@pytest.mark.parametrize("query", QUERIES)
+def test_signed_mode_searches_an_index_towards_every_relevant_preference(
+    encoder: StaticEncoder, query: str, floor: float | None
+) -> None:
+    steering = QuerySteering(encoder, PREFERENCES, "signed", floor=floor)
+    q, p = encoder.encode([query])[0], encoder.encode(PREFERENCES)
+    weights, strength = shares_by_query(encoder, q, p, floor)
+    total = q + strength * weights @ p
+    steered = steering.steer_for_index(q)
+    np.testing.assert_allclose(steered.vector, total / np.linalg.norm(total), atol=1e-6)
+    assert steered.strength == pytest.approx(strength, abs=1e-5)
+    found = {chosen.preference.text: chosen.weight for chosen in steered.preferences}
+    expected = {text: weight for text, weight in zip(PREFERENCES, weights, strict=True) if weight}
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
-def signed_vector(encoder: StaticEncoder, query: str) -> tuple[np.ndarray, np.ndarray]:
+def signed_vector(encoder: StaticEncoder, query: str, floor: float | None) -> tuple[np.ndarray, np.ndarray]:
     """By its definition: t + s * turn, of length one, without the turn's part that points away from t; and t."""
     q, p = encoder.encode([query])[0].astype(np.float64), encoder.encode(PREFERENCES)
     topic, turn = q.copy(), np.zeros_like(q)
-    for weight, own, preference in zip(softmax_weights(p @ q, -1.0), p, PREFERENCES, strict=True):
+    weights, strength = shares_by_query(encoder, q.astype(np.float32), p, floor)
+    for weight, own, preference in zip(strength * weights, p, PREFERENCES, strict=True):
         aspects = parse_aspects(preference)
         topic += weight * own
         if aspects.liked:
@@ -129,10 +141,13 @@ def signed_vector(encoder: StaticEncoder, query: str) -> tuple[np.ndarray, np.nd
     return total / np.linalg.norm(total), along
 
 
+@pytest.mark.parametrize("floor", [-1.0, None])
 @pytest.mark.parametrize("query", QUERIES)
-def test_signed_mode_turns_a_query_to_the_right_side_of_its_topic(encoder: StaticEncoder, query: str) -> None:
-    steered = QuerySteering(encoder, PREFERENCES, "signed", floor=-1.0).steer(query)
-    expected, topic = signed_vector(encoder, query)
+def test_signed_mode_turns_a_query_to_the_right_side_of_its_topic(
+    encoder: StaticEncoder, query: str, floor: float | None
+) -> None:
+    steered = QuerySteering(encoder, PREFERENCES, "signed", floor=floor).steer(query)
+    expected, topic = signed_vector(encoder, query, floor)
     np.testing.assert_allclose(steered.vector, expected, atol=1e-6)
     assert steered.vector @ topic > 0.3
 
@@ -164,7 +179,7 @@ def test_vectors_have_length_one_and_weights_sum_to_one(encoder: StaticEncoder, 
     if mode != "off":
         assert sum(s.weight for s in steered.preferences) == pytest.approx(1.0, abs=1e-6)
     assert all(type(s.weight) is float and type(s.similarity) is float for s in steered.preferences)
-    assert sorted(steered.preferences, key=lambda s: -s.similarity) == list(steered.preferences)
+    assert sorted(steered.preferences, key=lambda s: -s.weight) == list(steered.preferences)
 
 
 @pytest.mark.parametrize("mode", ["paper", "signed"])
@@ -189,14 +204,13 @@ def test_a_similarity_equal_to_the_floor_steers() -> None:
     assert steering.steer_vector(steering.vectors[0]).preferences
 
 
-def test_the_default_floor_is_a_little_above_the_encoders_and_none_in_paper_mode() -> None:
+@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
+def test_there_is_no_floor_but_the_one_given(mode: str) -> None:
     encoder = HashEncoder()
     encoder.floor = 0.37
-    assert QuerySteering(encoder, ["a"], "signed").floor == pytest.approx(0.37 + MARGIN)
-    assert QuerySteering(encoder, ["a"], "paper").floor == -1.0
-    assert MARGIN > 0.0
-    encoder.floor = 0.99
-    assert QuerySteering(encoder, ["a"], "signed").floor == 1.0
+    assert QuerySteering(encoder, ["a"], mode).floor is None
+    for floor in (-1.0, 0.0, 0.37, 1.0):
+        assert QuerySteering(encoder, ["a"], mode, floor=floor).floor == floor
 
 
 def test_paper_mode_steers_by_an_unrelated_preference_too() -> None:
@@ -231,35 +245,31 @@ def test_score_in_off_mode_is_the_cosine_with_the_query(encoder: StaticEncoder, 
 
 
 def score_by_definition(
-    encoder: StaticEncoder, preferences: Sequence[str], query: str, texts: Sequence[str], floor: float
+    encoder: StaticEncoder, preferences: Sequence[str], query: str, texts: Sequence[str], floor: float | None
 ) -> np.ndarray:
     """cos(q, x) + strength * sum_p w_p (for_p(x) - against_p(x)) less the penalty; of preferences that do not clash."""
     q, p, x = encoder.encode([query])[0], encoder.encode(preferences), encoder.encode(texts)
-    floor += CANDIDATES_MARGIN
     center = x[np.argsort(-(x @ q))[:NEAREST]].sum(axis=0)
-    relevances = p @ (q + CANDIDATES_WEIGHT * center / np.linalg.norm(center)) / (1 + CANDIDATES_WEIGHT)
-    weights = np.where(relevances >= floor, np.exp((relevances - relevances.max()) / CANDIDATES_TEMPERATURE), 0.0)
-    weights /= weights.sum()
-    strength = np.clip((relevances.max() - floor) / RAMP, 0.0, 1.0)
+    center /= np.linalg.norm(center)
+    every = sides_of(encoder, preferences)
+    relevances = relevance(encoder, with_candidates(q, x, p, samples_of(encoder), Phrases(p, every)))
+    weights, strength = shares(relevances, np.maximum(p @ q, p @ center), floor)
     topic = q + weights @ p
     near = x @ (topic / np.linalg.norm(topic))
-    scores = x @ q - OFF_TOPIC * np.maximum(near.max() - near - SLACK, 0.0)
-    for weight, sides in zip(weights, sides_of(encoder, preferences), strict=True):
+    scores = x @ q - OFF_TOPIC * strength * np.maximum(near.max() - near - SLACK, 0.0)
+    for weight, sides in zip(weights, every, strict=True):
         said = [words_of(text) for text in texts]
         scores += strength * weight * leanings(sides, said, x @ sides.vectors.T, x @ q, sides.vectors @ q)
     return scores
 
 
 @pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("floor", [-1.0, 0.1])
-def test_signed_score_is_as_defined(encoder: StaticEncoder, query: str, floor: float) -> None:
+@pytest.mark.parametrize("floor", [-1.0, 0.1, 0.3, None])
+def test_signed_score_is_as_defined(encoder: StaticEncoder, query: str, floor: float | None) -> None:
     many = [*TEXTS, *(f"room {n} of a hotel" for n in range(10)), *(f"trail {n}" for n in range(5))]
     steering = QuerySteering(encoder, PREFERENCES, "signed", floor=floor)
     for texts in (TEXTS, many):
-        if steering.steer_vector(encoder.encode([query])[0], candidates=encoder.encode(texts)).preferences:
-            expected = score_by_definition(encoder, PREFERENCES, query, texts, floor)
-        else:
-            expected = encoder.encode(texts) @ encoder.encode([query])[0]
+        expected = score_by_definition(encoder, PREFERENCES, query, texts, floor)
         # A share too small to be felt is left out.
         np.testing.assert_allclose(steering.score(query, texts), expected, atol=0.15)
 
@@ -315,14 +325,39 @@ def at(*cosines: float) -> np.ndarray:
     return rows
 
 
-def steered_by(*stated: tuple[float, Preference], floor: float = 0.0) -> SteeredQuery:
+class Told(HashEncoder):
+    """Gives texts the vectors it was told, and all others the same one: no query sounds like any kind of question."""
+
+    def __init__(self, dimension: int, **vectors: np.ndarray) -> None:
+        super().__init__(dimension)
+        self.told = vectors
+
+    def vector(self, text: str) -> np.ndarray:
+        return self.told.get(text, np.eye(1, self.dimension, self.dimension - 1, dtype=np.float32)[0])
+
+
+def by_similarity(cosine: float) -> float:
+    """rel(p) of a preference so similar to a query that sounds like no question, less what it takes to steer."""
+    features = [np.array([value], dtype=np.float32) for value in (cosine, 0.0, 0.0)]
+    return float(relevance(HashEncoder(), features)[0])
+
+
+def similarity_for(wanted: float) -> float:
+    """The similarity of which `by_similarity` is so much."""
+    start = by_similarity(0.0)
+    return (wanted - start) / (by_similarity(1.0) - start)
+
+
+# Differences of similarities to a query: of about equally relevant preferences, and of others.
+CLOSE = 0.5 * TIE / (by_similarity(1.0) - by_similarity(0.0))
+APART = 3.0 * CLOSE
+
+
+def steered_by(*stated: tuple[float, Preference], floor: float | None = 0.0) -> SteeredQuery:
     """A query steered by preferences of given similarities to it."""
     vectors = at(*(cosine for cosine, _ in stated))
-    steering = QuerySteering(
-        HashEncoder(vectors.shape[1]), [preference for _, preference in stated], "signed", floor=floor, vectors=vectors
-    )
-    # What a preference likes and avoids is embedded apart from it.
-    steering.encoder = HashEncoder()
+    preferences = [preference for _, preference in stated]
+    steering = QuerySteering(Told(vectors.shape[1]), preferences, "signed", floor=floor, vectors=vectors)
     return steering.steer_for_index(np.eye(1, vectors.shape[1], dtype=np.float32)[0])
 
 
@@ -339,29 +374,57 @@ def avoids(name: str, *avoided: str, firmness: float = 0.75) -> Preference:
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-def test_of_two_opposites_the_more_similar_one_steers(turn: int) -> None:
-    both = [(0.8, likes("for", "spicy food")), (0.6, avoids("against", "spicy food", firmness=1.0))][::turn]
+def test_of_two_opposites_the_more_relevant_one_steers(turn: int) -> None:
+    low, high = 0.7, 0.7 + APART
+    both = [(high, likes("for", "spicy food")), (low, avoids("against", "spicy food", firmness=1.0))][::turn]
     assert names(steered_by(*both)) == ["for"]
-    both = [(0.6, likes("for", "spicy food", firmness=1.0)), (0.8, avoids("against", "spicy food"))][::turn]
+    both = [(low, likes("for", "spicy food", firmness=1.0)), (high, avoids("against", "spicy food"))][::turn]
     assert names(steered_by(*both)) == ["against"]
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-def test_of_two_opposites_about_equally_similar_the_firmer_one_steers(turn: int) -> None:
-    both = [(0.70, likes("for", "spicy food")), (0.68, avoids("against", "spicy food", firmness=1.0))][::turn]
+def test_of_two_opposites_about_equally_relevant_the_firmer_one_steers(turn: int) -> None:
+    both = [(0.7, likes("for", "spicy food")), (0.7 - CLOSE, avoids("against", "spicy food", firmness=1.0))][::turn]
     assert names(steered_by(*both)) == ["against"]
 
 
-def test_of_two_opposites_equally_firm_and_similar_the_later_one_steers() -> None:
+def test_of_two_opposites_equally_firm_and_relevant_the_later_one_steers() -> None:
     one, other = likes("for", "spicy food"), avoids("against", "spicy food")
-    assert names(steered_by((0.7, one), (0.68, other))) == ["against"]
-    assert names(steered_by((0.68, other), (0.7, one))) == ["for"]
+    assert names(steered_by((0.7, one), (0.7 - CLOSE, other))) == ["against"]
+    assert names(steered_by((0.7 - CLOSE, other), (0.7, one))) == ["for"]
 
 
 def test_without_a_clash_both_steer() -> None:
-    both = steered_by((0.7, likes("wine", "red wine")), (0.68, avoids("beer", "cold beer")))
+    both = steered_by((0.7, likes("wine", "red wine")), (0.7 - CLOSE, avoids("beer", "cold beer")))
     assert names(both) == ["wine", "beer"]
-    assert names(steered_by((0.7, likes("one", "red wine")), (0.68, likes("two", "red wine")))) == ["one", "two"]
+    both = steered_by((0.7, likes("one", "red wine")), (0.7 - CLOSE, likes("two", "red wine")))
+    assert names(both) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("liked", "avoided", "clash"),
+    [
+        ("spicy food", "Spicy foods", True),
+        ("food that is spicy", "the spicy food", True),
+        ("素食", "素食", True),
+        ("food", "spicy food", False),
+        ("spicy food", "hot food", False),
+        # Nothing of these is a word.
+        ("🙂", "🎲", False),
+        ("...", "🎲", False),
+    ],
+)
+def test_opposites_are_told_by_their_words(liked: str, avoided: str, clash: bool) -> None:
+    found = names(steered_by((0.7, likes("for", liked)), (0.7 - CLOSE, avoids("against", avoided))))
+    assert found == (["against"] if clash else ["for", "against"])
+
+
+@pytest.mark.parametrize(
+    ("liked", "avoided"), [("gluten-free bread", "bread with gluten"), ("caffeine-free drinks", "drinks with caffeine")]
+)
+def test_who_likes_it_without_something_and_avoids_it_with_that_says_no_opposites(liked: str, avoided: str) -> None:
+    found = names(steered_by((0.7, likes("for", liked)), (0.7 - CLOSE, avoids("against", avoided))))
+    assert found == ["for", "against"]
 
 
 def test_who_lost_a_clash_overrules_nobody() -> None:
@@ -370,26 +433,36 @@ def test_who_lost_a_clash_overrules_nobody() -> None:
         Preference(text="second", aspects=Aspects(liked=("cold beer",), avoided=("red wine",))),
     )
     third = avoids("third", "cold beer")
-    assert names(steered_by((0.9, first), (0.7, second), (0.5, third))) == ["first", "third"]
+    assert names(steered_by((0.9, first), (0.9 - APART, second), (0.9 - 2 * APART, third))) == ["first", "third"]
 
 
-def test_who_lost_a_clash_overrules_nobody_about_as_similar_either() -> None:
+def test_who_lost_a_clash_overrules_nobody_about_as_relevant_either() -> None:
     first, second = likes("first", "red wine"), avoids("second", "cold beer")
     third = Preference(text="third", aspects=Aspects(liked=("cold beer",), avoided=("red wine",), firmness=1.0))
-    assert names(steered_by((0.9, first), (0.72, second), (0.70, third))) == ["first", "second"]
+    stated = (0.9, first), (0.9 - APART, second), (0.9 - APART - CLOSE, third)
+    assert names(steered_by(*stated)) == ["first", "second"]
 
 
 def test_who_does_not_reach_the_floor_overrules_nobody() -> None:
-    both = [(0.32, likes("for", "spicy food")), (0.29, avoids("against", "spicy food", firmness=1.0))]
+    above, below = 0.3 + CLOSE / 2, 0.3 - CLOSE / 2
+    both = [(above, likes("for", "spicy food")), (below, avoids("against", "spicy food", firmness=1.0))]
     assert names(steered_by(*both, floor=0.3)) == ["for"]
     assert names(steered_by(*both, floor=0.2)) == ["against"]
+
+
+def test_who_is_not_relevant_overrules_nobody() -> None:
+    start = similarity_for(0.0)
+    above, below = start + CLOSE / 2, start - CLOSE / 2
+    both = [(above, likes("for", "spicy food")), (below, avoids("against", "spicy food", firmness=1.0))]
+    assert names(steered_by(*both, floor=None)) == ["for"]
+    both = [(above + CLOSE, both[0][1]), (below + CLOSE, both[1][1])]
+    assert names(steered_by(*both, floor=None)) == ["against"]
 
 
 def test_opposites_are_told_among_the_named_rows() -> None:
     preferences = [likes("other", "zorbs"), likes("for", "spicy food"), avoids("against", "spicy food")]
     vectors = at(0.5, 0.8, 0.6)
-    steering = QuerySteering(HashEncoder(4), preferences, "signed", floor=0.0, vectors=vectors)
-    steering.encoder = HashEncoder()
+    steering = QuerySteering(Told(4), preferences, "signed", floor=0.0, vectors=vectors)
     query = np.eye(1, 4, dtype=np.float32)[0]
     assert names(steering.steer_for_index(query, only=np.array([2, 1]))) == ["for"]
     assert names(steering.steer_for_index(query, only=np.array([2, 0]))) == ["against", "other"]
@@ -407,17 +480,16 @@ TWO = np.stack([unit(1, 0, 0.3), unit(0, 1, 0.3)])
 
 
 def two_wishes(floor: float = -1.0) -> QuerySteering:
-    steering = QuerySteering(HashEncoder(3), ["I like trains.", "I like wine."], "signed", floor=floor, vectors=TWO)
-    steering.encoder = HashEncoder()
-    return steering
+    encoder = Told(3, zorbs=TWO[0], fleems=TWO[1])
+    return QuerySteering(encoder, ["I like zorbs.", "I like fleems."], "signed", floor=floor, vectors=TWO)
 
 
 def test_candidates_say_which_preference_is_heaviest() -> None:
     query = unit(1, 0.8, 0)
     steering = two_wishes()
-    assert names(steering.steer_for_index(query))[0] == "I like trains."
+    assert names(steering.steer_for_index(query))[0] == "I like zorbs."
     steered = steering.steer_for_index(query, candidates=np.stack([unit(0.1, 1, 0), unit(0, 1, 0.1)]))
-    assert names(steered)[0] == "I like wine."
+    assert names(steered)[0] == "I like fleems."
     weights = [chosen.weight for chosen in steered.preferences]
     assert weights[0] > weights[1] > 0.0
     assert sum(weights) == pytest.approx(1.0, abs=1e-6)
@@ -429,9 +501,9 @@ def test_candidates_say_which_preference_is_heaviest() -> None:
 def test_candidates_bring_in_a_preference_that_the_query_alone_does_not() -> None:
     steering = two_wishes(floor=0.5)
     query = unit(1, 0, 0)
-    assert names(steering.steer_for_index(query)) == ["I like trains."]
+    assert names(steering.steer_for_index(query)) == ["I like zorbs."]
     candidates = np.stack([unit(0.3, 1, 0)])
-    assert "I like wine." in names(steering.steer_for_index(query, candidates=candidates))
+    assert "I like fleems." in names(steering.steer_for_index(query, candidates=candidates))
 
 
 def test_only_the_candidates_nearest_to_the_query_say_so() -> None:
@@ -464,32 +536,55 @@ def test_candidates_change_nothing_in_other_modes(mode: str) -> None:
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_strength_grows_from_the_floor_on(given: bool) -> None:
-    # With one preference and candidates like the query, the relevance is the similarity.
-    query, start = unit(1, 0), 0.3
+def test_strength_grows_from_what_it_takes_to_steer(given: bool) -> None:
+    # Of one preference, the same as its phrase, and with candidates like the query, all goes by one similarity.
+    query, preference = unit(1, 0), likes("wine", "zorbs")
+    candidates = query[None] if given else None
+
+    def relevance_at(cosine: float) -> float:
+        vectors = at(cosine)
+        encoder = Told(2, zorbs=vectors[0])
+        samples = samples_of(encoder)
+        if candidates is None:
+            return float(relevance(encoder, by_query(query, vectors, samples))[0])
+        phrases = Phrases(vectors, sides_of(encoder, [preference]))
+        return float(relevance(encoder, with_candidates(query, candidates, vectors, samples, phrases))[0])
+
+    start = relevance_at(0.0)
+    slope = relevance_at(1.0) - start
     found = []
-    for cosine in (start - 0.01, start + 0.01, start + RAMP / 2, start + RAMP + 0.01, 0.9):
-        steering = QuerySteering(HashEncoder(2), ["I like wine."], "signed", floor=0.3, vectors=at(cosine))
-        steered = steering.steer_for_index(query, candidates=query[None] if given else None)
+    for wanted in (-0.01, 0.1 * RAMP, 0.5 * RAMP, 1.01 * RAMP, 3.0 * RAMP):
+        vectors = at((wanted - start) / slope)
+        steering = QuerySteering(Told(2, zorbs=vectors[0]), [preference], "signed", vectors=vectors)
+        steered = steering.steer_for_index(query, candidates=candidates)
         found.append((steered.strength, float(np.linalg.norm(steered.vector - query))))
     strengths = [strength for strength, _ in found]
     assert found[0] == (0.0, 0.0)
-    assert 0.0 < strengths[1] < strengths[2] < 1.0
-    assert strengths[2] == pytest.approx(0.5, abs=1e-3)
+    assert strengths == pytest.approx([0.0, 0.1, 0.5, 1.0, 1.0], abs=1e-3)
     assert strengths[3:] == [1.0, 1.0]
     # What steers little moves the query little.
     assert 0.0 < found[1][1] < found[2][1] < found[3][1]
 
 
-def test_candidates_ask_for_more_unless_the_floor_was_given() -> None:
-    query = unit(1, 0)
-    start = default_floor(HashEncoder(2)) + MARGIN
-    vectors = at(start + CANDIDATES_MARGIN / 2)
-    steering = QuerySteering(HashEncoder(2), ["I like wine."], vectors=vectors)
-    assert steering.steer_vector(query).preferences
-    assert not steering.steer_vector(query, candidates=query[None]).preferences
-    told = QuerySteering(HashEncoder(2), ["I like wine."], floor=start, vectors=vectors)
-    assert told.steer_vector(query, candidates=query[None]).preferences
+@pytest.mark.parametrize("floor", [-0.5, 0.1, 0.6])
+def test_what_reaches_a_given_floor_counts_in_full(floor: float) -> None:
+    wine = likes("wine", "red wine")
+    assert steered_by((floor - 0.01, wine), floor=floor).strength == 0.0
+    steered = steered_by((floor + 0.01, wine), floor=floor)
+    assert steered.strength == 1.0
+    total = unit(1, 0) + at(floor + 0.01)[0]
+    np.testing.assert_allclose(steered.vector, total / np.linalg.norm(total), atol=1e-6)
+
+
+def test_a_given_floor_is_reached_by_the_query_or_by_what_there_is_to_choose_from() -> None:
+    steering = two_wishes(floor=0.5)
+    by = {
+        "query": (unit(1, 0, 0), unit(0, 0, -1)),
+        "candidates": (unit(0, 0, -1), unit(1, 0, 0)),
+        "neither": (unit(0, 0, -1), unit(0, 0, -1)),
+    }
+    found = {how: names(steering.steer_vector(query, candidates=one[None])) for how, (query, one) in by.items()}
+    assert found == {"query": ["I like zorbs."], "candidates": ["I like zorbs."], "neither": []}
 
 
 def test_a_special_case_that_is_avoided_does_not_clash_with_what_is_liked() -> None:
@@ -503,14 +598,20 @@ def test_a_special_case_that_is_avoided_does_not_clash_with_what_is_liked() -> N
     assert ("I love beaches." in texts) is not ("I avoid beaches." in texts)
 
 
-@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 6), candidates=st.integers(0, 20))
-def test_weights_sum_to_one_and_strength_is_a_share_for_any_vectors(seed: int, count: int, candidates: int) -> None:
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(1, 6),
+    candidates=st.integers(0, 20),
+    floor=st.sampled_from([None, -1.0, 0.1]),
+)
+def test_weights_sum_to_one_and_strength_is_a_share_for_any_vectors(
+    seed: int, count: int, candidates: int, floor: float | None
+) -> None:
     random = np.random.default_rng(seed)
     rows = random.normal(size=(1 + count + candidates, 5))
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
     preferences = [f"I like number {n}." for n in range(count)]
-    steering = QuerySteering(HashEncoder(5), preferences, "signed", floor=0.1, vectors=rows[1 : count + 1])
-    steering.encoder = HashEncoder()
+    steering = QuerySteering(HashEncoder(5), preferences, "signed", floor=floor, vectors=rows[1 : count + 1])
     steered = steering.steer_for_index(rows[0], candidates=rows[count + 1 :])
     assert 0.0 <= steered.strength <= 1.0
     assert np.linalg.norm(steered.vector) == pytest.approx(1.0, abs=1e-4)
@@ -718,8 +819,20 @@ def test_known_vectors_are_not_encoded_again() -> None:
     assert dict(encoder.texts) == {"red": 1}
 
 
+def test_searching_an_index_encodes_the_preferences_and_once_what_an_encoder_is_measured_by() -> None:
+    encoder = HashEncoder()
+    # Opposites are told by their words.
+    preferences = ["I like red wine.", "I avoid red wine.", "I avoid hotels with casinos."]
+    query = encoder.vector("red wine")
+    for _ in range(2):
+        steering = QuerySteering(encoder, preferences, "signed")
+        for _ in range(3):
+            assert names(steering.steer_for_index(query)) == ["I avoid red wine."]
+    assert dict(encoder.texts) == dict.fromkeys(sample_texts(), 1) | dict.fromkeys(preferences, 2)
+
+
 def test_only_the_named_rows_steer() -> None:
-    steering = QuerySteering(HashEncoder(), ["red wine", "red cars"], "signed")
+    steering = QuerySteering(HashEncoder(), ["red wine", "red cars"], "signed", floor=0.3)
     steered = steering.steer_vector(steering.vectors[0], only=np.array([1]))
     assert [s.preference.text for s in steered.preferences] == ["red cars"]
 
@@ -817,16 +930,18 @@ async def test_what_is_no_preference_is_an_error_for_each_user() -> None:
 
 def test_evidence_counts_in_part_where_no_preference_is_clearly_relevant(encoder: StaticEncoder) -> None:
     query, preference = "Which hotel should I book?", PREFERENCES[:1]
-    q, vectors = encoder.encode([query])[0], encoder.encode(HOTELS)
-    full = QuerySteering(encoder, preference, "signed", floor=-1.0).score(query, HOTELS)
-    (sides,) = sides_of(encoder, preference)
-    evidence = leanings(sides, list(map(words_of, HOTELS)), vectors @ sides.vectors.T, vectors @ q, sides.vectors @ q)
+    q, hotels = encoder.encode([query])[0], encoder.encode(HOTELS)
+    others = encoder.encode(["James Watt's engine", "Newcomen's pump for mines", "The turbine came in 1884."])
+    full, own = (QuerySteering(encoder, preference, "signed", floor=floor) for floor in (-1.0, None))
     partly = 0
-    for floor in np.linspace(0.0, 0.9, 46):
-        steering = QuerySteering(encoder, preference, "signed", floor=float(floor))
-        steered = steering.steer_vector(q, candidates=vectors)
-        if 0.0 < steered.strength < 1.0:
+    # From candidates that are about the preference to some that are not.
+    for share in np.linspace(0.0, 1.5, 301):
+        vectors = hotels + np.float32(share) * (others - hotels)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        strength = own.steer_vector(q, candidates=vectors).strength
+        if 0.0 < strength < 1.0:
             partly += 1
-            expected = full - (1.0 - steered.strength) * evidence
-            np.testing.assert_allclose(steering.score(query, HOTELS), expected, atol=1e-3)
+            plain = vectors @ q
+            expected = plain + strength * (full.score_texts(q, HOTELS, vectors) - plain)
+            np.testing.assert_allclose(own.score_texts(q, HOTELS, vectors), expected, atol=1e-3)
     assert partly > 3

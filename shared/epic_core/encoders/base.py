@@ -20,7 +20,7 @@ class Encoder(Protocol):
 
     An encoder may have more:
         tau, floor: Floats; the coarse filter's threshold and steering's floor that suit it. Default: those
-            of `coarse.default_tau` and `steering.default_floor`.
+            of `coarse.default_tau` and `relevance.default_floor`.
         encode_query, aencode_query: Take one text, a user's query, and give its embedding, shape
             `(dimension,)`, for models that embed queries otherwise than what is to be found. Default:
             queries are encoded like all else.

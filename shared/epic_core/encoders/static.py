@@ -19,6 +19,7 @@ from epic_core.types import FloatArray
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+BUNDLED_NAME = "epic-static-v1"
 BUNDLED = Path(__file__).parent.parent / "data" / "static_encoder"
 MAX_TOKENS = 512
 _BLOCK = 512
@@ -58,7 +59,7 @@ class StaticEncoder:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._unknown = model.unk_token_id
-        self.name = "epic-static-v1" if path is None else f"model2vec:{folder.name}"
+        self.name = BUNDLED_NAME if path is None else f"model2vec:{folder.name}"
         self.dimension = int(model.dim)
         self.fingerprint = self._fingerprint()
         config: dict[str, Any] = {**model.config}

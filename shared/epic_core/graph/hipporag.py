@@ -65,8 +65,8 @@ class EpicHippoRAG:
         extraction: HippoRAG's own extraction evaluates what its language model answers as Python. "safe" has the same
             model answer the same prompts and reads JSON only; "own" leaves it as it is, with a warning. An `Extractor`
             of epic_core takes its place: `PhraseExtractor()` asks no language model.
-        floor: Cosine in [-1, 1], of the instance's embedding model, from which a preference steers a query. Default: a
-            little above 0.2; in paper mode everything steers.
+        floor: Cosine in [-1, 1], of the instance's embedding model, from which a preference steers a query. Default:
+            rel(p) decides (`epic_core.relevance`); in paper mode everything steers.
 
     Raises:
         InvalidInputError: for what is no HippoRAG instance or no memory, or other arguments that cannot be; from a

@@ -11,6 +11,7 @@ import dis
 import inspect
 import json
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ class Triples:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-class Extracting:
+class Extracting(ABC):
     """What takes the place of a HippoRAG instance's `openie`, and says what failed.
 
     Attributes:
@@ -67,9 +68,9 @@ class Extracting:
         self.failed: dict[str, str] = {}
         self.left_out = 0
 
+    @abstractmethod
     def batch_openie(self, chunks: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Entities], dict[str, Triples]]:
         """Entities and facts of each passage, by its key; what fails has none, and is in `failed`."""
-        raise NotImplementedError
 
     def _found(self, key: str, passage: str, entities: Entities, triples: Triples) -> tuple[str, Entities, Triples]:
         plain = []

@@ -23,7 +23,7 @@ from epic_core.encoders.base import Encoder
 from epic_core.graph.extraction import PhraseExtractor
 from epic_core.graph.held import HeldGraph
 from epic_core.graph.seeds import entity_seeds, names_by_key
-from epic_core.retrieval import Search, best_entries, found_near, hits_at, mean_vector
+from epic_core.retrieval import Search, best_entries, found_near, hits_at, mean_vector, sampled
 from epic_core.space import PENALTY, Space
 from epic_core.state import State
 from epic_core.steered_search import TextVectors
@@ -127,6 +127,7 @@ def search(
     if unknown:
         vectors = yield Encode(encoder, [named[key] for key in unknown], "linking")
     vector = mean_vector((yield Encode(encoder, asked.embed, "embedding", query=True)))
+    yield from sampled(state, asked.namespace, asked.mode)
     visited: Visited | None = None
     with state.lock, state.store.reading():
         held, started = hold(), time.perf_counter()
@@ -215,6 +216,7 @@ def _answered(
     return GraphHits(
         hits,
         vector=steered.vector,
+        query=steered.query,
         vectors=[space.index.vector(row) for row, _ in best],
         timings=clock.parts,
         steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
