@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -103,8 +104,13 @@ def content_stems(text: str) -> list[str]:
     return [stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP and word not in _NEGATIONS]
 
 
-def words_of(text: str) -> Words:
-    """The words of a text."""
+def words_of(text: str, *, beginnings: AbstractSet[str] | None = None) -> Words:
+    """The words of a text.
+
+    Args:
+        text: The text.
+        beginnings: What the longer runs begin with that are looked for; default: all are.
+    """
     plain: list[str] = []
     negated: list[str] = []
     # No run and no negation goes beyond a mark.
@@ -116,8 +122,14 @@ def words_of(text: str) -> Words:
         found = list(map(stem, words))
         if _NEGATIONS.isdisjoint(words):
             plain += found
-            plain += map(" ".join, pairwise(found))
-            plain += map(" ".join, zip(found, found[1:], found[2:], strict=False))
+            if beginnings is None:
+                plain += map(" ".join, pairwise(found))
+                plain += map(" ".join, zip(found, found[1:], found[2:], strict=False))
+            elif not beginnings.isdisjoint(found):
+                for start, word in enumerate(found):
+                    if word in beginnings:
+                        plain.append(" ".join(found[start : start + 2]))
+                        plain.append(" ".join(found[start : start + 3]))
         else:
             _sort_runs(words, found, plain, negated)
     return Words(frozenset(plain), frozenset(negated))

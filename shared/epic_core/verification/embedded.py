@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,31 +14,44 @@ from epic_core.aspect_parser import aspects_of
 from epic_core.aspects import Aspects
 from epic_core.chunking import sentences
 from epic_core.encoders.base import Encoder, embed
+from epic_core.encoders.static import BUNDLED_NAME
 from epic_core.errors import InvalidInputError
 from epic_core.evidence import BY_WORDS, Sides, by_words, sides_of
 from epic_core.threads import in_thread
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
-from epic_core.verification.pairs import MEASURES, Chunk, Rarity, Wanted, measured
-from epic_core.words import words_of
+from epic_core.verification.pairs import (
+    MEASURES,
+    STANCE_MEASURES,
+    Chunk,
+    Rarity,
+    Wanted,
+    measured,
+    stance_measured,
+)
+from epic_core.words import Words, words_of
 
 DEFAULT_THRESHOLD = 0.2
 _BLOCK = 256
 # Of so many preferences it is kept what is looked for.
 _KEPT = 4096
-_BUNDLED = "epic-static-v1"
 _QUOTED_WORDS = 30
 _QUOTED_CHARACTERS = 240
 _HEADING_WORDS = 4
 # As good as every word.
 _WHOLE = 0.99
+_TOLD = [MEASURES.index(name) for name in ("preference", "phrase", "words")]
+_AVOIDED_SAID = [MEASURES.index(name) for name in ("avoided_said", "avoided_denied")]
+
+
+_Key: TypeAlias = tuple[str, Aspects]
 
 
 class Weights(NamedTuple):
-    """Two linear functions of `MEASURES`, and how rare words are.
+    """Two linear functions, and how rare words are.
 
     Attributes:
-        relevance, stance: Weights of the measures, shape `(len(MEASURES),)`; the log-odds that a pair is kept, and that
-            a kept one supports its preference rather than conflicts, are these times the measures, plus the bias.
+        relevance: Weights of `MEASURES`; the log-odds that a pair is kept are these times the measures, plus the bias.
+        stance: Those of `STANCE_MEASURES`; the log-odds that a kept pair supports its preference rather than conflicts.
         relevance_bias, stance_bias: What is added.
         rarity: Of words.
     """
@@ -58,8 +71,8 @@ class EmbeddedVerifier:
     this runs anywhere. `shared/tools/make_verifier.py` fitted it.
 
     Args:
-        encoder: Encodes sentences, preferences and their aspects. The weights are those of the bundled encoder, or for
-            any other one those of all-MiniLM-L6-v2.
+        encoder: Encodes preferences, their aspects, and the sentences of what is kept. The weights are those of the
+            bundled encoder, or for any other one those of all-MiniLM-L6-v2.
         threshold: Confidence in [0, 1] from which a pair is kept.
 
     Raises:
@@ -72,9 +85,9 @@ class EmbeddedVerifier:
         self.encoder = encoder
         self.threshold = threshold
         # What it decides is remembered by its name.
-        self.name = "embedded-v2" if threshold == DEFAULT_THRESHOLD else f"embedded-v2/{threshold!r}"
-        self._weights = shipped_weights("static" if encoder.name == _BUNDLED else "other")
-        self._wanted: dict[tuple[str, Aspects], Wanted] = {}
+        self.name = "embedded-v3" if threshold == DEFAULT_THRESHOLD else f"embedded-v3/{threshold!r}"
+        self._weights = shipped_weights("static" if encoder.name == BUNDLED_NAME else "other")
+        self._known: dict[_Key, Wanted] = {}
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
         """One verdict for each candidate, in order."""
@@ -88,94 +101,112 @@ class EmbeddedVerifier:
                 yield verdict
 
     def _block(self, candidates: Sequence[Candidate]) -> list[Verdict]:
-        self._learn([preference for one in candidates for preference in one.preferences])
-        pieces = [sentences(candidate.item.text) for candidate in candidates]
-        # The embedding of a single sentence is the item's, which is known.
+        wanted = self._wanted_by([preference for one in candidates for preference in one.preferences])
+        beginnings = frozenset().union(*(one.beginnings for one in wanted.values()))
+        judged = [self._judged(candidate, wanted, beginnings) for candidate in candidates]
+        # Only what is kept is looked at sentence by sentence; the embedding of a single one is the item's.
+        pieces = [sentences(one.candidate.item.text) if one.kept else [] for one in judged]
         vectors = embed(self.encoder, [sentence for piece in pieces if len(piece) > 1 for sentence in piece])
         verdicts, start = [], 0
-        for candidate, piece in zip(candidates, pieces, strict=True):
+        for one, piece in zip(judged, pieces, strict=True):
+            near = one.candidate.embedding[None, :]
             if len(piece) > 1:
                 near = vectors[start : start + len(piece)]
                 start += len(piece)
-            else:
-                near = candidate.embedding[None, :]
-            verdicts.append(self._verdict(candidate, Chunk(candidate.item.text, piece, candidate.embedding, near)))
+            said = [words_of(sentence, beginnings=beginnings) for sentence in piece] if len(piece) > 1 else []
+            verdicts.append(self._verdict(one, piece, said, near))
         return verdicts
 
-    def _learn(self, preferences: Iterable[Preference]) -> None:
+    def _wanted_by(self, preferences: Iterable[Preference]) -> dict[_Key, Wanted]:
+        """What is looked for under some preferences, by their text and aspects."""
         asked = {(one.text, aspects_of(one)): one for one in preferences}
-        if len(self._wanted) > _KEPT:
-            self._wanted = {key: known for key, known in self._wanted.items() if key in asked}
-        new = [one for key, one in asked.items() if key not in self._wanted]
-        for preference, sides in zip(new, sides_of(self.encoder, new), strict=True):
-            wanted = Wanted.of(preference.text, sides, self._weights.rarity)
-            self._wanted[preference.text, sides.aspects] = wanted
+        # Of its own: another thread may forget what it knows.
+        known = self._known
+        found = {key: known[key] for key in asked if key in known}
+        new = [key for key in asked if key not in found]
+        for key, sides in zip(new, sides_of(self.encoder, [asked[key] for key in new]), strict=True):
+            found[key] = Wanted.of(key[0], sides, self._weights.rarity)
+        if new:
+            self._known = found if len(known) > _KEPT else known | found
+        return found
 
-    def _verdict(self, candidate: Candidate, chunk: Chunk) -> Verdict:
-        wanted = [self._wanted[preference.text, aspects_of(preference)] for preference in candidate.preferences]
+    def _judged(self, candidate: Candidate, known: Mapping[_Key, Wanted], beginnings: frozenset[str]) -> _Judged:
+        chunk = Chunk(candidate.item.text, candidate.embedding, beginnings)
+        wanted = [known[preference.text, aspects_of(preference)] for preference in candidate.preferences]
         found = np.array(
             [measured(one, chunk, vector) for one, vector in zip(wanted, candidate.preference_embeddings, strict=True)],
             dtype=np.float32,
         )
-        confidences = self._confidences(found)
-        supporting = found @ self._weights.stance + self._weights.stance_bias
-        order = sorted(range(len(wanted)), key=lambda place: -confidences[place])
-        alignments = []
-        for place in order:
-            if confidences[place] >= self.threshold:
-                pair = _Pair(
-                    wanted[place],
-                    chunk,
-                    candidate.preference_embeddings[place],
-                    found[place],
-                    float(supporting[place]),
-                )
-                alignments.append(
-                    Alignment(
-                        preference_id=candidate.preferences[place].id,
-                        instruction=pair.instruction(),
-                        stance=pair.stance,
-                        confidence=confidences[place],
-                        rationale=_rationale(found[place]),
-                    )
-                )
-        best = order[0]
-        rationale = _rationale(found[best])
-        if not alignments:
-            return Verdict(decision=Decision.DISCARD, rationale=rationale, confidence=1.0 - confidences[best])
-        return Verdict(
-            decision=Decision.KEEP, rationale=rationale, alignments=tuple(alignments), confidence=confidences[best]
-        )
-
-    def _confidences(self, found: FloatArray) -> list[float]:
-        """The chance that each of a candidate's pairs would be kept, from their measures, a row each."""
         odds = found @ self._weights.relevance + self._weights.relevance_bias
         confidences: list[float] = (1.0 / (1.0 + np.exp(-odds.astype(np.float64)))).tolist()
-        return confidences
+        order = sorted(range(len(wanted)), key=lambda place: -confidences[place])
+        kept = [place for place in order if confidences[place] >= self.threshold]
+        return _Judged(candidate, wanted, found, confidences, order[0], kept)
 
-
-class _Pair:
-    """A kept item under one preference: its stance, and the sentence to look at."""
-
-    def __init__(self, wanted: Wanted, chunk: Chunk, preference: FloatArray, measures: FloatArray, odds: float) -> None:
-        sides = wanted.sides
-        self._aspects = sides.aspects
-        said = dict(zip(MEASURES, measures.tolist(), strict=True))
-        # All that an avoided phrase says is there, beside something that is wanted, or denied elsewhere.
-        both = said["chunk_avoided_said"] >= _WHOLE and (
-            bool(sides.aspects.liked) or said["chunk_avoided_denied"] >= _WHOLE
+    def _verdict(self, judged: _Judged, pieces: Sequence[str], said: Sequence[Words], vectors: FloatArray) -> Verdict:
+        confidences, candidate = judged.confidences, judged.candidate
+        rationale = _rationale(judged.measures[judged.best])
+        if not judged.kept:
+            confidence = 1.0 - confidences[judged.best]
+            return Verdict(decision=Decision.DISCARD, rationale=rationale, confidence=confidence)
+        alignments = []
+        for place in judged.kept:
+            wanted, measures = judged.wanted[place], judged.measures[place]
+            supporting = stance_measured(wanted, measures.tolist(), vectors) @ self._weights.stance
+            stance = _stance(wanted, measures, float(supporting) + self._weights.stance_bias)
+            sentence = _telling(wanted, stance, pieces, said, vectors, candidate.preference_embeddings[place])
+            alignments.append(
+                Alignment(
+                    preference_id=candidate.preferences[place].id,
+                    instruction=instruction_of(wanted.sides.aspects, stance, sentence),
+                    stance=stance,
+                    confidence=confidences[place],
+                    rationale=_rationale(measures),
+                )
+            )
+        return Verdict(
+            decision=Decision.KEEP,
+            rationale=rationale,
+            alignments=tuple(alignments),
+            confidence=confidences[judged.best],
         )
-        self.stance = Stance.CONFLICTS if odds < 0.0 else Stance.MIXED if both else Stance.SUPPORTS
-        near = np.maximum(chunk.vectors @ preference, (chunk.vectors @ sides.vectors.T).max(axis=1))
-        if len(chunk.sentences) > 1:
-            near = near + np.array([_speaks(sides, sentence, self.stance) for sentence in chunk.sentences])
-        # A question or a heading says what a text is about, not what it says.
-        says = np.array([_says_something(sentence) for sentence in chunk.sentences])
-        self._sentence = chunk.sentences[int(np.where(says | ~says.any(), near, -2.0).argmax())]
 
-    def instruction(self) -> str:
-        """What is said of the item under the preference."""
-        return instruction_of(self._aspects, self.stance, self._sentence)
+
+class _Judged(NamedTuple):
+    """An item under its preferences: a row of measures and a confidence for each; the likeliest, and those kept."""
+
+    candidate: Candidate
+    wanted: list[Wanted]
+    measures: FloatArray
+    confidences: list[float]
+    best: int
+    kept: list[int]
+
+
+def _stance(wanted: Wanted, measures: FloatArray, odds: float) -> Stance:
+    if odds < 0.0:
+        return Stance.CONFLICTS
+    said, denied = measures[_AVOIDED_SAID].tolist()
+    # All that an avoided phrase says is there, beside something that is wanted, or denied elsewhere.
+    both = said >= _WHOLE and (bool(wanted.sides.aspects.liked) or denied >= _WHOLE)
+    return Stance.MIXED if both else Stance.SUPPORTS
+
+
+def _telling(
+    wanted: Wanted,
+    stance: Stance,
+    pieces: Sequence[str],
+    said: Sequence[Words],
+    vectors: FloatArray,
+    preference: FloatArray,
+) -> str:
+    """The sentence to look at."""
+    near = np.maximum(vectors @ preference, (vectors @ wanted.sides.vectors.T).max(axis=1))
+    if said:
+        near = near + np.array([_speaks(wanted.sides, wanted.among(words), stance) for words in said])
+    # A question or a heading says what a text is about, not what it says.
+    says = np.array([_says_something(piece) for piece in pieces])
+    return pieces[int(np.where(says | ~says.any(), near, -2.0).argmax())]
 
 
 def instruction_of(aspects: Aspects, stance: Stance, sentence: str) -> str:
@@ -192,9 +223,11 @@ def instruction_of(aspects: Aspects, stance: Stance, sentence: str) -> str:
     return f'Look for this, {suits}: "{quote}"'
 
 
-def _speaks(sides: Sides, sentence: str, stance: Stance) -> float:
+def _speaks(sides: Sides, words: Words, stance: Stance) -> float:
     """How much a sentence says, by its words, of what makes the stance, in [0, 1]; of both sides where it is mixed."""
-    said = dict(zip(BY_WORDS, by_words(sides, words_of(sentence)), strict=True))
+    if not words.plain and not words.negated:
+        return 0.0
+    said = dict(zip(BY_WORDS, by_words(sides, words), strict=True))
     wanted = max(said["liked_said"], said["avoided_denied"], said["liked_kinds_said"], said["avoided_instead_said"])
     unwanted = max(said["avoided_said"], said["liked_denied"], said["avoided_kinds_said"], said["liked_instead_said"])
     return min(1.0, wanted if stance is Stance.SUPPORTS else unwanted)
@@ -212,25 +245,21 @@ def shipped_weights(name: str) -> Weights:
     shipped = _shipped()
     relevance, stance = (shipped[f"{name}_{what}"] for what in ("relevance", "stance"))
     return Weights(
-        relevance=_by_measure(relevance["weights"]),
+        relevance=_array(relevance["weights"], MEASURES),
         relevance_bias=float(relevance["bias"]),
-        stance=_by_measure(stance["weights"]),
+        stance=_array(stance["weights"], STANCE_MEASURES),
         stance_bias=float(stance["bias"]),
         rarity=Rarity(shipped["counts"], shipped["texts"]),
     )
 
 
-def _by_measure(weights: Mapping[str, float]) -> FloatArray:
-    return np.array([weights.get(measure, 0.0) for measure in MEASURES], dtype=np.float32)
+def _array(weights: Mapping[str, float], measures: Sequence[str]) -> FloatArray:
+    return np.array([weights.get(measure, 0.0) for measure in measures], dtype=np.float32)
 
 
 def _rationale(measures: FloatArray) -> str:
-    said = dict(zip(MEASURES, measures.tolist(), strict=True))
-    nearest = max(said["sentence"], said["sentence_phrase"])
-    return (
-        f"cosine {said['chunk']:.2f} with the preference, {nearest:.2f} in its nearest sentence;"
-        f" {said['words']:.0%} of its words"
-    )
+    preference, phrase, words = measures[_TOLD].tolist()
+    return f"cosine {preference:.2f} with the preference, {phrase:.2f} with a phrase of it; {words:.0%} of its words"
 
 
 def _says_something(sentence: str) -> bool:

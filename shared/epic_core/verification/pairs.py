@@ -1,8 +1,8 @@
 """What is measured of a chunk under a preference, for the embedded verifier: similarities, shared words, evidence.
 
-A similarity of the whole says little: a preference is short, and a chunk speaks of many things. So sentences are looked
-at one by one; words count by how rare they are; what the preference likes and avoids is looked for by itself, and by
-the lexicon's kinds of it (`evidence`).
+A similarity of the whole says little: a preference is short, and a chunk speaks of many things. So what the preference
+likes and avoids is looked for by itself, and by the lexicon's kinds of it (`evidence`), and words count by how rare
+they are. For the stance, sentences are looked at one by one.
 """
 
 from __future__ import annotations
@@ -14,35 +14,34 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 
+from epic_core.evidence import COSINES, Sides, by_cosines, by_words
 from epic_core.evidence import FEATURES as EVIDENCE
-from epic_core.evidence import Sides, by_words
 from epic_core.types import FloatArray
-from epic_core.words import Words, content_stems, stem, stems, words_of
+from epic_core.words import Words, content_stems, stem, words_of
 
 MEASURES = (
-    # Cosines: the chunk or its nearest sentences with the preference, its phrases, and the lexicon's groups.
-    "chunk", "sentence", "two_sentences", "chunk_phrase", "sentence_phrase", "sentence_phrases", "chunk_group",
-    "sentence_group", "no_group",
-    # Words, by their rarity: the share of the preference's, of its phrases', of a phrase's in one sentence.
-    "words", "phrase_words", "phrases_words", "sentence_words", "rarest_found",
-    # Words of the lexicon: of kinds, of what is taken instead; in one sentence; the share of sentences with any; for
-    # the length of the text.
-    "kinds", "instead", "sentence_kinds", "sentences_hit", "density",
+    # Cosines: with the preference, the nearest of its phrases, and of the lexicon's groups.
+    "preference", "phrase", "group", "no_group",
+    # Words, by their rarity: the share of the preference's, of a phrase's, of its phrases'; the rarest.
+    "words", "phrase_words", "phrases_words", "rarest_found",
+    # Words of the lexicon: of kinds, of what is taken instead; for the length of the text.
+    "kinds", "instead", "density",
     # Words that are there as names only: a film called "The Bees".
     "names_only",
     # What the preference and the text are like.
     "likes", "avoids", "likes_only", "avoids_only", "firmness", "values", "length", "addressed", "listed",
-    *(f"chunk_{name}" for name in EVIDENCE),
-    *(f"sentence_{name}" for name in EVIDENCE[:6]),
+    *EVIDENCE,
 )  # fmt: skip
+# What tells on whose side it is: the evidence in the chunk, and its cosines in the nearest sentences.
+STANCE_MEASURES = (*EVIDENCE, *(f"sentence_{name}" for name in EVIDENCE[:COSINES]))
 # So many characters for a word of the lexicon, and a text is full of them.
 _DENSE = 30
 _VALUES = re.compile(r"priorit|believ|explanation|discussion|approach|polic|perspective|principle|argument", re.I)
 _ADDRESSED = re.compile(r"\b(?:you|your)\b", re.I)
 _LISTED = re.compile(r"(?:^|\s)[1-9][.)]\s")
 # Words without a capital.
-
 _PLAIN = re.compile(r"\b[a-z]\w+")
+_NOTHING_SAID = [0.0] * (MEASURES.index("names_only") - MEASURES.index("words") + 1)
 
 
 class Rarity:
@@ -67,29 +66,19 @@ class Chunk:
     """A text, ready to be measured under preferences.
 
     Attributes:
-        text, sentences: The text and its sentences.
-        vector, vectors: Their embeddings, shapes `(d,)` and `(len(sentences), d)`.
+        text: The text.
+        vector: Its embedding, shape `(d,)`.
+        beginnings: What the longer runs of words begin with that are looked for; None: all are.
     """
 
     text: str
-    sentences: Sequence[str]
     vector: FloatArray
-    vectors: FloatArray
+    beginnings: AbstractSet[str] | None = None
 
     @cached_property
     def words(self) -> Words:
-        """Of the whole text."""
-        return words_of(self.text)
-
-    @cached_property
-    def runs(self) -> frozenset[str]:
-        """The same, negated or not."""
-        return self.words.plain | self.words.negated if self.words.negated else self.words.plain
-
-    @cached_property
-    def sentence_stems(self) -> list[str]:
-        """The stems of each sentence, with a space around each."""
-        return [f" {' '.join(stems(sentence))} " for sentence in self.sentences]
+        """What it says."""
+        return words_of(self.text, beginnings=self.beginnings)
 
     @cached_property
     def lower(self) -> frozenset[str]:
@@ -112,6 +101,8 @@ class Wanted:
         words: Its words and their idf.
         phrases: Of each of its phrases.
         kinds, instead: The lexicon's words of either side.
+        every: All of these words.
+        beginnings: What those begin with that are runs of several.
         values: Whether it is about values or ways of explaining rather than things.
     """
 
@@ -120,20 +111,31 @@ class Wanted:
     phrases: list[dict[str, float]]
     kinds: frozenset[str]
     instead: frozenset[str]
+    every: frozenset[str]
+    beginnings: frozenset[str]
     values: float
 
     @classmethod
     def of(cls, text: str, sides: Sides, rarity: Rarity) -> Wanted:
         """A preference by its text and its sides."""
         liked_kinds, avoided_kinds, liked_instead, avoided_instead = sides.kinds
+        words = {word: rarity(word) for word in content_stems(text)}
+        phrases = [{word: rarity(word) for word, _ in phrase} for phrase in sides.phrases]
+        every = frozenset().union(words, *phrases, *sides.kinds)
         return cls(
             sides=sides,
             kinds=liked_kinds | avoided_kinds,
             instead=liked_instead | avoided_instead,
-            words={word: rarity(word) for word in content_stems(text)},
-            phrases=[{word: rarity(word) for word, _ in phrase} for phrase in sides.phrases],
+            words=words,
+            phrases=phrases,
+            every=every,
+            beginnings=frozenset(run.split(" ", 1)[0] for run in every if " " in run),
             values=float(bool(_VALUES.search(text))),
         )
+
+    def among(self, words: Words) -> Words:
+        """Of some words, those that are this preference's, or the lexicon's for it."""
+        return Words(self.every & words.plain, self.every & words.negated)
 
 
 def measured(wanted: Wanted, chunk: Chunk, preference: FloatArray) -> list[float]:
@@ -145,50 +147,18 @@ def measured(wanted: Wanted, chunk: Chunk, preference: FloatArray) -> list[float
         preference: E(p), shape `(d,)`.
     """
     sides = wanted.sides
-    near, nears = sides.vectors @ chunk.vector, chunk.vectors @ sides.vectors.T
     # Short arrays: plain numbers are faster.
-    first, *others = sorted((chunk.vectors @ preference).tolist(), reverse=True)
-    chunk_near: list[float] = near.tolist()
-    sentence_near: list[float] = nears.max(axis=0).tolist()
-    phrases, liked = len(sides.phrases), len(sides.aspects.liked)
-    has_groups = len(chunk_near) > phrases
-    runs = chunk.runs
-    shares = [_share(phrase, runs) for phrase in wanted.phrases]
-    found = {word: idf for phrase in wanted.phrases for word, idf in phrase.items() if word in runs}
-    kinds, instead = wanted.kinds & runs, wanted.instead & runs
-    every = kinds | instead
-    # What the text does not have, no sentence has.
-    sentence_share, by_sentence = 0.0, [0]
-    if found:
-        sentence_share = max(
-            _share(phrase, {word for word in phrase if word in found and f" {word} " in said})
-            for said in chunk.sentence_stems
-            for phrase in wanted.phrases
-        )
-    if every:
-        by_sentence = [sum(f" {run} " in said for run in every) for said in chunk.sentence_stems]
+    near: list[float] = (sides.vectors @ chunk.vector).tolist()
+    phrases = len(sides.phrases)
+    groups = near[phrases:]
+    said = wanted.among(chunk.words)
     likes, avoids = bool(sides.aspects.liked), bool(sides.aspects.avoided)
-    values: list[float] = [
+    return [
         float(chunk.vector @ preference),
-        first,
-        (first + others[0]) / 2.0 if others else first,
-        max(chunk_near[:phrases]),
-        max(sentence_near[:phrases]),
-        sum(sentence_near[:phrases]) / phrases,
-        max(chunk_near[phrases:]) if has_groups else 0.0,
-        max(sentence_near[phrases:]) if has_groups else 0.0,
-        float(not has_groups),
-        _share(wanted.words, runs),
-        max(shares),
-        sum(shares) / len(shares),
-        sentence_share,
-        max(found.values(), default=0.0),
-        math.log1p(len(kinds)),
-        math.log1p(len(instead)),
-        math.log1p(max(by_sentence)),
-        sum(count > 0 for count in by_sentence) / len(by_sentence),
-        min(1.0, _DENSE * len(every) / len(chunk.text)),
-        sum(word not in chunk.lower for word in found) / len(found) if found else 0.0,
+        max(near[:phrases]),
+        max(groups, default=0.0),
+        float(not groups),
+        *(_by_words(wanted, chunk, said.plain | said.negated) if said.plain or said.negated else _NOTHING_SAID),
         float(likes),
         float(avoids),
         float(likes and not avoids),
@@ -196,15 +166,38 @@ def measured(wanted: Wanted, chunk: Chunk, preference: FloatArray) -> list[float
         sides.aspects.firmness,
         wanted.values,
         *chunk.kind,
+        *by_cosines(sides, near),
+        *by_words(sides, said),
     ]
-    # The evidence, in the chunk and then in its nearest sentences.
-    for cosines in (chunk_near, sentence_near):
-        values.append(max(cosines[:liked], default=0.0))
-        values.append(max(cosines[liked:phrases], default=0.0))
-        values += [cosines[row] if row >= 0 else 0.0 for row in sides.group_rows]
-        if cosines is chunk_near:
-            values += by_words(sides, chunk.words)
-    return values
+
+
+def stance_measured(wanted: Wanted, measures: Sequence[float], vectors: FloatArray) -> list[float]:
+    """`STANCE_MEASURES` of a chunk under a preference.
+
+    Args:
+        wanted: The preference.
+        measures: `MEASURES` of the pair.
+        vectors: Embeddings of the chunk's sentences, shape `(n, d)`.
+    """
+    near: list[float] = (vectors @ wanted.sides.vectors.T).max(axis=0).tolist()
+    return [*measures[-len(EVIDENCE) :], *by_cosines(wanted.sides, near)]
+
+
+def _by_words(wanted: Wanted, chunk: Chunk, said: AbstractSet[str]) -> list[float]:
+    """Those of `MEASURES` from "words" to "names_only"."""
+    shares = [_share(phrase, said) for phrase in wanted.phrases]
+    found = {word: idf for phrase in wanted.phrases for word, idf in phrase.items() if word in said}
+    kinds, instead = wanted.kinds & said, wanted.instead & said
+    return [
+        _share(wanted.words, said),
+        max(shares),
+        sum(shares) / len(shares),
+        max(found.values(), default=0.0),
+        math.log1p(len(kinds)),
+        math.log1p(len(instead)),
+        min(1.0, _DENSE * len(kinds | instead) / len(chunk.text)),
+        sum(word not in chunk.lower for word in found) / len(found) if found else 0.0,
+    ]
 
 
 def _share(words: dict[str, float], runs: AbstractSet[str]) -> float:
