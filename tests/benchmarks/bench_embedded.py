@@ -32,7 +32,15 @@ from epic_core.types import Candidate, Decision, Preference
 from epic_core.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier, shipped_weights
 from epic_core.verification.pairs import MEASURES
 from fitting import Array, Linear
-from make_verifier import Pair, fit_relevance, fit_stance, labelled_pairs, measures, option_pairs, own_pairs
+from make_verifier import (
+    Pair,
+    fit_relevance,
+    fit_stance,
+    labelled_pairs,
+    measures,
+    option_pairs,
+    own_pairs,
+)
 
 FOLDS = 5
 ASSIGNMENTS = 3
@@ -118,7 +126,7 @@ class Measured:
         self.labels = labels
         self.weights = shipped_weights(name)
         every = measures(encoder, self.weights.rarity, [*self.own, *self.options, *labels.pairs])
-        self.ours, self.found = np.split(every, [-len(labels.pairs)])
+        self.ours, self.found = every.rows(slice(-len(labels.pairs))), every.rows(slice(-len(labels.pairs), None))
 
     def cross_validated(self, seed: int) -> Scores:
         fold = folds(self.labels.component, seed)
@@ -127,22 +135,22 @@ class Measured:
             inside = fold == left_out
             rows = np.flatnonzero(self.labels.wiki & ~inside)
             labelled = [self.labels.pairs[row] for row in rows]
-            own = self.ours[: len(self.own)]
-            relevance = fit_relevance(np.concatenate([own, self.found[rows]]), [*self.own, *labelled])
-            stance = fit_stance(np.concatenate([self.ours, self.found[rows]]), [*self.own, *self.options, *labelled])
-            scores.relevance[inside] = relevance(self.found[inside])
-            scores.stance[inside] = stance(self.found[inside])
+            own, outside = self.ours.rows(slice(len(self.own))), self.found.rows(rows)
+            relevance = fit_relevance(own + outside, [*self.own, *labelled], len(labelled))
+            stance = fit_stance(self.ours + outside, [*self.own, *self.options, *labelled])
+            scores.relevance[inside] = relevance(self.found.relevance[inside])
+            scores.stance[inside] = stance(self.found.stance[inside])
         return scores
 
     def shipped(self) -> Scores:
         weights = self.weights
         return Scores(
-            Linear(weights.relevance.astype(float), weights.relevance_bias)(self.found),
-            Linear(weights.stance.astype(float), weights.stance_bias)(self.found),
+            Linear(weights.relevance.astype(float), weights.relevance_bias)(self.found.relevance),
+            Linear(weights.stance.astype(float), weights.stance_bias)(self.found.stance),
         )
 
     def cosine(self, name: str) -> Array:
-        return self.found[:, MEASURES.index(name)]
+        return self.found.relevance[:, MEASURES.index(name)]
 
 
 def wins(runs: Sequence[Array], right: Array) -> Array:
@@ -267,7 +275,7 @@ def print_figures(encoder: Encoder, name: str, labels: Labels) -> dict[str, list
     """All figures of one encoder; the bins for the plot."""
     measured = Measured(encoder, name, labels)
     runs = [measured.cross_validated(seed) for seed in range(ASSIGNMENTS)]
-    others = {"cosine": measured.cosine("chunk"), "nearest sentence": measured.cosine("sentence")}
+    others = {"cosine": measured.cosine("preference"), "nearest phrase": measured.cosine("phrase")}
     if name == "static":
         others["cosine, MiniLM's"] = labels.minilm
     print(f"\n{encoder.name}, cross-validated: {FOLDS} folds, mean of {ASSIGNMENTS} assignments")
@@ -432,7 +440,7 @@ def main() -> None:
     passed = Passed(options.data, encoder)
     print_time(passed, encoder)
     folder = files("epic_core") / "data"
-    for name in ("verifier.json", "lexicon.tsv"):
+    for name in ("verifier.json", "lexicon.tsv.bz2"):
         print(f"{name}: {len((folder / name).read_bytes())} bytes")
     if options.teacher:
         teacher = SentenceTransformerEncoder(options.teacher)
