@@ -15,7 +15,7 @@ from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from epic_core.encoders import Encoder, default_encoder
+from epic_core.encoders import Encoder, by_name, default_encoder
 from epic_core.encoders.adapted import AdaptedEncoder, is_encoder
 from epic_core.errors import InvalidInputError
 from epic_core.lm import Completion, LanguageModel
@@ -97,8 +97,8 @@ class LangChainEncoder(AdaptedEncoder):
         return await self.embeddings.aembed_query(text)
 
 
-def encoder_of(embeddings: Embeddings | Encoder | None) -> Encoder:
-    """What LangChain's users give as embeddings, as an encoder; None is the embedded one.
+def encoder_of(embeddings: Embeddings | Encoder | str | None) -> Encoder:
+    """What LangChain's users give as embeddings, as an encoder; None is the embedded one, a text an encoder's name.
 
     Raises:
         InvalidInputError: for anything else.
@@ -109,12 +109,19 @@ def encoder_of(embeddings: Embeddings | Encoder | None) -> Encoder:
         return embeddings.encoder
     if isinstance(embeddings, Embeddings):
         return LangChainEncoder(embeddings)
-    if is_encoder(embeddings):
+    if isinstance(embeddings, str):
+        if by_name.is_encoder_name(embeddings):
+            return by_name.encoder_of(embeddings)
+    elif is_encoder(embeddings):
         return embeddings
     raise InvalidInputError(
         "The embeddings must be LangChain Embeddings, such as OllamaEmbeddings(model=...), an encoder of epic_core,"
-        f" or None for the embedded one; not {kind_of(embeddings)}."
+        f" the name of one ({by_name.NAMES}), or None for the embedded one; not {_told(embeddings)}."
     )
+
+
+def _told(value: object) -> str:
+    return repr(value) if isinstance(value, str) else kind_of(value)
 
 
 # language models

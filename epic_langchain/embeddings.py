@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from langchain_core.embeddings import Embeddings
 
-from epic_core.encoders import Encoder, aembed, default_encoder, embed
+from epic_core.encoders import Encoder, aembed, by_name, embed
 from epic_core.encoders.adapted import is_encoder
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import InvalidInputError
@@ -19,7 +19,8 @@ class EpicEmbeddings(Embeddings):
         store = Chroma("notes", embedding_function=EpicEmbeddings())  # no network, no key, no torch
 
     Args:
-        encoder: An `epic_core` encoder; default: the embedded one, `default_encoder()`.
+        encoder: An `epic_core` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: the embedded
+            one, `default_encoder()`.
 
     Attributes:
         encoder: The encoder.
@@ -29,13 +30,14 @@ class EpicEmbeddings(Embeddings):
         EncoderError: on use, if the encoder fails.
     """
 
-    def __init__(self, encoder: Encoder | None = None) -> None:
-        if encoder is not None and not is_encoder(encoder):
+    def __init__(self, encoder: Encoder | str | None = None) -> None:
+        if encoder is not None and not by_name.is_encoder_name(encoder) and not is_encoder(encoder):
             raise InvalidInputError(
-                f"encoder must be an encoder of epic_core, such as StaticEncoder(), not {kind_of(encoder)}."
+                "encoder must be an encoder of epic_core, such as StaticEncoder(), or the name of one"
+                f" ({by_name.NAMES}), not {repr(encoder) if isinstance(encoder, str) else kind_of(encoder)}."
                 " LangChain's own embeddings need no EpicEmbeddings around them."
             )
-        self.encoder: Encoder = default_encoder() if encoder is None else encoder
+        self.encoder: Encoder = by_name.encoder_of(encoder)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Unit vectors of texts, each a list of `encoder.dimension` floats."""

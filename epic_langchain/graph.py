@@ -41,8 +41,8 @@ class EpicGraphRetriever(MemoryRetriever):
 
     Attributes:
         k, guidance: As for `EpicRetriever`.
-        embeddings: What a file given by its name is opened with: LangChain's `Embeddings` or an encoder of epic_core;
-            default: the embedded one. A memory that is open has its own.
+        embeddings: What a file given by its name is opened with: LangChain's `Embeddings`, an encoder of epic_core or
+            its name; default: the embedded one. A memory that is open has its own.
         extractor: What finds entities and facts in documents that are added: an Extractor of epic_core, or a model (a
             chat model, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
             GraphMemory has its own.
@@ -69,8 +69,9 @@ class EpicGraphRetriever(MemoryRetriever):
     @field_validator("embeddings")
     @classmethod
     def _checked_embeddings(cls, embeddings: Any) -> Any:
-        encoder_of(embeddings)
-        return embeddings
+        made = encoder_of(embeddings)
+        # Of a name, what was made: it is not loaded again.
+        return made if isinstance(embeddings, str) else embeddings
 
     @field_validator("extractor", mode="before")
     @classmethod

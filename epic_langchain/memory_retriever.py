@@ -14,6 +14,7 @@ from pydantic import ConfigDict, field_validator
 from typing_extensions import override
 
 from epic_core import EpicMemory, Hits
+from epic_core.context import format_preferences
 from epic_core.errors import InvalidInputError
 from epic_core.types import checked_k
 from epic_langchain.adapters import encoder_of
@@ -96,7 +97,12 @@ class MemoryRetriever(BaseRetriever):
         return self._documents(await self._searched.asearch(query, k, filter=filter_of(filter), **options))
 
     def _documents(self, hits: Hits) -> list[Document]:
-        return [document_of(hit, number, guidance=self.guidance) for number, hit in enumerate(hits, start=1)]
+        documents = [document_of(hit, number, guidance=self.guidance) for number, hit in enumerate(hits, start=1)]
+        opening = format_preferences(hits) if self.guidance == "text" else ""
+        if documents and opening:
+            # A context of them opens with the preferences that matter, as the memory's own does.
+            documents[0].page_content = f"{opening}\n\n{documents[0].page_content}"
+        return documents
 
     @override
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:

@@ -27,8 +27,8 @@ class EpicRetriever(MemoryRetriever):
     `{"year": {"$gte": 2020}}`.
 
     Attributes:
-        embeddings: What a file given by its name is opened with: LangChain's `Embeddings` or an encoder of epic_core;
-            default: the embedded one. A memory that is open has its own.
+        embeddings: What a file given by its name is opened with: LangChain's `Embeddings`, an encoder of epic_core or
+            its name; default: the embedded one. A memory that is open has its own.
         memory: The memory, which the caller closes; or the name of its file, which has to be there.
         k: How many documents, at least 1.
         guidance: "metadata" puts the instructions and all that is known into flat `epic_*` metadata; "text" also makes

@@ -55,7 +55,8 @@ class SteeredRetriever(BaseRetriever):
     Attributes:
         vectorstore: Any store that can search by vector.
         preferences: The user's, texts or `epic_core.Preference`s.
-        embeddings: The store's, LangChain's `Embeddings` or an encoder of epic_core; default: what the store says.
+        embeddings: The store's, LangChain's `Embeddings`, an encoder of epic_core or its name; default: what the store
+            says.
         k: How many documents, at least 1.
         mode: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8, towards
             the nearest preference whatever it says; "off" is the store's own search.

@@ -57,7 +57,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
 
     Attributes:
         preferences: The user's.
-        embeddings: LangChain's `Embeddings` or an encoder of epic_core; default: the embedded one.
+        embeddings: LangChain's `Embeddings`, an encoder of epic_core or its name; default: the embedded one.
         llm: A chat model, a LanguageModel or a Verifier of epic_core; default: the embedded verifier, which needs none.
         tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
         keep_rate: Instead of tau, the share of the first documents that shall pass, in (0, 1].

@@ -18,6 +18,7 @@ from typing_extensions import Self, override
 from epic_core import EpicMemory, Preference
 from epic_core.collection import Collection, Matches
 from epic_core.encoders import Encoder
+from epic_core.encoders.by_name import NAMES, is_encoder_name
 from epic_core.errors import InvalidInputError
 from epic_core.intake import unique_preferences
 from epic_core.steering import Mode
@@ -82,8 +83,8 @@ class EpicVectorStore(VectorStore):
     take `filter`. Metadata has to be JSON. Safe to use from several threads; a file also from several processes.
 
     Args:
-        embedding: LangChain's `Embeddings`, or an encoder of epic_core; default: the embedded one. The file remembers
-            it.
+        embedding: LangChain's `Embeddings`, an encoder of epic_core or its name, such as "ollama/nomic-embed-text";
+            default: the embedded one. The file remembers it.
         path: The file; it is no memory's, and takes no pickle. None for RAM.
         preferences: The user's; without any, searches are by plain similarity. The file does not remember them.
         steering: "signed", "paper" (Eq. 7-8) or "off".
@@ -99,7 +100,7 @@ class EpicVectorStore(VectorStore):
 
     def __init__(
         self,
-        embedding: Embeddings | Encoder | None = None,
+        embedding: Embeddings | Encoder | str | None = None,
         *,
         path: str | Path | None = None,
         preferences: Sequence[str | Preference] | None = None,
@@ -107,8 +108,11 @@ class EpicVectorStore(VectorStore):
         must_exist: bool = False,
         read_only: bool = False,
     ) -> None:
-        if isinstance(embedding, (str, Path)):
-            raise InvalidInputError("embeddings must be a model, not a text. The name of a file is path=.")
+        if isinstance(embedding, (str, Path)) and not is_encoder_name(embedding):
+            raise InvalidInputError(
+                f"embeddings must be a model, or the name of an encoder ({NAMES}), not a text. The name of a file is"
+                " path=."
+            )
         encoder = encoder_of(embedding)
         self._embeddings = embedding if isinstance(embedding, Embeddings) else EpicEmbeddings(encoder)
         self._collection = Collection(
@@ -137,7 +141,7 @@ class EpicVectorStore(VectorStore):
     @classmethod
     @override
     def from_documents(
-        cls, documents: list[Document], embedding: Embeddings | Encoder | None = None, **kwargs: Any
+        cls, documents: list[Document], embedding: Embeddings | Encoder | str | None = None, **kwargs: Any
     ) -> Self:
         """A store that holds documents; with `preferences`, those of them that matter to the user.
 
@@ -162,7 +166,7 @@ class EpicVectorStore(VectorStore):
     @classmethod
     @override
     async def afrom_documents(
-        cls, documents: list[Document], embedding: Embeddings | Encoder | None = None, **kwargs: Any
+        cls, documents: list[Document], embedding: Embeddings | Encoder | str | None = None, **kwargs: Any
     ) -> Self:
         """As `from_documents`, without blocking the event loop."""
         store, given, keep = await in_thread(cls._begun, documents, embedding, kwargs)
@@ -176,7 +180,7 @@ class EpicVectorStore(VectorStore):
     def from_texts(
         cls,
         texts: list[str],
-        embedding: Embeddings | Encoder | None = None,
+        embedding: Embeddings | Encoder | str | None = None,
         metadatas: list[dict[str, Any]] | None = None,
         *,
         ids: list[str] | None = None,
@@ -190,7 +194,7 @@ class EpicVectorStore(VectorStore):
     async def afrom_texts(
         cls,
         texts: list[str],
-        embedding: Embeddings | Encoder | None = None,
+        embedding: Embeddings | Encoder | str | None = None,
         metadatas: list[dict[str, Any]] | None = None,
         *,
         ids: list[str] | None = None,

@@ -13,7 +13,7 @@ from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.schema import BaseComponent
 
-from epic_core.encoders import Encoder, default_encoder
+from epic_core.encoders import Encoder, by_name, default_encoder
 from epic_core.encoders.adapted import AdaptedEncoder, is_encoder
 from epic_core.errors import InvalidInputError
 from epic_core.lm import Completion, LanguageModel
@@ -130,8 +130,8 @@ class LlamaIndexEncoder(AdaptedEncoder):
         return f"LlamaIndexEncoder({self.name!r})"
 
 
-def encoder_of(embed_model: BaseEmbedding | Encoder | None) -> Encoder:
-    """What LlamaIndex's users give as an embedding model, as an encoder; None is the embedded one.
+def encoder_of(embed_model: BaseEmbedding | Encoder | str | None) -> Encoder:
+    """What LlamaIndex's users give as an embedding model, as an encoder; None is the embedded one, a text a name.
 
     Raises:
         InvalidInputError: for anything else.
@@ -142,12 +142,19 @@ def encoder_of(embed_model: BaseEmbedding | Encoder | None) -> Encoder:
         return embed_model.encoder
     if isinstance(embed_model, BaseEmbedding):
         return LlamaIndexEncoder(embed_model)
-    if is_encoder(embed_model):
+    if isinstance(embed_model, str):
+        if by_name.is_encoder_name(embed_model):
+            return by_name.encoder_of(embed_model)
+    elif is_encoder(embed_model):
         return embed_model
     raise InvalidInputError(
         "embed_model must be a LlamaIndex embedding model, such as OllamaEmbedding(model_name=...), an encoder of"
-        f" epic_core, or None for the embedded one; not {kind_of(embed_model)}."
+        f" epic_core, the name of one ({by_name.NAMES}), or None for the embedded one; not {_told(embed_model)}."
     )
+
+
+def _told(value: object) -> str:
+    return repr(value) if isinstance(value, str) else kind_of(value)
 
 
 # language models

@@ -8,7 +8,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding, Embedding
 from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
 from typing_extensions import Self
 
-from epic_core.encoders import Encoder, aembed, default_encoder, embed
+from epic_core.encoders import Encoder, aembed, by_name, default_encoder, embed
 from epic_core.encoders.adapted import is_encoder
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import InvalidInputError
@@ -26,7 +26,8 @@ class EpicEmbedding(BaseEmbedding):
     and stored by the encoder's name: the cache of a pipeline takes two encoders of one name for one.
 
     Args:
-        encoder: An `epic_core` encoder; default: the embedded one, `default_encoder()`.
+        encoder: An `epic_core` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: the embedded
+            one, `default_encoder()`.
         embed_batch_size: How many texts the encoder gets at once, 1 to 2048.
         **kwargs: As for `BaseEmbedding`: `callback_manager`, `num_workers`, `embeddings_cache`, `rate_limiter`.
 
@@ -45,13 +46,14 @@ class EpicEmbedding(BaseEmbedding):
 
     _encoder: Any = PrivateAttr()
 
-    def __init__(self, encoder: Encoder | None = None, *, embed_batch_size: int = _BATCH, **kwargs: Any) -> None:
-        if encoder is not None and not is_encoder(encoder):
+    def __init__(self, encoder: Encoder | str | None = None, *, embed_batch_size: int = _BATCH, **kwargs: Any) -> None:
+        if encoder is not None and not by_name.is_encoder_name(encoder) and not is_encoder(encoder):
             raise InvalidInputError(
-                f"encoder must be an encoder of epic_core, such as StaticEncoder(), not {kind_of(encoder)}."
+                "encoder must be an encoder of epic_core, such as StaticEncoder(), or the name of one"
+                f" ({by_name.NAMES}), not {repr(encoder) if isinstance(encoder, str) else kind_of(encoder)}."
                 " LlamaIndex's own embedding models need no EpicEmbedding around them."
             )
-        encoder = default_encoder() if encoder is None else encoder
+        encoder = by_name.encoder_of(encoder)
         if kwargs.setdefault("model_name", encoder.name) != encoder.name:
             raise InvalidInputError(
                 f"This is the embedding of the encoder {kwargs['model_name']!r}, not of {encoder.name!r}."

@@ -81,7 +81,7 @@ class EpicGraphRetriever(EpicRetriever):
         guidance: Guidance = "metadata",
         steering: Mode | None = None,
         stance_policy: StancePolicy = "prefer",
-        embed_model: BaseEmbedding | Encoder | None = None,
+        embed_model: BaseEmbedding | Encoder | str | None = None,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
         objects: Sequence[IndexNode] | None = None,

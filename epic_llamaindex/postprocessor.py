@@ -80,8 +80,8 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     Attributes:
         preferences: The user's, texts or `epic_core.Preference`s; others can be set at any time, and hold from the next
             call on. What a model decided under those that stay is kept. Nothing else can be set.
-        embed_model: What compares, a `BaseEmbedding` or an encoder of epic_core; it need not be the index's. Default:
-            the embedded encoder.
+        embed_model: What compares, a `BaseEmbedding`, an encoder of epic_core or its name; it need not be the index's.
+            Default: the embedded encoder.
         llm: Verifies: an `LLM`, or a LanguageModel or Verifier of epic_core; default: the embedded verifier.
         memory: Judge by this memory instead: its preferences, encoder and verifier, and its file remembers what a model
             decided. Nothing else is written into it. While it has no preferences, nodes stay as they are.

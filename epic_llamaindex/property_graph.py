@@ -64,7 +64,8 @@ class SteeredVectorContextRetriever(BasePGRetriever):
     Args:
         graph_store: The property graph. Nothing in it is changed.
         preferences: The user's, texts or `epic_core.Preference`s; default: at each call those that `guidance` has then.
-        embed_model: What the graph's entities were embedded with, a `BaseEmbedding` or an encoder of epic_core.
+        embed_model: What the graph's entities were embedded with, a `BaseEmbedding`, an encoder of epic_core or its
+            name.
         vector_store: Where their embeddings are, for a graph store that cannot be searched by vector.
         guidance: The EpicTransform that judged the passages, or the EpicMemory that it judged by.
         mode: "signed", "paper" or "off", as for `SteeredRetriever`.
@@ -84,7 +85,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         graph_store: PropertyGraphStore,
         preferences: Iterable[str | Preference] | None = None,
         *,
-        embed_model: BaseEmbedding | Encoder,
+        embed_model: BaseEmbedding | Encoder | str,
         vector_store: BasePydanticVectorStore | None = None,
         guidance: EpicTransform | EpicMemory | None = None,
         mode: Mode = "signed",

@@ -74,8 +74,8 @@ class EpicRetriever(BaseRetriever):
         steering: "signed", "paper" or "off"; default: as the memory steers.
         stance_policy: "prefer" ranks what supports a preference above what conflicts with it, "only_supports" leaves
             out what conflicts, in part or whole, "any" ranks by similarity alone.
-        embed_model: What a file is opened with: a `BaseEmbedding` or an encoder of epic_core; default: the embedded
-            one. A memory that is open has its own.
+        embed_model: What a file is opened with: a `BaseEmbedding`, an encoder of epic_core or its name; default: the
+            embedded one. A memory that is open has its own.
         callback_manager, verbose: As for `BaseRetriever`.
         object_map, objects: What is retrieved from, in the place of the node that leads there: by the `index_id` of an
             index node, or the id of an item; or index nodes whose `index_id` or id is that of an item's node. What an
@@ -104,7 +104,7 @@ class EpicRetriever(BaseRetriever):
         guidance: Guidance = "metadata",
         steering: Mode | None = None,
         stance_policy: StancePolicy = "prefer",
-        embed_model: BaseEmbedding | Encoder | None = None,
+        embed_model: BaseEmbedding | Encoder | str | None = None,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
         objects: Sequence[IndexNode] | None = None,
@@ -146,7 +146,7 @@ class EpicRetriever(BaseRetriever):
         docstore: BaseDocumentStore | None = None,
         index: BaseIndex[Any] | None = None,
         path: str | Path | None = None,
-        embed_model: BaseEmbedding | Encoder | None = None,
+        embed_model: BaseEmbedding | Encoder | str | None = None,
         llm: LLM | LanguageModel | Verifier | None = None,
         similarity_top_k: int = 5,
         filters: MetadataFilters | Filter | None = None,
@@ -166,7 +166,7 @@ class EpicRetriever(BaseRetriever):
                 nodes as they are, texts, the nodes of a docstore, or those of an index that keeps them in its docstore.
             transformations: What makes nodes of the documents; default: `[SentenceSplitter()]`.
             path: The memory's file; default: it lives in RAM.
-            embed_model: A `BaseEmbedding` or an encoder of epic_core; default: the embedded encoder.
+            embed_model: A `BaseEmbedding`, an encoder of epic_core or its name; default: the embedded encoder.
             llm: What verifies: an `LLM`, or a language model or verifier of epic_core; default: the embedded verifier.
             similarity_top_k, filters, guidance, stance_policy, callback_manager, object_map, objects, verbose: As for
                 `EpicRetriever`.
@@ -385,7 +385,7 @@ def _several(preferences: object) -> tuple[str | Preference, ...]:
     return tuple(preferences)
 
 
-def _opened(memory: object, embed_model: BaseEmbedding | Encoder | None) -> EpicMemory:
+def _opened(memory: object, embed_model: BaseEmbedding | Encoder | str | None) -> EpicMemory:
     if isinstance(memory, (str, Path)):
         return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(embed_model))
     if not isinstance(memory, EpicMemory):

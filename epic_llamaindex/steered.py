@@ -69,7 +69,7 @@ class SteeredRetriever(BaseRetriever):
     Args:
         retriever: The leaf. It is never changed.
         preferences: The user's, texts or `epic_core.Preference`s.
-        embed_model: The leaf's, a `BaseEmbedding` or an encoder of epic_core; default: what the leaf says.
+        embed_model: The leaf's, a `BaseEmbedding`, an encoder of epic_core or its name; default: what the leaf says.
         mode: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8, towards
             the nearest preference whatever it says; "off" is the leaf's own search.
         fallback: A retriever asked instead of the leaf, with the bundle as it came, for a query that matches no
@@ -97,7 +97,7 @@ class SteeredRetriever(BaseRetriever):
         retriever: BaseRetriever,
         preferences: Iterable[str | Preference] = (),
         *,
-        embed_model: BaseEmbedding | Encoder | None = None,
+        embed_model: BaseEmbedding | Encoder | str | None = None,
         mode: Mode = "signed",
         fallback: BaseRetriever | None = None,
         floor: float | None = None,
@@ -347,8 +347,10 @@ def _asks_others(retriever: BaseRetriever) -> bool:
     return False
 
 
-def _model_of(retriever: BaseRetriever, given: BaseEmbedding | Encoder | None) -> BaseEmbedding | Encoder:
+def _model_of(retriever: BaseRetriever, given: BaseEmbedding | Encoder | str | None) -> BaseEmbedding | Encoder:
     """What queries are embedded with, and preferences: the leaf's model."""
+    if isinstance(given, str):
+        given = encoder_of(given)
     own = getattr(retriever, "_embed_model", None)
     kind = type(retriever).__name__
     if not isinstance(own, BaseEmbedding):

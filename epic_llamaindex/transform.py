@@ -78,8 +78,8 @@ class EpicTransform(JudgingComponent, TransformComponent):
 
     Attributes:
         preferences: The user's, texts or `epic_core.Preference`s.
-        embed_model: Embeds instructions, and what the coarse filter compares; a `BaseEmbedding` or an encoder of
-            epic_core. Default: nodes get no embedding, and the embedded encoder compares.
+        embed_model: Embeds instructions, and what the coarse filter compares; a `BaseEmbedding`, an encoder of
+            epic_core or its name. Default: nodes get no embedding, and the embedded encoder compares.
         encoder: What the coarse filter compares with, if that is not to be `embed_model`.
         llm: Verifies: an `LLM`, or a LanguageModel or Verifier of epic_core; default: the embedded verifier.
         tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.

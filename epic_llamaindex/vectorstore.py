@@ -26,6 +26,7 @@ from epic_core import Filter, Preference
 from epic_core.collection import Collection, Record
 from epic_core.collection_table import COLLECTION
 from epic_core.encoders import Encoder, aembed, default_encoder, embed
+from epic_core.encoders.by_name import NAMES, is_encoder_name
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.steering import Mode
 from epic_core.threads import in_thread
@@ -59,8 +60,8 @@ class EpicVectorStore(BasePydanticVectorStore):
     processes.
 
     Args:
-        embed_model: LlamaIndex's `BaseEmbedding`, or an encoder of epic_core; default: the embedded one. The file
-            remembers it.
+        embed_model: LlamaIndex's `BaseEmbedding`, an encoder of epic_core or its name, such as
+            "ollama/nomic-embed-text"; default: the embedded one. The file remembers it.
         path: The file; it is no memory's. None for RAM.
         preferences: The user's; without any, searches are by plain similarity. The file does not remember them. Others
             can be set at any time: `store.preferences = [...]`.
@@ -86,7 +87,7 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     def __init__(
         self,
-        embed_model: BaseEmbedding | Encoder | None = None,
+        embed_model: BaseEmbedding | Encoder | str | None = None,
         *,
         path: str | Path | None = None,
         preferences: Iterable[str | Preference] = (),
@@ -94,8 +95,11 @@ class EpicVectorStore(BasePydanticVectorStore):
         must_exist: bool = False,
         read_only: bool = False,
     ) -> None:
-        if isinstance(embed_model, (str, Path)):
-            raise InvalidInputError("embed_model must be a model, not a text. The name of a file is path=.")
+        if isinstance(embed_model, (str, Path)) and not is_encoder_name(embed_model):
+            raise InvalidInputError(
+                f"embed_model must be a model, or the name of an encoder ({NAMES}), not a text. The name of a file is"
+                " path=."
+            )
         encoder = encoder_of(embed_model)
         if path is not None and (must_exist or read_only):
             _check_there(path)
@@ -341,7 +345,7 @@ class EpicVectorStore(BasePydanticVectorStore):
         persist_path: str | Path,
         fs: Any = None,
         *,
-        embed_model: BaseEmbedding | Encoder | None = None,
+        embed_model: BaseEmbedding | Encoder | str | None = None,
         **options: Any,
     ) -> Self:
         """The store in a file that `persist` wrote. The file itself is opened: what is added goes into it.
@@ -367,7 +371,7 @@ class EpicVectorStore(BasePydanticVectorStore):
         namespace: str = DEFAULT_VECTOR_STORE,
         fs: Any = None,
         *,
-        embed_model: BaseEmbedding | Encoder | None = None,
+        embed_model: BaseEmbedding | Encoder | str | None = None,
         **options: Any,
     ) -> Self:
         """The store in a folder that `StorageContext.persist` wrote. As `from_persist_path`."""

@@ -72,8 +72,8 @@ class EpicStore(BaseStore):
 
     Args:
         path: The file, no pickle; it is no memory's and no vector store's. None for RAM.
-        embedding: LangChain's `Embeddings`, or an encoder of epic_core; default: the embedded one. The file remembers
-            it.
+        embedding: LangChain's `Embeddings`, an encoder of epic_core or its name, such as "ollama/nomic-embed-text";
+            default: the embedded one. The file remembers it.
         preferences: What steers searches that have a query: preferences, or, to serve many users, a function from the
             namespace prefix that is searched to preferences. It can be called from several threads.
         fields: Which parts of a value are embedded, each by itself: paths as LangGraph writes them, such as "text",
@@ -94,7 +94,7 @@ class EpicStore(BaseStore):
         self,
         path: str | Path | None = None,
         *,
-        embedding: Embeddings | Encoder | None = None,
+        embedding: Embeddings | Encoder | str | None = None,
         preferences: Iterable[str | Preference] | PreferencesOf = (),
         fields: Sequence[str] = ("$",),
         steering: Mode = "signed",

@@ -50,8 +50,8 @@ class SteeredGraphAdapter(Adapter):
     Args:
         store: A vector store that `langchain-graph-retriever` has an adapter for, or any adapter.
         preferences: The user's, texts or `epic_core.Preference`s.
-        embeddings: What the store's texts were embedded with, LangChain's `Embeddings` or an encoder of epic_core;
-            default: what the store says.
+        embeddings: What the store's texts were embedded with, LangChain's `Embeddings`, an encoder of epic_core or
+            its name; default: what the store says.
         steering: "signed", "paper" (Eq. 7-8) or "off".
         floor: Cosine from which a preference steers, in [-1, 1]; default: as for `SteeredRetriever`.
         overfetch: How many times k are fetched where stances decide, at least 1; 1 leaves them out of account.

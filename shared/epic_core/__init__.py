@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from epic_core.aspects import Aspects
+    from epic_core.aspects import Aspects, Expansion
     from epic_core.errors import EpicError
-    from epic_core.fallback import SecondTier
     from epic_core.filters import Filter
     from epic_core.memory import EpicMemory
     from epic_core.reports import NotKept
@@ -39,6 +38,7 @@ __all__ = [
     "Ebbinghaus",
     "EpicError",
     "EpicMemory",
+    "Expansion",
     "Filter",
     "Hit",
     "Hits",
@@ -47,7 +47,6 @@ __all__ = [
     "NotKept",
     "Preference",
     "QuerySteering",
-    "SecondTier",
     "Stance",
     "UsageFifo",
     "Verdict",
@@ -60,11 +59,11 @@ _MODULES = {
     "Ebbinghaus": "retention",
     "NotKept": "reports",
     "UsageFifo": "retention",
+    "Expansion": "aspects",
     "EpicError": "errors",
     "EpicMemory": "memory",
     "Filter": "filters",
     "QuerySteering": "steering",
-    "SecondTier": "fallback",
 }
 
 

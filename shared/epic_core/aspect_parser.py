@@ -4,6 +4,8 @@ A text is split into statements (`aspect_statements`) and each is walked from le
 ("avoid", "prefer", "don't", "over", "except") say which side the words after them are on, until the next cue. Cues that
 stand together multiply ("don't dislike", "prefer not to"); a contrast ("rather than"), an exception ("unless") and a
 negation inside what was named ("hotels that aren't quiet", "gyms without a pool") turn the side around.
+
+All of this is English. A preference in another language is not read at all: it has no sides, rather than wrong ones.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from epic_core import aspect_statements as shapes
 from epic_core.aspect_cues import ADVERB, firmness_of
 from epic_core.aspect_phrases import PUNCTUATION, trimmed
 from epic_core.aspect_walk import AVOIDED, LIKED, NEITHER, Found, Walk, cues_of
-from epic_core.aspects import Aspects
+from epic_core.aspects import Aspects, Expansion
+from epic_core.text.language import ENGLISH, language_of
 
 if TYPE_CHECKING:
     from epic_core.types import Preference
 
-__all__ = ["aspects_of", "firmness_of", "parse_aspects"]
+__all__ = ["aspects_of", "firmness_of", "language_not_read", "parse_aspects"]
 
 _LONGEST = 1000
 _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc", "''''")
@@ -52,14 +55,35 @@ _GOES_ON = re.compile(r"[\s,]*(?:(?:and|but)\s|(?=in favou?r of\s))", re.I)
 
 
 def aspects_of(preference: str | Preference) -> Aspects:
-    """The aspects that came with a preference; read from its words where none did."""
+    """Return the aspects that came with a preference; read from its words where none did.
+
+    Where the parser does not know the language, the expansion tells the sides, if the user or a model wrote one.
+    """
     given = getattr(preference, "aspects", None)
-    return given if isinstance(given, Aspects) else parse_aspects(str(preference))
+    if isinstance(given, Aspects) and given.understood:
+        return given
+    read = parse_aspects(str(preference))
+    expansion = getattr(preference, "expansion", None)
+    if read.understood or not isinstance(expansion, Expansion) or expansion.source == "bundled":
+        return read
+    if not (expansion.follows or expansion.breaks):
+        return read
+    return Aspects(liked=expansion.follows, avoided=expansion.breaks, source=expansion.source)
+
+
+def language_not_read(preference: str | Preference) -> str | None:
+    """Return the language of a preference that nobody has read, as the parser does not know it; else None."""
+    return None if aspects_of(preference).understood else language_of(str(preference))
 
 
 @lru_cache(maxsize=4096)
 def parse_aspects(preference: str) -> Aspects:
-    """The sides of a preference. A text without a cue is liked as a whole, as the paper's steering takes it."""
+    """Return the sides of a preference; none, and the source "unread", if it is not in English.
+
+    An English text without a cue is liked as a whole, as the paper's steering takes it.
+    """
+    if (language_of(preference) or ENGLISH) != ENGLISH:
+        return Aspects(source="unread")
     text = " ".join(preference[:_LONGEST].split())
     # As long as the text, so that what is found in it has its place there.
     plain = text.translate(_APOSTROPHES)

@@ -1,14 +1,18 @@
-"""Reads what a preference likes, avoids, how firmly and where, by a language model: one call for each preference."""
+"""A reader of preferences by a language model: what each likes and avoids, and what that means in practice.
+
+One call for each preference answers both: its aspects, and its expansion. Where the expansion is not wanted, a shorter
+prompt asks for the aspects alone.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from epic_core.aspects import FIRMNESS, Aspects
+from epic_core.aspects import FIRMNESS, Aspects, Expansion
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.lm.base import LanguageModel, Schema
 from epic_core.lm.calls import Calling, Patience, adrive, drive
@@ -22,11 +26,12 @@ from epic_core.verification.prompts import Prompt, size_of
 from epic_core.verification.values import Record, UnreadableAnswer, is_no, line_of, value_of
 
 _MOST_TOKENS = 512
+_MOST_TOKENS_EXPANDED = 900
 _MOST_PHRASES = 16
 _LONGEST_PHRASE = 160
+_QUESTIONS, _THINGS = 6, 10
 
-_PROMPT = Prompt(
-    system="""\
+_ROLE = """\
 You read what a preference of a user says, for a personal assistant that has to tell texts this user wants to find \
 from texts this user does not want.
 
@@ -38,25 +43,66 @@ Answer with one JSON object:
 - avoided: the things the user does not want, a list of short phrases; empty if it rules nothing out
 - firmness: "strict" for never, only, an allergy, a diet, a faith; "strong" for hate, love, avoid; "mild" for prefer, \
 dislike, would rather
-- scope: when or where it holds, such as "when travelling"; "" if always
-
+- scope: when or where it holds, such as "when travelling"; "" if always"""
+_SIDES = """\
 A phrase is a noun phrase of at most six words that a text could be searched for, and makes sense by itself: "hotels \
 with on-site casinos", not "them". Give also what the preference plainly implies, as a vegan diet avoids meat, dairy \
-and eggs; guess nothing else. Reasons the user gives are on neither side. Nothing is on both sides.""",
+and eggs; guess nothing else. Reasons the user gives are on neither side. Nothing is on both sides."""
+_PROMPT = Prompt(
+    system=f"{_ROLE}\n\n{_SIDES}",
     user="The preference:\n{preference}\n\nSay what it likes and what it avoids. Answer in JSON.",
+)
+# The order counts: where an answer is cut off, the aspects have been given.
+_PROMPT_EXPANDED = Prompt(
+    system=f"""{_ROLE}
+- questions: {_QUESTIONS} questions of 4 to 12 words that the user might ask an assistant, for which the preference \
+matters; none names the preference
+- follows: {_THINGS} different things that suit the user, 2 to 7 words each: kinds, names, places, habits, as a text \
+that offers them calls them
+- breaks: {_THINGS} different things that the preference rules out, written likewise
+
+{_SIDES}
+
+An example, shortened. For "I only read books I can finish in an evening":
+{{"liked": ["short books"], "avoided": ["long books"], "firmness": "strict", "scope": "", "questions": ["What should I \
+take along on the flight?", "Which classic is worth my time?"], "follows": ["a slim novella", "collections of short \
+stories"], "breaks": ["an epic trilogy", "a 900-page biography"]}}""",
+    user="The preference:\n{preference}\n\nSay what it likes and what it avoids, and what that means in practice. \
+Answer in JSON.",
 )
 
 _LIKED_KEYS = ("liked", "likes", "like", "wanted", "wants", "preferred", "prefers", "positive")
 _AVOIDED_KEYS = ("avoided", "avoids", "avoid", "disliked", "dislikes", "unwanted", "negative")
 _FIRMNESS_KEYS = ("firmness", "strength", "firm", "strictness")
 _SCOPE_KEYS = ("scope", "context", "when", "where", "condition")
-_PHRASE_KEYS = ("phrase", "text", "name", "value")
-_LINE = r"^[^\w\n]{0,20}(?:%s)[\s*_]{0,9}[:=][ \t*_]{0,9}(.*)$"
-_LINES = {
-    keys[0]: re.compile(_LINE % "|".join(keys), re.I | re.M)
-    for keys in (_LIKED_KEYS, _AVOIDED_KEYS, _FIRMNESS_KEYS, _SCOPE_KEYS)
+_EXPANSION_KEYS = {
+    "questions": ("questions", "question", "queries", "mightask"),
+    "follows": ("follows", "follow", "following", "suits", "suitable", "fitting"),
+    "breaks": ("breaks", "break", "breaking", "rulesout", "ruledout", "violates"),
 }
-_SPLIT = re.compile(r"\s*[;,\n]\s*")
+_PHRASE_KEYS = ("phrase", "text", "name", "value", "question")
+_BULLET = r"(?:[-*\u2022\u2013]|\d{1,2}[.)])[ \t]{1,9}"
+_LINE = r"^[^\w\n]{0,20}(?:%s)[\s*_]{0,9}[:=][ \t*_]{0,9}(.*)$"
+_LABEL = "|".join(
+    key for keys in (_LIKED_KEYS, _AVOIDED_KEYS, _FIRMNESS_KEYS, _SCOPE_KEYS, *_EXPANSION_KEYS.values()) for key in keys
+)
+# The phrases stand behind the label, or below it one a line.
+_BELOW = rf"(?:\n{{1,2}}[ \t]{{0,9}}{_BULLET}(?![*_]{{0,3}}(?:{_LABEL})[ \t*_]{{0,9}}[:=]).*)*"
+_LISTED = rf"^[^\w\n]{{0,20}}(?:%s)[ \t*_]{{0,9}}[:=][ \t*_]{{0,9}}(.*{_BELOW})$"
+_LINES = {
+    keys[0]: re.compile(form % "|".join(keys), re.I | re.M)
+    for form, several in (
+        (_LINE, (_LIKED_KEYS, _AVOIDED_KEYS, _FIRMNESS_KEYS, _SCOPE_KEYS)),
+        (_LISTED, _EXPANSION_KEYS.values()),
+    )
+    for keys in several
+}
+_SPLIT = re.compile(r"[;,\n]")
+# A question may hold a comma.
+_SPLIT_QUESTIONS = re.compile(r"[;\n]|(?<=\?)[\s,]+")
+_NUMBERED = re.compile(rf"^{_BULLET}")
+# What a terminal obeys, and what turns the direction of writing or shows nothing.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _NOTHING = re.compile(
     r"\W*(?:nothing|null|empty|unknown|unspecified|not specified|always|everywhere|any ?time)?\W*", re.I
 )
@@ -64,9 +110,18 @@ _NOTHING = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class AspectReading:
-    """What a model read of a preference; or, without aspects, why there are none and what was answered instead."""
+    """What a model read of a preference; or, without aspects, why there are none and what was answered instead.
+
+    Attributes:
+        aspects: What it likes and avoids; None if the model did not say.
+        expansion: What it means in practice; None if the model did not say, or was not asked.
+        failure: Why there are no aspects.
+        answer: What was said, where nothing of it could be understood.
+        usage: What it took of the model.
+    """
 
     aspects: Aspects | None = None
+    expansion: Expansion | None = None
     failure: str = ""
     answer: str = ""
     usage: Usage = field(default_factory=Usage, compare=False, repr=False)
@@ -74,7 +129,9 @@ class AspectReading:
 
 @runtime_checkable
 class Reader(Protocol):
-    """Reads aspects for a memory; a verifier may bring one, as its attribute `aspect_reader`.
+    """Reads preferences for a memory; a verifier may bring one, as its attribute `aspect_reader`.
+
+    It may bring another one, as its own attribute `aspects_only`, that asks for no expansions.
 
     Attributes:
         name: Identifies the model and its prompt.
@@ -92,29 +149,37 @@ class Reader(Protocol):
 
 
 class AspectReader:
-    """Has a language model say what preferences like and avoid.
+    """Has a language model say what preferences like and avoid, and what that means in practice.
 
         (reading,) = AspectReader(OllamaLM("qwen3:4b")).read(["I avoid hotels with on-site casinos."])
-        reading.aspects.avoided
+        reading.aspects.avoided, reading.expansion.breaks
 
     An answer that cannot be understood is asked for once more; a call that fails is tried again. A memory whose
-    verifier has a model reads its preferences this way by itself.
+    verifier has a model reads its preferences this way by itself. A preference that brings its expansion is asked
+    about its aspects alone.
 
     Args:
         lm: Any `LanguageModel`. Its `concurrency` is how many preferences are read at once.
         retries: Attempts after the first, for calls that failed. A timeout is tried once more only.
         backoff: Seconds before the second attempt; doubled for each one after.
         patience: Instead of these, the patience of somebody who asks the same model.
+        expansions: Whether to ask for expansions too.
 
     Attributes:
-        name: Made of model and prompt.
+        name: Made of model and prompts.
 
     Raises:
         InvalidInputError: for what is no language model, or arguments that cannot be.
     """
 
     def __init__(
-        self, lm: LanguageModel, *, retries: int = 3, backoff: float = 0.5, patience: Patience | None = None
+        self,
+        lm: LanguageModel,
+        *,
+        retries: int = 3,
+        backoff: float = 0.5,
+        patience: Patience | None = None,
+        expansions: bool = True,
     ) -> None:
         if isinstance(lm, type) or not callable(getattr(lm, "complete", None)):
             raise InvalidInputError(
@@ -122,7 +187,14 @@ class AspectReader:
             )
         patience = Patience(retries=retries, backoff=backoff) if patience is None else patience
         self._asker = Asker(lm, patience)
-        self.name = f"aspects/{lm.name}/{asked.version([_PROMPT])}"
+        self._expansions = expansions
+        prompts = [_PROMPT, _PROMPT_EXPANDED] if expansions else [_PROMPT]
+        self.name = f"aspects/{lm.name}/{asked.version(prompts)}"
+
+    @property
+    def aspects_only(self) -> AspectReader:
+        """The same model and patience, asked for aspects alone, which takes a shorter answer."""
+        return AspectReader(self._asker.lm, patience=self._asker.patience, expansions=False)
 
     def read(self, preferences: Sequence[str | Preference]) -> list[AspectReading]:
         """One reading for each preference, in order."""
@@ -159,15 +231,20 @@ class AspectReader:
     def _reading(self, place: int, preference: Preference) -> Calling[tuple[int, AspectReading]]:
         usage = Usage()
         shown = asked.section(preference.text, "preference")
+        expanded = self._expansions and preference.expansion is None
+        prompt, schema = (_PROMPT_EXPANDED, _SCHEMA_EXPANDED) if expanded else (_PROMPT, _SCHEMA)
+        most = _MOST_TOKENS_EXPANDED if expanded else _MOST_TOKENS
         try:
-            if not self._asker.fits(_PROMPT.size + size_of(shown), _MOST_TOKENS):
+            if not self._asker.fits(prompt.size + size_of(shown), most):
                 raise LMError(f"The preference is too long for the context of {self._asker.lm.name}.")
-            request = self._asker.request(_PROMPT, {"preferences": shown}, _SCHEMA, _MOST_TOKENS)
-            aspects, _ = yield from self._asker.readable(request, _PROMPT, read_aspects, usage)
+            request = self._asker.request(prompt, {"preferences": shown}, schema, most)
+            understood = read_answer if expanded else _read_aspects_alone
+            read, _ = yield from self._asker.readable(request, prompt, understood, usage)
         except (LMError, UnreadableTwice) as error:
             answer = error.answer if isinstance(error, UnreadableTwice) else ""
             return place, AspectReading(failure=str(error), answer=answer, usage=usage)
-        return place, AspectReading(aspects=aspects, usage=usage)
+        failure = f"The model's answer is not complete: {_NO_SIDES}." if read.aspects is None else ""
+        return place, AspectReading(aspects=read.aspects, expansion=read.expansion, failure=failure, usage=usage)
 
 
 def _checked(preferences: Sequence[str | Preference]) -> list[Preference]:
@@ -176,32 +253,86 @@ def _checked(preferences: Sequence[str | Preference]) -> list[Preference]:
     return [Preference.of(preference) for preference in preferences]
 
 
-def read_aspects(text: str) -> Aspects:
-    """The aspects an answer gives: as JSON, well-formed or not, or as labelled lines.
+class Read(NamedTuple):
+    """What an answer gives: aspects, an expansion, or both."""
+
+    aspects: Aspects | None
+    expansion: Expansion | None
+
+
+_NO_SIDES = "it names nothing that is liked or avoided"
+
+
+def read_answer(text: str) -> Read:
+    """Read the aspects and the expansion that an answer gives: as JSON, well-formed or not, or as labelled lines.
+
+    What is cut off is read as far as it is whole.
 
     Raises:
-        UnreadableAnswer: if it gives none, none that are whole, or several that differ.
+        UnreadableAnswer: if it gives neither, no aspects that are whole, or several that differ.
     """
     said = said_in(text)
     found: list[Aspects] = []
+    expansions: list[Expansion] = []
     cut = False
     for piece in json_pieces(said):
-        for record in mappings(piece.value):
-            aspects = _stated(record)
-            cut |= aspects is not None and not piece.whole
-            found += [] if aspects is None else [aspects]
-    if not found:
-        own = own_lines(said)
+        records = list(mappings(piece.value))
+        stated = _aspects_in(records)
+        if not piece.whole:
+            # What comes last may go on.
+            records = list(mappings(_without_last(piece.value)))
+            cut |= _aspects_in(records) != stated
+        found += stated
+        expansions += [expansion for expansion in [_expanded(records)] if expansion is not None]
+    own = own_lines(said)
+    if not found and not expansions and not re.search(r"[{}]", own):
         lines = {name: match.group(1) for name, line in _LINES.items() if (match := line.search(own))}
-        aspects = _stated(lines)
-        found += [] if aspects is None or re.search(r"[{}]", own) else [aspects]
-    if not found:
-        raise UnreadableAnswer("it names nothing that is liked or avoided" if said.strip() else "it is empty")
+        found = _aspects_in([lines])
+        expansions = [expansion for expansion in [_expanded([lines])] if expansion is not None]
+    if not found and not expansions:
+        raise UnreadableAnswer(_NO_SIDES if said.strip() else "it is empty")
     if cut:
         raise UnreadableAnswer("it is cut off")
     if any(aspects != found[0] for aspects in found):
         raise UnreadableAnswer("it gives several answers that differ")
-    return found[0]
+    # Of expansions that differ none is surer than another, and the aspects do without.
+    alike = bool(expansions) and all(expansion == expansions[0] for expansion in expansions)
+    if not found and not alike:
+        raise UnreadableAnswer("it gives several answers that differ")
+    return Read(found[0] if found else None, expansions[0] if alike else None)
+
+
+def read_aspects(text: str) -> Aspects:
+    """Read the aspects alone that an answer gives.
+
+    Raises:
+        UnreadableAnswer: if it gives none, none that are whole, or several that differ.
+    """
+    aspects = read_answer(text).aspects
+    if aspects is None:
+        raise UnreadableAnswer(_NO_SIDES)
+    return aspects
+
+
+def _read_aspects_alone(text: str) -> Read:
+    return Read(read_aspects(text), None)
+
+
+def _aspects_in(records: Iterable[Record]) -> list[Aspects]:
+    stated = [_stated(record) for record in records]
+    return [aspects for aspects in stated if aspects is not None]
+
+
+def _without_last(value: Any) -> Any:
+    """The value without what stands last in it: of what was cut off, what is certainly whole."""
+    if isinstance(value, Mapping) and value:
+        *others, last = value
+        kept = {key: value[key] for key in others}
+        return {**kept, last: _without_last(value[last])} if isinstance(value[last], (Mapping, list)) else kept
+    if isinstance(value, list) and value:
+        last = value[-1]
+        return [*value[:-1], _without_last(last)] if isinstance(last, (Mapping, list)) else value[:-1]
+    return value
 
 
 def _stated(record: Record) -> Aspects | None:
@@ -220,9 +351,29 @@ def _stated(record: Record) -> Aspects | None:
     )
 
 
-def _phrases(value: Any) -> list[str]:
+def _expanded(records: Iterable[Record]) -> Expansion | None:
+    """The expansion that the objects of an answer give together; None if they give none, or parts that differ.
+
+    A phrase on both sides says nothing, and is on neither.
+    """
+    parts: dict[str, tuple[str, ...]] = {}
+    for record in records:
+        for part, keys in _EXPANSION_KEYS.items():
+            split = _SPLIT_QUESTIONS if part == "questions" else _SPLIT
+            phrases = tuple(_phrases(value_of(record, keys), split))
+            if phrases and parts.setdefault(part, phrases) != phrases:
+                return None
+    sides = [{phrase.casefold() for phrase in parts.get(side, ())} for side in ("follows", "breaks")]
+    for side in ("follows", "breaks"):
+        parts[side] = tuple(phrase for phrase in parts.get(side, ()) if phrase.casefold() not in sides[0] & sides[1])
+    return Expansion(**parts, source="model") if any(parts.values()) else None
+
+
+def _phrases(value: Any, split: re.Pattern[str] = _SPLIT) -> list[str]:
     """The phrases of a list, or of a text that lists them; those that say something, each once."""
-    listed = _SPLIT.split(value.strip(" []")) if isinstance(value, str) else value
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    listed = split.split(value.strip(" []\n")) if isinstance(value, str) else value
     if not isinstance(listed, list):
         return []
     first: dict[str, str] = {}
@@ -235,7 +386,8 @@ def _phrases(value: Any) -> list[str]:
 
 def _phrase(value: Any) -> str:
     """A phrase on one line; empty for what is none, such as a dash, "none" or "..."."""
-    phrase = line_of(value).strip(" .;,")
+    line = " ".join(_UNSEEN.sub(" ", line_of(value)).split())
+    phrase = _NUMBERED.sub("", line).strip(" .;,")
     says_something = re.search(r"[^\W\d_]", phrase) and not is_no(phrase) and not _NOTHING.fullmatch(phrase)
     return phrase if says_something and len(phrase) <= _LONGEST_PHRASE else ""
 
@@ -248,15 +400,27 @@ def _firmness(value: Any) -> float:
     return next((number for name, number in FIRMNESS.items() if word.startswith(name)), FIRMNESS["strong"])
 
 
-_SIDE: dict[str, object] = {"type": "array", "items": {"type": "string"}, "maxItems": _MOST_PHRASES}
-_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "liked": _SIDE,
-        "avoided": _SIDE,
-        "firmness": {"type": "string", "enum": list(FIRMNESS)},
-        "scope": {"type": "string"},
-    },
-    "required": ["liked", "avoided", "firmness", "scope"],
-    "additionalProperties": False,
+def _listing(most: int) -> dict[str, object]:
+    return {"type": "array", "items": {"type": "string"}, "maxItems": most}
+
+
+def _answering(**properties: object) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_ASPECTS: dict[str, object] = {
+    "liked": _listing(_MOST_PHRASES),
+    "avoided": _listing(_MOST_PHRASES),
+    "firmness": {"type": "string", "enum": list(FIRMNESS)},
+    "scope": {"type": "string"},
 }
+_SCHEMA = _answering(**_ASPECTS)
+# Lists that cannot grow: a small model in a loop would fill the answer with one of them.
+_SCHEMA_EXPANDED = _answering(
+    **_ASPECTS, questions=_listing(_QUESTIONS), follows=_listing(_THINGS), breaks=_listing(_THINGS)
+)

@@ -1,8 +1,9 @@
-"""What a preference likes and what it avoids.
+"""The sides of a preference, and its expansion: what it likes and avoids, and what that means in practice.
 
 "I avoid hotels with casinos" avoids *hotels with casinos*; "I prefer trains over flights" likes *trains* and avoids
 *flights*. The paper adds the whole preference to a query; knowing the two sides lets steering go towards one and away
-from the other.
+from the other. An expansion says more: "I only read books I can finish in an evening" is not near "a slim novella", one
+of the things that follow it is.
 """
 
 from __future__ import annotations
@@ -13,21 +14,22 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from epic_core.errors import InvalidInputError
 
-AspectSource: TypeAlias = Literal["parser", "model", "user"]
+AspectSource: TypeAlias = Literal["parser", "model", "user", "unread"]
 FIRMNESS = {"strict": 1.0, "strong": 0.75, "mild": 0.5}
 """What the words for firmness stand for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Aspects:
-    """The sides of a preference, each a tuple of short phrases; not both are empty.
+    """The sides of a preference, each a tuple of short phrases; not both are empty, unless nobody could read it.
 
     Attributes:
         liked: What the user wants.
         avoided: What the user does not want.
         firmness: How firmly, in (0, 1]: 1 for never, only, an allergy; 0.75 for hate, love; 0.5 for prefer, dislike.
         scope: When or where it holds, such as "when travelling"; empty for always.
-        source: Who read it from the words: the parser, a language model, or the user.
+        source: Who read it from the words: the parser, a language model, or the user. "unread": nobody, as it is in a
+            language that the parser does not know; then there are no sides.
 
     Raises:
         InvalidInputError: for sides that are no texts, two empty sides, or a firmness outside (0, 1].
@@ -42,7 +44,9 @@ class Aspects:
     def __post_init__(self) -> None:
         object.__setattr__(self, "liked", _phrases(self.liked, "liked"))
         object.__setattr__(self, "avoided", _phrases(self.avoided, "avoided"))
-        if not self.liked and not self.avoided:
+        if not self.understood and (self.liked or self.avoided):
+            raise InvalidInputError("Aspects with sides were read: source must say by whom.")
+        if self.understood and not self.liked and not self.avoided:
             raise InvalidInputError("Aspects need something that is liked or something that is avoided.")
         if not isinstance(self.firmness, (int, float)) or not 0.0 < self.firmness <= 1.0:
             raise InvalidInputError(f"firmness must be a number in (0, 1], not {self.firmness!r}.")
@@ -51,7 +55,14 @@ class Aspects:
         if self.source not in get_args(AspectSource):
             raise InvalidInputError(f"source must be one of {', '.join(get_args(AspectSource))}; not {self.source!r}.")
 
+    @property
+    def understood(self) -> bool:
+        """Whether somebody has read what is liked and avoided."""
+        return self.source != "unread"
+
     def __str__(self) -> str:
+        if not self.understood:
+            return "not understood"
         said = [f"{name} {'; '.join(side)}" for name, side in (("likes", self.liked), ("avoids", self.avoided)) if side]
         return f"{' | '.join(said)} | firmness {self.firmness:g}" + (f" | {self.scope}" if self.scope else "")
 
@@ -76,6 +87,70 @@ class Aspects:
             raise InvalidInputError(
                 f"Aspects are an object with liked, avoided, firmness, scope and source; not {value!r}."
             )
+        return cls(**value)
+
+
+ExpansionSource: TypeAlias = Literal["bundled", "model", "user"]
+MOST_PHRASES = 64
+"""How many phrases a part of an expansion holds at most."""
+LONGEST_PHRASE = 200
+"""How many characters a phrase of an expansion has at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expansion:
+    """What a preference means in practice, as short phrases; not all parts are empty.
+
+    Attributes:
+        questions: What the user might ask for which the preference matters.
+        follows: Things that suit the user: kinds, names, places, habits, as a text that offers them calls them.
+        breaks: Things that the preference rules out, likewise.
+        source: Who wrote it: "model", "user", or "bundled" for what was borrowed from the package's own library.
+
+    Raises:
+        InvalidInputError: for parts that are no texts, too many or too long ones, nothing at all, or a phrase that
+            both follows and breaks the preference.
+    """
+
+    questions: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
+    breaks: tuple[str, ...] = ()
+    source: ExpansionSource = "user"
+
+    def __post_init__(self) -> None:
+        for name in ("questions", "follows", "breaks"):
+            phrases = _phrases(getattr(self, name), name)
+            if len(phrases) > MOST_PHRASES or any(len(phrase) > LONGEST_PHRASE for phrase in phrases):
+                raise InvalidInputError(
+                    f"{name} takes at most {MOST_PHRASES} phrases of at most {LONGEST_PHRASE} characters each."
+                )
+            object.__setattr__(self, name, phrases)
+        if not (self.questions or self.follows or self.breaks):
+            raise InvalidInputError("An expansion needs at least one question or phrase.")
+        both = {phrase.casefold() for phrase in self.follows} & {phrase.casefold() for phrase in self.breaks}
+        if both:
+            raise InvalidInputError(f"A phrase cannot both follow and break a preference: {sorted(both)[0]!r}.")
+        if self.source not in get_args(ExpansionSource):
+            raise InvalidInputError(f"source must be one of {', '.join(get_args(ExpansionSource))}; not {self.source!r}.")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON object that `from_json` reads."""
+        return {
+            "questions": list(self.questions),
+            "follows": list(self.follows),
+            "breaks": list(self.breaks),
+            "source": self.source,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Expansion:
+        """Read what `as_json` made; every part can be left out.
+
+        Raises:
+            InvalidInputError: for anything that is none.
+        """
+        if not isinstance(value, Mapping) or not set(value) <= {"questions", "follows", "breaks", "source"}:
+            raise InvalidInputError(f"An expansion is an object with questions, follows and breaks; not {value!r}.")
         return cls(**value)
 
 

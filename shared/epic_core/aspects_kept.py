@@ -1,96 +1,189 @@
-"""What a memory keeps of its preferences' aspects: read once when a preference comes, stored with it, shown, edited."""
+"""What a memory keeps of its preferences' meaning: aspects and expansions, read once, stored, shown and edited.
+
+A model answers for both in one call, when a preference comes. What the user gave stays as it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args, overload
 
 from epic_core.aspect_parser import aspects_of
-from epic_core.aspects import Aspects
+from epic_core.aspects import Aspects, Expansion
 from epic_core.errors import BudgetError, InvalidInputError, UnknownPreferenceError
 from epic_core.portions import Portion, readings_by
+from epic_core.preferences.foreign import warn_of_unread
 from epic_core.progress import Progress
+from epic_core.space import Space
 from epic_core.state import State
 from epic_core.steps import Clock, Steps, Take
-from epic_core.types import BuildReport, Preference, checked_aspects
+from epic_core.types import BuildReport, Preference, checked_aspects, checked_expansion
 
 if TYPE_CHECKING:
     from epic_core.aspect_reader import AspectReading, Reader
+    from epic_core.lm.base import LanguageModel
     from epic_core.verification import Verifier
 
 Reading: TypeAlias = Literal["auto", "parser", "model"]
+Expanding: TypeAlias = Literal["auto", "model", "bundled", "off"]
+
+_NO_MODEL = (
+    "{name}='model' needs a language model: verifier=LMVerifier(OllamaLM('qwen3:4b')), or expander=OllamaLM('qwen3:4b')"
+    " beside another verifier."
+)
+_NO_EXPANSION = "The model's answer holds no expansion."
 
 
-def checked_reading(reading: str, verifier: Verifier) -> Reading:
+def checked_reading(reading: str, verifier: Verifier, expander: Reader | None = None) -> Reading:
     """Who reads preferences.
 
     Raises:
-        InvalidInputError: if that is nobody known, or the verifier has no model and one is asked for.
+        InvalidInputError: if that is nobody known, or there is no model and one is asked for.
     """
     if reading not in get_args(Reading):
         raise InvalidInputError(f"aspects must be one of {', '.join(get_args(Reading))}; not {reading!r}.")
-    if reading == "model" and getattr(verifier, "aspect_reader", None) is None:
-        raise InvalidInputError(
-            "aspects='model' needs a verifier with a language model: verifier=LMVerifier(OllamaLM('qwen3:4b'))."
-        )
+    if reading == "model" and _model(verifier, expander) is None:
+        raise InvalidInputError(_NO_MODEL.format(name="aspects"))
     known: Reading = reading  # type: ignore[assignment]
     return known
 
 
-def reader_of(state: State) -> Reader | None:
-    """The model that reads preferences for a memory, if one does."""
-    return None if state.aspects == "parser" else getattr(state.verifier, "aspect_reader", None)
+def checked_expanding(expanding: str, verifier: Verifier, expander: Reader | None = None) -> Expanding:
+    """Return who expands preferences.
+
+    Raises:
+        InvalidInputError: if that is nobody known, or there is no model and one is asked for.
+    """
+    if expanding not in get_args(Expanding):
+        raise InvalidInputError(f"expansions must be one of {', '.join(get_args(Expanding))}; not {expanding!r}.")
+    if expanding == "model" and _model(verifier, expander) is None:
+        raise InvalidInputError(_NO_MODEL.format(name="expansions"))
+    known: Expanding = expanding  # type: ignore[assignment]
+    return known
+
+
+def checked_expander(lm: LanguageModel | None) -> Reader | None:
+    """Return what reads preferences by a language model.
+
+    Raises:
+        InvalidInputError: for what is no language model.
+    """
+    if lm is None:
+        return None
+    from epic_core.aspect_reader import AspectReader
+
+    named = isinstance(getattr(lm, "name", None), str)
+    if isinstance(lm, type) or not callable(getattr(lm, "complete", None)) or not named:
+        raise InvalidInputError(
+            f'expander must be a language model, such as OllamaLM("qwen3:4b"), not {type(lm).__name__}.'
+        )
+    return AspectReader(lm)
+
+
+def _model(verifier: Verifier, expander: Reader | None) -> Reader | None:
+    return getattr(verifier, "aspect_reader", None) if expander is None else expander
+
+
+class _Wanted(NamedTuple):
+    """What is asked of a model about a preference."""
+
+    aspects: bool
+    expansion: bool
+
+
+def _wanted_of(state: State, preference: Preference) -> _Wanted:
+    """Tell what a model is to say of a preference: what is missing, as far as a model is there for it.
+
+    A parser that was asked for, and no model beside the verifier, means that preferences are shown to no model. An
+    expansion comes with the aspects, or because somebody asked for one.
+    """
+    model = _model(state.verifier, state.expander) is not None
+    expands = state.expansions == "model" or (
+        state.expansions == "auto" and (state.aspects != "parser" or state.expander is not None)
+    )
+    return _Wanted(
+        aspects=model and state.aspects != "parser" and preference.aspects is None,
+        expansion=model and expands and preference.expansion is None,
+    )
+
+
+def asks_model(state: State, preference: Preference) -> bool:
+    """Tell whether a model is to say something of a preference."""
+    return any(_wanted_of(state, preference))
 
 
 def read(state: State, preferences: Sequence[Preference], report: BuildReport) -> Steps[list[tuple[Preference, bool]]]:
-    """Preferences with what a model reads of those that bring no aspects, and whether it is still to read them.
+    """Return preferences with what a model says of those that lack it, and whether it is still to say that.
 
-    One call for each. Where none is asked, or it fails, the aspects stay None, which is the parser's.
+    One call for each that lacks aspects or an expansion. Where none is asked, or it fails, both stay None: the aspects
+    are the parser's then, the expansion is the bundled library's. An answer with aspects and no expansion counts as
+    one, where both were wanted.
     """
-    reader = reader_of(state)
-    places = [place for place, preference in enumerate(preferences) if preference.aspects is None]
-    if reader is None or not places:
-        return [(preference, False) for preference in preferences]
-    made = dict(enumerate(preferences))
-    portions = readings_by(reader, [preferences[place] for place in places])
-    waiting = set(places)
+    model = _model(state.verifier, state.expander)
+    wanted = {place: _wanted_of(state, preference) for place, preference in enumerate(preferences)}
+    waiting = [place for place, of in wanted.items() if any(of)]
+    made = [(preference, False) for preference in preferences]
+    if model is None or not waiting:
+        return made
+    if not any(wanted[place].expansion for place in waiting):
+        model = getattr(model, "aspects_only", model)
+    portions = readings_by(model, [preferences[place] for place in waiting])
+    asked = list(waiting)
     while waiting:
         portion: Portion[AspectReading] = yield Take(portions)
         for position, reading in portion.answers:
-            place = places[position]
-            report.usage.add(reading.usage)
-            if reading.aspects is None:
-                report.unread[preferences[place].text] = reading.failure
-            else:
-                made[place] = replace(preferences[place], aspects=replace(reading.aspects, source="model"))
-                report.read += 1
-            waiting.discard(place)
+            place = asked[position]
+            made[place] = _with(preferences[place], reading, wanted[place], report)
+            waiting.remove(place)
         if portion.last:
             for place in waiting:
                 report.unread[preferences[place].text] = portion.failure or "no answer"
-            waiting.clear()
-    return [(preference, preference.aspects is None) for preference in made.values()]
+                made[place] = (preferences[place], True)
+            waiting = []
+    return made
+
+
+def _with(
+    preference: Preference, reading: AspectReading, wanted: _Wanted, report: BuildReport
+) -> tuple[Preference, bool]:
+    """Return a preference with what was read of it, and whether what was wanted is still to be read."""
+    report.usage.add(reading.usage)
+    aspects = reading.aspects if wanted.aspects else None
+    expansion = reading.expansion if wanted.expansion else None
+    failed = aspects is None if wanted.aspects else expansion is None
+    if failed:
+        report.unread[preference.text] = reading.failure or _NO_EXPANSION
+    if aspects is not None:
+        preference = replace(preference, aspects=replace(aspects, source="model"))
+        report.read += 1
+    if expansion is not None:
+        preference = replace(preference, expansion=replace(expansion, source="model"))
+        report.expanded += 1
+    return preference, failed
 
 
 def read_again(state: State, report: BuildReport) -> Steps[None]:
-    """Ask about the preferences that a model failed to read; about each once for a report."""
-    if reader_of(state) is None:
+    """Ask about the preferences that a model failed to read or to expand; about each once for a report."""
+    if _model(state.verifier, state.expander) is None:
         return
     with state.lock:
         marked = state.store.unread(state.namespace)
         held = state.space().preferences if marked else []
-        waiting = [each for each in held if each.id in marked and each.text not in report.unread]
+        waiting = [
+            each for each in held if each.id in marked and each.text not in report.unread and asks_model(state, each)
+        ]
     made = yield from read(state, waiting, report)
-    for preference, unread in made:
-        if unread:
+    for before, (preference, unread) in zip(waiting, made, strict=True):
+        if preference == before:
             continue
         try:
             with state.changing(state.encoder) as space:
+                current = _held(space, preference)
                 # Somebody may have said it in the meantime, or replaced the preference.
-                if preference.id in state.store.unread(state.namespace) and _held(space.preferences, preference):
-                    _write(state, preference, preference.aspects, unread=False)
+                if current is not None and preference.id in state.store.unread(state.namespace):
+                    _write(state, _completed(current, preference), unread=unread)
         except BudgetError as error:
             # No reason to take in nothing at all.
             report.unread[preference.text] = str(error)
@@ -104,27 +197,97 @@ def set_aspects(
     clock: Clock,
     progress: Progress,
 ) -> Steps[None]:
-    """Write what a preference likes and avoids; None has it read anew.
+    """Write what a preference likes and avoids; None has it read anew, and what a model wrote of its expansion.
 
     Raises:
         UnknownPreferenceError: if the preference is not held, or not any more.
     """
     with state.lock:
         space = state.space()
-        held = replace(space.preferences[space.find(preference)], aspects=aspects)
-    ((held, unread),) = yield from read(state, [held], report)
+        held = space.preferences[space.find(preference)]
+    stated, failed = replace(held, aspects=aspects), False
+    if aspects is None:
+        if _wanted_of(state, stated).aspects and held.expansion is not None and held.expansion.source == "model":
+            stated = replace(stated, expansion=None)
+        ((stated, failed),) = yield from read(state, [stated], report)
     with state.changing(state.encoder) as space:
-        if not _held(space.preferences, held):
-            raise UnknownPreferenceError(f"The preference {held.text!r} was replaced in the meantime.")
-        _write(state, held, held.aspects, unread=unread)
+        current = _current(space, held)
+        unread = failed or (aspects is not None and _still_unread(state, replace(current, aspects=aspects)))
+        # An expansion that was not written anew stays.
+        expansion = stated.expansion if aspects is None and stated.expansion else current.expansion
+        written = replace(current, aspects=stated.aspects, expansion=expansion)
+        _write(state, written, unread=unread)
+    warn_of_unread(report, [written], state.encoder)
 
 
-def _held(preferences: Sequence[Preference], preference: Preference) -> bool:
-    return any(each.id == preference.id and each.means(preference) for each in preferences)
+def set_expansion(
+    state: State,
+    preference: str | Preference,
+    expansion: Expansion | None,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+) -> Steps[None]:
+    """Write what a preference means in practice; None has it written anew by the model, or removed if there is none.
+
+    Raises:
+        UnknownPreferenceError: if the preference is not held, or not any more.
+    """
+    with state.lock:
+        space = state.space()
+        held = space.preferences[space.find(preference)]
+        marked = held.id in state.store.unread(state.namespace)
+    stated, failed = replace(held, expansion=expansion), False
+    if expansion is None:
+        # The aspects are asked for with it only where nobody could read them; those of the parser stay its own.
+        known = aspects_of(held)
+        parsed = held.aspects is None and not marked and known.understood
+        ((stated, failed),) = yield from read(state, [replace(stated, aspects=known) if parsed else stated], report)
+        stated = replace(stated, aspects=None) if parsed else stated
+    with state.changing(state.encoder) as space:
+        current = _current(space, held)
+        written = replace(current, aspects=current.aspects or stated.aspects, expansion=stated.expansion)
+        _write(state, written, unread=failed or _still_unread(state, written))
 
 
-def _write(state: State, preference: Preference, aspects: Aspects | None, *, unread: bool) -> None:
-    state.store.set_aspects(state.namespace, preference.id, aspects, unread=unread)
+def restate(state: State, space: Space, preference: Preference) -> None:
+    """Write the aspects and the expansion that a held preference brings anew. Call it in a change."""
+    current = _current(space, preference)
+    stated = replace(
+        current,
+        aspects=preference.aspects or current.aspects,
+        expansion=preference.expansion or current.expansion,
+    )
+    if stated != current:
+        _write(state, stated, unread=_still_unread(state, stated))
+
+
+def _held(space: Space, preference: Preference) -> Preference | None:
+    return next((each for each in space.preferences if each.id == preference.id and each.means(preference)), None)
+
+
+def _current(space: Space, preference: Preference) -> Preference:
+    """Return a preference as it is held by now."""
+    current = _held(space, preference)
+    if current is None:
+        raise UnknownPreferenceError(f"The preference {preference.text!r} was replaced in the meantime.")
+    return current
+
+
+def _completed(current: Preference, read: Preference) -> Preference:
+    """Return a held preference with what was read of it, where it says nothing itself."""
+    return replace(current, aspects=current.aspects or read.aspects, expansion=current.expansion or read.expansion)
+
+
+def _still_unread(state: State, preference: Preference) -> bool:
+    """Tell whether a preference that waited to be read waits for something that nobody has said now."""
+    marked = preference.id in state.store.unread(state.namespace)
+    lacks_aspects = preference.aspects is None and state.aspects != "parser"
+    return marked and (lacks_aspects or _wanted_of(state, preference).expansion)
+
+
+def _write(state: State, preference: Preference, *, unread: bool) -> None:
+    state.store.set_stated(state.namespace, preference, unread=unread)
     forget_discarded(state)
 
 
@@ -136,7 +299,7 @@ def forget_discarded(state: State) -> None:
 
 
 class AspectsKept:
-    """The part of `EpicMemory` that shows and changes what preferences like and avoid."""
+    """The part of `EpicMemory` that shows and changes what preferences like and avoid, and mean in practice."""
 
     _state: State
     _reported: Callable[..., BuildReport]
@@ -164,7 +327,10 @@ class AspectsKept:
 
     @property
     def unread(self) -> list[str]:
-        """The preferences that a language model failed to read, which the next change asks about again; their texts."""
+        """The preferences that a language model failed to read, or to expand; their texts.
+
+        The next change asks about them again.
+        """
         with self._state.lock:
             space, marked = self._state.space(), self._state.store.unread(self._state.namespace)
             return [each.text for each in space.preferences if each.id in marked]
@@ -193,4 +359,58 @@ class AspectsKept:
         self, preference: str | Preference, aspects: Aspects | Mapping[str, Any] | None
     ) -> Callable[[BuildReport, Clock, Progress], Steps[None]]:
         checked = None if aspects is None else checked_aspects(aspects)
+        if checked is not None and not checked.understood:
+            checked = None
         return partial(set_aspects, self._state, preference, checked)
+
+    @overload
+    def expansions(self) -> dict[str, Expansion | None]: ...
+    @overload
+    def expansions(self, preference: str | Preference) -> Expansion | None: ...
+
+    def expansions(self, preference: str | Preference | None = None) -> Expansion | dict[str, Expansion | None] | None:
+        """Return what is stored of what a preference means in practice; `source` says who wrote it.
+
+        Args:
+            preference: By text, id or object; without one, all: text to expansion.
+
+        Returns:
+            None for a preference without an expansion of its own.
+
+        Raises:
+            UnknownPreferenceError: if it is not held.
+        """
+        with self._state.lock:
+            space = self._state.space()
+            if preference is not None:
+                return space.preferences[space.find(preference)].expansion
+            return {each.text: each.expansion for each in space.preferences}
+
+    def set_expansion(
+        self, preference: str | Preference, expansion: Expansion | Mapping[str, Any] | None
+    ) -> BuildReport:
+        """Say what a preference means in practice, from the next search on; what is held stays as it was judged.
+
+        Args:
+            preference: By text, id or object.
+            expansion: `Expansion`, or a mapping such as `{"follows": ["a slim novella"], "breaks": ["a trilogy"]}`;
+                None has it written anew by the model that expands preferences for this memory, and removes it where
+                there is none.
+
+        Raises:
+            UnknownPreferenceError: if the preference is not held.
+            InvalidInputError: for an expansion that is none.
+        """
+        return self._reported(self._expanding(preference, expansion))
+
+    async def aset_expansion(
+        self, preference: str | Preference, expansion: Expansion | Mapping[str, Any] | None
+    ) -> BuildReport:
+        """As `set_expansion`, without blocking the event loop."""
+        return await self._areported(self._expanding(preference, expansion))
+
+    def _expanding(
+        self, preference: str | Preference, expansion: Expansion | Mapping[str, Any] | None
+    ) -> Callable[[BuildReport, Clock, Progress], Steps[None]]:
+        checked = None if expansion is None else checked_expansion(expansion)
+        return partial(set_expansion, self._state, preference, checked)

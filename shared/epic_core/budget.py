@@ -23,6 +23,8 @@ _JOURNAL_SHARE = 0.12
 # A page in the journal takes eight bytes more than in the file.
 _JOURNALED = 1.02
 UNLIMITED = "unlimited"
+DEFAULT_RESERVE = 1_000_000
+"""Bytes of the file up to which the light tier fills it where nothing else is said."""
 
 
 def checked_budget(budget: object) -> int | None:
@@ -46,6 +48,22 @@ def checked_budget(budget: object) -> int | None:
             f" not {budget!r}."
         )
     return int(budget)
+
+
+def checked_reserve(reserve: object) -> int | None:
+    """Return a reserve in bytes, given as a number or as text like "1 MB"; None for the default.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if reserve is None or (isinstance(reserve, Integral) and not isinstance(reserve, bool) and reserve == 0):
+        return None if reserve is None else 0
+    try:
+        return checked_budget(reserve) or _MOST
+    except InvalidInputError:
+        raise InvalidInputError(
+            f'reserve must be a number of bytes, text like "1 MB", or 0 for no light tier; not {reserve!r}.'
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,11 @@ from epic_core.aspects_kept import read_again
 from epic_core.coarse import coarse_filter, tau_for_keep_rate
 from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
+from epic_core.evidence import sides_of
 from epic_core.eviction import drop_expired
-from epic_core.fallback import SecondTier
 from epic_core.item_table import version_of
+from epic_core.pipeline.light_tier import trim
+from epic_core.preferences.foreign import count_foreign
 from epic_core.progress import Progress
 from epic_core.reports import NotKept
 from epic_core.rewrites import held_for
@@ -30,6 +32,7 @@ PARTS = ("embedding", "coarse filter", "verification", "embedding instructions",
 _SMALL_SAMPLE = 100
 _NEARLY_EVERYTHING = 0.5
 _ENOUGH_TO_JUDGE = 50
+_EXPANDED_KEPT = 1024
 
 
 def add_batch(
@@ -50,21 +53,24 @@ def add_batch(
     report.duplicates += duplicates
     report.known += known
     report.waiting += waiting
+    count_foreign(report, fresh, encoder)
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in fresh], "embedding")
 
     started = time.perf_counter()
     resolve_keep_rate(state, embeddings, vectors, report)
-    candidates, second, discarded = coarse_stage(state, fresh, embeddings, preferences, vectors)
+    candidates, rejected = coarse_stage(state, fresh, embeddings, preferences, vectors)
+    discarded = [item for item, _ in rejected]
     clock.add("coarse filter", started)
 
     report.passed += len(candidates)
-    report.second_tier += len(second)
-    outcome = Outcome(encoder=encoder, second=second, discarded=discarded, stale=stale)
+    outcome = Outcome(encoder=encoder, rejected=rejected, discarded=discarded, stale=stale)
     outcome.records = _below_tau(state, discarded, fresh, embeddings, preferences, vectors)
     yield from written(state, outcome, report, clock)
     progress.begin(len(batch), len(items), done=len(items) - len(candidates))
     yield from settle(state, encoder, candidates, report, clock, progress)
     yield from _catch_up(state, encoder, fresh, embeddings, preferences, report, clock)
+    if state.reserve and state.store.writable:
+        report.no_room += trim(state)
 
 
 def _catch_up(
@@ -86,7 +92,7 @@ def _catch_up(
         if not added or not items:
             return
         known.update(preference.id for preference in added)
-        candidates, _, _ = coarse_stage(state, items, embeddings, added, vectors)
+        candidates, _ = coarse_stage(state, items, embeddings, added, vectors)
         # Counted already: an item is kept or not once.
         yield from settle(state, encoder, candidates, BuildReport(usage=report.usage), clock, Progress())
 
@@ -272,20 +278,33 @@ def resolve_keep_rate(state: State, embeddings: FloatArray, vectors: FloatArray,
         )
 
 
+def expanded_phrases(state: State, preferences: Sequence[Preference]) -> list[FloatArray]:
+    """Return the embeddings of what follows and breaks each preference, by its expansion."""
+    known = state.expanded
+    missing = [preference for preference in preferences if preference not in known]
+    if missing:
+        sides = sides_of(state.encoder, missing, borrow=state.borrows)
+        if len(known) > _EXPANDED_KEPT:
+            known.clear()
+            missing = list(preferences)
+            sides = sides_of(state.encoder, missing, borrow=state.borrows)
+        known.update((preference, one.expanded) for preference, one in zip(missing, sides, strict=True))
+    return [known[preference] for preference in preferences]
+
+
 def coarse_stage(
-    state: State, items: list[Item], embeddings: FloatArray, preferences: list[Preference], vectors: FloatArray
-) -> tuple[list[Candidate], list[tuple[Item, FloatArray]], list[Item]]:
-    """Candidates, second-tier items and discarded items."""
+    state: State,
+    items: list[Item],
+    embeddings: FloatArray,
+    preferences: list[Preference],
+    vectors: FloatArray,
+) -> tuple[list[Candidate], list[tuple[Item, FloatArray]]]:
+    """Split items into candidates, and those below tau with E(x)."""
     if not state.coarse:
         # Without either stage nothing says which preferences an item is for.
         rows = range(len(preferences) if state.fine else 0)
-        return (
-            [candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)],
-            [],
-            [],
-        )
-    second_tau = state.fallback.tau if isinstance(state.fallback, SecondTier) else None
-    matches = coarse_filter(embeddings, vectors, state.tau, highest=second_tau is not None)
+        return [candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)], []
+    matches = coarse_filter(embeddings, vectors, state.tau, expanded=expanded_phrases(state, preferences))
     candidates = []
     starts = np.searchsorted(matches.items, matches.passed, side="left")
     ends = np.searchsorted(matches.items, matches.passed, side="right")
@@ -293,12 +312,4 @@ def coarse_stage(
         columns = [int(column) for column in matches.preferences[start:end]]
         candidates.append(candidate_of(items[row], embeddings[row], columns, preferences, vectors))
     passed = set(matches.passed.tolist())
-    second, discarded = [], []
-    for row, item in enumerate(items):
-        if row in passed:
-            continue
-        if second_tau is not None and matches.highest is not None and matches.highest[row] >= np.float32(second_tau):
-            second.append((item, embeddings[row]))
-        else:
-            discarded.append(item)
-    return candidates, second, discarded
+    return candidates, [(item, embeddings[row]) for row, item in enumerate(items) if row not in passed]

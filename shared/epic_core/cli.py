@@ -17,7 +17,7 @@ from epic_core.cli_preferences import add_actions
 from epic_core.errors import EpicError, InvalidInputError
 
 if TYPE_CHECKING:
-    from epic_core.encoders import Encoder
+    from epic_core.lm import LanguageModel, OllamaLM, OpenAICompatibleLM
     from epic_core.memory import EpicMemory
     from epic_core.verification import Verifier
 
@@ -69,10 +69,12 @@ def _parser() -> argparse.ArgumentParser:
     threshold = build.add_mutually_exclusive_group()
     threshold.add_argument("--tau", type=float, help="threshold of the coarse filter, a cosine")
     threshold.add_argument("--keep-rate", type=float, help="share of the first items that shall pass it, in (0, 1]")
-    build.add_argument("--second-tier", type=float, metavar="TAU", help="keep items down to this cosine as text only")
+    build.add_argument(
+        "--reserve", metavar="SIZE", help='up to which size the file keeps what was not kept as text (default "1 MB")'
+    )
     build.add_argument("--budget", metavar="SIZE", help='bytes the file never exceeds, such as "1 MB"')
     build.add_argument("--quiet", action="store_true", help="no progress bar")
-    _verifying(build)
+    _verifying(build, expanding=True)
     build.add_argument("sources", nargs="+", metavar="SOURCE", help=".txt, .md, .jsonl, or folders of them")
     _common(build, path=False)
     build.set_defaults(run=_build)
@@ -128,8 +130,11 @@ def _common(parser: argparse.ArgumentParser, *, path: bool = True) -> None:
     parser.add_argument("--namespace", default="default", help="whose memory, in a file of several users")
 
 
-def _verifying(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
-    """The options of a language model; `again` for a parser below one that has them."""
+def _verifying(parser: argparse.ArgumentParser, *, again: bool = False, expanding: bool = False) -> None:
+    """The options of a language model; `again` for a parser below one that has them.
+
+    With `expanding`, also of a model that only reads preferences.
+    """
     group = parser.add_argument_group(
         "verification by a language model", f"A key for the server, if it wants one, is read from {_KEY}."
     )
@@ -143,46 +148,45 @@ def _verifying(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
     option("--refine", choices=("rewrite",), help="have kept items rewritten for their preferences")
     option("--concurrency", type=int, metavar="N", help="calls at the same time (default 1)")
     option("--timeout", type=float, metavar="S", help="seconds for an answer (default 120)")
+    if expanding:
+        group.add_argument(
+            "--expand", metavar="MODEL", help="only reads preferences, and writes what they mean in practice; as --llm"
+        )
 
 
 def _verifier(options: argparse.Namespace) -> Verifier | None:
     """The verifier that was asked for, once its server has answered."""
     if options.llm is None:
-        settings = ("llm_url", "way", "refine", "concurrency", "timeout")
-        given = [name for name in settings if vars(options)[name] is not None]
+        asking = ("llm_url", "concurrency", "timeout") if _expanding(options) is None else ()
+        given = [name for name in (*asking, "way", "refine") if vars(options)[name] is not None]
         if given:
             raise InvalidInputError(f"--{given[0].replace('_', '-')} says how a model is asked; --llm says which.")
         return None
-    from epic_core.lm import OllamaLM, OpenAICompatibleLM
     from epic_core.verification import LMVerifier
 
-    kind, _, model = options.llm.partition("/")
-    limits = {name: vars(options)[name] for name in ("timeout", "concurrency") if vars(options)[name] is not None}
-    lm: OllamaLM | OpenAICompatibleLM
-    if kind == "ollama" and model:
-        lm = OllamaLM(model, host=options.llm_url, **limits)
-    elif kind == "openai" and model:
-        if options.llm_url is None:
-            raise InvalidInputError("openai/MODEL needs the server's address: --llm-url http://localhost:8000/v1")
-        lm = OpenAICompatibleLM(options.llm_url, model, api_key=os.environ.get(_KEY) or None, **limits)
-    else:
-        raise InvalidInputError(f"There is no model {options.llm!r}. Use {_MODELS}.")
+    return LMVerifier(_model(options.llm, options), way=options.way or "single", refine=options.refine)
+
+
+def _expander(options: argparse.Namespace) -> LanguageModel | None:
+    """The model that only reads preferences, if one was asked for."""
+    name = _expanding(options)
+    return None if name is None else _model(name, options)
+
+
+def _expanding(options: argparse.Namespace) -> str | None:
+    name: str | None = vars(options).get("expand")
+    return name
+
+
+def _model(name: str, options: argparse.Namespace) -> OllamaLM | OpenAICompatibleLM:
+    """The language model of a name, once its server has answered."""
+    from epic_core.lm import lm_of
+
+    key = os.environ.get(_KEY) or None
+    lm = lm_of(name, url=options.llm_url, api_key=key, timeout=options.timeout, concurrency=options.concurrency)
     # Before anything is written: a server that is not there is no reason to queue a whole corpus.
     lm.check()
-    return LMVerifier(lm, way=options.way or "single", refine=options.refine)
-
-
-def _encoder(name: str) -> Encoder | None:
-    from epic_core.encoders import OllamaEncoder, SentenceTransformerEncoder
-
-    kind, _, model = name.partition("/")
-    if name == "static":
-        return None
-    if kind == "sentence-transformers" and model:
-        return SentenceTransformerEncoder(model)
-    if kind == "ollama" and model:
-        return OllamaEncoder(model)
-    raise InvalidInputError(f"There is no encoder {name!r}. Use {_ENCODERS}.")
+    return lm
 
 
 def _open(options: argparse.Namespace, *, read_only: bool = False) -> EpicMemory:
@@ -190,8 +194,9 @@ def _open(options: argparse.Namespace, *, read_only: bool = False) -> EpicMemory
 
     return EpicMemory.open(
         options.memory,
-        encoder=_encoder(options.encoder),
+        encoder=options.encoder,
         verifier=_verifier(options) if "llm" in options else None,
+        expander=_expander(options),
         namespace=options.namespace,
         must_exist=True,
         read_only=read_only,
@@ -202,9 +207,16 @@ def _import(options: argparse.Namespace) -> None:
     from epic_core.memory import EpicMemory
 
     with EpicMemory.import_(
-        options.export, options.memory, encoder=_encoder(options.encoder), namespace=options.namespace
+        options.export, options.memory, encoder=options.encoder, namespace=options.namespace
     ) as memory:
+        _warn(memory)
         _print(f"{options.memory}: {len(memory)} items")
+
+
+def _warn(memory: EpicMemory) -> None:
+    """Print what looked wrong when a memory was made or opened."""
+    for warning in memory.opening_report.warnings:
+        _print(f"warning: {warning}")
 
 
 def _show(options: argparse.Namespace, what: Callable[[EpicMemory], object]) -> None:
@@ -220,7 +232,6 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _build(options: argparse.Namespace) -> None:
-    from epic_core.fallback import SecondTier
     from epic_core.memory import EpicMemory
     from epic_core.sources import Sources, read_preferences
 
@@ -234,22 +245,25 @@ def _build(options: argparse.Namespace) -> None:
         options.out,
         preferences,
         sync=options.sync,
-        encoder=_encoder(options.encoder),
+        encoder=options.encoder,
         verifier=_verifier(options),
+        expander=_expander(options),
         namespace=options.namespace,
         tau=options.tau,
         keep_rate=options.keep_rate,
         budget=options.budget,
-        fallback=None if options.second_tier is None else SecondTier(tau=options.second_tier),
+        reserve=options.reserve,
     ) as memory:
         opened = memory.opening_report
-        if opened.read or opened.unread:
-            _print(f"{opened.read} preferences read by the model, {len(opened.unread)} not")
+        if opened.read or opened.unread or opened.expanded:
+            expanded = f", {opened.expanded} expanded" if opened.expanded else ""
+            _print(f"{opened.read} preferences read by the model, {len(opened.unread)} not{expanded}")
+        _warn(memory)
         try:
             report = memory.add(sources, progress=not options.quiet)
         except EpicError:
             counts = memory.stats().counts
-            if new and not (counts["items"] or counts["second_tier"] or counts["pending"]):
+            if new and not (counts["items"] or counts["light"] or counts["pending"]):
                 # Nothing was committed but the preferences, and those the user has.
                 memory.close()
                 Path(options.out).unlink()
@@ -287,7 +301,7 @@ def _reencode(options: argparse.Namespace) -> None:
 
     with EpicMemory.open(
         options.memory,
-        encoder=_encoder(options.encoder),
+        encoder=options.encoder,
         namespace=options.namespace,
         must_exist=True,
         reencode=True,

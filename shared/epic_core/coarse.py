@@ -1,8 +1,16 @@
-"""Stage 1, semantic-based coarse filtering (Eq. 1-2): P_rel(x) = {p : Sim(E(x), E(p)) >= tau}."""
+"""Stage 1, semantic-based coarse filtering (Eq. 1-2): P_rel(x) = {p : Sim(E(x), E(p)) >= tau}.
+
+A preference that is expanded (`evidence`) is compared by what it means in practice, too: with F and B the phrases that
+follow and break it, Sim(x, p) is then
+
+    (Sim(E(x), E(p)) + mean of the two highest Sim(E(x), E(phrase in F or B))) / 2 - 0.02,
+
+the last number being such that as large a share of unrelated texts passes as without it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -10,10 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.errors import InvalidInputError
+from epic_core.evidence import highest_two
 from epic_core.types import FloatArray
 
 CONTRIEVER_TAU = 0.3
 _BLOCK = 8192
+# Two of many phrases are nearer than one text is.
+_NEARER = 0.02
 
 
 def default_tau(encoder: object) -> float:
@@ -57,7 +68,12 @@ class CoarseMatches:
 
 
 def coarse_filter(
-    embeddings: FloatArray, preferences: FloatArray, tau: float, *, highest: bool = False
+    embeddings: FloatArray,
+    preferences: FloatArray,
+    tau: float,
+    *,
+    highest: bool = False,
+    expanded: Sequence[FloatArray] | None = None,
 ) -> CoarseMatches:
     """Match items with preferences.
 
@@ -66,6 +82,7 @@ def coarse_filter(
         preferences: Unit vectors E(p), shape `(m, d)`.
         tau: Threshold in [-1, 1]; a pair at exactly tau passes.
         highest: Also return each item's highest similarity.
+        expanded: For each preference the embeddings of its expansion's phrases, shape `(n, d)`; of one without none.
 
     Raises:
         InvalidInputError: for shapes that do not fit, or tau outside [-1, 1].
@@ -80,7 +97,12 @@ def coarse_filter(
     threshold = np.float32(tau)
     transposed = preferences.T
     for start in range(0, len(embeddings), _BLOCK):
-        similarities = embeddings[start : start + _BLOCK] @ transposed
+        block = embeddings[start : start + _BLOCK]
+        similarities = block @ transposed
+        for number, phrases in enumerate(expanded or ()):
+            if len(phrases):
+                nearest = highest_two(block @ phrases.T) - np.float32(_NEARER)
+                similarities[:, number] = 0.5 * similarities[:, number] + 0.5 * nearest
         row, column = np.nonzero(similarities >= threshold)
         rows.append(row + start)
         columns.append(column)

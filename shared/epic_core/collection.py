@@ -19,6 +19,7 @@ from epic_core.codes import packed, rounded
 from epic_core.collection_held import Condition, Held, Match, Only
 from epic_core.collection_table import CollectionTables, Key, Record, keys_of
 from epic_core.encoders.base import Encoder
+from epic_core.encoders.by_name import encoder_of
 from epic_core.errors import EncoderMismatchError
 from epic_core.filters import Filter
 from epic_core.intake import unique_preferences
@@ -60,7 +61,7 @@ class Collection:
     Safe to use from several threads; another process's changes are noticed.
 
     Args:
-        encoder: Embeds keys and queries. The file remembers it.
+        encoder: Embeds keys and queries; a name is taken as `encoder_of` takes it. The file remembers it.
         path: The file; None for RAM.
         preferences: What steers searches; none for plain similarity.
         steering: "signed", "paper" (Eq. 7-8) or "off".
@@ -77,7 +78,7 @@ class Collection:
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: Encoder | str,
         path: str | Path | None = None,
         *,
         preferences: Iterable[str | Preference] = (),
@@ -86,7 +87,7 @@ class Collection:
         must_exist: bool = False,
         read_only: bool = False,
     ) -> None:
-        self.encoder = encoder
+        self.encoder = encoder = encoder_of(encoder)
         self.kind = kind
         self.steering = checked_mode(steering)
         self._preferences = _preferences(preferences)
@@ -377,10 +378,10 @@ class Collection:
             return self._steered(steerer, vector, k, (where, only))
 
     def _steered(self, steerer: QuerySteering, vector: FloatArray, k: int, only: Only) -> Matches:
-        """The k best records for a query embedding: texts on the right side of the preferences, and instructions.
+        """Find the k best records for a query embedding: by texts on the right side of the preferences, and instructions.
 
-        An instruction says itself how its record stands to its preference: there the topic is searched for, and what
-        conflicts comes later.
+        An instruction says itself how its record stands to its preference: there the topic is searched for. Whatever a
+        record is found by, what conflicts comes later.
         """
         steered = steerer.steer_vector(vector)
         steered_by = [one.preference.text for one in steered.preferences]
@@ -388,8 +389,6 @@ class Collection:
             return Matches(self._held.nearest(steered.vector, k, only), steered.vector, steered_by)
         topic = steerer.steer_for_index(vector).vector
         instructed = self._held.nearest(topic, k, only, judged=True)
-        if self._held.instructions == self._held.vectors:
-            return Matches(instructed, topic, steered_by)
         best: dict[str, Match] = {}
         plain = self._held.nearest(steered.vector, k, only, judged=False)
         for match in sorted((*instructed, *plain), key=lambda match: -match.score):

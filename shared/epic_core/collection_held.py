@@ -150,7 +150,15 @@ class Held:
     ) -> None:
         if self._index is None:
             self._index = EntryIndex(vectors.shape[1])
-        self._index.add(rows, vectors, [0.0 if stance is None else PENALTY[stance] for stance in stances])
+        # A text stands to the preferences as its record does: by the worst of its stances.
+        worst: dict[int, float] = {}
+        for record, stance in zip(records, stances, strict=True):
+            worst[record] = max(worst.get(record, 0.0), 0.0 if stance is None else PENALTY[stance])
+        penalties = [
+            worst[record] if stance is None else PENALTY[stance]
+            for record, stance in zip(records, stances, strict=True)
+        ]
+        self._index.add(rows, vectors, penalties)
         self._record_of.update(zip(rows, records, strict=True))
         for row, record in zip(rows, records, strict=True):
             self._keys_of.setdefault(record, []).append(row)
@@ -195,13 +203,13 @@ class Held:
     def nearest(self, vector: FloatArray, k: int, only: Only, *, judged: bool | None = None) -> list[Match]:
         """The k best records, of each its best key.
 
-        By all keys and their cosines; or by instructions only (`judged`), less what their stances take off; or by
-        texts only.
+        By all keys and their cosines; or by instructions only (`judged`) or texts only, less what their stances take
+        off.
         """
         if self._index is None:
             return []
         allowed = self._rows_allowed(only, judged)
-        penalised = judged is True
+        penalised = judged is not None
         size = len(self._index) if allowed is None else len(allowed)
         fetch = min(size, k)
         while True:

@@ -172,5 +172,9 @@ class CollectionTables(Database):
 
 
 def keys_of(record: Record) -> tuple[Key, ...]:
-    """What a record is found by."""
-    return (Key(text=record.text),) if record.keys is None else record.keys
+    """Return what a record is found by: its text, and the instructions it was judged with if it has any."""
+    text = Key(text=record.text)
+    if record.keys is None:
+        return (text,)
+    judged = bool(record.keys) and all(key.stance is not None for key in record.keys)
+    return (*record.keys, text) if judged and record.text.strip() else record.keys

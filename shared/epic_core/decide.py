@@ -119,6 +119,7 @@ def outcome_of(
             keep.append((candidate, verdict))
         elif verdict.decision is Decision.DISCARD:
             outcome.discarded.append(candidate.item)
+            outcome.rejected.append((candidate.item, candidate.embedding))
             outcome.records.append((version_of(candidate.item), _discarded(candidate, verdict)))
             report.discarded += 1
         else:
@@ -165,6 +166,7 @@ def outcome_of(
             for alignment in verdict.alignments
         ]
         outcome.kept.append((candidate.item, entries))
+        outcome.vectors[candidate.item.id] = candidate.embedding
         if made:
             outcome.rewrites[candidate.item.id] = made
     return outcome

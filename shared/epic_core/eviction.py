@@ -16,6 +16,7 @@ from epic_core.decide import Decided, outcome_of, verdicts_on_all
 from epic_core.errors import BudgetError, InvalidInputError
 from epic_core.item_table import HeldItem, version_of
 from epic_core.ledger import EVICTED
+from epic_core.pipeline.light_tier import leave
 from epic_core.reports import NotKept
 from epic_core.retention import Held, Positions, choose
 from epic_core.rows import decoding
@@ -30,6 +31,8 @@ from epic_core.verification.base import Verifier
 from epic_core.writing import write
 
 _ROUNDS = 30
+# The share of the budget that the light tier frees at least when there is no room.
+_LIGHT_SHARE = 20
 # Bytes of the file that removing one entry may touch, its item's text apart: its rows and those of the SQL indexes.
 _TOUCHED = 6_000
 _ROW = 120
@@ -73,7 +76,10 @@ def make_room(state: State, needed: int, report: BuildReport) -> Steps[bool]:
         with state.lock:
             missing = lacking(state, needed)
             if missing > 0:
-                missing -= _drop_second_tier(state, missing, report)
+                # More than is missing, so that the next items find room, too.
+                gone = leave(state, max(missing, state.budget.total // _LIGHT_SHARE) if state.budget else missing)
+                report.no_room += gone
+                missing = lacking(state, needed) if gone else missing
         if missing <= 0:
             return True
         state.write_uses()
@@ -219,7 +225,7 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
     def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
         outcome = yield from outcome_of(state, state.encoder, verifier, decided, new, again)
         # What it does not keep goes anyway; what it cannot say stays as it was judged.
-        outcome.discarded, outcome.undecided, outcome.records = [], [], []
+        outcome.discarded, outcome.undecided, outcome.records, outcome.rejected = [], [], [], []
         step = pieces(state.budget)
         pairs = outcome.kept
         for start in range(0, len(pairs), step):
@@ -312,24 +318,13 @@ def _remove(state: State, rows: Sequence[int], reason: str | None) -> Addition:
             )
             records.append((held.digest, record))
         store.put_not_kept(namespace, records, {each.text: row for row, each in known.items()})
-    return Addition(gone=[row for row, *_ in found], seen=seen, forgotten=forgotten, sums=store.sums())
-
-
-def _drop_second_tier(state: State, missing: int, report: BuildReport) -> int:
-    """Remove items of the second tier, the oldest first: nobody has verified them. How many bytes that frees."""
-    freed = 0
-    for row in state.store.second_tier_rows(state.namespace):
-        if freed >= missing:
-            break
-        with state.changing(state.encoder):
-            held = state.store.held_at([row]).get(row)
-            if held is None:
-                continue
-            freed += state.store.item_bytes(row) + state.encoder.dimension
-            state.store.see(state.namespace, [held.digest])
-            state.store.remove_items(state.namespace, [held.item.id])
-            report.evicted += 1
-    return freed
+    return Addition(
+        gone=[row for row, *_ in found],
+        gone_items=[row for row in items if row not in left],
+        seen=seen,
+        forgotten=forgotten,
+        sums=store.sums(),
+    )
 
 
 def drop_expired(state: State) -> None:

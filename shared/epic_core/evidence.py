@@ -1,8 +1,15 @@
-"""What speaks in a text for a preference, and what against it: the evidence of steering and of the embedded verifier.
+"""Evidence in a text for and against a preference, for steering and for the embedded verifier.
 
 Liked phrases, the kinds of what is liked, and what one takes instead of what is avoided speak for it; avoided phrases,
 their kinds, and what a liked thing rules out speak against it (`lexicon`). Each is looked for in two ways: by cosine,
 which knows that *fiery* is near *spicy*, and by words (`words`), which knows that "gluten-free" has no gluten.
+
+An expansion says more than both: what follows the preference in practice, and what breaks it. With F and B its phrases,
+a text x leans by
+
+    mean of the two highest Sim(x, f in F) - mean of the two highest Sim(x, b in B).
+
+A preference that brings no expansion borrows one from the bundled library (`preferences.library`).
 """
 
 from __future__ import annotations
@@ -14,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.aspect_parser import aspects_of
-from epic_core.aspects import Aspects
+from epic_core.aspects import Aspects, Expansion
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.lexicon import default_lexicon, opposites
+from epic_core.preferences.library import borrowed
 from epic_core.types import FloatArray, Preference
 from epic_core.words import LONGEST_RUN, Words, content_stems, stems, words_of
 
@@ -43,6 +51,10 @@ _WEIGHTS = {
     "avoided_instead_denied": 0.0,
 }  # fmt: skip
 WEIGHTS = np.array([_WEIGHTS[name] for name in FEATURES], dtype=np.float32)
+# What an expansion's lean counts beside these, and how much of these is left beside it: one that was written for the
+# preference itself, and one that was borrowed.
+_WRITTEN = (10.0, 0.5)
+_BORROWED = (4.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +68,10 @@ class Sides:
         kinds: For each of `GROUPS`, the lexicon's words as runs of stems.
         vectors: Of the liked phrases, the avoided phrases, and the groups that have words, shape `(n, d)`.
         group_rows: Which rows of `vectors` the groups have, -1 for none.
+        questions: Embeddings of the expansion's questions, shape `(q, d)`.
+        expanded: Of what follows the preference, then of what breaks it, shape `(f + b, d)`.
+        follows: How many of these rows follow it, f.
+        borrowed: Whether the expansion was borrowed from the bundled library.
     """
 
     aspects: Aspects
@@ -63,6 +79,10 @@ class Sides:
     kinds: tuple[frozenset[str], ...]
     vectors: FloatArray
     group_rows: tuple[int, ...]
+    questions: FloatArray
+    expanded: FloatArray
+    follows: int
+    borrowed: bool = False
 
     @property
     def liked(self) -> FloatArray:
@@ -79,32 +99,57 @@ class Sides:
 class _Unembedded:
     aspects: Aspects
     groups: tuple[tuple[str, ...], ...]
+    expansion: Expansion | None
 
     @property
     def texts(self) -> list[str]:
         # A group is encoded as one text: a mean of its words, at the cost of one.
-        return [*self.aspects.liked, *self.aspects.avoided, *(", ".join(group) for group in self.groups if group)]
+        texts = [*self.aspects.liked, *self.aspects.avoided, *(", ".join(group) for group in self.groups if group)]
+        more = self.expansion
+        return texts if more is None else [*texts, *more.questions, *more.follows, *more.breaks]
 
 
-def sides_of(encoder: Encoder, preferences: Sequence[str | Preference]) -> list[Sides]:
-    """The sides of each preference, everything encoded in one call."""
-    read = [_read(preference) for preference in preferences]
+def borrows(encoder: object) -> bool:
+    """Tell whether preferences borrow expansions with an encoder: unless it says that phrases cost it too much."""
+    return bool(getattr(encoder, "borrow", True))
+
+
+def sides_of(encoder: Encoder, preferences: Sequence[str | Preference], *, borrow: bool = True) -> list[Sides]:
+    """Return the sides of each preference, everything encoded in one call.
+
+    Args:
+        encoder: Encodes phrases.
+        preferences: Whose sides are asked for.
+        borrow: Whether one without an expansion borrows from the bundled library.
+    """
+    read = _read_all(encoder, preferences, borrow)
     return _embedded(read, embed(encoder, [text for one in read for text in one.texts]))
 
 
-async def asides_of(encoder: Encoder, preferences: Sequence[str | Preference]) -> list[Sides]:
+async def asides_of(encoder: Encoder, preferences: Sequence[str | Preference], *, borrow: bool = True) -> list[Sides]:
     """As `sides_of`, without blocking the event loop."""
-    read = [_read(preference) for preference in preferences]
+    read = _read_all(encoder, preferences, borrow)
     return _embedded(read, await aembed(encoder, [text for one in read for text in one.texts]))
 
 
-def _read(preference: str | Preference) -> _Unembedded:
+def _read_all(encoder: Encoder, preferences: Sequence[str | Preference], borrow: bool) -> list[_Unembedded]:
+    given = [Preference.of(preference) for preference in preferences]
+    borrow = borrow and borrows(encoder)
+    wanting = [preference for preference in given if preference.expansion is None] if borrow else []
+    lent = iter(borrowed(wanting))
+    return [
+        _read(preference, preference.expansion or (next(lent) if borrow else None)) for preference in given
+    ]
+
+
+def _read(preference: Preference, expansion: Expansion | None) -> _Unembedded:
     aspects = aspects_of(preference)
     lexicon = default_lexicon()
     liked = [concept for phrase in aspects.liked for concept in lexicon.concepts(phrase)]
     avoided = [concept for phrase in aspects.avoided for concept in lexicon.concepts(phrase)]
     return _Unembedded(
         aspects=aspects,
+        expansion=expansion,
         groups=(
             _joined(concept.kinds for concept in liked),
             _joined(concept.kinds for concept in avoided),
@@ -133,6 +178,10 @@ def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[Sides]:
         for group in one.groups:
             rows.append(row if group else -1)
             row += bool(group)
+        more = one.expansion
+        asked, follows = (0, 0) if more is None else (len(more.questions), len(more.follows))
+        whole = len(one.texts)
+        part = vectors[start : start + whole]
         found.append(
             Sides(
                 aspects=one.aspects,
@@ -141,11 +190,15 @@ def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[Sides]:
                     frozenset(run for word in group if (run := " ".join(stems(word)[:LONGEST_RUN])))
                     for group in one.groups
                 ),
-                vectors=vectors[start : start + row],
+                vectors=part[:row],
                 group_rows=tuple(rows),
+                questions=part[row : row + asked],
+                expanded=part[row + asked :],
+                follows=follows,
+                borrowed=more is not None and more.source == "bundled",
             )
         )
-        start += row
+        start += whole
     return found
 
 
@@ -173,9 +226,14 @@ def features(sides: Sides, words: Sequence[Words], cosines: FloatArray) -> NDArr
 
 
 def leanings(
-    sides: Sides, words: Sequence[Words], cosines: FloatArray, to_query: FloatArray, sides_to_query: FloatArray
+    sides: Sides,
+    words: Sequence[Words],
+    cosines: FloatArray,
+    to_query: FloatArray,
+    sides_to_query: FloatArray,
+    expanded: FloatArray | None = None,
 ) -> FloatArray:
-    """for_p(x) - against_p(x) of each text under one preference, shape `(n,)`.
+    """Return for_p(x) - against_p(x) of each text under one preference, shape `(n,)`.
 
     Both sides are about the topic of the query; only what they have beside it tells texts about it apart. So the
     query's direction is taken out of them: Sim(x, s - (s q) q) for the cosine of a text x with a phrase s.
@@ -184,10 +242,36 @@ def leanings(
         sides, words, cosines: As `features` takes them.
         to_query: cos(q, x) of each text, shape `(n,)`.
         sides_to_query: That of each of `sides.vectors`, shape `(len(sides.vectors),)`.
+        expanded: The cosine of each text with each of `sides.expanded`, from which the query's direction is taken out
+            already, shape `(n, f + b)`; None leaves the expansion out of account.
     """
     beside = cosines - np.outer(to_query, sides_to_query)
     found: FloatArray = features(sides, words, beside) @ WEIGHTS
+    if expanded is not None and len(sides.expanded):
+        counts, left = _BORROWED if sides.borrowed else _WRITTEN
+        found = np.float32(left) * found + np.float32(counts) * expanded_lean(sides, expanded)
     return found
+
+
+def expanded_lean(sides: Sides, cosines: FloatArray) -> FloatArray:
+    """Return how much each text leans towards what follows a preference, by its expansion, shape `(n,)`.
+
+    Args:
+        sides: A preference's.
+        cosines: Of each text with each of `sides.expanded`, shape `(n, f + b)`.
+    """
+    lean: FloatArray = highest_two(cosines[:, : sides.follows]) - highest_two(cosines[:, sides.follows :])
+    return lean
+
+
+def highest_two(cosines: FloatArray) -> FloatArray:
+    """Return the mean of the two highest of each row of `(n, k)`; of one it is that one, of none 0."""
+    if cosines.shape[1] < 2:
+        found: FloatArray = cosines.sum(axis=1)
+        return found
+    highest = np.partition(cosines, cosines.shape[1] - 2, axis=1)[:, -2:]
+    mean: FloatArray = highest.mean(axis=1)
+    return mean
 
 
 def by_cosines(sides: Sides, cosines: Sequence[float]) -> list[float]:

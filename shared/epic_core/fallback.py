@@ -1,52 +1,31 @@
-"""Where a query goes that matches no preference: the second tier, or whatever the user brings."""
+"""Fallbacks: where a query goes for which a memory holds nothing relevant."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeAlias
 
-from epic_core.coarse import checked_tau
 from epic_core.errors import InvalidInputError
 from epic_core.types import Hit, Item
 
 FallbackCall: TypeAlias = Callable[[str, int], Iterable[Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SecondTier:
-    """Keep items between a lower and the upper tau too, as text only, and search them as a fallback.
-
-    They are not verified and have no instructions.
-
-    Attributes:
-        tau: The lower threshold, a cosine in [-1, 1]; below it an item is discarded.
-
-    Raises:
-        InvalidInputError: for a tau outside [-1, 1].
-    """
-
-    tau: float
-
-    def __post_init__(self) -> None:
-        checked_tau(self.tau, "The second tier's tau")
-
-
 def checked_fallback(fallback: object) -> Any:
-    """The fallback: None, a SecondTier, a callable `(query, k)`, or an object with `search(query, k)`.
+    """Check a fallback: None, a callable `(query, k)`, or an object with `search(query, k)`.
 
     Raises:
         InvalidInputError: for anything else.
     """
-    if fallback is None or isinstance(fallback, (SecondTier, type)) or _method(fallback, False) is not None:
+    if fallback is None or isinstance(fallback, type) or _method(fallback, False) is not None:
         if isinstance(fallback, type):
             raise InvalidInputError(f"The fallback is the class {fallback.__name__}; give an object of it.")
         return fallback
     raise InvalidInputError(
-        "A fallback must be a SecondTier, a callable (query, k), or have a method search(query, k), invoke(query) or"
-        f" retrieve(query); {type(fallback).__name__} is none of these."
+        "A fallback must be a callable (query, k), or have a method search(query, k), invoke(query) or retrieve(query);"
+        f" {type(fallback).__name__} is none of these."
     )
 
 

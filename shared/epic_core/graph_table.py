@@ -29,7 +29,7 @@ _ENTITY = ", ".join(f"e.{name}" for name in ENTITIES.checked)
 _PASSAGE = ", ".join(f"p.{name}" for name in PASSAGES.checked)
 _CRCS = (
     "SELECT i.row, coalesce(p.crc, -1) FROM items i LEFT JOIN passages p ON p.item = i.row"
-    " WHERE i.namespace = ? AND i.second_tier IS NULL"
+    " WHERE i.namespace = ? AND EXISTS (SELECT 1 FROM entries e WHERE e.item = i.row)"
 )
 _CALLED = "SELECT row, name FROM entities WHERE namespace = ?"
 MOST_ENTITIES = 2**16
@@ -262,10 +262,10 @@ class GraphTable(PreferenceTable):
     # reading
 
     def outside_graph(self, namespace: str, after: int = 0) -> list[int]:
-        """Rows of the held items after some row that the graph has not taken in, those of the second tier apart."""
+        """Rows of the held items after some row that the graph has not taken in, those of the light tier apart."""
         inside = "AND NOT EXISTS (SELECT 1 FROM passages WHERE item = items.row)" if self.has_graph else ""
         found = self.read(
-            f"SELECT row FROM items WHERE row > ? AND namespace = ? AND second_tier IS NULL {inside} ORDER BY row",
+            f"SELECT row FROM items WHERE row > ? AND namespace = ? AND EXISTS (SELECT 1 FROM entries e WHERE e.item = items.row) {inside} ORDER BY row",
             (after, namespace),
         )
         return [int(row) for (row,) in found]

@@ -15,6 +15,8 @@ from epic_core.types import FloatArray, Item
 
 _ITEM = ", ".join(f"i.{name}" for name in (*ITEMS.checked, "crc", *ITEMS.texts, "text_crc"))
 _BLOCK = 256
+# An item of the light tier: held by its text alone, without an entry.
+_LIGHT = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +27,11 @@ class HeldItem:
         item: The item; its text may have been shortened.
         rewrite: x^, or empty.
         digest: Of the version that was handed in.
-        second_tier: Whether it has no entries, only an embedding.
     """
 
     item: Item
     rewrite: str
     digest: bytes
-    second_tier: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,12 +88,11 @@ class ItemTable(GraphTable):
         *checked, crc, text, rewrite, text_crc = row
         ITEMS.verify(self.path, crc, *checked)
         ITEMS.verify(self.path, text_crc, text, rewrite)
-        _, item_id, version, metadata, second_tier, _ = checked
+        _, item_id, version, metadata, _, _ = checked
         return HeldItem(
             item=Item(id=item_id, text=inflated(text), metadata=json.loads(metadata)),
             rewrite="" if rewrite is None else inflated(rewrite),
             digest=version,
-            second_tier=second_tier is not None,
         )
 
     def is_current(self, namespace: str, item: Item) -> bool:
@@ -104,8 +103,8 @@ class ItemTable(GraphTable):
             waits = any(_version(item.id, *columns) == version_of(item) for columns in waiting)
         return waits or (known is not None and known.is_version(item))
 
-    def put_item(self, namespace: str, item: Item, *, second_tier: FloatArray | None = None) -> int:
-        """Write an item in place of any earlier version of it; its row."""
+    def put_item(self, namespace: str, item: Item, vector: FloatArray | None = None) -> int:
+        """Write an item in place of any earlier version of it, with E(x) if that is known; return its row."""
         self.remove_items(namespace, [item.id])
         return self.insert(
             ITEMS,
@@ -113,15 +112,15 @@ class ItemTable(GraphTable):
             id=item.id,
             digest=version_of(item),
             metadata=dumped_metadata(item.metadata, item.id, ordered=True),
-            second_tier=None if second_tier is None else packed(second_tier.reshape(1, -1))[0],
+            second_tier=None if vector is None else packed(vector.reshape(1, -1), small=True)[0],
             rewritten_for=None,
             text=deflated(item.text),
             rewrite=None,
         )
 
-    def restore_item(self, namespace: str, held: HeldItem, second_tier: FloatArray | None) -> int:
-        """Write an item as it was stored elsewhere; its row."""
-        row = self.put_item(namespace, held.item, second_tier=second_tier)
+    def restore_item(self, namespace: str, held: HeldItem, vector: FloatArray) -> int:
+        """Write an item as it was stored elsewhere; return its row."""
+        row = self.put_item(namespace, held.item, vector)
         self.update(ITEMS, row, digest=held.digest)
         return row
 
@@ -194,10 +193,8 @@ class ItemTable(GraphTable):
         return found
 
     def promote(self, item_row: int) -> None:
-        """Take an item out of the second tier: it has entries now."""
-        if self.scalar("SELECT second_tier IS NOT NULL FROM items WHERE row = ?", (item_row,)):
-            self.update(ITEMS, item_row, second_tier=None)
-            self.hints.add(items=[item_row])
+        """Note that an item of the light tier has entries now."""
+        self.hints.add(items=[item_row])
 
     def items(self, namespace: str) -> Iterator[Item]:
         """All held items, oldest first, read in blocks."""
@@ -238,21 +235,39 @@ class ItemTable(GraphTable):
                 made.append((int(row), json.loads(values[3])))
         return made
 
-    def second_tier_rows(self, namespace: str) -> list[int]:
-        """Rows of the items of the second tier."""
+    def light_rows(self, namespace: str) -> list[int]:
+        """Return the rows of the items of the light tier, oldest first."""
         return [
             int(row)
             for (row,) in self.read(
-                "SELECT row FROM items WHERE namespace = ? AND second_tier IS NOT NULL ORDER BY row", (namespace,)
+                f"SELECT row FROM items WHERE namespace = ? AND second_tier IS NOT NULL AND {_LIGHT} ORDER BY row",
+                (namespace,),
             )
         ]
 
-    def second_tier_bytes(self, namespace: str) -> int:
-        """About how many bytes of the file the second tier takes."""
-        return sum(self.item_bytes(row) for row in self.second_tier_rows(namespace))
+    def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
+        """Return about how many bytes of the file some items take, their entries apart."""
+        size = (
+            "length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0) + length(CAST(metadata AS BLOB))"
+            " + 2 * length(CAST(id AS BLOB)) + coalesce(length(second_tier), 0) + 160"
+        )
+        return {int(row): int(octets) for row, octets in self.among(f"SELECT row, {size} FROM items WHERE row IN", rows)}
 
-    def second_tier(self, rows: Sequence[int], dimension: int) -> FloatArray:
-        """Embeddings E(x) of items of the second tier."""
+    def light_bytes(self, namespace: str) -> int:
+        """Return about how many bytes of the file the light tier takes."""
+        return sum(self.light_sizes(self.light_rows(namespace)).values())
+
+    def item_crc(self, row: int) -> int:
+        """Return the checksum of an item."""
+        return int(self.scalar("SELECT crc FROM items WHERE row = ?", (row,)))
+
+    def text_crcs(self, namespace: str) -> dict[int, int]:
+        """Return row and checksum of the items of a namespace whose E(x) is stored."""
+        sql = "SELECT row, crc FROM items WHERE namespace = ? AND second_tier IS NOT NULL"
+        return {int(row): crc for row, crc in self.read(sql, (namespace,))}
+
+    def text_vectors(self, rows: Sequence[int], dimension: int) -> FloatArray:
+        """Return the embeddings E(x) of items, shape `(len(rows), d)`."""
         codes = {}
         columns = ", ".join(ITEMS.checked)
         for row, crc, *values in self.among(f"SELECT row, crc, {columns} FROM items WHERE row IN", rows):

@@ -65,7 +65,7 @@ def judge_batch(
     report.seen += len(items)
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in plain], "embedding")
     resolve_keep_rate(state, embeddings, vectors, report)
-    candidates, _, _ = coarse_stage(state, plain, embeddings, preferences, vectors)
+    candidates, _ = coarse_stage(state, plain, embeddings, preferences, vectors)
     report.passed += len(candidates)
     progress.begin(len(items), len(items), done=len(items) - len(candidates))
     judged: dict[str, Judged] = {}

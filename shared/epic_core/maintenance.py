@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from epic_core import aspects_kept
-from epic_core.build import candidate_of, chunked
+from epic_core.build import candidate_of, chunked, expanded_phrases
 from epic_core.coarse import coarse_filter
 from epic_core.codes import rounded
 from epic_core.decide import Decided, outcome_of, remember, unverified, verdicts_on_all
@@ -23,6 +23,7 @@ from epic_core.errors import (
 )
 from epic_core.eviction import drop_expired, take_away
 from epic_core.item_table import version_of
+from epic_core.preferences.foreign import warn_of_unread
 from epic_core.progress import Progress
 from epic_core.reports import Explanation, Stats
 from epic_core.rewrites import put_rewrite, renew_rewrites
@@ -51,13 +52,12 @@ def replace_preference(
         space = state.space()
         replacing = space.preferences[space.find(old)]
     if replacing.id == preference.id and replacing.means(preference):
-        # Another spelling, or another end: what is held for it stays, and what was said of its aspects.
+        # Another spelling, or another end: what is held for it stays, and what was said of it that it does not bring.
         encoder = state.encoder
         vectors: FloatArray = yield Encode(encoder, [preference.text], "embedding")
-        with state.changing(encoder):
+        with state.changing(encoder) as space:
             state.store.set_preference(state.namespace, preference, vectors[0])
-            if preference.aspects not in (None, replacing.aspects):
-                aspects_kept.forget_discarded(state)
+            aspects_kept.restate(state, space, preference)
     else:
         yield from _introduce(state, preference, replacing, report, clock, progress)
 
@@ -99,7 +99,7 @@ def forget(state: State, items: Sequence[str | Item]) -> int:
                     row = store.item_row(namespace, item_id)
                     if row is not None:
                         addition.gone += space.rows_of.get(row, [])
-                        addition.gone_second.append(row)
+                        addition.gone_items.append(row)
                 store.remove_items(namespace, ids)
                 addition.sums = store.sums()
             space.apply(addition)
@@ -161,6 +161,7 @@ def _introduce(
         encoder, items = state.encoder, list(state.store.items(state.namespace))
     yield from aspects_kept.read_again(state, report)
     ((preference, unread),) = yield from aspects_kept.read(state, [preference], report)
+    warn_of_unread(report, [preference], encoder)
     # As the file will give it back: later items are matched with that.
     vectors: FloatArray = rounded((yield Encode(encoder, [preference.text], "embedding")))
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
@@ -252,7 +253,8 @@ def _matching(
     if not items or not (state.coarse or state.fine):
         return []
     tau = state.tau if state.coarse else -1.0
-    rows = coarse_filter(embeddings, vectors, tau).passed
+    expanded = expanded_phrases(state, [preference])
+    rows = coarse_filter(embeddings, vectors, tau, expanded=expanded).passed
     return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in rows]
 
 
@@ -358,6 +360,7 @@ def _adopt(state: State, encoder: Encoder) -> None:
     if type(state.verifier) is EmbeddedVerifier and state.verifier.encoder is state.encoder:
         state.verifier = EmbeddedVerifier(encoder, threshold=state.verifier.threshold)
     state.spaces.clear()
+    state.expanded.clear()
     state.encoder = encoder
     state.own_tau = None
 
@@ -381,8 +384,14 @@ def explain(state: State, item_id: str) -> Explanation:
         )
     item = store.items_at([row])[row]
     entries = tuple(store.entries_of(namespace, row))
-    note = waiting if entries else waiting or "In the second tier: near a preference, but below tau. Not verified."
+    note = waiting if entries else waiting or _why_light(state, item_id)
     return Explanation(item=item, entries=entries, note=note)
+
+
+def _why_light(state: State, item_id: str) -> str:
+    """Say why an item is in the light tier, as far as that is on record."""
+    why = next((record.why for record in state.store.not_kept(state.namespace) if record.item_id == item_id), "")
+    return "In the light tier, held by its text only" + (f": {why}." if why else ".")
 
 
 def stats(state: State) -> Stats:

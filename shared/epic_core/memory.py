@@ -9,17 +9,24 @@ from functools import partial
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
 from typing_extensions import Unpack
 
 from epic_core import build, judging, maintenance, opening, portable, retrieval, rewrites
-from epic_core.aspects_kept import AspectsKept, Reading, checked_reading
-from epic_core.budget import checked_budget
+from epic_core.aspects_kept import (
+    AspectsKept,
+    Expanding,
+    Reading,
+    checked_expander,
+    checked_expanding,
+    checked_reading,
+)
+from epic_core.budget import checked_budget, checked_reserve
 from epic_core.chunking import Chunker, ConversationChunker
 from epic_core.coarse import checked_keep_rate, checked_tau
-from epic_core.context import format_context
-from epic_core.encoders import Encoder, default_encoder
+from epic_core.context import ALLOWANCE, format_context, those_that_matter, told_in_context
+from epic_core.encoders import Encoder, encoder_of
 from epic_core.errors import InvalidInputError
 from epic_core.fallback import checked_fallback
 from epic_core.filters import Filter
@@ -28,14 +35,18 @@ from epic_core.intake import Items, abatches, batches, checked_part, conversatio
 from epic_core.judging import Judged
 from epic_core.progress import Progress
 from epic_core.retention import ByValue, RetentionPolicy, checked_policy
-from epic_core.retrieval import StancePolicy
+from epic_core.retrieval import Keys, MinScore, StancePolicy
 from epic_core.rows import digest
 from epic_core.state import State
 from epic_core.steering import Mode, checked_mode
 from epic_core.steps import Clock, Steps, arun, run
 from epic_core.store import Store
 from epic_core.types import BuildReport, FloatArray, Hits, Item, Preference, checked_text
-from epic_core.verification import EmbeddedVerifier, Verifier
+from epic_core.verification import Verifier
+from epic_core.verification.by_name import verifier_of
+
+if TYPE_CHECKING:
+    from epic_core.lm.base import LanguageModel
 
 Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Steps[None]]
 """Work that says in a report what it did."""
@@ -49,8 +60,8 @@ R = TypeVar("R")
 class Options(TypedDict, total=False):
     """The keyword arguments of `EpicMemory`, as `EpicMemory.open` takes them too."""
 
-    encoder: Encoder | None
-    verifier: Verifier | None
+    encoder: Encoder | str | None
+    verifier: Verifier | str | None
     tau: float | None
     keep_rate: float | None
     steering: Mode
@@ -64,9 +75,12 @@ class Options(TypedDict, total=False):
     ledger: int | None
     not_kept: int | None
     budget: int | str | None
+    reserve: int | str | None
     retention: RetentionPolicy | None
     floor: int
     aspects: Reading
+    expansions: Expanding
+    expander: LanguageModel | None
 
 
 class EpicMemory(AspectsKept, Housekeeping):
@@ -82,15 +96,17 @@ class EpicMemory(AspectsKept, Housekeeping):
 
     Args:
         preferences: The user's preferences, texts or `Preference`s.
-        encoder: Default: the embedded `StaticEncoder`.
-        verifier: Fine verification; default: `EmbeddedVerifier(encoder)`.
+        encoder: An encoder, or the name of one, as `encoder_of` takes it: "sentence-transformers/all-MiniLM-L6-v2",
+            "ollama/nomic-embed-text". Default: the embedded `StaticEncoder`, "static".
+        verifier: Fine verification; a name such as "ollama/qwen3:4b" is an `LMVerifier` with that model (`lm_of`).
+            Default: `EmbeddedVerifier(encoder)`.
         tau: The coarse filter's threshold, a cosine; default: the one that belongs to the encoder.
         keep_rate: Instead of tau, the share of the first items that shall pass, in (0, 1]; resolved to a
             tau once and stored.
         steering: "signed", "paper" (Eq. 7-8) or "off"; `search` can override it.
         chunker: Cuts each item before the coarse filter; default: an item is one chunk.
-        fallback: For queries that match no preference well: a `SecondTier`, a callable `(query, k)`, or an
-            object with `search(query, k)`.
+        fallback: For queries for which nothing relevant is held: a callable `(query, k)`, or an object with
+            `search(query, k)`.
         namespace: Whose memory this is; nothing of another namespace is seen.
         coarse, fine: Switch a stage off, for ablations.
         verdict_cache: How many verdicts of a language model are kept, so that the same text under the same
@@ -103,12 +119,23 @@ class EpicMemory(AspectsKept, Housekeeping):
             as fit into a hundredth of the file each, 4 at least.
         budget: Bytes on disk that are never exceeded, side files included: a number, or text like "1 MB". The file
             remembers it; "unlimited" lifts it. The other limits are lowered to what fits.
+        reserve: Up to which size of the file what was not kept is held by its text, best first, in the light tier: a
+            number of bytes, or text like "1 MB", the default. It gives way to what is kept, is searched with it, and is
+            looked through again when a preference comes. 0 holds nothing but what was kept, as the paper does. The file
+            remembers it.
         retention: What goes first when the budget is reached: a `RetentionPolicy`; default `ByValue()`.
         floor: How many entries each preference keeps at least, as far as half of the budget goes.
         aspects: Who reads, once, what a new preference likes and avoids: the verifier's language model ("model"), which
             takes one call, or a parser ("parser"); "auto" is the model if there is one. `opening_report` tells how it
             went with those given here. Calls made here block: within an event loop, make the memory in a thread, or
             add preferences by `aadd_preference`.
+        expansions: Who says, once, what a new preference means in practice: questions for which it matters, what
+            follows it and what breaks it. "model" is the verifier's language model, in the same call that reads the
+            aspects; "bundled" borrows from a library that comes with the package, and asks no model; "off" does
+            without. "auto" is the model if there is one, else the library; a model that `aspects="parser"` keeps from
+            reading preferences is not asked.
+        expander: A language model that reads and expands preferences in place of the verifier's, such as
+            `OllamaLM("qwen3:4b")` beside the embedded verifier.
 
     Raises:
         InvalidInputError: for arguments that cannot be.
@@ -119,8 +146,8 @@ class EpicMemory(AspectsKept, Housekeeping):
         self,
         preferences: Iterable[str | Preference] = (),
         *,
-        encoder: Encoder | None = None,
-        verifier: Verifier | None = None,
+        encoder: Encoder | str | None = None,
+        verifier: Verifier | str | None = None,
         tau: float | None = None,
         keep_rate: float | None = None,
         steering: Mode = "signed",
@@ -134,9 +161,12 @@ class EpicMemory(AspectsKept, Housekeeping):
         ledger: int | None = None,
         not_kept: int | None = None,
         budget: int | str | None = None,
+        reserve: int | str | None = None,
         retention: RetentionPolicy | None = None,
         floor: int = 3,
         aspects: Reading = "auto",
+        expansions: Expanding = "auto",
+        expander: LanguageModel | None = None,
         _store: Callable[[], Store] | None = None,
     ) -> None:
         if tau is not None and keep_rate is not None:
@@ -155,11 +185,11 @@ class EpicMemory(AspectsKept, Housekeeping):
             if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
                 raise InvalidInputError(f"{limit} must be a whole number of at least 0, not {value!r}.")
         mode, given = checked_mode(steering), unique_preferences(preferences)
-        octets = checked_budget(budget)
+        octets, light = checked_budget(budget), checked_reserve(reserve)
         own_tau, fallback = None if tau is None else checked_tau(tau), checked_fallback(fallback)
-        encoder = default_encoder() if encoder is None else encoder
+        encoder = encoder_of(encoder)
+        verifier = verifier_of(verifier, encoder)
         for name, part, method in (
-            ("encoder", encoder, "encode"),
             ("verifier", verifier, "verify"),
             ("chunker", chunker, "chunks"),
         ):
@@ -167,11 +197,13 @@ class EpicMemory(AspectsKept, Housekeeping):
                 checked_part(name, part, method)
         if retention is not None:
             checked_policy(retention)
-        verifier = EmbeddedVerifier(encoder) if verifier is None else verifier
+        reader = checked_expander(expander)
         self._state = State(
             encoder=encoder,
             verifier=verifier,
-            aspects=checked_reading(aspects, verifier),
+            aspects=checked_reading(aspects, verifier, reader),
+            expansions=checked_expanding(expansions, verifier, reader),
+            expander=reader,
             steering=mode,
             chunker=chunker,
             fallback=fallback,
@@ -189,9 +221,8 @@ class EpicMemory(AspectsKept, Housekeeping):
         self._state.store.verdicts_kept = int(verdict_cache)
         self._state.store.ledger_kept = None if ledger is None else int(ledger)
         self._state.store.not_kept_kept = None if not_kept is None else int(not_kept)
-        opening.hold_to(self._state, octets)
+        opening.hold_to(self._state, octets, light)
         if _store is None:
-            opening.check_second_tier(self._state)
             opening.found(self._state, given)
 
     @classmethod
@@ -449,6 +480,8 @@ class EpicMemory(AspectsKept, Housekeeping):
         namespace: str | None = None,
         distinct: bool = True,
         embed: Sequence[str] | None = None,
+        keys: Keys = "both",
+        min_score: MinScore = "auto",
     ) -> Hits:
         """The k items that answer a query best under the user's preferences.
 
@@ -466,9 +499,13 @@ class EpicMemory(AspectsKept, Housekeeping):
             distinct: k distinct items, their entries merged; False: the paper's top-k entries, one hit each.
             embed: Texts, whose mean embedding is searched for and steered in place of the query's own, such as an
                 answer that a model has made up. A fallback is asked the query.
+            keys: "both" finds an item by its text, its instructions and exact words; "instruction" by its instructions
+                alone, as in the paper.
+            min_score: The least relevance of a hit: "auto" for the encoder's own floor, below which nothing is returned
+                and the fallback is asked; a cosine; or None for k hits whatever they are, as in the paper.
 
         Returns:
-            Hits, best first, with `timings` in seconds.
+            Hits, best first, with `timings` in seconds; `relevant` says whether anything held is.
 
         Raises:
             InvalidInputError: for an empty query, k below 1, an unknown policy or mode, or nothing to embed.
@@ -486,6 +523,8 @@ class EpicMemory(AspectsKept, Housekeeping):
             namespace=namespace,
             distinct=distinct,
             embed=embed,
+            keys=keys,
+            min_score=min_score,
         )
         return self._run(retrieval.search(self._state, asked, clock), clock)
 
@@ -501,6 +540,8 @@ class EpicMemory(AspectsKept, Housekeeping):
         namespace: str | None = None,
         distinct: bool = True,
         embed: Sequence[str] | None = None,
+        keys: Keys = "both",
+        min_score: MinScore = "auto",
     ) -> Hits:
         """As `search`, without blocking the event loop."""
         clock = Clock()
@@ -515,6 +556,8 @@ class EpicMemory(AspectsKept, Housekeeping):
             namespace=namespace,
             distinct=distinct,
             embed=embed,
+            keys=keys,
+            min_score=min_score,
         )
         return await self._arun(retrieval.search(self._state, asked, clock), clock)
 
@@ -526,12 +569,13 @@ class EpicMemory(AspectsKept, Housekeeping):
         filter: Filter | None = None,
         stance_policy: StancePolicy = "prefer",
         namespace: str | None = None,
+        min_score: MinScore = "auto",
     ) -> Hits:
         """As `search`, by a vector of the encoder's: nothing steers it, and no fallback is asked.
 
         Args:
             vector: Shape `(d,)`, of any length other than zero.
-            k, filter, stance_policy, namespace: As for `search`.
+            k, filter, stance_policy, namespace, min_score: As for `search`.
 
         Raises:
             InvalidInputError: for a vector of another dimension, k below 1 or an unknown policy.
@@ -546,6 +590,7 @@ class EpicMemory(AspectsKept, Housekeeping):
             stance_policy=stance_policy,
             namespace=namespace,
             distinct=True,
+            min_score=min_score,
         )
         unit = retrieval.checked_vector(vector, self.encoder.dimension, self)
         return retrieval.search_vector(self._state, asked, unit)
@@ -560,7 +605,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         return [items[row] for row in rows]
 
     def items(self, filter: Filter | None = None, *, waiting: bool = False, namespace: str | None = None) -> list[Item]:
-        """The held items, those of the second tier included, oldest first.
+        """The held items, those of the light tier included, oldest first.
 
             memory.forget(*memory.items(Filter.eq("source", "notes.md")))
 
@@ -585,13 +630,44 @@ class EpicMemory(AspectsKept, Housekeeping):
             held = store.items_at(rows := sorted(space.items_matching(condition)))
             return [held[row] for row in rows]
 
-    def context(self, query: str, k: int = 5, **options: Any) -> str:
-        """What a model is given for a query: `search`, formatted. Options as for `search`."""
-        return format_context(self.search(query, k, **options))
+    def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
+        """What a model is given for a query: the preferences that matter to it, then the hits of `search`.
 
-    async def acontext(self, query: str, k: int = 5, **options: Any) -> str:
+        Args:
+            query, k: As for `search`.
+            allowance: How many tokens the preferences may take, about.
+            **options: As for `search`. `preferences` may also be "matter", the default, "all" or "none": which of the
+                user's preferences it opens with. All of them are worth their tokens while they are few and the model
+                is strong; none is the paper's.
+        """
+        told, options = told_in_context(options)
+        return format_context(self.search(query, k, **options), preferences=told, allowance=allowance)
+
+    async def acontext(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
         """As `context`, without blocking the event loop."""
-        return format_context(await self.asearch(query, k, **options))
+        told, options = told_in_context(options)
+        return format_context(await self.asearch(query, k, **options), preferences=told, allowance=allowance)
+
+    def preferences_for(self, query: str, *, allowance: int = ALLOWANCE, namespace: str | None = None) -> list[Preference]:
+        """The preferences that matter to a query, heaviest first, as many as fit into an allowance of tokens.
+
+        No model is called. For a prompt of one's own, or where nothing but the preferences is wanted.
+
+        Raises:
+            InvalidInputError: for an empty query.
+        """
+        return those_that_matter(self._run(self._weighing(query, namespace)), allowance)
+
+    async def apreferences_for(
+        self, query: str, *, allowance: int = ALLOWANCE, namespace: str | None = None
+    ) -> list[Preference]:
+        """As `preferences_for`, without blocking the event loop."""
+        return those_that_matter(await self._arun(self._weighing(query, namespace)), allowance)
+
+    def _weighing(self, query: str, namespace: str | None) -> Steps[list[tuple[Preference, float]]]:
+        checked_text(query, "The query")
+        name = self.namespace if namespace is None else checked_text(namespace, "The namespace")
+        return retrieval.preferences_by_weight(self._state, query, name)
 
     # preferences
 
@@ -661,9 +737,11 @@ class EpicMemory(AspectsKept, Housekeeping):
         return self._state.verifier
 
     @verifier.setter
-    def verifier(self, verifier: Verifier) -> None:
+    def verifier(self, verifier: Verifier | str) -> None:
+        verifier = verifier_of(verifier, self._state.encoder)
         checked_part("verifier", verifier, "verify")
-        checked_reading(self._state.aspects, verifier)
+        checked_reading(self._state.aspects, verifier, self._state.expander)
+        checked_expanding(self._state.expansions, verifier, self._state.expander)
         self._state.verifier = verifier
 
     @property
@@ -697,12 +775,12 @@ class EpicMemory(AspectsKept, Housekeeping):
         with self._state.lock, self._state.store.reading():
             return digest(*map(str, self._state.store.sums()), size=8).hex()
 
-    def reencode(self, encoder: Encoder) -> None:
-        """Embed everything anew with another encoder: preferences, instructions, second tier, all namespaces.
+    def reencode(self, encoder: Encoder | str) -> None:
+        """Embed everything anew with another encoder: preferences, instructions, texts, all namespaces.
 
         The coarse filter's tau becomes the new encoder's own. Items that were discarded stay discarded.
         """
-        self._run(maintenance.reencode(self._state, encoder))
+        self._run(maintenance.reencode(self._state, encoder_of(encoder)))
 
     def __len__(self) -> int:
         with self._state.lock:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from epic_core import aspects_kept, maintenance
-from epic_core.budget import Budget
+from epic_core.budget import DEFAULT_RESERVE, Budget
 from epic_core.encoders.base import embed
 from epic_core.errors import BudgetError, InvalidInputError, PreferencesMismatchError, StoreError
 from epic_core.eviction import make_room, weigh
-from epic_core.fallback import SecondTier
 from epic_core.portable import Portable, take_in
+from epic_core.preferences.foreign import warn_of_unread
 from epic_core.progress import Progress
 from epic_core.sizes import sizes
 from epic_core.state import State, described
@@ -27,6 +27,7 @@ def found(state: State, preferences: Sequence[Preference]) -> bool:
     """Write what a new memory, or a new namespace of one, starts with; False if another process was faster."""
     read = run(aspects_kept.read(state, preferences, state.opened), Clock())
     vectors = embed(state.encoder, [preference.text for preference in preferences])
+    warn_of_unread(state.opened, [preference for preference, _ in read], state.encoder)
     with state.lock, state.store.transaction():
         if state.namespace in state.store.namespaces():
             return False
@@ -49,7 +50,6 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
     """
     meta = state.store.meta()
     if "encoder" not in meta:
-        check_second_tier(state)
         if found(state, given or []):
             return
         meta = state.store.meta()
@@ -63,21 +63,19 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
     state.verified_by = made_by if isinstance(made_by, str) else None
     if state.store.verdicts_kept == 0 and state.store.writable and state.store.namespaces() == [state.namespace]:
         state.store.forget_verdicts()
-    tau, second_tier = (meta.get(f"{name}/{state.namespace}") for name in ("tau", "second_tier"))
-    for name, value in (("tau", tau), ("second tier", second_tier)):
-        if value is not None and (not isinstance(value, (int, float)) or not -1.0 <= value <= 1.0):
-            raise StoreError(f"{state.store.path} is damaged: its {name} is {value!r}, no cosine.")
+    tau = meta.get(f"tau/{state.namespace}")
+    if tau is not None and (not isinstance(tau, (int, float)) or not -1.0 <= tau <= 1.0):
+        raise StoreError(f"{state.store.path} is damaged: its tau is {tau!r}, no cosine.")
     if state.own_tau is None and tau is not None:
         state.own_tau = float(tau)
-    check_second_tier(state)
     shrink(state)
-    if state.fallback is None and second_tier is not None:
-        # Not checked: after `reencode` it may lie above the new encoder's tau, and its items are still searched.
-        state.fallback = SecondTier(tau=float(second_tier))
     settings = _settings(state)
     if state.store.writable and any(meta.get(key) != value for key, value in settings.items()):
         with state.store.transaction():
             state.store.set_meta(**settings)
+    # From the table: what is indexed is loaded with the first search.
+    held = state.store.preferences(state.namespace, state.encoder.dimension)[1]
+    warn_of_unread(state.opened, [preference for preference in held if not preference.expired], state.encoder)
     if given is None:
         return
     now = time.time()
@@ -86,8 +84,10 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
         _reconcile(state, given, sync=sync)
 
 
-def hold_to(state: State, octets: int | None) -> None:
-    """Hold a memory to the budget given, or to the one its file remembers; 0 lifts it. What is too much goes."""
+def hold_to(state: State, octets: int | None, reserve: int | None = None) -> None:
+    """Hold a memory to the budget and the reserve given, or to those its file remembers; a budget of 0 lifts it."""
+    known = state.store.meta().get("reserve")
+    state.reserve = reserve if reserve is not None else known if isinstance(known, int) else DEFAULT_RESERVE
     remembered = state.store.meta().get("budget")
     if octets is None:
         octets = remembered if isinstance(remembered, int) and remembered > 0 else 0
@@ -116,7 +116,7 @@ def shrink(state: State) -> None:
     store.budget = 0
     parts = sizes(store)
     with state.lock, store.reading():
-        mine = int(weigh(state).sizes.sum()) + store.second_tier_bytes(state.namespace)
+        mine = int(weigh(state).sizes.sum()) + store.light_bytes(state.namespace)
         share = mine / max(mine, store.raw_bytes())
     content = parts["documents"] + parts["index"] + parts["instructions"] + parts["graph"]
     least = (count - free) * page - int(share * content) - parts["verdicts"] - parts["ledger"]
@@ -147,32 +147,18 @@ def take_over(state: State, read: Portable) -> None:
     tau = read.header.get("tau") if read.header.get("encoder") == described(state.encoder) else None
     if state.own_tau is None and tau is not None:
         state.own_tau = float(tau)
-    check_second_tier(state)
     run(take_in(state, read), Clock())
     take_up(state, None, sync=False, reencode=False)
 
 
-def check_second_tier(state: State) -> None:
-    """Refuse a second tier that nothing could be in.
-
-    Raises:
-        InvalidInputError: if its tau is not below the coarse filter's.
-    """
-    second = state.fallback
-    resolved = state.keep_rate is None or state.own_tau is not None
-    if isinstance(second, SecondTier) and resolved and second.tau >= state.tau:
-        raise InvalidInputError(
-            f"The second tier's tau {second.tau} must be below the coarse filter's, {state.tau:.3f}."
-        )
-
-
 def _settings(state: State) -> dict[str, Any]:
     """What the file remembers of how a namespace is filtered."""
-    settings: dict[str, Any] = {"budget": None if state.budget is None else state.budget.total}
+    settings: dict[str, Any] = {
+        "budget": None if state.budget is None else state.budget.total,
+        "reserve": state.reserve,
+    }
     if state.own_tau is not None:
         settings[f"tau/{state.namespace}"] = state.own_tau
-    if isinstance(state.fallback, SecondTier):
-        settings[f"second_tier/{state.namespace}"] = state.fallback.tau
     return settings
 
 
@@ -205,6 +191,6 @@ def _reconcile(state: State, given: list[Preference], *, sync: bool) -> None:
 
 
 def _as_stated(held: Preference, given: Preference) -> bool:
-    """Whether a held preference is the one given; without aspects it leaves those that are held."""
+    """Whether a held preference is the one given; without aspects or expansion it leaves those that are held."""
     same = (held.text, held.expires_at) == (given.text, given.expires_at)
-    return same and given.aspects in (None, held.aspects)
+    return same and given.aspects in (None, held.aspects) and given.expansion in (None, held.expansion)

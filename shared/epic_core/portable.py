@@ -56,7 +56,7 @@ def lines_of(state: State) -> Iterator[str]:
             "format": FORMAT,
             "namespace": namespace,
             "encoder": described(state.encoder),
-            **{name: meta.get(f"{name}/{namespace}") for name in ("tau", "second_tier", "verifier")},
+            **{name: meta.get(f"{name}/{namespace}") for name in ("tau", "verifier")},
         }
         yield json.dumps(header, ensure_ascii=False)
         known, unread = store.preferences_at(namespace), store.unread(namespace)
@@ -89,7 +89,7 @@ def _item_line(
         count, used = uses.get(row, (0, None))
         preference = known.get(columns["preference"])
         made.append({**columns, "preference": preference and preference.id, "uses": count, "used": used})
-    line = {"kind": "item", **_item(held.item), "version": held.digest.hex(), "second_tier": held.second_tier}
+    line = {"kind": "item", **_item(held.item), "version": held.digest.hex(), "light": not made}
     if held.rewrite:
         line["rewrite"] = held.rewrite
     return {**line, "entries": made}
@@ -130,9 +130,8 @@ def _take(read: Portable, line: Any, *, first: bool) -> bool:
         if kind != "epic-memory" or line["format"] != FORMAT:
             raise ValueError("this is no export of a memory, or one of a newer version")
         read.header = dict(line)
-        for name in ("tau", "second_tier"):
-            if line.get(name) is not None:
-                checked_tau(line[name], name)
+        if line.get("tau") is not None:
+            checked_tau(line["tau"], "tau")
         if not isinstance(line.get("verifier"), (str, NoneType)):
             raise ValueError("the verifier is no name")
     elif kind == "preference":
@@ -154,12 +153,16 @@ def _take(read: Portable, line: Any, *, first: bool) -> bool:
 
 def _take_preference(read: Portable, line: Any) -> None:
     preference = Preference(
-        id=line["id"], text=line["text"], expires_at=line["expires_at"], aspects=line.get("aspects")
+        id=line["id"],
+        text=line["text"],
+        expires_at=line["expires_at"],
+        aspects=line.get("aspects"),
+        expansion=line.get("expansion"),
     )
     if preference.id in {each.id for each in read.preferences}:
         raise ValueError(f"the preference {preference.text!r} is there twice")
     read.preferences.append(preference)
-    if line.get("unread"):
+    if line.get("unread") and (preference.aspects is None or preference.expansion is None):
         read.unread.add(preference.id)
 
 
@@ -189,13 +192,12 @@ def _take_item(read: Portable, line: Any) -> None:
         item=_checked_item(line),
         rewrite=str(line.get("rewrite", "")),
         digest=bytes.fromhex(line["version"]),
-        second_tier=bool(line["second_tier"]),
     )
     if len(held.digest) != DIGEST_BYTES:
         raise ValueError("its version is none")
     entries = [_entry(entry) for entry in line["entries"]]
-    if bool(entries) is held.second_tier:
-        raise ValueError("an item has entries, or is in the second tier")
+    if bool(entries) is bool(line["light"]):
+        raise ValueError("an item has entries, or is in the light tier")
     read.items.append((held, [entry["preference"] for entry in entries], entries))
 
 
@@ -218,6 +220,7 @@ def take_in(state: State, read: Portable) -> Steps[None]:
         StoreError: if it holds something.
     """
     encoder = state.encoder
+    asked = {preference.id for preference in read.preferences if aspects_kept.asks_model(state, preference)}
     stated = yield from aspects_kept.read(state, read.preferences, state.opened)
     preferences: FloatArray = yield Encode(encoder, [preference.text for preference in read.preferences], "embedding")
     texts = _embedded(read)
@@ -233,7 +236,7 @@ def take_in(state: State, read: Portable) -> Steps[None]:
         if "encoder" not in store.meta():
             store.set_meta(encoder=described(encoder))
         same = read.header.get("encoder") == described(encoder)
-        for name in ("tau", "second_tier", "verifier"):
+        for name in ("tau", "verifier"):
             # A threshold belongs to the encoder it was found with.
             if read.header.get(name) is not None and (same or name == "verifier"):
                 store.set_meta(**{f"{name}/{namespace}": read.header[name]})
@@ -242,7 +245,7 @@ def take_in(state: State, read: Portable) -> Steps[None]:
                 namespace,
                 preference,
                 vector,
-                unread=unread or (preference.aspects is None and preference.id in read.unread),
+                unread=unread or preference.id in read.unread - asked,
             )
             for (preference, unread), vector in zip(stated, preferences, strict=True)
         }
@@ -257,8 +260,7 @@ def _embedded(read: Portable) -> list[str]:
     for held, _, entries in read.items:
         for entry in entries:
             texts.setdefault(entry["instruction"] or held.rewrite or held.item.text)
-        if held.second_tier:
-            texts.setdefault(held.item.text)
+        texts.setdefault(held.item.text)
     return list(texts)
 
 
@@ -271,8 +273,7 @@ def _write(
     rows: Mapping[str, int],
 ) -> None:
     store, namespace = state.store, state.namespace
-    second = vector_of[held.item.text] if held.second_tier else None
-    item_row = store.restore_item(namespace, held, second)
+    item_row = store.restore_item(namespace, held, vector_of[held.item.text])
     for columns in entries:
         entry = dict(columns)
         uses, used = entry.pop("uses"), entry.pop("used")

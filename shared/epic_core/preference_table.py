@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from typing import Any, NamedTuple
 
-from epic_core.aspects import Aspects
 from epic_core.codes import packed, unpacked
 from epic_core.errors import DamagedError
 from epic_core.ledger import Ledger
@@ -12,8 +12,20 @@ from epic_core.rows import decoding
 from epic_core.schema import PREFERENCES
 from epic_core.types import FloatArray, Preference, moment
 
-# In place of aspects: a model was asked for them and failed, and is asked again. NULL is the parser's.
-_UNREAD = ""
+# The column `aspects` holds JSON: the aspects' own keys, if a model or the user gave any, and these two besides. NULL
+# stands for nothing of it, so that the parser reads the aspects.
+_EXPANSION = "expansion"
+# A model was asked for something of it and failed, and is asked again. Where nothing else is stored, as an empty text.
+_UNREAD = "unread"
+_ONLY_UNREAD = ""
+
+
+class _Stored(NamedTuple):
+    """A column taken apart: aspects and expansion as JSON, None for what is not there."""
+
+    aspects: Any
+    expansion: Any
+    unread: bool
 
 
 class PreferenceTable(Ledger):
@@ -29,14 +41,16 @@ class PreferenceTable(Ledger):
         with decoding(self.path):
             for row, crc, *values in found:
                 PREFERENCES.verify(self.path, crc, *values)
-                _, _, preference_id, text, expires, aspects, code = values
+                _, _, preference_id, text, expires, written, code = values
                 rows.append(int(row))
+                stored = _read(written)
                 preferences.append(
                     Preference(
                         id=preference_id,
                         text=text,
                         expires_at=None if expires is None else moment(expires),
-                        aspects=json.loads(aspects) if aspects else None,
+                        aspects=stored.aspects,
+                        expansion=stored.expansion,
                     )
                 )
                 codes.append(code)
@@ -67,7 +81,7 @@ class PreferenceTable(Ledger):
     ) -> int:
         """Write a preference, last unless a position is given; its row.
 
-        `unread` says that a model is still to read what it likes and avoids.
+        `unread` says that a model is still to read what it likes and avoids, or to write its expansion.
         """
         if position is None:
             position = self.scalar(
@@ -80,32 +94,29 @@ class PreferenceTable(Ledger):
             id=preference.id,
             text=preference.text,
             expires=None if preference.expires_at is None else preference.expires_at.timestamp(),
-            aspects=_written(preference.aspects, unread),
+            aspects=_written(preference, unread=unread),
             vector=packed(vector.reshape(1, -1))[0],
         )
 
     def write_preference(self, row: int, preference: Preference, vector: FloatArray) -> None:
-        """Change a preference's text and embedding, when it expires, and its aspects if it brings any."""
+        """Change a preference's text and embedding, and when it expires."""
         ends = None if preference.expires_at is None else preference.expires_at.timestamp()
         code = packed(vector.reshape(1, -1))[0]
         self.update(PREFERENCES, row, text=preference.text, expires=ends, vector=code)
-        if preference.aspects is not None:
-            self.update(PREFERENCES, row, aspects=_written(preference.aspects))
 
-    def set_aspects(self, namespace: str, preference_id: str, aspects: Aspects | None, *, unread: bool = False) -> None:
-        """Write what a preference likes and avoids; None: the parser reads it from the words."""
-        row = self.preference_row(namespace, preference_id)
+    def set_stated(self, namespace: str, preference: Preference, *, unread: bool) -> None:
+        """Write a held preference's aspects and expansion as they are now, and whether a model is still to read it."""
+        row = self.preference_row(namespace, preference.id)
         if row is not None:
-            self.update(PREFERENCES, row, aspects=_written(aspects, unread))
+            self.update(PREFERENCES, row, aspects=_written(preference, unread=unread))
 
     def unread(self, namespace: str) -> set[str]:
-        """The ids of the preferences that a model is still to read."""
-        return {
-            str(key)
-            for (key,) in self.read(
-                "SELECT id FROM preferences WHERE namespace = ? AND aspects = ?", (namespace, _UNREAD)
-            )
-        }
+        """Return the ids of the preferences that a model is still to read, or to expand."""
+        found = self.read(
+            "SELECT id, aspects FROM preferences WHERE namespace = ? AND aspects IS NOT NULL", (namespace,)
+        )
+        with decoding(self.path):
+            return {str(key) for key, written in found if _read(written).unread}
 
     def move_preference(self, namespace: str, preference_id: str, position: int) -> None:
         """Give a preference a place in the user's order."""
@@ -130,7 +141,19 @@ class PreferenceTable(Ledger):
         )
 
 
-def _written(aspects: Aspects | None, unread: bool = False) -> str | None:
-    if aspects is None:
-        return _UNREAD if unread else None
-    return json.dumps(aspects.as_json(), ensure_ascii=False, separators=(",", ":"))
+def _read(written: str | None) -> _Stored:
+    stored = json.loads(written) if written else {}
+    expansion = stored.pop(_EXPANSION, None)
+    unread = stored.pop(_UNREAD, False) or written == _ONLY_UNREAD
+    return _Stored(stored or None, expansion, bool(unread))
+
+
+def _written(preference: Preference, *, unread: bool) -> str | None:
+    stored: dict[str, Any] = {} if preference.aspects is None else preference.aspects.as_json()
+    if preference.expansion is not None:
+        stored[_EXPANSION] = preference.expansion.as_json()
+    if not stored:
+        return _ONLY_UNREAD if unread else None
+    if unread:
+        stored[_UNREAD] = True
+    return json.dumps(stored, ensure_ascii=False, separators=(",", ":"))

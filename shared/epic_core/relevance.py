@@ -1,18 +1,19 @@
-"""How much a preference matters to a query: rel(p), log-odds, above what it takes to steer.
+"""Relevance of preferences to a query: rel(p), log-odds that p matters to whoever asks.
 
-Similarity alone says it badly. "Where should I stay in Las Vegas?" is not near "I avoid hotels with casinos"; and who
-wonders why something is as it is has nothing to choose. So more is weighed:
+Similarity alone says it badly. "Where should I stay in Las Vegas?" is not near "I avoid hotels with casinos"; its
+expansion's questions are, and the things that follow or break it. So the nearness of a preference to a direction z is
 
-    rel(p) = w0 + w1 Sim(q, p) + w2 asks(q) + w3 explains(q, p)
+    near(p, z) = (Sim(z, p) + a top2 Sim(z, questions) + b top2 Sim(z, follows and breaks)) / (1 + a + b),
+
+top2 being the mean of the two highest. It is taken with the query and, if it is known what there is to choose from, with
+the mean direction c of the candidates nearest to the query, whose share is a little larger. Who wonders why something is as it is has
+nothing to choose, though:
+
+    rel(p) = w0 + w1 near(p) + w2 asks(q) + w3 explains(q, p).
 
 asks(q) is how much the query sounds like one that asks for a choice, rather than for an explanation; explains(q, p) how
-much it sounds like the latter, where p is about explanations and values itself. If it is known what there is to choose
-from, that says more than the query does. With c the mean direction of the candidates nearest to it, and other weights,
-
-    rel(p) = ... + w4 Sim(c, p) + w5 max Sim(c, phrase of p) + w6 max Sim(c, group of p).
-
-A phrase is one that p likes or avoids, a group one of the lexicon's for p, such as what is taken instead of what is
-avoided (`evidence`). `shared/tools/fit_relevance.py` fitted the weights on queries and preferences of our own.
+much it sounds like the latter, where p is about explanations and values itself. `shared/tools/fit_relevance.py` fitted
+the weights on queries and preferences of our own. Which of several preferences is the heaviest, nearness alone decides.
 """
 
 from __future__ import annotations
@@ -23,22 +24,28 @@ from typing import NamedTuple
 from weakref import ReferenceType, ref
 
 import numpy as np
-from numpy.typing import NDArray
 
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.encoders.static import BUNDLED_NAME
-from epic_core.evidence import Sides
+from epic_core.evidence import Sides, highest_two
 from epic_core.types import FloatArray
 
 DEFAULT_FLOOR = 0.2
+# Texts answer a query from so much above the similarity on from which a preference matches it.
+_ABOVE_FLOOR = 0.05
+RELEVANT = DEFAULT_FLOOR + _ABOVE_FLOOR
 # How many of the candidates say what a query is about.
 NEAREST = 8
-BY_QUERY = ("query", "asks", "explains")
-FEATURES = (*BY_QUERY, "candidates", "candidates_phrase", "candidates_group", "no_group")
-# Where Sim(c, p) is among them.
-CANDIDATES = FEATURES.index("candidates")
-_GROUP, _NO_GROUP = FEATURES.index("candidates_group"), FEATURES.index("no_group")
-_COSINES = (FEATURES.index("query"), CANDIDATES, FEATURES.index("candidates_phrase"), _GROUP)
+_APART = 0.2
+FEATURES = ("near", "asks", "explains")
+# How much the questions, and the phrases, of an expansion count beside the preference itself: one that was written for
+# it, and one that was borrowed.
+_WRITTEN = (2.0, 1.0)
+_BORROWED = (0.25, 0.25)
+# An expansion of one's own is nearer to any query than what was borrowed.
+_NEARER = 0.05
+# How much what there is to choose from says, beside the query.
+_CHOICE = np.float32(0.6)
 # No question sounds more like one or the other than a whole one does: "Any suggestions?" says little.
 _CLEAR = 0.4
 # How one sounds who asks for a choice, and who wonders why; preferences about explanations, and about things.
@@ -71,19 +78,13 @@ def _weights(bias: float, **features: float) -> Weights:
 # By the query, and with candidates: of the bundled encoder, and of others, for which they were fitted with
 # all-MiniLM-L6-v2.
 _STATIC = (
-    _weights(-4.27, query=11.99, asks=2.35, explains=29.28),
-    _weights(
-        -4.77, query=1.13, asks=3.52, explains=33.67, candidates=6.86, candidates_phrase=2.13, candidates_group=3.01,
-        no_group=0.97,
-    ),
-)  # fmt: skip
+    _weights(-4.35, near=14.20, asks=1.84, explains=30.89),
+    _weights(-4.83, near=15.43, asks=2.57, explains=34.02),
+)
 _OTHER = (
-    _weights(-5.09, query=14.68, asks=4.04, explains=31.63),
-    _weights(
-        -5.99, query=2.14, asks=4.68, explains=38.39, candidates=8.39, candidates_phrase=2.82, candidates_group=3.96,
-        no_group=1.31,
-    ),
-)  # fmt: skip
+    _weights(-5.21, near=17.28, asks=2.68, explains=34.39),
+    _weights(-5.75, near=18.84, asks=3.60, explains=39.22),
+)
 
 
 class Samples(NamedTuple):
@@ -161,13 +162,18 @@ def _kept(encoder: Encoder, vectors: FloatArray) -> Samples:
     return samples
 
 
+def default_relevant(encoder: object) -> float:
+    """Return the cosine of a query with a text from which the text is relevant: the encoder's own, else by its floor."""
+    return float(getattr(encoder, "relevant", default_floor(encoder) + _ABOVE_FLOOR))
+
+
 def default_floor(encoder: object) -> float:
     """The similarity below which a query matches no preference: the encoder's own `floor`, else 0.2."""
     return float(getattr(encoder, "floor", DEFAULT_FLOOR))
 
 
-class Phrases:
-    """What the preferences like and avoid, and the lexicon's groups of it, to be compared with one vector at a time.
+class Nearness:
+    """What the preferences are near to: themselves, and their expansions.
 
     Args:
         vectors: E(p), shape `(m, d)`.
@@ -175,88 +181,101 @@ class Phrases:
     """
 
     def __init__(self, vectors: FloatArray, sides: Sequence[Sides]) -> None:
-        phrases = [one.vectors[: len(one.phrases)] for one in sides]
-        groups = [one.vectors[len(one.phrases) :] for one in sides]
-        self._phrases, self._phrase_starts = _joined(phrases, vectors)
-        self._groups, self._group_starts = _joined([group for group in groups if len(group)], vectors)
-        self._grouped = np.array([len(group) > 0 for group in groups], dtype=bool)
+        self._vectors = vectors
+        self._questions = _Groups([one.questions for one in sides], vectors)
+        self._phrases = _Groups([one.expanded for one in sides], vectors)
+        counts = [(_BORROWED if one.borrowed else _WRITTEN) if len(one.expanded) else (0.0, 0.0) for one in sides]
+        shares = np.array(counts, dtype=np.float32).reshape(-1, 2)
+        shares[~self._questions.there, 0] = 0.0
+        self._shares = shares
+        self._nearer = np.where(shares[:, 1] == _WRITTEN[1], np.float32(_NEARER), np.float32(0.0))
+        self._whole = 1.0 + shares.sum(axis=1)
 
-    def features(self, meant: FloatArray) -> list[FloatArray]:
-        """The last three of `FEATURES`, each shape `(m,)`."""
-        groups = np.zeros(len(self._grouped), dtype=np.float32)
-        groups[self._grouped] = _highest(self._groups @ meant, self._group_starts)
-        return [_highest(self._phrases @ meant, self._phrase_starts), groups, (~self._grouped).astype(np.float32)]
+    def of(self, direction: FloatArray) -> FloatArray:
+        """Return near(p, z) of each preference for a unit vector z, shape `(m,)`."""
+        near = self._vectors @ direction
+        if self._shares.any():
+            near = near + self._shares[:, 0] * self._questions.highest_two(direction)
+            near += self._shares[:, 1] * self._phrases.highest_two(direction)
+            near = near / self._whole - self._nearer
+        return near
 
 
-def by_query(query: FloatArray, vectors: FloatArray, samples: Samples) -> list[FloatArray]:
-    """`BY_QUERY` of each preference, each shape `(m,)`.
+class _Groups:
+    """Rows of vectors in groups, for the mean of the two highest cosines of each group."""
+
+    def __init__(self, parts: Sequence[FloatArray], like: FloatArray) -> None:
+        self._rows = np.concatenate([like[:0], *parts])
+        sizes = [len(part) for part in parts]
+        self.there = np.array([size > 0 for size in sizes], dtype=bool)
+        # Each group as long as the longest: places beyond its end are those of a cosine below any other.
+        self._places = np.full((len(parts), max(2, *sizes, 2)), len(self._rows), dtype=np.intp)
+        start = 0
+        for number, size in enumerate(sizes):
+            self._places[number, :size] = np.arange(start, start + size)
+            if size == 1:
+                self._places[number, 1] = start
+            start += size
+
+    def highest_two(self, direction: FloatArray) -> FloatArray:
+        """Return the mean of the two highest cosines of each group with a direction, shape `(m,)`; 0 for an empty one."""
+        cosines = np.append(self._rows @ direction, np.float32(-2.0))
+        highest = highest_two(cosines[self._places])
+        highest[~self.there] = 0.0
+        return highest
+
+
+def features(
+    query: FloatArray, vectors: FloatArray, samples: Samples, nearness: Nearness, candidates: FloatArray | None = None
+) -> list[FloatArray]:
+    """Return `FEATURES` of each preference, each shape `(m,)`.
 
     Args:
         query: E(q), shape `(d,)`.
         vectors: E(p), shape `(m, d)`.
         samples: The encoder's.
+        nearness: Of the preferences.
+        candidates: Embeddings of what there is to choose from, shape `(n, d)`; None where that is not known.
     """
     asks = max(-_CLEAR, min(float(query @ samples.choice), _CLEAR))
+    near = nearness.of(query)
+    if candidates is not None and len(candidates):
+        near = (1.0 - _CHOICE) * near + _CHOICE * nearness.of(center(query, candidates))
     return [
-        vectors @ query,
+        near,
         np.full(len(vectors), max(asks, 0.0), dtype=np.float32),
         np.float32(max(-asks, 0.0)) * (vectors @ samples.explanation),
     ]
 
 
-def with_candidates(
-    query: FloatArray, candidates: FloatArray, vectors: FloatArray, samples: Samples, phrases: Phrases
-) -> list[FloatArray]:
-    """`FEATURES` of each preference, each shape `(m,)`.
-
-    Args:
-        query, vectors, samples: As `by_query` takes them.
-        candidates: Embeddings of what there is to choose from, shape `(n, d)`, n at least 1.
-        phrases: Of the preferences.
-    """
-    meant = center(query, candidates)
-    return [*by_query(query, vectors, samples), vectors @ meant, *phrases.features(meant)]
-
-
-def relevance(encoder: Encoder, features: Sequence[FloatArray]) -> FloatArray:
-    """rel(p) of each preference, shape `(m,)`: it steers from 0 on.
+def relevance(encoder: Encoder, found: Sequence[FloatArray], *, candidates: bool) -> FloatArray:
+    """Return rel(p) of each preference, shape `(m,)`: it matters from 0 on.
 
     Args:
         encoder: What everything was encoded with.
-        features: `BY_QUERY` or `FEATURES`.
+        found: `FEATURES`.
+        candidates: Whether it was known what there is to choose from.
     """
     bundled = encoder.name == BUNDLED_NAME
-    weights = (_STATIC if bundled else _OTHER)[len(features) > len(BY_QUERY)]
-    found = np.stack(features)
+    weights = (_STATIC if bundled else _OTHER)[candidates]
+    stacked = np.stack(found)
     if not bundled:
-        # Another model's cosines lie higher or lower; where there is no group, there is no cosine.
-        shift = np.float32(default_floor(encoder) - DEFAULT_FLOOR)
-        found[[row for row in _COSINES if row < len(found)]] -= shift
-        if len(found) > _NO_GROUP:
-            found[_GROUP] += shift * found[_NO_GROUP]
-    odds: FloatArray = weights.features @ found + np.float32(weights.bias)
+        # Another model's cosines lie higher or lower.
+        stacked[0] -= np.float32(default_floor(encoder) - DEFAULT_FLOOR)
+    odds: FloatArray = weights.features @ stacked + np.float32(weights.bias)
     return odds
 
 
 def center(query: FloatArray, candidates: FloatArray) -> FloatArray:
-    """The mean direction of the candidates nearest to a query, shape `(d,)`."""
+    """Return the mean direction of the candidates nearest to a query, shape `(d,)`."""
+    near = candidates @ query
+    # What is much further than the nearest is about something else. All that are as near as the last count: their
+    # order does not matter.
+    least = float(near.max()) - _APART
     if len(candidates) > NEAREST:
-        near = candidates @ query
-        # All that are as near as the last: their order does not matter.
-        candidates = candidates[near >= np.partition(near, -NEAREST)[-NEAREST]]
+        least = max(least, float(np.partition(near, -NEAREST)[-NEAREST]))
+    candidates = candidates[near >= least]
     total = candidates.sum(axis=0)
     length = float(np.linalg.norm(total))
     # Candidates that cancel each other out say nothing more than the query.
     return total / np.float32(length) if length > 1e-6 else query
-
-
-def _joined(parts: Sequence[FloatArray], like: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Several arrays of rows as one, and where each begins."""
-    starts = np.cumsum([0, *(len(part) for part in parts)])[:-1]
-    return np.concatenate([like[:0], *parts]), starts
-
-
-def _highest(cosines: FloatArray, starts: NDArray[np.intp]) -> FloatArray:
-    """The highest of each part."""
-    found: FloatArray = np.maximum.reduceat(cosines, starts) if len(starts) else cosines
-    return found

@@ -45,7 +45,7 @@ class Stats:
     """Counts and bytes.
 
     Attributes:
-        counts: "items", "second_tier", "entries", "preferences", "pending" of the namespace, "seen" (how many items its
+        counts: "items", "light", "entries", "preferences", "pending" of the namespace, "seen" (how many items its
             ledger knows); "verdicts" that are cached, of the whole memory. What has expired counts until it is removed.
         bytes: Of the whole memory, as the paper's Table 6: "documents" (texts, ids, metadata), "index"
             (embeddings of entries), "instructions" (with stances and rationales), "preferences" (texts
@@ -89,7 +89,7 @@ class Explanation:
     Attributes:
         item: The item.
         entries: Its entries, each with similarity, instruction, stance, rationale and confidence.
-        note: Where the item has no entries: that it is in the second tier, or undecided and why.
+        note: Where the item has no entries: that it is in the light tier, or undecided and why.
     """
 
     item: Item

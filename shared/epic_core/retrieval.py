@@ -1,22 +1,24 @@
-"""Retrieval: embed the query, steer it, search the instruction index, merge entries into distinct items."""
+"""Retrieval: embed the query, find candidates by text, instruction and exact words, rank them, merge entries."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.errors import InvalidInputError
-from epic_core.fallback import SecondTier, hits_of
+from epic_core.fallback import hits_of
 from epic_core.filters import Filter
+from epic_core.pipeline import ranking
 from epic_core.relevance import default_floor
 from epic_core.space import PENALTY, Space
 from epic_core.state import State
-from epic_core.steering import Mode, SteeredQuery, checked_mode
+from epic_core.steering import Mode, QuerySteering, SteeredQuery, checked_mode
 from epic_core.steps import Ask, Clock, Encode, Sample, Steps
 from epic_core.store import Store
 from epic_core.types import FloatArray, Hit, Hits, Preference, checked_k, checked_text
@@ -24,6 +26,10 @@ from epic_core.types import FloatArray, Hit, Hits, Preference, checked_k, checke
 BY_VECTOR = "(a vector)"
 
 StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
+Keys: TypeAlias = Literal["both", "instruction"]
+"""What an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
+MinScore: TypeAlias = float | Literal["auto"] | None
+"""The least relevance of a hit: a cosine, the encoder's own, or none, as in the paper."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +45,12 @@ class Search:
     stance_policy: str
     namespace: str
     distinct: bool
+    keys: str = "both"
+    min_score: MinScore = "auto"
 
 
 def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
-    """Stage 3 and the search, with the fallback where the query matches no preference well."""
+    """Search, and ask the fallback where nothing held is relevant."""
     encoder = state.encoder
     vector = mean_vector((yield Encode(encoder, asked.embed, "embedding", query=True)))
     yield from sampled(state, asked.namespace, asked.mode)
@@ -51,60 +59,199 @@ def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
     return (yield from found_near(state, asked, vector, clock))
 
 
+def preferences_by_weight(state: State, query: str, namespace: str) -> Steps[list[tuple[Preference, float]]]:
+    """Weigh the preferences by how much they matter to a query, heaviest first, each with the chance that it does."""
+    vector: FloatArray = (yield Encode(state.encoder, [query], "embedding", query=True))[0]
+    with state.lock:
+        steering = state.space(namespace).steering("signed")
+    if steering.preferences and steering.samples is None:
+        yield Sample(steering)
+    return steering.matters(vector)
+
+
 def sampled(state: State, namespace: str, mode: Mode) -> Steps[None]:
-    """Encodes what steering has to know of an encoder once, if there is anything to search."""
+    """Encode what steering has to know of an encoder once, if there is anything to search."""
     with state.lock:
         space = state.space(namespace)
-        steering = space.steering(mode) if space.item_of and mode == "signed" else None
+        steering = space.steering(mode) if len(space.texts) and mode == "signed" else None
     if steering is not None and steering.preferences and steering.samples is None:
         yield Sample(steering)
 
 
 def found_near(state: State, asked: Search, vector: FloatArray, clock: Clock) -> Steps[Hits]:
-    """As `search`, with E(q)."""
+    """Search with E(q), and ask the fallback where nothing held is relevant."""
     with state.lock, state.store.reading():
         started = time.perf_counter()
         space = state.space(asked.namespace)
         positions = None if asked.preferences is None else space.positions(asked.preferences)
-        steered = space.steering(asked.mode).steer_for_index(vector, only=positions)
+        steering = space.steering(asked.mode)
+        # The paper steers what is searched for; signed steering ranks what was found.
+        paper = asked.keys == "instruction" or asked.mode == "paper"
+        steered = steering.steer_for_index(vector, only=positions) if paper else _unsteered(vector)
         started = clock.add("steering", started)
-        hits, rows = _first_tier(state.store, space, asked, steered, positions)
+        result = _found(state, space, asked, steering, steered, positions)
         clock.add("index", started)
-        wanting = not rows or _matches_nothing(state, steered, hits[0], space.index.vector(rows[0]))
         # A callable knows nothing of other users: it is asked for one's own namespace only.
-        own = asked.namespace == state.namespace or isinstance(state.fallback, SecondTier)
-        asks = state.fallback is not None and wanting and own
-        if asks and isinstance(state.fallback, SecondTier):
-            hits = _merged(_second_tier(state.store, space, asked, vector), hits, asked.k)
-            clock.add("index", started)
-        vectors = [] if asks else [space.index.vector(row) for row in rows]
-    if asks and not isinstance(state.fallback, SecondTier):
-        found = yield Ask(state.fallback, asked.query, asked.k)
-        broader = hits_of(found)
+        asks = state.fallback is not None and not result.relevant and asked.namespace == state.namespace
+        vectors = [] if asks else result.vectors
+    hits = result.hits
+    if asks:
+        answer = yield Ask(state.fallback, asked.query, asked.k)
+        broader = hits_of(answer)
         if asked.filter is not None:
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
         hits = _merged(broader, hits, asked.k)
     with state.lock:
-        state.count_uses(rows)
+        state.count_uses(result.entries)
     return Hits(
         hits,
         vector=steered.vector,
         query=vector,
         vectors=vectors,
         timings=clock.parts,
-        steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
+        steered_by=[(s.preference.text, s.similarity, s.weight) for s in result.steered.preferences],
+        matters=result.matters,
         fallback=asks,
+        relevant=result.relevant,
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        hits: Best first.
+        entries: Rows of the entries that were found for them.
+        vectors: What each hit was found by, each shape `(d,)`.
+        steered: The query with the preferences that steered it.
+        relevant: Whether anything held is relevant to the query.
+        matters: The preferences by how much they matter, heaviest first, each with the chance that it does.
+    """
+
+    hits: list[Hit]
+    entries: list[int]
+    vectors: list[FloatArray]
+    steered: SteeredQuery
+    relevant: bool
+    matters: list[tuple[Preference, float]]
+
+
+def _unsteered(vector: FloatArray) -> SteeredQuery:
+    return SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None)
+
+
+def _found(
+    state: State,
+    space: Space,
+    asked: Search,
+    steering: QuerySteering,
+    steered: SteeredQuery,
+    positions: NDArray[np.intp] | None,
+) -> Found:
+    allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
+    if asked.keys == "instruction" or not asked.distinct:
+        return _by_instruction(state, space, asked, steering, steered, positions, allowed)
+    candidates = ranking.candidates(
+        space,
+        state.store,
+        asked.query if asked.query != BY_VECTOR else "",
+        steered.vector,
+        asked.k,
+        entries_allowed=allowed,
+        items_allowed=_items_allowed(space, asked, positions, allowed),
+    )
+    least = ranking.least_topic(state.encoder, candidates.topics, asked.min_score)
+    relevant = bool(len(candidates.topics)) and least < np.inf and float(candidates.topics[0]) >= least
+    if not relevant and asked.min_score is None and len(candidates.topics):
+        least = -np.inf
+    candidates = ranking.without_far_light(
+        space, candidates.down_to(least), state.encoder, asked.min_score
+    )
+    scores, steered = ranking.ranked(
+        space,
+        state.store,
+        candidates,
+        steering,
+        steered,
+        only=positions,
+        prefers=asked.stance_policy != "any",
+    )
+    order = np.lexsort((candidates.rows, -scores)).tolist()
+    chosen = ranking.distinct(space, candidates.rows, order, asked.k)
+    best = [(candidates.rows[place], float(scores[place])) for place in chosen]
+    hits = item_hits(state.store, space, asked, steered.vector, best, allowed)
+    entries = [space.rows_of[item][0] if item not in candidates.entries else candidates.entries[item][0]
+               for item, _ in best if item in space.rows_of]
+    return Found(
+        hits=hits,
+        entries=entries,
+        vectors=[ranking.vector_of(space, candidates, item) for item, _ in best],
+        steered=steered,
+        relevant=relevant,
+        matters=_matters(space, steering, steered, positions, candidates),
+    )
+
+
+def _by_instruction(
+    state: State,
+    space: Space,
+    asked: Search,
+    steering: QuerySteering,
+    steered: SteeredQuery,
+    positions: NDArray[np.intp] | None,
+    allowed: NDArray[np.int64] | None,
+) -> Found:
+    """Find entries by their instructions alone, as the paper does."""
+    best, cosines = best_entries(space, asked, steered.vector, allowed)
+    least = asked.min_score if isinstance(asked.min_score, float) else -np.inf
+    best = [(row, score) for row, score in best if score >= least]
+    hits = hits_at(state.store, space, asked, steered.vector, best, cosines, allowed)
+    rows = [row for row, _ in best]
+    # What steering made of the query does not count: it is near to whatever is held.
+    near = float(space.index.vector(rows[0]) @ steered.query) if rows else -1.0
+    return Found(
+        hits=hits,
+        entries=rows,
+        vectors=[space.index.vector(row) for row in rows],
+        steered=steered,
+        relevant=near >= default_floor(state.encoder),
+        matters=_matters(space, steering, steered, positions, None),
+    )
+
+
+def _matters(
+    space: Space,
+    steering: QuerySteering,
+    steered: SteeredQuery,
+    positions: NDArray[np.intp] | None,
+    candidates: ranking.Candidates | None,
+) -> list[tuple[Preference, float]]:
+    if not steering.preferences or steering.mode != "signed":
+        return [(one.preference, one.weight) for one in steered.preferences]
+    vectors = None if candidates is None or not candidates.rows else ranking.vectors_of(space, candidates)
+    return steering.matters(steered.query, only=positions, candidates=vectors)
+
+
+def _items_allowed(
+    space: Space, asked: Search, positions: NDArray[np.intp] | None, allowed: NDArray[np.int64] | None
+) -> frozenset[int] | None:
+    """Return the rows of the items that a search may find; None for all."""
+    if allowed is None:
+        return None
+    if positions is None and asked.stance_policy != "only_supports":
+        return space.items_matching(asked.filter) if asked.filter is not None else None
+    # The light tier holds what was verified for no preference.
+    return frozenset(space.item_of[row] for row in allowed.tolist())
+
+
 def search_vector(state: State, asked: Search, vector: FloatArray) -> Hits:
-    """The entries nearest to a vector as it is; nothing steers, and no fallback is asked."""
+    """Find what is nearest to a vector as it is; nothing steers, and no fallback is asked."""
     with state.lock, state.store.reading():
         space = state.space(asked.namespace)
-        steered = SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None)
-        hits, rows = _first_tier(state.store, space, asked, steered, None)
-        state.count_uses(rows)
-        return Hits(hits, vector=vector, vectors=[space.index.vector(row) for row in rows])
+        result = _found(state, space, asked, space.steering("off"), _unsteered(vector), None)
+        state.count_uses(result.entries)
+        return Hits(result.hits, vector=vector, vectors=result.vectors, relevant=result.relevant)
 
 
 def checked_vector(
@@ -143,6 +290,8 @@ def checked_search(
     namespace: str | None,
     distinct: bool,
     embed: Sequence[str] | None = None,
+    keys: str = "both",
+    min_score: MinScore = "auto",
 ) -> Search:
     """The arguments of `EpicMemory.search`, or with `BY_VECTOR` for a query of a search by vector.
 
@@ -164,7 +313,33 @@ def checked_search(
         stance_policy=checked_stance_policy(stance_policy),
         namespace=state.namespace if namespace is None else checked_text(namespace, "The namespace"),
         distinct=distinct,
+        keys=checked_keys(keys),
+        min_score=checked_min_score(min_score),
     )
+
+
+def checked_keys(keys: object) -> str:
+    """Check what items are found by.
+
+    Raises:
+        InvalidInputError: for anything unknown.
+    """
+    if keys not in get_args(Keys):
+        raise InvalidInputError(f"keys must be one of {', '.join(get_args(Keys))}; not {keys!r}.")
+    return str(keys)
+
+
+def checked_min_score(min_score: object) -> MinScore:
+    """Check the least relevance of a hit.
+
+    Raises:
+        InvalidInputError: for anything but a number in [-1, 1], "auto" or None.
+    """
+    if min_score is None or min_score == "auto":
+        return min_score  # type: ignore[return-value]
+    if not isinstance(min_score, Real) or isinstance(min_score, bool) or not -1.0 <= min_score <= 1.0:
+        raise InvalidInputError(f'min_score must be a cosine between -1 and 1, "auto" or None; not {min_score!r}.')
+    return float(min_score)
 
 
 def checked_stance_policy(policy: object) -> str:
@@ -210,13 +385,6 @@ def mean_vector(vectors: FloatArray) -> FloatArray:
     return mean
 
 
-def _matches_nothing(state: State, steered: SteeredQuery, first: Hit, entry: FloatArray) -> bool:
-    """Whether a query is near no preference, or what was found first would not have been near without steering."""
-    floor = default_floor(state.encoder)
-    gained = float(entry @ (steered.vector - steered.query))
-    return steered.nearest is None or steered.nearest < floor or first.score - gained < floor
-
-
 def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
     """Hits of the fallback, filled up with the memory's own; each item once."""
     merged: dict[str, Hit] = {}
@@ -225,13 +393,34 @@ def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
     return list(merged.values())[:k]
 
 
-def _first_tier(
-    store: Store, space: Space, asked: Search, steered: SteeredQuery, positions: NDArray[np.intp] | None
-) -> tuple[list[Hit], list[int]]:
-    """Hits, and the rows of the entries that made them."""
-    allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
-    best, cosines = best_entries(space, asked, steered.vector, allowed)
-    return hits_at(store, space, asked, steered.vector, best, cosines, allowed), [row for row, _ in best]
+def item_hits(
+    store: Store,
+    space: Space,
+    asked: Search,
+    vector: FloatArray,
+    best: Sequence[tuple[int, float]],
+    allowed: NDArray[np.int64] | None,
+) -> list[Hit]:
+    """Make hits of item rows with their scores, each with the entries of its item that a search may find."""
+    allowed_rows = None if allowed is None else set(allowed.tolist())
+    held = space.held(store, [item for item, _ in best])
+    groups = [
+        [row for row in space.rows_of.get(item, ()) if allowed_rows is None or row in allowed_rows] for item, _ in best
+    ]
+    scores = {row: float(space.index.vector(row) @ vector) for rows in groups for row in rows}
+    entries = space.entries(store, scores, held)
+    hits = []
+    for (item, score), rows in zip(best, groups, strict=True):
+        ordered = sorted(rows, key=scores.__getitem__, reverse=True)
+        hits.append(
+            Hit(
+                item=held[item].item,
+                score=score,
+                entries=tuple(replace(entries[row], score=scores[row]) for row in ordered),
+                tier="memory" if item in space.rows_of else "light",
+            )
+        )
+    return hits
 
 
 def hits_at(
@@ -293,16 +482,3 @@ def best_entries(
         if len(best) >= asked.k or fetch >= size:
             return list(best.values())[: asked.k], cosines
         fetch = min(size, fetch * 4)
-
-
-def _second_tier(store: Store, space: Space, asked: Search, vector: FloatArray) -> list[Hit]:
-    """The nearest texts of the second tier, by the query as it is."""
-    allowed = None
-    if asked.filter is not None:
-        allowed = np.array(sorted(space.items_matching(asked.filter)), dtype=np.int64)
-    rows, cosines = space.second.search(vector, asked.k, allowed=allowed)
-    items = store.items_at(rows.tolist()) if len(rows) else {}
-    return [
-        Hit(item=items[row], score=cosine, tier="second")
-        for row, cosine in zip(rows.tolist(), cosines.tolist(), strict=True)
-    ]

@@ -13,10 +13,11 @@ from epic_core.errors import BudgetError, RetryQueueFullError
 from epic_core.eviction import make_room, pieces
 from epic_core.item_table import version_of
 from epic_core.ledger import EVICTED
+from epic_core.pipeline.bytes import ROW, item_bytes
+from epic_core.pipeline.light_tier import admitted
 from epic_core.progress import Progress
 from epic_core.reports import NotKept
 from epic_core.rewrites import renew_rewrites
-from epic_core.rows import deflated, dumped_metadata
 from epic_core.state import State
 from epic_core.steps import Clock, Steps
 from epic_core.types import BuildReport, Candidate, Item
@@ -24,7 +25,6 @@ from epic_core.verification.base import Verifier
 from epic_core.writing import Outcome, write
 
 _KNOWN_AT_ONCE = 256
-_ROW = 160
 _DISCARDED = 24
 _FILLING = 1.3
 _SLACK = 6_000
@@ -57,7 +57,9 @@ def settle(
     for start in range(0, len(candidates), _KNOWN_AT_ONCE):
         block = candidates[start : start + _KNOWN_AT_ONCE]
         kept = [(candidate.item, unverified(candidate)) for candidate in block]
-        yield from written(state, Outcome(encoder=encoder, kept=kept, retried=retried), report, clock)
+        vectors = {candidate.item.id: candidate.embedding for candidate in block}
+        outcome = Outcome(encoder=encoder, kept=kept, vectors=vectors, retried=retried)
+        yield from written(state, outcome, report, clock)
         progress.advance(len(block))
 
 
@@ -71,6 +73,11 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
         RetryQueueFullError: as `write`.
         BudgetError: if the budget has no room for a single entry.
     """
+    if outcome.rejected:
+        with state.lock, state.store.reading():
+            outcome.light, outcome.leaving = admitted(state, state.space(), outcome.rejected)
+        report.light += len(outcome.light)
+        report.no_room += len(outcome.rejected) - len(outcome.light)
     if state.budget is None:
         return write(state, outcome, report, clock)
     if outcome.verdicts:
@@ -89,7 +96,7 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
 def _pieces(outcome: Outcome, step: int, discarded: int = _DISCARDED) -> Iterator[Outcome]:
     """An outcome in pieces of so many items."""
     empty = replace(
-        outcome, kept=[], second=[], undecided=[], discarded=[], stale=[], verdicts=[], asked=[], records=[]
+        outcome, kept=[], light=[], leaving=[], undecided=[], discarded=[], stale=[], verdicts=[], asked=[], records=[]
     )
     for start in range(0, len(outcome.stale), step):
         yield replace(empty, stale=outcome.stale[start : start + step])
@@ -97,8 +104,10 @@ def _pieces(outcome: Outcome, step: int, discarded: int = _DISCARDED) -> Iterato
         yield replace(empty, discarded=outcome.discarded[start : start + discarded])
     if outcome.records:
         yield replace(empty, records=outcome.records)
-    for start in range(0, len(outcome.second), step):
-        yield replace(empty, second=outcome.second[start : start + step])
+    for start in range(0, len(outcome.leaving), step):
+        yield replace(empty, leaving=outcome.leaving[start : start + step])
+    for start in range(0, len(outcome.light), step):
+        yield replace(empty, light=outcome.light[start : start + step])
     for start in range(0, len(outcome.undecided), step):
         yield replace(empty, undecided=outcome.undecided[start : start + step])
     for start in range(0, len(outcome.kept), step):
@@ -108,7 +117,7 @@ def _pieces(outcome: Outcome, step: int, discarded: int = _DISCARDED) -> Iterato
 def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> Steps[bool]:
     assert state.budget is not None
     needed = _bytes(state, piece)
-    items = len(piece.kept) + len(piece.second) + len(piece.undecided)
+    items = len(piece.kept) + len(piece.light) + len(piece.undecided)
     if not items:
         yield from _timed(make_room(state, needed, report), clock)
         return write(state, piece, report, clock)
@@ -144,7 +153,7 @@ def _turn_down(state: State, piece: Outcome, report: BuildReport, clock: Clock) 
         RetryQueueFullError: if it is undecided, and must not be lost.
     """
     assert state.budget is not None
-    item: Item = (piece.undecided[0] if piece.undecided else (piece.kept or piece.second)[0])[0]
+    item: Item = (piece.undecided[0] if piece.undecided else (piece.kept or piece.light)[0])[0]
     if piece.undecided:
         raise RetryQueueFullError(
             f"The budget of {state.budget.total} bytes has no room for item {item.id!r} in the retry queue. It and the"
@@ -162,30 +171,22 @@ def _turn_down(state: State, piece: Outcome, report: BuildReport, clock: Clock) 
     record = NotKept(item_id=item.id, text=item.text, stage=EVICTED, reason="it does not fit into the budget")
     report.kept += len(piece.kept)
     report.evicted += max(1, sum(len(entries) for _, entries in piece.kept))
-    noted = replace(piece, kept=[], second=[], discarded=[item], records=[(version_of(item), record)])
+    noted = replace(piece, kept=[], light=[], discarded=[item], records=[(version_of(item), record)])
     return write(state, noted, report, clock)
 
 
 def _bytes(state: State, piece: Outcome) -> int:
     """About how many bytes a piece takes in the file."""
-    code = code_length(state.encoder.dimension)
-    items = [*(item for item, _ in piece.kept), *(item for item, _ in piece.second)]
-    octets = sum(_item_bytes(item) for item in items) + code * len(piece.second)
+    code, small = (code_length(state.encoder.dimension, small=small) for small in (False, True))
+    items = [*(item for item, _ in piece.kept), *(item for item, _ in piece.light)]
+    octets = sum(item_bytes(item) + small for item in items)
     for _, entries in piece.kept:
         octets += sum(
-            code + len(entry.instruction.encode()) + len(entry.rationale.encode()) + _ROW for entry in entries
+            code + len(entry.instruction.encode()) + len(entry.rationale.encode()) + ROW for entry in entries
         )
     octets += sum(len(rewrite.text.encode()) for rewrite in piece.rewrites.values())
-    octets += sum(_item_bytes(item) + len(reason.encode()) + 200 for item, reason, _ in piece.undecided)
+    octets += sum(item_bytes(item) + len(reason.encode()) + 200 for item, reason, _ in piece.undecided)
     octets += 8 * len(piece.discarded) + 600 * min(len(piece.records), state.store.records_room())
     return int(_FILLING * octets) + _SLACK
 
 
-def _item_bytes(item: Item) -> int:
-    text = deflated(item.text)
-    return (
-        (len(text) if isinstance(text, bytes) else len(text.encode()))
-        + len(dumped_metadata(item.metadata, item.id).encode())
-        + 2 * len(item.id.encode())
-        + _ROW
-    )

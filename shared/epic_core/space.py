@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -17,13 +17,20 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import UnknownPreferenceError
 from epic_core.filters import Filter
 from epic_core.index import EntryIndex
+from epic_core.item_table import HeldItem
 from epic_core.ledger import numbers
 from epic_core.steering import Mode, QuerySteering
+from epic_core.storage.vector_table import VectorTable
 from epic_core.store import SpaceRows, Store
-from epic_core.types import FloatArray, Preference, Stance
+from epic_core.text.lexical_index import LexicalIndex
+from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
+from epic_core.words import Words, words_of
 
 _FILTERS_KEPT = 64
 _NOTED = 20_000
+# Of so many items texts and words are kept in RAM; in more than that, exact words are not looked for.
+_ITEMS_KEPT = 4096
+MOST_WORDED = 20_000
 
 # What the stance policy "prefer" takes off the cosine of an entry: supports above mixed above conflicts where both
 # answer the query about as well.
@@ -39,7 +46,8 @@ class Addition:
     """Rows that a committed change added and removed, ready for the index.
 
     Attributes:
-        gone, gone_second: Entry rows, and item rows of the second tier, that it removed.
+        texts, text_crcs, text_vectors: Rows of the items it added, their checksums and E(x).
+        gone, gone_items: Entry rows, and rows of items, that it removed.
         seen: Digests that the ledger took in; `forgotten` if others had to leave it for them.
         sums: What the file's tables came to with them.
     """
@@ -50,10 +58,11 @@ class Addition:
     preferences: list[int] = field(default_factory=list)
     stances: list[Stance] = field(default_factory=list)
     vectors: list[FloatArray] = field(default_factory=list)
-    second_rows: list[int] = field(default_factory=list)
-    second_vectors: list[FloatArray] = field(default_factory=list)
+    texts: list[int] = field(default_factory=list)
+    text_crcs: list[int] = field(default_factory=list)
+    text_vectors: list[FloatArray] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
-    gone_second: list[int] = field(default_factory=list)
+    gone_items: list[int] = field(default_factory=list)
     seen: list[bytes] = field(default_factory=list)
     forgotten: bool = False
     sums: Sums = ()
@@ -67,14 +76,15 @@ class Space:
         expired: Those that have.
         vectors: E(p), shape `(m, d)`.
         index: The entries' embeddings, by entry row.
-        second: The second tier's embeddings, by item row.
+        texts: E(x) of the items of both tiers, by item row.
         item_of, preference_of, stance_of: Of an entry row.
         rows_of: The entry rows of an item row.
         stale: Whether the file may hold something else.
     """
 
-    def __init__(self, store: Store, namespace: str, encoder: Encoder) -> None:
+    def __init__(self, store: Store, namespace: str, encoder: Encoder, *, borrow: bool = True) -> None:
         self.namespace = namespace
+        self._borrow = borrow
         self._store = store
         self._encoder = encoder
         self._clear()
@@ -82,8 +92,12 @@ class Space:
 
     def _clear(self) -> None:
         self.index = EntryIndex(self._encoder.dimension)
-        self.second = EntryIndex(self._encoder.dimension)
-        self.second_rows: set[int] = set()
+        self.texts = VectorTable(self._encoder.dimension)
+        self._held: dict[int, HeldItem] = {}
+        self._words: dict[int, Words] = {}
+        self._entries: dict[int, MemoryEntry] = {}
+        self._lexical = LexicalIndex()
+        self._text_crc_of: dict[int, int] = {}
         self.item_of: dict[int, int] = {}
         self.rows_of: dict[int, list[int]] = {}
         self.preference_of: dict[int, int] = {}
@@ -100,10 +114,13 @@ class Space:
         if sums != self._sums or now >= self._expiry:
             self._read_preferences(now)
             self._read_entries()
-            self._read_second_tier()
+            self._read_texts()
             self._seen: NDArray[np.uint64] | None = None
             self._noted: set[int] = set()
             self._filtered.clear()
+            # Texts of entries have checksums of their own, and preferences may be worded anew.
+            self._entries.clear()
+            self._held.clear()
             self._sums = sums
         self.stale = False
 
@@ -139,14 +156,73 @@ class Space:
         if new:
             self._enter(self._store.space(self.namespace, self._encoder.dimension, new), live)
 
-    def _read_second_tier(self) -> None:
-        current = self._store.second_tier_rows(self.namespace)
-        new = [row for row in current if row not in self.second_rows]
-        gone = self.second_rows.difference(current)
-        self.second.remove(sorted(gone))
+    def _read_texts(self) -> None:
+        current = self._store.text_crcs(self.namespace)
+        self._leave_texts([row for row, crc in self._text_crc_of.items() if current.get(row) != crc])
+        new = [row for row in current if row not in self._text_crc_of]
         if new:
-            self.second.add(new, self._store.second_tier(new, self._encoder.dimension))
-        self.second_rows = set(current)
+            self.texts.add(new, self._store.text_vectors(new, self._encoder.dimension))
+        self._text_crc_of = current
+
+    def _leave_texts(self, rows: Sequence[int]) -> None:
+        self.texts.remove(rows)
+        self._lexical.remove(rows)
+        for row in rows:
+            self._text_crc_of.pop(row, None)
+            self._held.pop(row, None)
+            self._words.pop(row, None)
+
+    def held(self, store: Store, rows: Sequence[int]) -> dict[int, HeldItem]:
+        """Return items as they are stored, each read and checked once for as long as it does not change."""
+        missing = [row for row in rows if row not in self._held]
+        if missing:
+            found = store.held_at(missing)
+            if len(self._held) + len(found) > _ITEMS_KEPT:
+                self._held.clear()
+            # One without E(x) is not noticed when it changes.
+            self._held.update((row, held) for row, held in found.items() if row in self.texts)
+            return {row: self._held[row] if row in self._held else found[row] for row in rows if row in self._held or row in found}
+        return {row: self._held[row] for row in rows}
+
+    def entries(
+        self, store: Store, scores: Mapping[int, float], held: Mapping[int, HeldItem]
+    ) -> dict[int, MemoryEntry]:
+        """Return entries by their rows, each read and checked once for as long as it does not change."""
+        missing = [row for row in scores if row not in self._entries]
+        if missing:
+            if len(self._entries) + len(missing) > _ITEMS_KEPT:
+                self._entries.clear()
+                missing = list(scores)
+            preferences = dict(zip(self.preference_rows, self.preferences, strict=True))
+            found = store.entries_at({row: scores[row] for row in missing}, held, preferences, self.namespace)
+            self._entries.update(found)
+        return {row: self._entries[row] for row in scores}
+
+    def words(self, store: Store, rows: Sequence[int]) -> list[Words]:
+        """Return the words of items, each read once for as long as its text does not change."""
+        missing = [row for row in rows if row not in self._words]
+        if missing:
+            if len(self._words) + len(missing) > _ITEMS_KEPT:
+                self._words.clear()
+                missing = list(rows)
+            held = self.held(store, missing)
+            self._words.update((row, words_of(held[row].item.text)) for row in missing)
+        return [self._words[row] for row in rows]
+
+    def lexical(self, store: Store) -> LexicalIndex:
+        """Return the exact words of all texts; an empty index where there are too many."""
+        if len(self.texts) > MOST_WORDED:
+            return LexicalIndex()
+        if len(self._lexical) < len(self.texts):
+            missing = [row for row in self.texts.rows.tolist() if row not in self._lexical]
+            for start in range(0, len(missing), _ITEMS_KEPT):
+                found = store.items_at(missing[start : start + _ITEMS_KEPT])
+                self._lexical.add((row, item.text) for row, item in found.items())
+        return self._lexical
+
+    def light(self, row: int) -> bool:
+        """Tell whether an item is of the light tier: held by its text, without an entry."""
+        return row not in self.rows_of
 
     def _leave(self, rows: Sequence[int]) -> None:
         self.index.remove(rows)
@@ -173,10 +249,9 @@ class Space:
 
     def apply(self, addition: Addition) -> None:
         """Take in what was committed, if it is nothing but this."""
-        if addition.gone or addition.gone_second:
+        if addition.gone or addition.gone_items:
             self._leave([row for row in addition.gone if row in self.item_of])
-            self.second.remove([row for row in addition.gone_second if row in self.second_rows])
-            self.second_rows.difference_update(addition.gone_second)
+            self._leave_texts(addition.gone_items)
             self._filtered.clear()
         if addition.rows:
             self._enter(
@@ -190,9 +265,9 @@ class Space:
                     vectors=rounded(np.stack(addition.vectors)),
                 )
             )
-        if addition.second_rows:
-            self.second.add(addition.second_rows, rounded(np.stack(addition.second_vectors)))
-            self.second_rows.update(addition.second_rows)
+        if addition.texts:
+            self.texts.add(addition.texts, rounded(np.stack(addition.text_vectors), small=True))
+            self._text_crc_of.update(zip(addition.texts, addition.text_crcs, strict=True))
             self._filtered.clear()
         self._noted.update(numbers(addition.seen).tolist())
         if addition.forgotten or len(self._noted) > _NOTED:
@@ -217,7 +292,9 @@ class Space:
     def steering(self, mode: Mode) -> QuerySteering:
         """Steering by this space's preferences, made once for each mode."""
         if mode not in self._steering:
-            self._steering[mode] = QuerySteering(self._encoder, self.preferences, mode, vectors=self.vectors)
+            self._steering[mode] = QuerySteering(
+                self._encoder, self.preferences, mode, vectors=self.vectors, borrow=self._borrow
+            )
         return self._steering[mode]
 
     def find(self, preference: str | Preference) -> int:

@@ -7,21 +7,24 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from epic_core.budget import Budget
 from epic_core.chunking import Chunker
 from epic_core.coarse import default_tau
 from epic_core.encoders.base import Encoder
 from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
-from epic_core.fallback import SecondTier
+from epic_core.evidence import borrows
 from epic_core.retention import ByValue, RetentionPolicy
 from epic_core.rows import digest
 from epic_core.space import Space
 from epic_core.steering import Mode
 from epic_core.store import Store
-from epic_core.types import BuildReport
+from epic_core.types import BuildReport, FloatArray, Preference
 from epic_core.verification.base import Verifier
+
+if TYPE_CHECKING:
+    from epic_core.aspect_reader import Reader
 
 # A server that searches for many users holds so many of them in RAM.
 _SPACES_LOADED = 64
@@ -40,11 +43,15 @@ class State:
         retention: What goes first where the budget is reached.
         floor: Entries that each preference keeps.
         aspects: Who reads what preferences like and avoid.
+        expansions: Who says what preferences mean in practice.
+        expander: Reads and expands preferences in place of the verifier's model.
+        reserve: Bytes of the file up to which the light tier may fill it; 0 for no light tier.
         opened: What making or opening the memory did.
         budget: Bytes on disk that are never exceeded.
         verified_by: The name of the language model's verifier that decided last, if one did.
         lock: Held while RAM and file are read or written, never while a model is waited for.
         spaces: The namespaces that are loaded.
+        expanded: Embeddings of what follows and breaks preferences, by their expansions.
     """
 
     encoder: Encoder
@@ -62,11 +69,15 @@ class State:
     retention: RetentionPolicy = field(default_factory=ByValue)
     floor: int = 3
     aspects: Literal["auto", "parser", "model"] = "auto"
+    expansions: Literal["auto", "model", "bundled", "off"] = "auto"
+    expander: Reader | None = None
+    reserve: int = 0
     opened: BuildReport = field(default_factory=BuildReport)
     budget: Budget | None = None
     verified_by: str | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
     spaces: dict[str, Space] = field(default_factory=dict)
+    expanded: dict[Preference, FloatArray] = field(default_factory=dict)
     _seen_change: int = 0
     _stamp: str = ""
     _uses: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -80,6 +91,11 @@ class State:
     def tau(self) -> float:
         """The coarse filter's threshold in force."""
         return default_tau(self.encoder) if self.own_tau is None else self.own_tau
+
+    @property
+    def borrows(self) -> bool:
+        """Whether a preference without an expansion borrows from the bundled library."""
+        return self.expansions != "off" and borrows(self.encoder)
 
     def space(self, namespace: str | None = None) -> Space:
         """The loaded namespace, with what another process has written. Call it under the lock."""
@@ -97,7 +113,7 @@ class State:
             if space is None:
                 if len(self.spaces) >= _SPACES_LOADED:
                     self.spaces.pop(next(other for other in self.spaces if other != self.namespace))
-                space = Space(self.store, name, self.encoder)
+                space = Space(self.store, name, self.encoder, borrow=self.borrows)
             elif (space.stale or space.expires()) and not self._changing:
                 # Not there while it is read: half of it must not be taken for the whole.
                 del self.spaces[name]
@@ -183,9 +199,8 @@ class State:
 
     def stamp_ledger(self) -> None:
         """Forget what was seen where it was decided about in another way than now."""
-        second = self.fallback.tau if isinstance(self.fallback, SecondTier) else None
         threshold = getattr(self.verifier, "threshold", None)
-        settings = (self.encoder.fingerprint, self.tau, self.coarse, self.fine, second, self.verifier.name, threshold)
+        settings = (self.encoder.fingerprint, self.tau, self.coarse, self.fine, self.verifier.name, threshold)
         stamp = digest(*map(str, settings), size=8).hex()
         key = f"ledger/{self.namespace}"
         if stamp == self._stamp or self.store.ledger_kept == 0:

@@ -8,18 +8,24 @@ The paper moves a query towards the preference most similar to it:
 For "I avoid hotels with casinos" that is towards casinos. The signed mode uses what a preference likes and
 avoids (`aspects`), for every preference that is relevant to the query, each with its weight w_p.
 
-How relevant one is, is rel(p), in log-odds (`relevance`), and its share is w_p ~ exp(rel(p)), where rel(p) is high
-enough for it to steer at all. With candidates, what they are about is asked, too.
+How relevant one is, is rel(p), in log-odds (`relevance`); which is the heaviest, its nearness says, and its share is
+w_p ~ exp(KAPPA near(p)). With candidates, what they are about is asked, too. How much steering counts altogether, its
+strength, is the chance 1 / (1 + exp(-STEEPNESS max rel(p))) that any preference matters.
 
-Of two preferences that say the opposite of each other only one counts: the more relevant one; of about equally
-relevant ones the firmer; then the later.
+Of two preferences that say the opposite of each other only one counts: the nearer one; of about equally near ones the
+firmer; then the later.
 
-Candidates are ranked by what they say (`evidence`):
+Candidates among which there is to choose are ranked by what they say (`evidence`):
 
-    score(q, x) = cos(q, x) + sum_p w_p (for_p(x) - against_p(x)),
+    score(q, x) = cos(q, x) + strength SAYS sum_p w_p told_p(x),    told_p(x) = tanh((for_p(x) - against_p(x)) / 2).
 
-less a penalty for a candidate much further than others from t, the topic. Where even the most relevant preference only
-just steers, all of it counts in part; not if a floor was given, from which on all of it counts.
+What a search has found may be about something else, and its topic comes first:
+
+    score(q, x) = topic(q, x) + strength sum_p w_p (ABOUT about_p(x) + SAYS_FOUND told_p(x) g(about_p(x))),
+
+less a penalty for a text much further from the topic than others. about_p(x) is how near the text is to what the
+preference speaks of, whatever its side, and g a step from 0 to 1: a text that speaks of something else neither follows a
+preference nor breaks it.
 
 Where raw texts can be searched by a vector only, it is
 
@@ -39,7 +45,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -49,17 +55,17 @@ from numpy.typing import NDArray
 from epic_core.aspect_parser import aspects_of
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
-from epic_core.evidence import Sides, asides_of, leanings, phrase_words, sides_of
+from epic_core.evidence import Sides, asides_of, highest_two, leanings, phrase_words, sides_of
 from epic_core.relevance import (
-    CANDIDATES,
-    Phrases,
+    RELEVANT,
+    Nearness,
     Samples,
     asamples_of,
-    by_query,
+    default_relevant,
+    features,
     known_samples,
     relevance,
     samples_of,
-    with_candidates,
 )
 from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Preference
@@ -68,19 +74,30 @@ from epic_core.words import Words, words_of
 Mode: TypeAlias = Literal["paper", "signed", "off"]
 MODES: tuple[str, ...] = get_args(Mode)
 
-# What steers counts in full from so much above what it takes, in log-odds.
-RAMP = 1.0
+# From which rel(p) on a preference steers at all, and how fast the strength grows with it.
+LEAST = -1.5
+STEEPNESS = 1.5
+# How sharply the nearest preference takes the largest share.
+KAPPA = 20.0
 # Weights of the liked and the avoided side of the turn, and s: how far it goes.
 LIKED_WEIGHT = 1.0
 AVOIDED_WEIGHT = 1.0
 TURN = 2.0
-# A candidate may be so much further from the topic t than the nearest one; beyond, each point costs so many.
-SLACK = 0.3
-OFF_TOPIC = 15.0
-# What counts as about equally relevant, in log-odds.
-TIE = 0.5
+# What a text's subject and what it says count beside its cosine with the query; from which nearness on it is about a
+# preference, and how steep that step is. Chosen on cases of our own, round numbers in flat optima.
+ABOUT = 0.5
+SAYS_FOUND = 0.4
+SAYS = 2.0
+SATURATION = 2.0
+MIDDLE = 0.3
+STEP = 20.0
+# A candidate may be so much further from the query than the nearest one; beyond, each point costs so many.
+SLACK = 0.2
+OFF_TOPIC = 2.0
+# What counts as about equally near.
+TIE = 0.02
 # A share below this changes no order worth the time.
-_FELT = 0.01
+_FELT = 0.02
 
 
 def checked_mode(mode: str) -> Mode:
@@ -152,6 +169,7 @@ class QuerySteering:
             choose from; how much each counts is rel(p) all the same. Default: none in paper mode, whose equations have
             none; else rel(p) decides that, too (`relevance`).
         vectors: E(p) of the preferences where they are known already, shape `(m, d)`.
+        borrow: Whether preferences without an expansion borrow from the bundled library.
 
     Raises:
         InvalidInputError: for an unknown mode or a floor outside [-1, 1].
@@ -165,8 +183,10 @@ class QuerySteering:
         *,
         floor: float | None = None,
         vectors: FloatArray | None = None,
+        borrow: bool = True,
     ) -> None:
         self.encoder = encoder
+        self.borrow = borrow
         if isinstance(preferences, (str, Preference)):
             preferences = [preferences]
         self.preferences = tuple(Preference.of(preference) for preference in preferences)
@@ -204,7 +224,7 @@ class QuerySteering:
     @cached_property
     def _sides(self) -> list[Sides]:
         # Only signed steering needs them, and only once.
-        return sides_of(self.encoder, self.preferences)
+        return sides_of(self.encoder, self.preferences, borrow=self.borrow)
 
     @cached_property
     def _directions(self) -> FloatArray:
@@ -218,8 +238,8 @@ class QuerySteering:
         return directions
 
     @cached_property
-    def _phrases(self) -> Phrases:
-        return Phrases(self.vectors, self._sides)
+    def _nearness(self) -> Nearness:
+        return Nearness(self.vectors, self._sides)
 
     @cached_property
     def _clashes(self) -> frozenset[tuple[int, int]]:
@@ -245,14 +265,14 @@ class QuerySteering:
         """Encode now what the mode needs, so that no query pays for it."""
         if self.mode == "signed" and self.preferences:
             self.sample()
-            _ = self._directions, self._phrases, self._clashes
+            _ = self._directions, self._nearness, self._keys, self._clashes
 
     async def aprepare(self) -> None:
         """As `prepare`, without blocking the event loop."""
         if self.mode == "signed" and self.preferences:
             await self.asample()
             if "_sides" not in self.__dict__:
-                self.__dict__["_sides"] = await asides_of(self.encoder, self.preferences)
+                self.__dict__["_sides"] = await asides_of(self.encoder, self.preferences, borrow=self.borrow)
             self.prepare()
 
     def sample(self) -> Samples:
@@ -300,7 +320,7 @@ class QuerySteering:
     ) -> SteeredQuery:
         chosen = self._choose(query, only, candidates)
         if not chosen.rows:
-            return SteeredQuery(vector=query, query=query, preferences=(), nearest=chosen.nearest, strength=0.0)
+            return self._steered_by(chosen, query)
         by = np.array(chosen.weights, dtype=np.float32)
         topic = query + np.float32(chosen.strength) * (by @ self.vectors[chosen.rows])
         vector = _unit(topic, query)  # Eq. 8
@@ -309,12 +329,16 @@ class QuerySteering:
             vector = _unit(
                 topic + np.float32(TURN) * (turn - np.float32(min(float(turn @ vector), 0.0)) * vector), query
             )
+        return replace(self._steered_by(chosen, query), vector=vector)
+
+    def _steered_by(self, chosen: _Chosen, query: FloatArray) -> SteeredQuery:
+        """Return a query as it is, with the preferences that matter to it."""
         steering = tuple(
             SteeringPreference(preference=self.preferences[row], similarity=similarity, weight=weight)
             for row, similarity, weight in zip(chosen.rows, chosen.similarities, chosen.weights, strict=True)
         )
         return SteeredQuery(
-            vector=vector, query=query, preferences=steering, nearest=chosen.nearest, strength=chosen.strength
+            vector=query, query=query, preferences=steering, nearest=chosen.nearest, strength=chosen.strength
         )
 
     def _choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> _Chosen:
@@ -330,39 +354,51 @@ class QuerySteering:
         if self.mode == "paper":
             place = similarities.index(nearest)  # Eq. 7
             return _Chosen([rows[place]], [nearest], [1.0], 1.0, nearest)
-        relevances, reached = self._relevances(query, candidates, rows)
-        places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], relevances, rows)
+        near, odds, reached = self._weighed(query, candidates, rows)
+        places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], near, rows)
         if not places:
             return _Chosen([], [], [], 0.0, nearest)
-        best = relevances[places[0]]
-        shares = [math.exp(relevances[place] - best) for place in places]
+        shares = [math.exp(KAPPA * (near[place] - near[places[0]])) for place in places]
         total = sum(shares)
+        best = max(odds[place] for place in places)
         return _Chosen(
             rows=[rows[place] for place in places],
             similarities=[similarities[place] for place in places],
             weights=[share / total for share in shares],
-            strength=min(1.0, best / RAMP) if self.floor is None else 1.0,
+            strength=_chance(best) if self.floor is None else 1.0,
             nearest=nearest,
         )
 
-    def _relevances(
+    def _weighed(
         self, query: FloatArray, candidates: FloatArray | None, rows: list[int]
-    ) -> tuple[list[float], list[bool]]:
-        """rel(p) of the preferences in some rows, and which of them may steer."""
-        samples = self.sample()
-        if candidates is not None and len(candidates):
-            every = with_candidates(query, candidates, self.vectors, samples, self._phrases)
-            features = [feature[rows] for feature in every]
-            cosines = np.maximum(features[0], features[CANDIDATES])
-        else:
-            features = by_query(query, self.vectors[rows], samples)
-            cosines = features[0]
-        found = relevance(self.encoder, features)
-        reached = found >= 0.0 if self.floor is None else cosines >= self.floor
-        return found.tolist(), reached.tolist()
+    ) -> tuple[list[float], list[float], list[bool]]:
+        """Return near(p) and rel(p) of the preferences in some rows, and which of them may steer."""
+        known = candidates if candidates is not None and len(candidates) else None
+        every = features(query, self.vectors, self.sample(), self._nearness, known)
+        found = [feature[rows] for feature in every]
+        odds = relevance(self.encoder, found, candidates=known is not None)
+        reached = odds >= LEAST if self.floor is None else found[0] >= self.floor
+        return found[0].tolist(), odds.tolist(), reached.tolist()
+
+    def matters(
+        self, query: FloatArray, *, only: NDArray[np.intp] | None = None, candidates: FloatArray | None = None
+    ) -> list[tuple[Preference, float]]:
+        """Return the preferences by how much they matter to a query, heaviest first, each with the chance that it does.
+
+        Args:
+            query: A unit vector of shape `(d,)`.
+            only: Rows of the preferences that may matter; default: all.
+            candidates: Embeddings of what there is to choose from, shape `(n, d)`.
+        """
+        rows: list[int] = list(range(len(self.preferences))) if only is None else only.tolist()
+        if not rows:
+            return []
+        near, odds, _ = self._weighed(query, candidates, rows)
+        places = self._not_overruled(list(range(len(rows))), near, rows)
+        return [(self.preferences[rows[place]], _chance(odds[place])) for place in places]
 
     def _not_overruled(self, places: list[int], relevances: list[float], rows: list[int]) -> list[int]:
-        """Places by relevance, highest first, without those whose opposite is meant."""
+        """Sort places by nearness, highest first, without those whose opposite is meant."""
         places = sorted(places, key=relevances.__getitem__, reverse=True)
         if len(places) < 2 or not self._clashes:
             return places
@@ -426,17 +462,77 @@ class QuerySteering:
             return scores
         said = [words_of(text) for text in texts] if words is None else words
         toward = scores.copy()
-        # What says nothing against a preference because it speaks of something else does not come first for that.
-        topic = query + np.array(chosen.weights, dtype=np.float32) @ self.vectors[chosen.rows]
-        topical = vectors @ _unit(topic, query)
-        astray = np.maximum(topical.max(initial=-1.0) - topical - np.float32(SLACK), 0.0)
-        scores -= np.float32(OFF_TOPIC * chosen.strength) * astray
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
             if weight >= _FELT:
-                sides = self._sides[row]
-                found = leanings(sides, said, vectors @ sides.vectors.T, toward, sides.vectors @ query)
-                scores += np.float32(chosen.strength * weight) * found
+                told, _ = self._told(row, query, vectors, said, toward)
+                scores += np.float32(chosen.strength * weight * SAYS) * told
+        # On the scale of a cosine again.
+        scores /= np.float32(1.0 + chosen.strength * SAYS)
         return scores
+
+    def score_found(
+        self,
+        query: FloatArray,
+        topics: FloatArray,
+        vectors: FloatArray,
+        words: Sequence[Words],
+        *,
+        only: NDArray[np.intp] | None = None,
+    ) -> tuple[FloatArray, SteeredQuery]:
+        """Rank what a search has found, some of which may be about something else.
+
+        Args:
+            query: E(q), shape `(d,)`.
+            topics: How near each text is to the query's topic, shape `(n,)`.
+            vectors: Their embeddings, shape `(n, d)`.
+            words: Of the texts.
+            only: Rows of the preferences that may steer; default: all.
+
+        Returns:
+            The scores, shape `(n,)`, and the query with the preferences that matter to it.
+        """
+        chosen = self._choose(query, only, vectors)
+        scores = topics.astype(np.float32, copy=True)
+        steered = self._steered_by(chosen, query)
+        if not chosen.rows:
+            return scores, steered
+        scores -= np.float32(OFF_TOPIC) * np.maximum(topics.max(initial=-1.0) - topics - np.float32(SLACK), 0.0)
+        toward = vectors @ query
+        middle = MIDDLE + default_relevant(self.encoder) - RELEVANT
+        for row, weight in zip(chosen.rows, chosen.weights, strict=True):
+            if weight >= _FELT:
+                told, about = self._told(row, query, vectors, words, toward)
+                speaks = 1.0 / (1.0 + np.exp(np.float32(-STEP) * (about - np.float32(middle))))
+                gained = np.float32(ABOUT) * about + np.float32(SAYS_FOUND) * told * speaks
+                scores += np.float32(chosen.strength * weight) * gained
+        scores /= np.float32(1.0 + chosen.strength * (ABOUT + SAYS_FOUND))
+        return scores, steered
+
+    def _told(
+        self, row: int, query: FloatArray, vectors: FloatArray, said: Sequence[Words], toward: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what texts say for or against a preference, in [-1, 1], and how near they are to its subject."""
+        sides, keys = self._sides[row], self._keys[row]
+        cosines = vectors @ keys.T
+        about = highest_two(cosines)
+        own = len(sides.vectors)
+        near, to_keys = cosines[:, 1:], keys[1:] @ query
+        expanded = near[:, own:] - np.outer(toward, to_keys[own:])
+        found = leanings(sides, said, near[:, :own], toward, to_keys[:own], expanded)
+        told: FloatArray = np.tanh(found / np.float32(SATURATION))
+        return told, about
+
+    @cached_property
+    def _keys(self) -> list[FloatArray]:
+        """For each preference itself, its sides and its expansion's phrases, shape `(1 + n, d)`."""
+        return [
+            np.concatenate([self.vectors[row : row + 1], sides.vectors, sides.expanded])
+            for row, sides in enumerate(self._sides)
+        ]
+
+
+def _chance(odds: float) -> float:
+    return 1.0 / (1.0 + math.exp(-STEEPNESS * max(-40.0, min(odds, 40.0))))
 
 
 def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:

@@ -112,8 +112,8 @@ class Store(ItemTable):
         return int(position), items
 
     def drop_orphans(self, items: Sequence[int]) -> None:
-        """Remove those items that have no entries and are not in the second tier either."""
-        held = "second_tier IS NULL AND NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
+        """Remove those items that have no entries."""
+        held = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
         orphans = list(self.among(f"SELECT row FROM items WHERE {held} AND row IN", items))
         self.leave_graph([row for (row,) in orphans])
         self._db.executemany("DELETE FROM items WHERE row = ?", orphans)
@@ -358,13 +358,11 @@ class Store(ItemTable):
     # embedding anew
 
     def embedded_texts(self) -> tuple[dict[int, str], dict[int, str], dict[int, str], dict[int, str]]:
-        """What every stored vector is the embedding of: by preference, entry, second-tier item and entity row."""
+        """Return what every stored vector is the embedding of: by preference, entry, item and entity row."""
         with decoding(self.path):
             items = {
-                row: (inflated(text), None if rewrite is None else inflated(rewrite), bool(second))
-                for row, text, rewrite, second in self.read(
-                    "SELECT row, text, rewrite, second_tier IS NOT NULL FROM items"
-                )
+                row: (inflated(text), None if rewrite is None else inflated(rewrite))
+                for row, text, rewrite in self.read("SELECT row, text, rewrite FROM items")
             }
             preferences = dict(self.read("SELECT row, text FROM preferences"))
             entries = {
@@ -378,7 +376,7 @@ class Store(ItemTable):
         return (
             preferences,
             entries,
-            {row: text for row, (text, _, second) in items.items() if second},
+            {row: text for row, (text, _) in items.items()},
             self.entity_names(),
         )
 
@@ -386,29 +384,29 @@ class Store(ItemTable):
         self,
         preferences: Mapping[int, FloatArray],
         entries: Mapping[int, FloatArray],
-        second: Mapping[int, FloatArray],
+        texts: Mapping[int, FloatArray],
         entities: Mapping[int, FloatArray],
     ) -> None:
         """Write other embeddings: preference row, entry row, item row and entity row to vector."""
         for table, column, vectors in (
             (PREFERENCES, "vector", preferences),
             (ENTRIES, "vector", entries),
-            (ITEMS, "second_tier", second),
+            (ITEMS, "second_tier", texts),
             (ENTITIES, "vector", entities),
         ):
-            codes = packed(np.stack(list(vectors.values()))) if vectors else []
+            codes = packed(np.stack(list(vectors.values())), small=table is ITEMS) if vectors else []
             for row, code in zip(vectors, codes, strict=True):
                 self.update(table, row, **{column: code})
 
     # counts
 
     def counts(self, namespace: str) -> dict[str, int]:
-        """Numbers of items, second-tier items, entries, preferences, pending items and what is known besides."""
+        """Count items, those of the light tier, entries, preferences, pending items and what is known besides."""
         one = (namespace,)
-        second = int(self.scalar("SELECT count(second_tier) FROM items WHERE namespace = ?", one))
+        light = len(self.light_rows(namespace))
         return {
-            "items": int(self.scalar("SELECT count(*) FROM items WHERE namespace = ?", one)) - second,
-            "second_tier": second,
+            "items": int(self.scalar("SELECT count(*) FROM items WHERE namespace = ?", one)) - light,
+            "light": light,
             "entries": self.scalar(
                 "SELECT count(*) FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?", one
             ),

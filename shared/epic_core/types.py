@@ -20,8 +20,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.aspects import Aspects
+from epic_core.aspects import Aspects, Expansion
 from epic_core.errors import InvalidInputError
+from epic_core.text.language import ADVICE, listed
 
 FloatArray: TypeAlias = NDArray[np.float32]
 """A float32 array; embeddings are `(n, d)` or `(d,)`."""
@@ -171,6 +172,18 @@ def checked_aspects(value: object) -> Aspects:
     return aspects
 
 
+def checked_expansion(value: object) -> Expansion:
+    """The expansion, given as such or as `Expansion.as_json` has it.
+
+    Raises:
+        InvalidInputError: for anything else, or phrases that cannot be stored.
+    """
+    expansion = value if isinstance(value, Expansion) else Expansion.from_json(value)
+    for phrase in (*expansion.questions, *expansion.follows, *expansion.breaks):
+        checked_text(phrase, "A phrase of an expansion")
+    return expansion
+
+
 @dataclass(frozen=True, kw_only=True)
 class Preference:
     """One stated preference, such as "I avoid hotels with on-site casinos."
@@ -182,19 +195,26 @@ class Preference:
             neither steers nor matches, its entries are not found, and the next change of the memory removes it.
         aspects: What it likes and avoids, `Aspects` or their JSON; None: read from the words. They are no part of the
             id.
+        expansion: What it means in practice, an `Expansion` or its JSON; None: borrowed from the bundled library, or
+            written by a model where there is one. No part of the id either.
 
     Raises:
-        InvalidInputError: for an empty text, an `expires_at` without a zone, or aspects that are none.
+        InvalidInputError: for an empty text, an `expires_at` without a zone, or aspects or an expansion that are none.
     """
 
     text: str
     id: str = ""
     expires_at: datetime | None = None
     aspects: Aspects | None = None
+    expansion: Expansion | None = None
 
     def __post_init__(self) -> None:
         if self.aspects is not None:
-            object.__setattr__(self, "aspects", checked_aspects(self.aspects))
+            aspects = checked_aspects(self.aspects)
+            # That nobody has read it is no reading.
+            object.__setattr__(self, "aspects", aspects if aspects.understood else None)
+        if self.expansion is not None:
+            object.__setattr__(self, "expansion", checked_expansion(self.expansion))
         if self.expires_at is not None:
             object.__setattr__(self, "expires_at", checked_moment(self.expires_at))
         text = checked_text(self.text, "A preference").strip()
@@ -219,14 +239,18 @@ class Preference:
         return self._plain() == other._plain()
 
     def as_json(self) -> Any:
-        """Its text, where that says it all; else text, id, the time when it expires, and the aspects if it has any."""
+        """Its text, where that says it all; else text, id, the time when it expires, aspects and expansion if any."""
         return self.text if self == Preference(text=self.text) else self.as_object()
 
     def as_object(self) -> dict[str, Any]:
         """As `as_json`, with all that is stated: what the constructor takes."""
         ends = None if self.expires_at is None else self.expires_at.isoformat()
         stated: dict[str, Any] = {"text": self.text, "id": self.id, "expires_at": ends}
-        return stated if self.aspects is None else {**stated, "aspects": self.aspects.as_json()}
+        if self.aspects is not None:
+            stated["aspects"] = self.aspects.as_json()
+        if self.expansion is not None:
+            stated["expansion"] = self.expansion.as_json()
+        return stated
 
     @classmethod
     def of(cls, value: str | Preference) -> Preference:
@@ -361,10 +385,10 @@ class Hit:
     Attributes:
         item: The item.
         score: What hits are ordered by, higher is better. For a hit of the memory the best cosine of
-            its entries with the steered query, less the stance policy's penalty. Hits of a fallback or of
-            the second tier come first, with scores of their own: compare scores within one tier.
+            its entries with the steered query, less the stance policy's penalty. Hits of a fallback come first,
+            with scores of their own: compare scores within one tier.
         entries: The item's matching entries, best first; empty for hits of a fallback.
-        tier: "memory", "second" (the less filtered tier) or "fallback".
+        tier: "memory", "light" (held by its text only) or "fallback".
     """
 
     item: Item
@@ -402,7 +426,10 @@ class Hits(list[Hit]):
         vectors: Of the entry that was found, for each hit; none where a fallback was asked.
         timings: Seconds by part, as the paper's Table 9: "embedding", "steering", "index".
         steered_by: The preferences that steered the query, as (preference text, similarity, weight).
-        fallback: Whether a fallback or the second tier was asked.
+        matters: The preferences by how much they matter to the query, heaviest first, each with the chance that it
+            does, in [0, 1]; whether or not a hit carries them.
+        fallback: Whether a fallback was asked.
+        relevant: Whether anything held is relevant to the query.
     """
 
     def __init__(
@@ -414,7 +441,9 @@ class Hits(list[Hit]):
         vectors: Sequence[FloatArray] = (),
         timings: Mapping[str, float] | None = None,
         steered_by: Sequence[tuple[str, float, float]] = (),
+        matters: Sequence[tuple[Preference, float]] = (),
         fallback: bool = False,
+        relevant: bool = True,
     ) -> None:
         super().__init__(hits)
         self.vector = vector
@@ -422,7 +451,9 @@ class Hits(list[Hit]):
         self.vectors = list(vectors)
         self.timings = dict(timings or {})
         self.steered_by = list(steered_by)
+        self.matters = list(matters)
         self.fallback = fallback
+        self.relevant = relevant
 
 
 @dataclass(kw_only=True)
@@ -430,26 +461,29 @@ class BuildReport:
     """What one `add` did. Counts are items unless they say otherwise.
 
     Attributes:
-        seen: Items taken in: those held already, those known, those the coarse filter left out, the second tier's,
-            and `passed`.
+        seen: Items taken in: those held already, those known, those the coarse filter left out, and `passed`.
         waiting: Of the duplicates, those that wait in the retry queue.
         duplicates: Already held with the same text, or twice in this call.
         known: Discarded or evicted before, as the ledger says, and not looked at again.
         passed: Passed the coarse filter. passed = kept + discarded + undecided.
         kept, discarded, undecided: By fine verification.
         entries: Memory entries written; one item can have several.
-        second_tier: Kept as text only, in the second tier.
+        light: Of those that the coarse filter left out or verification discarded, those that the light tier holds.
+        no_room: Those for which it had no room, or that had to leave it.
         evicted: Entries that had to go, or did not fit, because of the byte budget.
         shortened: Items of which less text is kept, because of the byte budget.
         read: Preferences of which a language model has read what they like and avoid.
+        expanded: Preferences of which it has written what they mean in practice.
         timings: Seconds by part, as the paper's Table 3.
         usage: What it took of a language model: calls, retries, tokens, seconds.
         cached: Of the pairs of item and preference to be verified, those answered from the verdict cache.
         warnings: What looks wrong, in words.
         failures: Why items are undecided: item id to reason, the first hundred.
         answers: What a model said that could not be understood: item id to answer, of the same hundred.
-        unread: The preferences that a model was to read and did not, so that the parser's aspects hold for now: text to
-            reason.
+        unread: The preferences that a model was to read or to expand and did not, so that the parser's aspects or an
+            expansion of the bundled library hold for now: text to reason.
+        foreign: Items in languages that the encoder does not know, by ISO code, of those looked at: at most 200 of a
+            batch.
     """
 
     seen: int = 0
@@ -461,10 +495,12 @@ class BuildReport:
     discarded: int = 0
     undecided: int = 0
     entries: int = 0
-    second_tier: int = 0
+    light: int = 0
+    no_room: int = 0
     evicted: int = 0
     shortened: int = 0
     read: int = 0
+    expanded: int = 0
     tau: float | None = None
     timings: dict[str, float] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
@@ -473,6 +509,7 @@ class BuildReport:
     failures: dict[str, str] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    foreign: dict[str, int] = field(default_factory=dict)
 
     @property
     def new(self) -> int:
@@ -503,12 +540,21 @@ class BuildReport:
         yield f"verification    {self.kept:>8} kept     {self.share_kept:7.2%}   ({self.entries} entries)"
         if self.undecided:
             yield f"undecided       {self.undecided:>8}   no verdict yet"
-        if self.second_tier:
-            yield f"second tier     {self.second_tier:>8}"
+        if self.light or self.no_room:
+            yield f"light tier      {self.light:>8} held by their text" + (
+                f"   ({self.no_room} had no room)" if self.no_room else ""
+            )
         if self.evicted or self.shortened:
             yield f"budget          {self.evicted:>8} entries evicted, {self.shortened} texts shortened"
         if self.read or self.unread:
             yield f"aspects         {self.read:>8} preferences read, {len(self.unread)} not"
+        if self.expanded:
+            yield f"expansions      {self.expanded:>8} written"
+        if self.foreign:
+            yield (
+                f"foreign         {sum(self.foreign.values()):>8} or more in a language that the encoder does not know"
+                f" ({listed(self.foreign.items())}): use {ADVICE}"
+            )
         if self.usage.calls:
             tried = f" ({self.usage.retries} again)" if self.usage.retries else ""
             yield (

@@ -1,13 +1,14 @@
 """The words of a text as evidence: stemmed, in runs of up to three, and whether a negation reaches them.
 
-"A gluten-free cake without nuts, with cream" says *cream* plainly, and *gluten* and *nut* negated. English only; a text
-in another language has words, too, but none of them is taken for a negation.
+"A gluten-free cake without nuts, with cream" says *cream* plainly, and *gluten* and *nut* negated; so does "the casino
+has closed" negate *casino*, and "the ban on dogs was lifted" says *dog* plainly. English only; a text in another
+language has words, too, but none of them is taken for a negation.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import pairwise
@@ -29,9 +30,74 @@ _NEGATIONS = frozenset({
     "skip", "skips", "lack", "lacks", "lacking", "minus", "zero", "nothing", "none", "neither", "nor", "rid", "unlike",
     "replaces", "replacing", "hardly", "barely",
 })  # fmt: skip
-# How many words a negation reaches, up to a mark or a turn; each "or" begins anew.
+# How many words a negation reaches, up to a mark or a turn; each "or" begins anew. Articles and their like are free.
 _REACH = {"non": 1, "instead": 2, "rather": 2}
 _FAR = 4
+_FREE = frozenset({
+    "a", "an", "the", "any", "of", "its", "their", "our", "your", "his", "her", "my", "single", "longer",
+})  # fmt: skip
+# No negation goes on for longer than this, so that a text of nothing but "no x or" is read in linear time.
+_FARTHEST = 48
+# Negations that turn around where another one reaches them: "not without", "no gluten-free dishes".
+_TURNED = frozenset({"without", "free", "avoid", "avoids", "avoiding", "skip", "skips", "lack", "lacks", "rid"})
+# What is over, forbidden or left out: what comes after is denied.
+_OVER = (
+    "ban on", "bans on", "banned", "bans", "banning", "prohibits", "prohibited", "prohibiting", "forbids", "forbade",
+    "forbidden", "outlaws", "outlawed", "closed its", "closed the", "closed their", "closes its", "shut its",
+    "shut the", "quit", "quits", "quitting", "gave up", "give up", "gives up", "given up", "giving up", "ceased",
+    "ceases", "removed", "removes", "removing", "scrapped", "scraps", "abolished", "abolishes", "discontinued",
+    "dropped its", "dropped the", "drops the", "did away with", "done away with", "does away with", "doing away with",
+    "phased out", "phases out", "phasing out", "cut out", "cuts out", "leaves out", "leave out", "left out",
+    "leaving out", "omits", "omitted", "omit", "omitting", "excludes", "excluding", "exclude", "excluded", "devoid of",
+    "absence of", "far from", "away from", "miles from", "seldom", "rarely", "scarcely", "former", "formerly",
+    "anything but", "in place of", "in lieu of", "turns away", "turned away", "turn away", "ditched", "ditches",
+    "dispenses with", "dispensed with", "refuses", "refused", "waives", "waived", "shuns", "eschews", "nowhere",
+    "demolished", "few",
+)  # fmt: skip
+# The same, up to what comes in its place: "swapped the butter for oil".
+_EXCHANGED = (
+    "replaced the", "replaced its", "replaced their", "replaced all", "replaced our", "swapped", "swaps", "swapping",
+    "traded", "exchanged",
+)  # fmt: skip
+_IN_EXCHANGE = frozenset({"for", "with", "by"})
+# What stands before them is denied: at once, or after a form of "be".
+_GONE = (
+    "gave way to", "given way to", "gives way to", "made way for", "makes way for", "turned into", "converted into",
+    "converted to", "off the menu", "off limits", "torn down", "pulled down", "closed down", "shut down",
+    "closed for good", "closed permanently", "closed years", "closed long", "closed last", "closed ages",
+)  # fmt: skip
+_PASSIVE = (
+    "banned", "prohibited", "forbidden", "outlawed", "removed", "scrapped", "abolished", "discontinued", "replaced",
+    "excluded", "omitted", "demolished", "closed", "gone", "ditched", "dropped", "phased out", "left out", "cut out",
+    "refused", "turned away", "done away with",
+)  # fmt: skip
+# "Meat is not served": what it was about is denied, too.
+_NOT_DONE = frozenset({
+    "allowed", "permitted", "welcome", "accepted", "served", "offered", "available", "used", "needed", "required",
+    "included", "provided", "possible", "admitted", "tolerated", "sold", "added", "shown", "played", "present",
+    "supplied", "involved", "expected", "necessary",
+})  # fmt: skip
+# "used to have", but not "a pan used to make cheese".
+_USED_TO = frozenset({
+    "have", "be", "serve", "offer", "sell", "allow", "contain", "host", "feature", "include", "house", "hold", "run",
+    "stock", "keep", "stand", "open", "smoke", "eat", "drink", "charge", "require", "welcome", "carry", "boast",
+    "operate", "show", "come", "go", "accept", "play", "live", "own", "wear", "take",
+})  # fmt: skip
+_BEING = frozenset({"is", "are", "was", "were", "be", "been", "being", "has", "have", "had", "get", "gets", "got"})
+# What may stand between a form of "be" and what it goes with.
+_BETWEEN = _BEING | {
+    "now", "also", "all", "both", "strictly", "permanently", "since", "finally", "recently", "it", "they", "long",
+    "not", "never", "no", "longer", "currently", "therefore", "already", "entirely", "completely", "being",
+}  # fmt: skip
+# After "closed", when it is not for a day or an hour.
+_FOR_GOOD = frozenset({"", "in", "down", "since", "after", "when", "because", "permanently", "ago"})
+_LIFTED = frozenset({
+    "lifted", "lifts", "lifting", "lift", "overturned", "repealed", "ended", "ends", "reversed", "relaxed", "revoked",
+})  # fmt: skip
+_BANS = frozenset({"ban", "bans", "banned", "banning", "prohibition", "prohibited"})
+_SEVERAL = frozenset({"a", "quite", "every", "last", "next", "these", "those", "first", "past"})
+# How many words before it such a sign denies, and how near to a ban its end stands.
+_BACK, _NEAR = 3, 8
 _TURNS = frozenset({"but", "and"})
 _ONWARD = frozenset({"or", "nor"})
 # "not only beef"
@@ -47,7 +113,7 @@ _NO_NEGATION = re.compile(
 )
 # A list that a negation goes through: "without milk, eggs or meat".
 _LIST = re.compile(
-    r"\b(?:no|not|without|never|free of|free from)(?: [\w-]+){1,3}(?:, [\w-]+(?: [\w-]+)?)*,? (?:or|nor) "
+    r"\b(?:no|not|without|never|free of|free from)(?: [\w-]+){1,3}(?:, [\w-]+(?: [\w-]+)?){0,12},? (?:or|nor) "
 )
 # Whole words that another word's ending would hide; and forms that no ending tells.
 _WHOLE = frozenset({"news", "fishing", "training", "fasting"})
@@ -120,7 +186,7 @@ def words_of(text: str, *, beginnings: AbstractSet[str] | None = None) -> Words:
     for part in _MARK.split(_LIST.sub(_joined, lower)):
         words = _WORD.findall(part)
         found = list(map(stem, words))
-        if _NEGATIONS.isdisjoint(words):
+        if _SIGNS.isdisjoint(words):
             plain += found
             if beginnings is None:
                 plain += map(" ".join, pairwise(found))
@@ -154,31 +220,130 @@ def _joined(found: re.Match[str]) -> str:
 
 
 def _reached(words: Sequence[str]) -> list[bool]:
-    """Which words a negation reaches."""
+    """Return which words a negation reaches."""
     reached = [False] * len(words)
     for place, word in enumerate(words):
-        if word not in _NEGATIONS:
-            continue
-        following = words[place + 1] if place + 1 < len(words) else ""
-        start = place + 1
-        if word in ("free", "instead", "rather"):
-            if following not in ("of", "from", "than"):
-                # "gluten-free", but not "feel free".
-                if word == "free" and place:
-                    reached[place - 1] = True
-                continue
-            start += 1
-        elif following in _HALF:
-            continue
-        left = _REACH.get(word, _FAR)
-        for after in range(start, len(words)):
-            if words[after] in _TURNS or not left:
-                break
-            if words[after] in _ONWARD:
-                left = _REACH.get(word, _FAR)
-            else:
-                reached[after] = True
-                left -= 1
-                if not left and after + 1 < len(words) and words[after + 1] in _ONWARD:
-                    left = 1
+        if word in _NEGATIONS:
+            _deny(words, place, reached)
+        elif word in _SIGNS and not reached[place]:
+            _deny_by_sign(words, place, reached)
     return reached
+
+
+def _deny(words: Sequence[str], place: int, reached: list[bool]) -> None:
+    """Mark what a negation reaches."""
+    word = words[place]
+    following = words[place + 1] if place + 1 < len(words) else ""
+    start = place + 1
+    # "not gluten-free" has gluten.
+    denies = not (reached[place] and word in _TURNED)
+    if word in ("free", "instead", "rather"):
+        if following not in ("of", "from", "than"):
+            # "gluten-free", but not "feel free".
+            if word == "free" and place:
+                reached[place - 1] = denies
+            return
+        start += 1
+    elif following in _HALF:
+        return
+    _forward(words, start, _REACH.get(word, _FAR), reached, denies=denies)
+    done = words[place + 2 : place + 3] if following == "longer" else [following]
+    if not _NOT_DONE.isdisjoint(done):
+        _backward(words, place, reached)
+
+
+def _forward(
+    words: Sequence[str],
+    start: int,
+    reach: int,
+    reached: list[bool],
+    *,
+    denies: bool = True,
+    ends: AbstractSet[str] = _TURNS,
+) -> None:
+    """Mark so many words from a place on, up to a turn; each "or" begins anew."""
+    left = reach
+    for after in range(start, min(start + _FARTHEST, len(words))):
+        word = words[after]
+        if word in ends or not left:
+            break
+        if word in _ONWARD:
+            left = reach
+            continue
+        reached[after] = denies
+        if word not in _FREE:
+            left -= 1
+        if not left and after + 1 < len(words) and words[after + 1] in _ONWARD:
+            left = 1
+
+
+def _backward(words: Sequence[str], place: int, reached: list[bool]) -> None:
+    """Mark what stands before a place and before the forms of "be" in between: "the casino has since closed"."""
+    last = place - 1
+    while last >= 0 and place - last <= _FARTHEST and words[last] in _BETWEEN:
+        last -= 1
+    for before in range(last, max(-1, last - _BACK), -1):
+        if words[before] in _TURNS or words[before] in _NEGATIONS:
+            break
+        reached[before] = True
+
+
+def _deny_by_sign(words: Sequence[str], place: int, reached: list[bool]) -> None:
+    """Mark what a sign of what is over, forbidden or left out denies."""
+    word = words[place]
+    if word in _BANS and not _LIFTED.isdisjoint(words[max(0, place - _NEAR) : place + _NEAR]):
+        return
+    before = words[place - 1] if place else ""
+    following = words[place + 1] if place + 1 < len(words) else ""
+    if word == "used":
+        after = words[place + 2] if place + 2 < len(words) else ""
+        if following == "to" and after in _USED_TO and before not in _BEING:
+            _forward(words, place + 3, _FAR, reached)
+    elif word in ("stopped", "stops", "stop"):
+        if following.endswith("ing"):
+            _forward(words, place + 1, _FAR, reached)
+    elif word == "few" and before in _SEVERAL:
+        pass
+    elif before in _BETWEEN and _is_done(words, place) and _sign_at(_PASSIVES, words, place):
+        if word != "closed" or following in _FOR_GOOD:
+            _backward(words, place, reached)
+    elif length := _sign_at(_GONES, words, place):
+        _backward(words, place, reached)
+    elif word == "closed" and following in _FOR_GOOD and before != "it":
+        _backward(words, place, reached)
+    elif length := _sign_at(_EXCHANGES, words, place):
+        _forward(words, place + length, _FAR, reached, ends=_TURNS | _IN_EXCHANGE)
+    elif length := _sign_at(_OVERS, words, place):
+        _forward(words, place + length, _FAR, reached)
+
+
+def _is_done(words: Sequence[str], place: int) -> bool:
+    """Return whether a form of "be" goes with the word at a place: "is now banned"."""
+    for before in range(place - 1, max(-1, place - 1 - _BACK), -1):
+        if words[before] not in _BETWEEN:
+            return False
+        if words[before] in _BEING:
+            return True
+    return False
+
+
+def _sign_at(signs: Mapping[str, Sequence[tuple[str, ...]]], words: Sequence[str], place: int) -> int:
+    """Return how many words a sign has that begins at a place, or 0 where none does."""
+    for sign in signs.get(words[place], ()):
+        if tuple(words[place : place + len(sign)]) == sign:
+            return len(sign)
+    return 0
+
+
+def _by_first(signs: Iterable[str]) -> dict[str, list[tuple[str, ...]]]:
+    """Return signs by the word that they begin with."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for sign in signs:
+        words = tuple(sign.split())
+        found.setdefault(words[0], []).append(words)
+    return found
+
+
+_OVERS, _EXCHANGES, _GONES, _PASSIVES = map(_by_first, (_OVER, _EXCHANGED, _GONE, _PASSIVE))
+# Without one of these a part of a text denies nothing.
+_SIGNS = _NEGATIONS | {*_OVERS, *_EXCHANGES, *_GONES, *_PASSIVES, "used", "stopped", "stops", "stop"}

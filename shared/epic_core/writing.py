@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from epic_core.encoders.base import Encoder
 from epic_core.errors import RetryQueueFullError
 from epic_core.item_table import version_of
+from epic_core.pipeline.light_tier import remove
 from epic_core.reports import NotKept
 from epic_core.rewrites import Rewrite, put_rewrite
 from epic_core.space import Addition, Space
@@ -22,6 +23,10 @@ class Outcome:
     """What is to be written for some items, in one transaction, and the encoder of its vectors.
 
     Attributes:
+        vectors: E(x) of what is kept, by item id.
+        rejected: What was discarded, with E(x), for the light tier.
+        light: Those of them that the light tier takes.
+        leaving: Rows of the items that leave the light tier for them.
         version: The name of the verifier.
         verdicts: What is to be remembered of its verdicts.
         asked: The preferences that new verdicts are about.
@@ -32,7 +37,10 @@ class Outcome:
     """
 
     kept: list[tuple[Item, list[NewEntry]]] = field(default_factory=list)
-    second: list[tuple[Item, FloatArray]] = field(default_factory=list)
+    vectors: dict[str, FloatArray] = field(default_factory=dict)
+    rejected: list[tuple[Item, FloatArray]] = field(default_factory=list)
+    light: list[tuple[Item, FloatArray]] = field(default_factory=list)
+    leaving: list[int] = field(default_factory=list)
     undecided: list[tuple[Item, str, list[str]]] = field(default_factory=list)
     discarded: list[Item] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
@@ -63,10 +71,11 @@ def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> 
             writing.clear_the_way(outcome)
             for item, reason, preference_ids in outcome.undecided:
                 state.store.put_pending(state.namespace, item, reason, preference_ids)
-            for item, embedding in outcome.second:
-                writing.second(item, embedding)
+            remove(state, [row for row in outcome.leaving if space.light(row)], writing.addition)
+            for item, embedding in outcome.light:
+                writing.light(item, embedding)
             for item, entries in outcome.kept:
-                writing.keep(item, entries, outcome.rewrites.get(item.id))
+                writing.keep(item, entries, outcome.rewrites.get(item.id), outcome.vectors.get(item.id))
             state.store.remember(state.namespace, outcome.version, outcome.verdicts)
             writing.note(outcome)
             outrun = writing.forget_gone(outcome)
@@ -115,7 +124,7 @@ class _Writing:
         if not coming or self._store.pending_count(self._namespace) + coming <= self._room:
             return []
         waiting = {item.id for item, _, _ in self._store.pending(self._namespace)}
-        decided = {item.id for item in [*(i for i, _ in outcome.kept + outcome.second), *outcome.discarded]}
+        decided = {item.id for item in [*(i for i, _ in outcome.kept), *outcome.discarded]}
         # What waits already keeps its place, what was decided leaves it.
         room = max(0, self._room - len(waiting - decided))
         turned_away = [triple for triple in outcome.undecided if triple[0].id not in waiting][room:]
@@ -127,7 +136,6 @@ class _Writing:
         """Remove earlier versions: they are gone as soon as the new one is decided, whatever the decision."""
         items = [
             *(item for item, _ in outcome.kept),
-            *(item for item, _ in outcome.second),
             *(item for item, _, _ in outcome.undecided),
             *outcome.discarded,
         ]
@@ -158,20 +166,29 @@ class _Writing:
         outcome.undecided = [triple for triple in outcome.undecided if triple[0].id in current]
         outcome.discarded = [item for item in outcome.discarded if item.id in current]
 
-    def second(self, item: Item, embedding: FloatArray) -> None:
-        """Write an item of the second tier."""
+    def light(self, item: Item, embedding: FloatArray) -> None:
+        """Write an item of the light tier."""
         if item.id not in self._held:
-            self.addition.second_rows.append(self._store.put_item(self._namespace, item, second_tier=embedding))
-            self.addition.second_vectors.append(embedding)
+            self._put(item, embedding)
 
-    def keep(self, item: Item, entries: list[NewEntry], rewrite: Rewrite | None) -> None:
+    def _put(self, item: Item, embedding: FloatArray | None) -> int:
+        row = self._store.put_item(self._namespace, item, embedding)
+        if embedding is not None:
+            self.addition.texts.append(row)
+            self.addition.text_crcs.append(self._store.item_crc(row))
+            self.addition.text_vectors.append(embedding)
+        return row
+
+    def keep(
+        self, item: Item, entries: list[NewEntry], rewrite: Rewrite | None, embedding: FloatArray | None
+    ) -> None:
         """Write an item's entries, those whose preference has not gone in the meantime."""
         alive = [e for e in entries if e.preference_id is None or e.preference_id in self._preference_rows]
         if not alive:
             return
         row = self._held.get(item.id)
         if row is None:
-            row = self._store.put_item(self._namespace, item)
+            row = self._put(item, embedding)
         else:
             earlier = self._store.entry_preferences(row)
             again = [earlier[entry.preference_id] for entry in alive if entry.preference_id in earlier]
@@ -203,8 +220,9 @@ class _Writing:
     def note(self, outcome: Outcome) -> None:
         """Note what is not held, so that it is known when it comes again, and why some of it is not."""
         if self._store.ledger_kept != 0:
-            self.addition.seen = [version_of(item) for item in outcome.discarded]
-            self.addition.forgotten |= self._store.see(self._namespace, self.addition.seen) > 0
+            seen = [version_of(item) for item in outcome.discarded]
+            self.addition.seen += seen
+            self.addition.forgotten |= self._store.see(self._namespace, seen) > 0
         self._store.put_not_kept(self._namespace, outcome.records, self._preference_texts)
 
     def forget_gone(self, outcome: Outcome) -> bool:

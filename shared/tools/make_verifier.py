@@ -1,13 +1,17 @@
 """Fits the embedded verifier, and writes what it ships with.
 
-    python shared/tools/make_verifier.py DATA --teacher FOLDER [--out shared/epic_core/data/verifier.json]
+    python shared/tools/make_verifier.py --teacher FOLDER [--rarity DATA] [--out FILE]
 
-Fitted on texts and judgements of our own (`written/judged.jsonl`) and on the judgements of Wikipedia passages in DATA's
-`verification_labels.jsonl`. Two functions of what `epic_core.verification.pairs` measures come of it: relevance, the
-log-odds that a chunk is kept under a preference, and stance, those that it supports it rather than conflicts with it.
-Each for the bundled encoder, and for others: those are fitted with all-MiniLM-L6-v2.
+Fitted on texts and judgements of our own alone: `written/judged.jsonl` (passages, judged by a language model),
+`options.jsonl` and `preferences.jsonl` (short options, of which the first follows the preference) and `stances.jsonl`
+(notes by hand, many of which deny something). Three functions of what `epic_core.verification.pairs` measures come of
+it: relevance, the log-odds that a chunk is kept under a preference; stance, those that it supports it rather than
+conflicts with it; and sure, those that the stance which is the likelier one is right. Each for the bundled encoder, and
+for others: those are fitted with all-MiniLM-L6-v2.
 
-How rare words are is counted over the Wikipedia passages in DATA and our own texts.
+Printed are the figures of pairs left out of the fit: stances by topic, judged pairs by text, options by preference.
+
+How rare words are is counted over the Wikipedia passages in DATA and our own texts; without DATA it stays as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,57 +30,115 @@ from epic_core.chunking import sentences
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
 from epic_core.evidence import sides_of
-from epic_core.verification.pairs import MEASURES, STANCE_MEASURES, Chunk, Rarity, Wanted, measured, stance_measured
-from epic_core.words import stems
+from epic_core.preferences.library import borrowed
+from epic_core.types import Preference
+from epic_core.verification.pairs import (
+    MEASURES,
+    STANCE_MEASURES,
+    SURE_MEASURES,
+    Chunk,
+    Rarity,
+    Wanted,
+    measured,
+    stance_measured,
+    sure_measured,
+)
+from epic_core.words import stems, words_of
 from fit_evidence import sign_of
-from fitting import Array, Linear, logistic, written
+from fitting import Array, Linear, auc, written
 
 DATA = Path(__file__).parents[1] / "epic_core" / "data" / "verifier.json"
-RELEVANCE_RIDGE = 300.0
-STANCE_RIDGE = 30.0
-# Pairs that were written as near misses are rarer in life than among ours.
-NEAR_MISSES = 0.3
-# There are many options, and they are all of one kind.
-OPTIONS = 0.2
-# Passages met by chance count more than texts written to be judged, above all for how often a pair is kept.
-JUDGED = 3.0
-JUDGED_SCALE = 10.0
+RELEVANCE_RIDGE, STANCE_RIDGE, SURE_RIDGE = 300.0, 100.0, 3.0
+# Of each kind of pair, how much it counts for relevance, for the stance, and for how sure a stance is. Near misses are
+# rarer in life than among ours; options are many and of one kind.
+COUNTS = {
+    "judged": (3.0, 1.0, 1.0),
+    "near": (0.9, 0.5, 0.5),
+    "option": (0.0, 1.0, 0.3),
+    "misleading": (0.0, 0.5, 0.2),
+    "note": (0.0, 2.0, 1.5),
+    "other option": (0.0, 0.0, 0.0),
+}
+# Of the notes that pass the coarse filter, so many are about a preference.
+KEPT_NOTES = 0.2
+# Of so many options of others that are somewhat near a preference, after so many that may well be about it, some are
+# taken as unrelated to it.
+NEARER, NEAR, TAKEN = 8, 100, 3
+# A stance that is given is to be right so often.
+PRECISION = 0.86
+SIDED = ("supports", "conflicts")
+FOLDS = 10
 # Words in fewer texts than this are all equally rare.
 RARE = 30
+_FOR, _AGAINST = {"lean", "follows_said", "breaks_denied", "sides"}, {"follows_denied", "breaks_said"}
 
 
 class Pair(NamedTuple):
-    """A chunk, a preference, and how they stand: a stance, or "discard"; and how much it counts in a fit."""
+    """A chunk, a preference, and how they stand: a stance, or "discard".
+
+    Attributes:
+        kind: One of `COUNTS`, or "labelled".
+        group: Pairs of one group are left out of a fit together.
+    """
 
     text: str
     preference: str
     label: str
-    weight: float = 1.0
+    kind: str = "labelled"
+    group: str = ""
 
 
 def own_pairs() -> list[Pair]:
-    """The judgements of our own."""
+    """Return the judged pairs of our own."""
     found = []
-    for record in written("judged.jsonl"):
-        found += [Pair(record["text"], preference, label) for preference, label in record["found"]]
-        found += [Pair(record["text"], preference, label, NEAR_MISSES) for preference, label in record["pairs"]]
+    for number, record in enumerate(written("judged.jsonl")):
+        for key, kind in (("found", "judged"), ("pairs", "near")):
+            found += [Pair(record["text"], *pair, kind, f"text {number}") for pair in record[key]]
     return found
 
 
 def option_pairs() -> list[Pair]:
-    """Options of our own under their preferences: the first of each supports it, the others conflict with it.
+    """Return options of our own under their preferences: the first of each supports it, the others conflict.
 
-    Short texts, which passages are not; only their stance is known.
+    Beside them some options of others, which have nothing to do with the preference.
     """
-    return [
-        Pair(option, record["preference"], "conflicts" if place else "supports", OPTIONS)
-        for record in written("options.jsonl")
+    kinds = (("options.jsonl", "option"), ("preferences.jsonl", "misleading"))
+    records = [(kind, record) for name, kind in kinds for record in written(name)]
+    found = [
+        Pair(option, record["preference"], SIDED[min(place, 1)], kind, record["preference"])
+        for kind, record in records
         for place, option in enumerate(record["options"])
+    ]
+    preferences = [record["preference"] for _, record in records]
+    options = [record["options"][number % 4] for number, (_, record) in enumerate(records)]
+    encoder, generator = default_encoder(), np.random.default_rng(0)
+    near = np.argsort(-(embed(encoder, preferences) @ embed(encoder, options).T), axis=1, kind="stable")
+    for preference, row in zip(preferences, near, strict=True):
+        chosen = generator.choice(row[NEARER:NEAR], TAKEN, replace=False).tolist()
+        found += [
+            Pair(options[place], preference, "discard", "other option", preference)
+            for place in chosen
+            if preferences[place] != preference
+        ]
+    return found
+
+
+def note_pairs() -> list[Pair]:
+    """Return the notes of our own with their stances."""
+    return [
+        Pair(
+            record["text"],
+            record["preference"],
+            "discard" if record["stance"] == "unrelated" else record["stance"],
+            "note",
+            record["topic"],
+        )
+        for record in written("stances.jsonl")
     ]
 
 
 def labelled_pairs(records: Iterable[dict[str, Any]]) -> list[Pair]:
-    """Those of `verification_labels.jsonl`."""
+    """Return the pairs of `verification_labels.jsonl`, which are never fitted on."""
     found = []
     for record in records:
         stances = {alignment["preference"]: alignment["stance"] for alignment in record["alignments"]}
@@ -86,7 +148,7 @@ def labelled_pairs(records: Iterable[dict[str, Any]]) -> list[Pair]:
 
 
 def rarity_of(texts: Iterable[str]) -> Rarity:
-    """How rare the words of some texts are."""
+    """Return how rare the words of some texts are."""
     counts: Counter[str] = Counter()
     number = 0
     for text in texts:
@@ -106,104 +168,256 @@ class Found:
     relevance: Array
     stance: Array
 
-    def rows(self, rows: Any) -> Found:
-        """Those of some pairs."""
-        return Found(self.relevance[rows], self.stance[rows])
-
-    def __add__(self, other: Found) -> Found:
-        return Found(np.concatenate([self.relevance, other.relevance]), np.concatenate([self.stance, other.stance]))
-
 
 def measures(encoder: Encoder, rarity: Rarity, pairs: Sequence[Pair]) -> Found:
-    """What is measured of each pair."""
-    preferences = list(dict.fromkeys(pair.preference for pair in pairs))
+    """Return what is measured of each pair."""
+    asked = [Preference(text=text) for text in dict.fromkeys(pair.preference for pair in pairs)]
+    asked = [
+        one if lent is None else replace(one, expansion=lent) for one, lent in zip(asked, borrowed(asked), strict=True)
+    ]
     texts = list(dict.fromkeys(pair.text for pair in pairs))
-    vectors = dict(zip(preferences, embed(encoder, preferences), strict=True))
+    vectors = dict(zip((one.text for one in asked), embed(encoder, [one.text for one in asked]), strict=True))
     wanted = {
-        text: Wanted.of(text, sides, rarity)
-        for text, sides in zip(preferences, sides_of(encoder, preferences), strict=True)
+        one.text: Wanted.of(one.text, sides, rarity, one.expansion)
+        for one, sides in zip(asked, sides_of(encoder, asked, borrow=False), strict=True)
     }
     pieces = [sentences(text) for text in texts]
     whole, parts = embed(encoder, texts), embed(encoder, [sentence for piece in pieces for sentence in piece])
     chunks, start = {}, 0
     for text, piece, vector in zip(texts, pieces, whole, strict=True):
-        chunks[text] = Chunk(text, vector), parts[start : start + len(piece)]
+        chunks[text] = Chunk(text, vector), parts[start : start + len(piece)], [words_of(one) for one in piece]
         start += len(piece)
     relevance, stance = [], []
     for pair in pairs:
-        chunk, near = chunks[pair.text]
-        relevance.append(measured(wanted[pair.preference], chunk, vectors[pair.preference]))
-        stance.append(stance_measured(wanted[pair.preference], relevance[-1], near))
+        chunk, near, said = chunks[pair.text]
+        # As `Preference` has it.
+        preference = pair.preference.strip()
+        relevance.append(measured(wanted[preference], chunk, vectors[preference]))
+        stance.append(stance_measured(wanted[preference], relevance[-1], near, said))
     return Found(np.array(relevance), np.array(stance))
 
 
-def fit_relevance(found: Found, pairs: Sequence[Pair], judged: int) -> Linear:
-    """The log-odds that a pair is kept.
-
-    A ridge makes them smaller than they are; a second fit, of nothing but their scale and a shift, puts that right.
-    Near misses have no part in it: they say nothing of how often a pair is kept.
+def logistic(features: Array, targets: Array, weights: Array, ridge: float, signs: Array | None = None) -> Linear:
+    """Return the log-odds of targets in [0, 1] as a linear function, by Newton's method.
 
     Args:
-        found, pairs: What is fitted on.
-        judged: How many of the last pairs are judged passages.
+        features: Shape `(n, f)`.
+        targets, weights: Of each row, shape `(n,)`.
+        ridge: Of the weights of features scaled to a deviation of one.
+        signs: 1 or -1 for each feature, or 0 where its weight may have any sign; default: all 0.
     """
-    kept = np.array([float(pair.label != "discard") for pair in pairs])
-    weights = np.array([pair.weight for pair in pairs])
-    passages = np.arange(len(pairs)) >= len(pairs) - judged
-    linear = logistic(found.relevance, kept, weights * np.where(passages, JUDGED, 1.0), RELEVANCE_RIDGE)
-    met = weights == 1.0
-    counts = np.where(passages[met], JUDGED_SCALE, 1.0)
-    scale = logistic(linear(found.relevance[met])[:, None], kept[met], counts, 0.0)
-    return Linear(linear.weights * scale.weights[0], linear.bias * float(scale.weights[0]) + scale.bias)
+    mean, scale = features.mean(axis=0), features.std(axis=0)
+    scale[scale < 1e-9] = np.inf  # says nothing
+    scaled = np.column_stack([(features - mean) / scale, np.ones(len(features))])
+    penalty = np.append(np.full(features.shape[1], ridge), 1e-3)
+    bound = np.zeros(len(penalty)) if signs is None else np.append(signs, 0)
+    found = np.zeros(len(penalty))
+    for _ in range(60):
+        chance = 1.0 / (1.0 + np.exp(-np.clip(scaled @ found, -30.0, 30.0)))
+        slope = scaled.T @ (weights * (chance - targets)) + penalty * found
+        curvature = (scaled * (weights * chance * (1.0 - chance))[:, None]).T @ scaled + np.diag(penalty)
+        # A weight at its bound moves only where the slope says so.
+        free = (bound == 0) | (found != 0) | (bound * slope < 0)
+        step = np.zeros(len(found))
+        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
+        following = np.where(bound * (found - step) < 0, 0.0, found - step)
+        moved = np.abs(following - found).max()
+        found = following
+        if moved < 1e-6:
+            break
+    plain = found[:-1] / scale
+    return Linear(plain, float(found[-1] - mean @ plain))
 
 
-def fit_stance(found: Found, pairs: Sequence[Pair]) -> Linear:
-    """The log-odds that a kept pair supports its preference rather than conflicts; both equally likely before.
+class Known:
+    """Pairs with what is measured of them, and fits on some of them."""
 
-    A measure that speaks for a preference counts for it, or nothing.
-    """
-    chosen = np.array([pair.label in ("supports", "conflicts") for pair in pairs])
-    supports = np.array([float(pair.label == "supports") for pair in pairs])[chosen]
-    weights = np.array([pair.weight for pair in pairs])[chosen]
-    for side in (0.0, 1.0):
-        weights[supports == side] *= 0.5 / weights[supports == side].sum()
-    signs = np.array([sign_of(name.removeprefix("sentence_")) for name in STANCE_MEASURES], dtype=float)
-    return logistic(found.stance[chosen], supports, weights * chosen.sum(), STANCE_RIDGE, signs)
+    def __init__(self, pairs: Sequence[Pair], found: Found) -> None:
+        self.pairs, self.found = pairs, found
+        self.label = np.array([pair.label for pair in pairs])
+        self.kind = np.array([pair.kind for pair in pairs])
+        self.counts = np.array([COUNTS.get(pair.kind, (0.0, 0.0, 0.0)) for pair in pairs])
+        self.kept = (self.label != "discard").astype(float)
+        self.sided = np.isin(self.label, SIDED)
+        groups = {group: number for number, group in enumerate(dict.fromkeys(pair.group for pair in pairs))}
+        fold = np.random.default_rng(1).permutation(len(groups)) % FOLDS
+        self.fold = fold[[groups[pair.group] for pair in pairs]]
+
+    def relevance(self, rows: Array) -> Linear:
+        """Return the log-odds that a pair is kept.
+
+        The passages say what counts. A ridge makes the odds smaller than they are; a second fit, of nothing but their
+        scale and a shift, puts that right, on pairs that were met by chance. Notes are all of one length, which says
+        more of where they are from than of what they are about; so they give only their own shift.
+        """
+        counts = self.counts[:, 0] * rows
+        chosen = counts > 0
+        found, note = self.found.relevance.copy(), MEASURES.index("short")
+        short = found[:, note].copy()
+        found[:, note] = 0.0
+        linear = logistic(found[chosen], self.kept[chosen], counts[chosen], RELEVANCE_RIDGE)
+        met = rows & (self.kind == "judged")
+        scale = logistic(linear(found[met])[:, None], self.kept[met], np.ones(met.sum()), 0.0)
+        weights, bias = linear.weights * scale.weights[0], linear.bias * float(scale.weights[0]) + scale.bias
+        odds = found @ weights + bias
+        notes = rows & np.isin(self.kind, ("option", "note", "other option")) & (short > 0)
+        share = np.where(self.kept[notes] > 0, KEPT_NOTES, 1.0 - KEPT_NOTES)
+        for side in (0.0, 1.0):
+            share[self.kept[notes] == side] /= max(1, int((self.kept[notes] == side).sum()))
+        weights[note] = shift(odds[notes], self.kept[notes], share)
+        return Linear(weights, bias)
+
+    def stance(self, rows: Array) -> Linear:
+        """Return the log-odds that a kept pair supports its preference; both sides are equally likely before.
+
+        A measure that speaks for a preference counts for it, or nothing.
+        """
+        chosen = rows & self.sided & (self.counts[:, 1] > 0)
+        supports, kind = (self.label[chosen] == "supports").astype(float), self.kind[chosen]
+        weights = np.zeros(len(supports))
+        kinds = set(kind.tolist())
+        for one in sorted(kinds):
+            for side in (0.0, 1.0):
+                inside = (kind == one) & (supports == side)
+                weights[inside] = 0.5 * COUNTS[one][1] / max(1, int(inside.sum()))
+        signs = np.array([sign(name) for name in STANCE_MEASURES], dtype=float)
+        weights *= len(supports) / len(kinds)
+        return logistic(self.found.stance[chosen], supports, weights, STANCE_RIDGE, signs)
+
+    def right(self, stance: Array) -> Array:
+        """Return whether the likelier stance is right; where there is none, no stance is."""
+        return np.where(stance >= 0, self.label == "supports", self.label == "conflicts")
+
+    def sure(self, relevance: Array, stance: Array, rows: Array) -> Linear:
+        """Return the log-odds that the likelier stance is right, by those of pairs that were left out."""
+        found = self.sureness(relevance, stance)
+        chosen = rows & (self.counts[:, 2] > 0) & ((self.kept > 0) | (self.kind == "note"))
+        right = self.right(stance)[chosen].astype(float)
+        signs = np.ones(len(SURE_MEASURES))
+        signs[SURE_MEASURES.index("relevance") :] = 0.0
+        return logistic(found[chosen], right, self.counts[chosen, 2], SURE_RIDGE, signs)
+
+    def sureness(self, relevance: Array, stance: Array) -> Array:
+        """Return `SURE_MEASURES` of each pair."""
+        rows = zip(relevance.tolist(), stance.tolist(), self.found.relevance.tolist(), strict=True)
+        return np.array([sure_measured(odds, lean, row) for odds, lean, row in rows])
+
+
+def shift(odds: Array, targets: Array, weights: Array) -> float:
+    """Return what is to be added to log-odds so that they are right in the mean."""
+    low, high = -5.0, 5.0
+    for _ in range(40):
+        middle = (low + high) / 2.0
+        more = float(weights @ (targets - 1.0 / (1.0 + np.exp(-odds - middle))))
+        low, high = (middle, high) if more > 0 else (low, middle)
+    return (low + high) / 2.0
+
+
+def sign(name: str) -> int:
+    """Return 1 for a measure that speaks for a preference, -1 for one that speaks against it, 0 for others."""
+    plain = name.removeprefix("sentence_")
+    if plain in _FOR:
+        return 1
+    return -1 if plain in _AGAINST else sign_of(plain)
+
+
+class LeftOut(NamedTuple):
+    """Log-odds of each pair by fits without its group: that it is kept, that it supports, that its stance is right."""
+
+    relevance: Array
+    stance: Array
+    sure: Array
+
+
+def left_out(known: Known) -> LeftOut:
+    """Return the odds of each pair by fits without its group."""
+    odds = LeftOut(*(np.zeros(len(known.pairs)) for _ in LeftOut._fields))
+    for fold in range(FOLDS):
+        inside = known.fold == fold
+        odds.relevance[inside] = known.relevance(~inside)(known.found.relevance[inside])
+        odds.stance[inside] = known.stance(~inside)(known.found.stance[inside])
+    for fold in range(FOLDS):
+        inside = known.fold == fold
+        sure = known.sure(odds.relevance, odds.stance, ~inside)
+        odds.sure[inside] = sure(known.sureness(odds.relevance, odds.stance)[inside])
+    return odds
+
+
+def least_sure(known: Known, odds: LeftOut) -> float:
+    """Return the chance from which on stances that are given are right often enough, each kind counting as it does."""
+    chance, right = 1.0 / (1.0 + np.exp(-odds.sure)), known.right(odds.stance)
+    chosen = (known.counts[:, 2] > 0) & ((known.kept > 0) | (known.kind == "note"))
+    order = np.flatnonzero(chosen)[np.argsort(-chance[chosen], kind="stable")]
+    weights = known.counts[order, 2]
+    precision = np.cumsum(weights * right[order]) / np.cumsum(weights)
+    enough = np.flatnonzero(precision >= PRECISION)
+    return float(chance[order[enough[-1]]]) if len(enough) else 1.0
+
+
+def print_left_out(known: Known, odds: LeftOut, least: float) -> None:
+    """Print how good the odds are of pairs left out of the fit."""
+    chance = 1.0 / (1.0 + np.exp(-odds.relevance))
+    given, right = 1.0 / (1.0 + np.exp(-odds.sure)) >= least, known.right(odds.stance)
+    print("left out       pairs  kept   AUC of keep   AUC of stance   given   right  inverted   kept from 0.2: +  -  0")
+    for kind in COUNTS:
+        part = known.kind == kind
+        kept, sided = part & (known.kept > 0), part & known.sided
+        told = f"{auc(odds.relevance[part], known.kept[part] > 0):.3f}" if 0 < kept.sum() < part.sum() else "  -  "
+        line = f"{kind:14} {part.sum():5}  {known.kept[part].mean():.2f}   {told:>11}"
+        if sided.any():
+            said = given & kept
+            inverted = said & known.sided & ~right
+            line += (
+                f"   {auc(odds.stance[sided], known.label[sided] == 'supports'):13.3f}   {given[sided].mean():.3f}"
+                f"   {right[said].mean() if said.any() else 1.0:.3f}  {inverted.sum() / max(1, said.sum()):8.3f}"
+            )
+        else:
+            line += " " * 42
+        shares = [part & (known.label == label) for label in (*SIDED, "discard")]
+        line += "   " + " ".join(f"{(chance[one] >= 0.2).mean():.2f}" if one.any() else " -  " for one in shares)
+        print(line)
 
 
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("data", type=Path)
+    made.add_argument("--rarity", type=Path, help="folder of wiki_passages.jsonl, to count anew how rare words are")
     made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2; without it the weights for other encoders stay")
     made.add_argument("--out", type=Path, default=DATA)
     options = made.parse_args()
-    lines = (options.data / "verification_labels.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [record for record in map(json.loads, lines) if record["source"].startswith("wiki")]
-    pairs = [*own_pairs(), *labelled_pairs(records)]
-    judged = len(pairs) - len(own_pairs())
-    passages = (options.data / "wiki_passages.jsonl").read_text(encoding="utf-8").splitlines()
-    rarity = rarity_of(
-        [
-            *(f"{passage['title']}. {passage['text']}" for passage in map(json.loads, passages)),
-            *(record["text"] for record in written("judged.jsonl")),
-        ]
-    )
-    out: dict[str, Any] = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
-    out |= {"texts": rarity.texts, "counts": rarity.counts}
+    out: dict[str, Any] = json.loads((options.out if options.out.exists() else DATA).read_text(encoding="utf-8"))
+    rarity = Rarity(out["counts"], out["texts"])
+    if options.rarity:
+        passages = (options.rarity / "wiki_passages.jsonl").read_text(encoding="utf-8").splitlines()
+        rarity = rarity_of(
+            [
+                *(f"{passage['title']}. {passage['text']}" for passage in map(json.loads, passages)),
+                *(record["text"] for record in written("judged.jsonl")),
+            ]
+        )
+        out |= {"texts": rarity.texts, "counts": rarity.counts}
+    pairs = [*own_pairs(), *option_pairs(), *note_pairs()]
     encoders: list[tuple[str, Encoder]] = [("static", default_encoder())]
     if options.teacher:
         encoders.append(("other", SentenceTransformerEncoder(options.teacher)))
     for name, encoder in encoders:
-        found = measures(encoder, rarity, [*pairs, *option_pairs()])
-        relevance = fit_relevance(found.rows(slice(len(pairs))), pairs, judged)
-        stance = fit_stance(found, [*pairs, *option_pairs()])
-        for what, linear, names in (("relevance", relevance, MEASURES), ("stance", stance, STANCE_MEASURES)):
+        known = Known(pairs, measures(encoder, rarity, pairs))
+        odds, every = left_out(known), np.full(len(pairs), True)
+        least = least_sure(known, odds)
+        print(f"{name}: a stance from {least:.3f} on")
+        print_left_out(known, odds, least)
+        sure = known.sure(odds.relevance, odds.stance, every)
+        for what, linear, names in (
+            ("relevance", known.relevance(every), MEASURES),
+            ("stance", known.stance(every), STANCE_MEASURES),
+            ("sure", sure, SURE_MEASURES),
+        ):
             weights = {
                 measure: round(float(weight), 3)
                 for measure, weight in zip(names, linear.weights, strict=True)
                 if abs(weight) >= 5e-4
             }
             out[f"{name}_{what}"] = {"bias": round(linear.bias, 3), "weights": weights}
+        out[f"{name}_sure"]["least"] = round(least, 3)
     options.out.write_text(json.dumps(out, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     print(f"{options.out}: {options.out.stat().st_size} bytes, fitted on {len(pairs)} pairs")
 

@@ -23,6 +23,8 @@ class HashEncoder:
         self.fingerprint = fingerprint
         self.tau = 0.3
         self.floor = 0.2
+        # Its cosines say how many words texts share: phrases in other words mean nothing to it.
+        self.borrow = False
         self.calls = 0
         self.texts: Counter[str] = Counter()
         self.sync_threads: set[int] = set()

@@ -298,7 +298,7 @@ def test_how_firmly_it_is_held(preference: str, firmness: float) -> None:
     assert firmness_of(preference) == parse_aspects(preference).firmness == firmness
 
 
-@pytest.mark.parametrize("preference", ["我不喜欢飞机。", "Ich fahre lieber mit dem Zug.", "🚆", "أحب القطارات", "42"])
+@pytest.mark.parametrize("preference", ["🚆", "42", "Ramen", "Tangerine Dream"])
 def test_what_no_pattern_reads_is_liked_as_a_whole(preference: str) -> None:
     aspects = parse_aspects(preference)
 
@@ -322,10 +322,10 @@ WORDS = st.lists(
 
 
 @given(st.text(min_size=1, max_size=200).filter(str.strip) | WORDS)
-def test_any_text_has_a_side(text: str) -> None:
+def test_any_text_has_a_side_unless_it_is_foreign(text: str) -> None:
     aspects = parse_aspects(text)
 
-    assert aspects.liked or aspects.avoided
+    assert bool(aspects.liked or aspects.avoided) is aspects.understood
     assert all(phrase.strip() for phrase in (*aspects.liked, *aspects.avoided))
 
 

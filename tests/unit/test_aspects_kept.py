@@ -126,7 +126,7 @@ def test_the_same_words_are_not_read_again() -> None:
 
 def test_preferences_that_bring_their_aspects_are_not_read() -> None:
     lm = Scripted()
-    memory = made(lm, Preference(text=WINE, aspects=SAID))
+    memory = made(lm, Preference(text=WINE, aspects=SAID), expansions="bundled")
     memory.add_preference(Preference(text=TRAIN, aspects={"avoided": ["flights"]}))
     assert lm.read == [] and memory.aspects() == {WINE: SAID, TRAIN: Aspects(avoided=("flights",))}
 
@@ -287,9 +287,9 @@ def test_an_edit_survives(tmp_path: Path) -> None:
         assert memory.aspects(CASINO) == SAID
     with opened(tmp_path / "copy", lm, TRAIN, CASINO, sync=True) as memory:
         assert memory.aspects(CASINO) == SAID
-    with EpicMemory.import_(
-        tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(), verifier=verifier_of(lm)
-    ) as memory:
+    # The model says nothing of expansions, which are therefore missing here.
+    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": verifier_of(lm), "expansions": "bundled"}
+    with EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "n", **options) as memory:
         assert memory.aspects() == {TRAIN: read_of(TRAIN), CASINO.upper(): SAID}
         assert memory.verify() > 0
     assert len(lm.read) == asked
@@ -523,7 +523,7 @@ def test_an_answer_that_was_cut_is_asked_for_with_more_room() -> None:
     lm = Own(lambda messages: next(answers))
     (reading,) = AspectReader(lm).read(["tea"])
     assert reading.aspects == read_of("tea")
-    assert [sent.max_tokens for sent in lm.sent] == [512, 1024]
+    assert [sent.max_tokens for sent in lm.sent] == [900, 1800]
 
 
 BOTH = Aspects(liked=("night trains",), avoided=("flights", "buses"), firmness=0.5, scope="in Europe", source="model")

@@ -19,8 +19,13 @@ class Encoder(Protocol):
     """What the core asks of an embedding model.
 
     An encoder may have more:
-        tau, floor: Floats; the coarse filter's threshold and steering's floor that suit it. Default: those
-            of `coarse.default_tau` and `relevance.default_floor`.
+        tau, floor, relevant: Floats; the coarse filter's threshold, steering's floor, and the cosine of a query with a
+            text from which the text answers it. Default: those of `coarse.default_tau`, `relevance.default_floor` and
+            `relevance.default_relevant`.
+        languages: The ISO codes of the languages it knows, a set; a memory counts items in others. None, the
+            default: it does not say, as a multilingual model need not.
+        borrow: A bool; False if preferences are not to borrow expansions from the bundled library, some fifty phrases
+            for each preference. Default: True.
         encode_query, aencode_query: Take one text, a user's query, and give its embedding, shape
             `(dimension,)`, for models that embed queries otherwise than what is to be found. Default:
             queries are encoded like all else.

@@ -53,6 +53,9 @@ class OllamaEncoder:
         self._keep_alive = keep_alive
         self._model = model
         self.name = f"ollama:{model}"
+        # all-MiniLM-L6-v2; of other models the name does not say what they know.
+        english = model.partition(":")[0] == "all-minilm"
+        self.languages: frozenset[str] | None = frozenset({"en"}) if english else None
 
     @cached_property
     def dimension(self) -> int:

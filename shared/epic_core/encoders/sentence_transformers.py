@@ -43,6 +43,9 @@ class SentenceTransformerEncoder:
             ) from error
         self.name = f"sentence-transformers:{str(name_or_path).rstrip('/').split('/')[-1]}"
         self.dimension = int(self._model.encode(["dimension"], show_progress_bar=False).shape[1])
+        # Trained on English; of other models the name does not say what they know.
+        english = self.name.removeprefix("sentence-transformers:").startswith("all-MiniLM-")
+        self.languages: frozenset[str] | None = frozenset({"en"}) if english else None
         self.fingerprint = self._fingerprint()
         self._batch_size = batch_size
         self._lock = threading.Lock()

@@ -61,10 +61,12 @@ class StaticEncoder:
         self._unknown = model.unk_token_id
         self.name = BUNDLED_NAME if path is None else f"model2vec:{folder.name}"
         self.dimension = int(model.dim)
+        self.languages: frozenset[str] | None = frozenset({"en"}) if path is None else None
         self.fingerprint = self._fingerprint()
         config: dict[str, Any] = {**model.config}
         self.tau = float(config.get("epic_tau", 0.3))
         self.floor = float(config.get("epic_floor", 0.2))
+        self.relevant = float(config.get("epic_relevant", 0.25))
 
     def _fingerprint(self) -> str:
         digest = hashlib.sha256(np.ascontiguousarray(self._table).data)

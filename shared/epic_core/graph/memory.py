@@ -10,7 +10,7 @@ from typing import Any
 from typing_extensions import Unpack
 
 from epic_core import build, retrieval
-from epic_core.context import format_context
+from epic_core.context import ALLOWANCE, format_context, told_in_context
 from epic_core.errors import InvalidInputError, UnknownEntityError
 from epic_core.filters import Filter
 from epic_core.graph.extraction import Extractor, PhraseExtractor, entity_key
@@ -21,7 +21,7 @@ from epic_core.graph.searching import GraphHits, Reader, Walk, search
 from epic_core.intake import Items, abatches, batches, checked_part
 from epic_core.memory import EpicMemory, Options
 from epic_core.progress import Progress
-from epic_core.retrieval import StancePolicy
+from epic_core.retrieval import Keys, MinScore, StancePolicy
 from epic_core.state import State
 from epic_core.steering import Mode
 from epic_core.steps import Clock, Steps, arun, run
@@ -256,12 +256,15 @@ class GraphMemory:
         preferences: Iterable[str | Preference] | None = None,
         stance_policy: StancePolicy = "prefer",
         embed: Sequence[str] | None = None,
+        keys: Keys = "both",
+        min_score: MinScore = "auto",
     ) -> GraphHits:
         """The k passages that a walk from the query reaches most, under the user's preferences.
 
         Args:
             query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
             embed: As there: what the passages are near to. The entities are those that the query names.
+            keys, min_score: As there; where the walk starts at an entity that the query names, something is relevant.
 
         Returns:
             Hits, best first. Their scores are shares of the walk, the most visited passage's being one, of which a
@@ -274,7 +277,7 @@ class GraphMemory:
             UnknownPreferenceError: for a preference that is not held.
         """
         clock = Clock()
-        asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed)
+        asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed, keys, min_score)
         return run(search(self._state, self._looked, self._phrases, self._reading(), self._walk, asked, clock), clock)
 
     async def asearch(
@@ -287,21 +290,25 @@ class GraphMemory:
         preferences: Iterable[str | Preference] | None = None,
         stance_policy: StancePolicy = "prefer",
         embed: Sequence[str] | None = None,
+        keys: Keys = "both",
+        min_score: MinScore = "auto",
     ) -> GraphHits:
         """As `search`, without blocking the event loop."""
         clock = Clock()
-        asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed)
+        asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed, keys, min_score)
         return await arun(
             search(self._state, self._looked, self._phrases, self._reading(), self._walk, asked, clock), clock
         )
 
-    def context(self, query: str, k: int = 5, **options: Any) -> str:
-        """What a model is given for a query: `search`, formatted. Options as for `search`."""
-        return format_context(self.search(query, k, **options))
+    def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
+        """What a model is given for a query: as `EpicMemory.context`, from this `search`."""
+        told, options = told_in_context(options)
+        return format_context(self.search(query, k, **options), preferences=told, allowance=allowance)
 
-    async def acontext(self, query: str, k: int = 5, **options: Any) -> str:
+    async def acontext(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
         """As `context`, without blocking the event loop."""
-        return format_context(await self.asearch(query, k, **options))
+        told, options = told_in_context(options)
+        return format_context(await self.asearch(query, k, **options), preferences=told, allowance=allowance)
 
     def _checked(
         self,
@@ -312,6 +319,8 @@ class GraphMemory:
         preferences: Iterable[str | Preference] | None,
         stance_policy: str,
         embed: Sequence[str] | None,
+        keys: str,
+        min_score: MinScore,
     ) -> retrieval.Search:
         return retrieval.checked_search(
             self._state,
@@ -324,6 +333,8 @@ class GraphMemory:
             namespace=None,
             distinct=True,
             embed=embed,
+            keys=keys,
+            min_score=min_score,
         )
 
     # looking into it

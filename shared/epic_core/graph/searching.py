@@ -23,6 +23,7 @@ from epic_core.encoders.base import Encoder
 from epic_core.graph.extraction import PhraseExtractor
 from epic_core.graph.held import HeldGraph
 from epic_core.graph.seeds import entity_seeds, names_by_key
+from epic_core.pipeline import ranking
 from epic_core.retrieval import Search, best_entries, found_near, hits_at, mean_vector, sampled
 from epic_core.space import PENALTY, Space
 from epic_core.state import State
@@ -91,6 +92,7 @@ class Visited:
         entities: Where the walk began.
         texts: Of the first passages, if they are to be told apart by what they say.
         preferences: Those that may steer.
+        matters: The preferences by how much they matter, heaviest first, each with the chance that it does.
     """
 
     best: list[tuple[int, float]]
@@ -100,6 +102,7 @@ class Visited:
     entities: list[tuple[str, float]]
     texts: list[str]
     preferences: tuple[Preference, ...]
+    matters: list[tuple[Preference, float]]
 
 
 def search(
@@ -164,7 +167,7 @@ def _walked(
     steered = space.steering(asked.mode).steer_for_index(vector, only=positions)
     started = clock.add("steering", started)
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
-    near, cosines = best_entries(space, replace(asked, k=max(asked.k, walk.passages)), steered.vector, allowed)
+    near, cosines = _near(state, space, replace(asked, k=max(asked.k, walk.passages)), steered.vector, allowed)
     started = clock.add("index", started)
     passages = _passage_seeds(space, near[: walk.passages], walk.passage_weight)
     ids, shares = held.network.pagerank(seeds, passages, damping=walk.damping)
@@ -187,10 +190,37 @@ def _walked(
         steered=steered,
         entities=sorted(names, key=lambda pair: -pair[1]),
         texts=texts,
+        matters=space.steering("signed").matters(vector, only=positions) if asked.mode == "signed" else [],
         preferences=tuple(
             space.preferences[row] for row in (range(len(space.preferences)) if positions is None else positions)
         ),
     )
+
+
+def _near(
+    state: State, space: Space, asked: Search, vector: FloatArray, allowed: NDArray[np.int64] | None
+) -> tuple[list[tuple[int, float]], dict[int, float]]:
+    """Return the entry rows of the nearest passages with their scores, best first, and cosines that are known.
+
+    A passage is found by its text and by its instructions, as in a memory's search.
+    """
+    if asked.keys == "instruction":
+        return best_entries(space, asked, vector, allowed)
+    items = None if allowed is None else frozenset(space.item_of[row] for row in allowed.tolist())
+    found = ranking.candidates(
+        space, state.store, asked.query, vector, asked.k, entries_allowed=allowed, items_allowed=items
+    )
+    allowed_rows = None if allowed is None else set(allowed.tolist())
+    cosines = dict(found.entries.values())
+    near: list[tuple[int, float]] = []
+    for item, topic in zip(found.rows, found.topics.tolist(), strict=True):
+        rows = [row for row in space.rows_of.get(item, ()) if allowed_rows is None or row in allowed_rows]
+        if rows:
+            row = _spoken_for(space, rows, vector, cosines)
+            taken_off = PENALTY[space.stance_of[row]] if asked.stance_policy == "prefer" else 0.0
+            near.append((row, topic - taken_off))
+    near.sort(key=lambda pair: -pair[1])
+    return near[: asked.k], cosines
 
 
 def _answered(
@@ -220,6 +250,7 @@ def _answered(
         vectors=[space.index.vector(row) for row, _ in best],
         timings=clock.parts,
         steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
+        matters=visited.matters,
         entities=visited.entities,
     )
 

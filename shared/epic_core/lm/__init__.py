@@ -1,7 +1,8 @@
 """Language models behind one seam: messages in, text and token log-probabilities out."""
 
 from epic_core.lm.base import Completion, LanguageModel, Message, Token
+from epic_core.lm.by_name import lm_of
 from epic_core.lm.ollama import OllamaLM
 from epic_core.lm.openai_compatible import OpenAICompatibleLM
 
-__all__ = ["Completion", "LanguageModel", "Message", "OllamaLM", "OpenAICompatibleLM", "Token"]
+__all__ = ["Completion", "LanguageModel", "Message", "OllamaLM", "OpenAICompatibleLM", "Token", "lm_of"]

@@ -149,7 +149,11 @@ class CrossEncoderVerifier:
         text = candidate.item.text
         pieces = [text] if count_words(text) <= self._chunker.max_words else self._chunker.chunks(text)
         if self.model.labels:
-            phrases = [(*sides.liked, *sides.avoided) for sides in map(aspects_of, candidate.preferences)]
+            # A preference that nobody could read is asked about as a whole.
+            phrases = [
+                (*(sides := aspects_of(preference)).liked, *sides.avoided) or (preference.text,)
+                for preference in candidate.preferences
+            ]
             pairs = [(piece, self._claim(phrase)) for each in phrases for phrase in each for piece in pieces]
         else:
             phrases = [(preference.text,) for preference in candidate.preferences]
@@ -220,7 +224,9 @@ class CrossEncoderVerifier:
         strongest = np.maximum(supporting, conflicting)
         confidence, row = float(strongest.max()), int(strongest.argmax())
         phrase = asked.phrases[column][row]
-        stance = _stance(float(supporting.max()), float(conflicting.max()), worded.stance)
+        stance = worded.stance
+        if aspects.understood:
+            stance = _stance(float(supporting.max()), float(conflicting.max()), stance)
         verb = "entails" if entailed[row] >= contradicted[row] else "contradicts"
         instruction = worded.instruction
         if stance is not worded.stance:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeAlias
@@ -11,22 +14,25 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from epic_core.aspect_parser import aspects_of
-from epic_core.aspects import Aspects
+from epic_core.aspects import Aspects, Expansion
 from epic_core.chunking import sentences
 from epic_core.encoders.base import Encoder, embed
 from epic_core.encoders.static import BUNDLED_NAME
 from epic_core.errors import InvalidInputError
 from epic_core.evidence import BY_WORDS, Sides, by_words, sides_of
+from epic_core.preferences.library import borrowed
 from epic_core.threads import in_thread
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
 from epic_core.verification.pairs import (
     MEASURES,
     STANCE_MEASURES,
+    SURE_MEASURES,
     Chunk,
     Rarity,
     Wanted,
     measured,
     stance_measured,
+    sure_measured,
 )
 from epic_core.words import Words, words_of
 
@@ -34,25 +40,51 @@ DEFAULT_THRESHOLD = 0.2
 _BLOCK = 256
 # Of so many preferences it is kept what is looked for.
 _KEPT = 4096
+# A side of more characters is not retold.
+_LONGEST_SIDE = 120
+_ARTICLES = frozenset({"a", "an", "the", "any"})
+_OF_THE_USER = re.compile(r"\b(?:i|i'm|i've|i'd|me|my|mine|myself|we|us|our|ours)\b", re.I)
+# What no noun follows, or begins with; and words that are no thing by themselves.
+_BEFORE_VERBS = frozenset({
+    "i", "we", "don't", "won't", "can't", "cannot", "never", "not", "rather", "would", "will", "don\u2019t", "my", "our",
+    "won\u2019t", "can\u2019t", "am", "i'm", "please", "i\u2019m", "always",
+})  # fmt: skip
+_TO_NOUNS = frozenset({
+    "allergic", "addicted", "opposed", "averse", "intolerant", "sensitive", "object", "aversion", "allergy", "listen",
+    "intolerance", "comes", "opposition", "listening", "due", "used", "objection", "objections", "close", "next",
+})  # fmt: skip
+_NO_NOUN = frozenset({
+    "anywhere", "that", "which", "who", "to", "if", "when", "because", "not", "no", "don't", "without", "than", "be",
+    "being", "is", "are", "it", "stay", "go", "eat", "drink", "use", "buy", "get", "take", "have", "do", "make", "wear",
+    "watch", "read", "pay", "live", "sit", "sleep", "share", "see", "find", "keep", "give", "let", "spend", "stand",
+    "and", "or", "but", "with", "from", "in", "on", "at", "for", "by", "as", "of", "so", "too", "very", "them", "this",
+})  # fmt: skip
+_NOT_ALONE = frozenset({
+    "vegan", "vegetarian", "pescatarian", "kosher", "halal", "gluten-free", "dairy-free", "sugar-free", "organic",
+    "outdoors", "outside", "early", "late", "alone", "local", "cheap", "quiet", "plant-based", "lactose-intolerant",
+    "diabetic", "celiac", "coeliac", "remote", "remotely", "new", "old", "it", "them", "that", "this", "things",
+})  # fmt: skip
 _QUOTED_WORDS = 30
 _QUOTED_CHARACTERS = 240
 _HEADING_WORDS = 4
 # As good as every word.
 _WHOLE = 0.99
 _TOLD = [MEASURES.index(name) for name in ("preference", "phrase", "words")]
-_AVOIDED_SAID = [MEASURES.index(name) for name in ("avoided_said", "avoided_denied")]
+_SAID = [MEASURES.index(name) for name in ("liked_said", "avoided_said", "avoided_denied")]
 
 
-_Key: TypeAlias = tuple[str, Aspects]
+_Key: TypeAlias = tuple[str, Aspects, Expansion | None]
 
 
 class Weights(NamedTuple):
-    """Two linear functions, and how rare words are.
+    """Three linear functions, from where on a stance is given, and how rare words are.
 
     Attributes:
         relevance: Weights of `MEASURES`; the log-odds that a pair is kept are these times the measures, plus the bias.
         stance: Those of `STANCE_MEASURES`; the log-odds that a kept pair supports its preference rather than conflicts.
-        relevance_bias, stance_bias: What is added.
+        sure: Those of `SURE_MEASURES`; the log-odds that the likelier stance is right.
+        relevance_bias, stance_bias, sure_bias: What is added.
+        least_sure: The chance from which on a stance is given.
         rarity: Of words.
     """
 
@@ -60,6 +92,9 @@ class Weights(NamedTuple):
     relevance_bias: float
     stance: FloatArray
     stance_bias: float
+    sure: FloatArray
+    sure_bias: float
+    least_sure: float
     rarity: Rarity
 
 
@@ -69,6 +104,11 @@ class EmbeddedVerifier:
     Its confidence in an alignment is the chance that a careful reader would keep the item under that preference, as
     measured on judged pairs (`docs/quality.md`); a pair is kept from `threshold` on. A language model judges better;
     this runs anywhere. `shared/tools/make_verifier.py` fitted it.
+
+    A stance is given where it is likely enough to be right; else it is neutral, and the instruction says to check.
+
+    Under a preference that nobody could read, as it is in another language than English, similarity decides what is
+    kept, and the stance is neutral: what a text says for or against it is not known.
 
     Args:
         encoder: Encodes preferences, their aspects, and the sentences of what is kept. The weights are those of the
@@ -85,7 +125,7 @@ class EmbeddedVerifier:
         self.encoder = encoder
         self.threshold = threshold
         # What it decides is remembered by its name.
-        self.name = "embedded-v3" if threshold == DEFAULT_THRESHOLD else f"embedded-v3/{threshold!r}"
+        self.name = "embedded-v4" if threshold == DEFAULT_THRESHOLD else f"embedded-v4/{threshold!r}"
         self._weights = shipped_weights("static" if encoder.name == BUNDLED_NAME else "other")
         self._known: dict[_Key, Wanted] = {}
 
@@ -113,26 +153,29 @@ class EmbeddedVerifier:
             if len(piece) > 1:
                 near = vectors[start : start + len(piece)]
                 start += len(piece)
-            said = [words_of(sentence, beginnings=beginnings) for sentence in piece] if len(piece) > 1 else []
+            said = [one.chunk.words]
+            if len(piece) > 1:
+                said = [words_of(sentence, beginnings=beginnings) for sentence in piece]
             verdicts.append(self._verdict(one, piece, said, near))
         return verdicts
 
     def _wanted_by(self, preferences: Iterable[Preference]) -> dict[_Key, Wanted]:
         """What is looked for under some preferences, by their text and aspects."""
-        asked = {(one.text, aspects_of(one)): one for one in preferences}
+        asked = {_key(one): one for one in preferences}
         # Of its own: another thread may forget what it knows.
         known = self._known
         found = {key: known[key] for key in asked if key in known}
         new = [key for key in asked if key not in found]
-        for key, sides in zip(new, sides_of(self.encoder, [asked[key] for key in new]), strict=True):
-            found[key] = Wanted.of(key[0], sides, self._weights.rarity)
+        whole = _expanded([asked[key] for key in new])
+        for key, one, sides in zip(new, whole, sides_of(self.encoder, whole, borrow=False), strict=True):
+            found[key] = Wanted.of(key[0], sides, self._weights.rarity, one.expansion)
         if new:
             self._known = found if len(known) > _KEPT else known | found
         return found
 
     def _judged(self, candidate: Candidate, known: Mapping[_Key, Wanted], beginnings: frozenset[str]) -> _Judged:
         chunk = Chunk(candidate.item.text, candidate.embedding, beginnings)
-        wanted = [known[preference.text, aspects_of(preference)] for preference in candidate.preferences]
+        wanted = [known[_key(preference)] for preference in candidate.preferences]
         found = np.array(
             [measured(one, chunk, vector) for one, vector in zip(wanted, candidate.preference_embeddings, strict=True)],
             dtype=np.float32,
@@ -141,7 +184,7 @@ class EmbeddedVerifier:
         confidences: list[float] = (1.0 / (1.0 + np.exp(-odds.astype(np.float64)))).tolist()
         order = sorted(range(len(wanted)), key=lambda place: -confidences[place])
         kept = [place for place in order if confidences[place] >= self.threshold]
-        return _Judged(candidate, wanted, found, confidences, order[0], kept)
+        return _Judged(candidate, chunk, wanted, found, odds.tolist(), confidences, order[0], kept)
 
     def _verdict(self, judged: _Judged, pieces: Sequence[str], said: Sequence[Words], vectors: FloatArray) -> Verdict:
         confidences, candidate = judged.confidences, judged.candidate
@@ -151,14 +194,15 @@ class EmbeddedVerifier:
             return Verdict(decision=Decision.DISCARD, rationale=rationale, confidence=confidence)
         alignments = []
         for place in judged.kept:
-            wanted, measures = judged.wanted[place], judged.measures[place]
-            supporting = stance_measured(wanted, measures.tolist(), vectors) @ self._weights.stance
-            stance = _stance(wanted, measures, float(supporting) + self._weights.stance_bias)
+            wanted, measures, preference = judged.wanted[place], judged.measures[place], candidate.preferences[place]
+            stance = Stance.NEUTRAL
+            if aspects_of(preference).understood:
+                stance = self._stance(wanted, judged.odds[place], measures, vectors, said)
             sentence = _telling(wanted, stance, pieces, said, vectors, candidate.preference_embeddings[place])
             alignments.append(
                 Alignment(
-                    preference_id=candidate.preferences[place].id,
-                    instruction=instruction_of(wanted.sides.aspects, stance, sentence),
+                    preference_id=preference.id,
+                    instruction=instruction_of(aspects_of(preference), stance, sentence, preference.text),
                     stance=stance,
                     confidence=confidences[place],
                     rationale=_rationale(measures),
@@ -171,25 +215,59 @@ class EmbeddedVerifier:
             confidence=confidences[judged.best],
         )
 
+    def _stance(
+        self, wanted: Wanted, kept: float, measures: FloatArray, vectors: FloatArray, said: Sequence[Words]
+    ) -> Stance:
+        weights, plain = self._weights, measures.tolist()
+        odds = float(stance_measured(wanted, plain, vectors, said) @ weights.stance) + weights.stance_bias
+        if odds >= 0.0 and _is_mixed(wanted, measures):
+            return Stance.MIXED
+        sure = float(sure_measured(kept, odds, plain) @ weights.sure) + weights.sure_bias
+        if 1.0 / (1.0 + math.exp(-sure)) < weights.least_sure:
+            return Stance.NEUTRAL
+        return Stance.SUPPORTS if odds >= 0.0 else Stance.CONFLICTS
+
 
 class _Judged(NamedTuple):
     """An item under its preferences: a row of measures and a confidence for each; the likeliest, and those kept."""
 
     candidate: Candidate
+    chunk: Chunk
     wanted: list[Wanted]
     measures: FloatArray
+    odds: list[float]
     confidences: list[float]
     best: int
     kept: list[int]
 
 
-def _stance(wanted: Wanted, measures: FloatArray, odds: float) -> Stance:
-    if odds < 0.0:
-        return Stance.CONFLICTS
-    said, denied = measures[_AVOIDED_SAID].tolist()
-    # All that an avoided phrase says is there, beside something that is wanted, or denied elsewhere.
-    both = said >= _WHOLE and (bool(wanted.sides.aspects.liked) or denied >= _WHOLE)
-    return Stance.MIXED if both else Stance.SUPPORTS
+def _key(preference: Preference) -> _Key:
+    return preference.text, aspects_of(preference), preference.expansion
+
+
+def _expanded(preferences: Sequence[Preference]) -> list[Preference]:
+    """Return preferences with an expansion, borrowed where they bring none; one that nobody could read as it is."""
+    lent = borrowed([one for one in preferences if one.expansion is None and aspects_of(one).understood])
+    more = iter(lent)
+    found = []
+    for one in preferences:
+        aspects = aspects_of(one)
+        if not aspects.understood:
+            # It is looked for as a whole.
+            found.append(
+                replace(one, aspects=Aspects(liked=(one.text,), firmness=aspects.firmness, source="parser"))
+            )
+        elif one.expansion is None and (expansion := next(more)) is not None:
+            found.append(replace(one, expansion=expansion))
+        else:
+            found.append(one)
+    return found
+
+
+def _is_mixed(wanted: Wanted, measures: FloatArray) -> bool:
+    """Return whether all that an avoided phrase says is there, beside what is wanted, or denied elsewhere."""
+    liked, said, denied = measures[_SAID].tolist()
+    return said >= _WHOLE and (denied >= _WHOLE or bool(wanted.sides.aspects.liked and liked >= _WHOLE / 2))
 
 
 def _telling(
@@ -200,34 +278,97 @@ def _telling(
     vectors: FloatArray,
     preference: FloatArray,
 ) -> str:
-    """The sentence to look at."""
-    near = np.maximum(vectors @ preference, (vectors @ wanted.sides.vectors.T).max(axis=1))
-    if said:
-        near = near + np.array([_speaks(wanted.sides, wanted.among(words), stance) for words in said])
+    """Return the sentence to look at."""
+    if len(pieces) == 1:
+        return pieces[0]
+    sides = wanted.sides
+    told = {
+        Stance.SUPPORTS: np.concatenate([sides.liked, sides.expanded[: sides.follows]]),
+        Stance.CONFLICTS: np.concatenate([sides.avoided, sides.expanded[sides.follows :]]),
+    }.get(stance, sides.vectors)
+    near = np.maximum(vectors @ preference, (vectors @ sides.vectors.T).max(axis=1))
+    if len(told):
+        near = near + (vectors @ told.T).max(axis=1)
+    near = near + np.array([_speaks(sides, wanted.among(words), stance) for words in said])
     # A question or a heading says what a text is about, not what it says.
     says = np.array([_says_something(piece) for piece in pieces])
     return pieces[int(np.where(says | ~says.any(), near, -2.0).argmax())]
 
 
-def instruction_of(aspects: Aspects, stance: Stance, sentence: str) -> str:
-    """Points at a sentence, and says whether to look for it or to steer clear of it."""
-    liked, avoided = "; ".join(aspects.liked), "; ".join(aspects.avoided)
+def instruction_of(aspects: Aspects, stance: Stance, sentence: str, preference: str = "") -> str:
+    """Return what to do with a text under a preference, and the sentence to look at.
+
+    Args:
+        aspects: The preference's.
+        stance: The text's.
+        sentence: Is quoted.
+        preference: In the user's words; they are quoted where the aspects do not read well.
+    """
     quote = _cut(sentence)
+    avoided = _phrased("avoids", aspects.avoided, aspects.scope, preference)
+    liked = _phrased("wants", aspects.liked, aspects.scope, preference)
+    if None in (avoided, liked) or not (avoided or liked):
+        told = f'the user said: "{_cut(preference)}"' if preference else "the user has said something about it."
+        if stance is Stance.SUPPORTS:
+            return f'Suits what {told} Here: "{quote}"'
+        if stance is Stance.CONFLICTS:
+            return f'Steer clear: {told} Here: "{quote}"'
+        if stance is Stance.MIXED:
+            return f'Some of this suits and some does not: {told} Here: "{quote}"'
+        return f'Check before recommending: {told} Here: "{quote}"'
+    if stance is Stance.SUPPORTS:
+        return f'Suits the user, who {liked or avoided}: "{quote}"'
     if stance is Stance.CONFLICTS:
-        reason = f"the user avoids {avoided}" if avoided else f"the user wants {liked} instead"
-        return f'Steer clear of this, {reason}: "{quote}"'
-    suits = f"the user wants {liked}" if liked else f"it suits a user who avoids {avoided}"
+        return f'Steer clear: the user {avoided or liked}. "{quote}"'
+    both = " and ".join(part for part in (avoided, liked) if part)
     if stance is Stance.MIXED:
-        told = f"the user avoids {avoided}" if avoided else suits
-        return f'Take only what suits, {told}: "{quote}"'
-    return f'Look for this, {suits}: "{quote}"'
+        return f'Some of this suits and some does not: the user {both}. "{quote}"'
+    return f'The user {both}: check before recommending. "{quote}"'
+
+
+def _phrased(verb: str, phrases: Sequence[str], scope: str, preference: str) -> str | None:
+    """Return a side as words after "the user": "avoids a job with night shifts"; None where it would read badly."""
+    if not phrases:
+        return ""
+    told = [_article(phrase, preference) for phrase in phrases]
+    if any(one is None for one in told) or (len(told) > 1 and any("," in phrase for phrase in phrases)):
+        return None
+    *before, last = [one for one in told if one]
+    joint = " or " if verb == "avoids" else " and "
+    listed = f"{', '.join(before)}{joint}{last}" if before else last
+    if verb == "wants" and re.match(r"[a-z]{3,}ing\b", listed):
+        verb = "likes"
+    if scope and preference and scope not in listed:
+        listed = f"{listed} {scope}"
+    if _OF_THE_USER.search(listed) or len(listed) > _LONGEST_SIDE:
+        return None
+    return f"{verb} {listed}"
+
+
+def _article(phrase: str, preference: str) -> str | None:
+    """Return a phrase with the article that it has in the preference, or None where it is no noun there."""
+    phrase = phrase.strip().strip(".!")
+    first = phrase.split()[0].lower() if phrase else ""
+    if not first or first in _NO_NOUN or (phrase.lower() in _NOT_ALONE):
+        return None
+    place = preference.lower().find(phrase.lower())
+    before = re.findall(r"[^\W_]+(?:['\u2019][a-z]+)?", preference[:place].lower())[-2:] if place > 0 else []
+    if before and before[-1] in _ARTICLES:
+        return f"{before[-1]} {phrase}"
+    if before and before[-1] in _BEFORE_VERBS:
+        return None
+    if before and before[-1] == "to" and (len(before) < 2 or before[0] not in _TO_NOUNS):
+        return None
+    return phrase
 
 
 def _speaks(sides: Sides, words: Words, stance: Stance) -> float:
-    """How much a sentence says, by its words, of what makes the stance, in [0, 1]; of both sides where it is mixed."""
+    """Return how much a sentence says, by its words, of what makes the stance, in [0, 1]."""
     if not words.plain and not words.negated:
         return 0.0
     said = dict(zip(BY_WORDS, by_words(sides, words), strict=True))
+    if stance is Stance.NEUTRAL:
+        return min(1.0, max(said.values()))
     wanted = max(said["liked_said"], said["avoided_denied"], said["liked_kinds_said"], said["avoided_instead_said"])
     unwanted = max(said["avoided_said"], said["liked_denied"], said["avoided_kinds_said"], said["liked_instead_said"])
     return min(1.0, wanted if stance is Stance.SUPPORTS else unwanted)
@@ -243,12 +384,15 @@ def _shipped() -> Mapping[str, Any]:
 def shipped_weights(name: str) -> Weights:
     """The weights in the package: "static" for the bundled encoder, "other" for any other."""
     shipped = _shipped()
-    relevance, stance = (shipped[f"{name}_{what}"] for what in ("relevance", "stance"))
+    relevance, stance, sure = (shipped[f"{name}_{what}"] for what in ("relevance", "stance", "sure"))
     return Weights(
         relevance=_array(relevance["weights"], MEASURES),
         relevance_bias=float(relevance["bias"]),
         stance=_array(stance["weights"], STANCE_MEASURES),
         stance_bias=float(stance["bias"]),
+        sure=_array(sure["weights"], SURE_MEASURES),
+        sure_bias=float(sure["bias"]),
+        least_sure=float(sure["least"]),
         rarity=Rarity(shipped["counts"], shipped["texts"]),
     )
 

@@ -2,7 +2,8 @@
 
 A similarity of the whole says little: a preference is short, and a chunk speaks of many things. So what the preference
 likes and avoids is looked for by itself, and by the lexicon's kinds of it (`evidence`), and words count by how rare
-they are. For the stance, sentences are looked at one by one.
+they are. What follows and what breaks the preference by its expansion is looked for likewise. For the stance, sentences
+are looked at one by one, and whether each denies something counts.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
+from epic_core.aspects import Expansion
 from epic_core.evidence import COSINES, Sides, by_cosines, by_words
 from epic_core.evidence import FEATURES as EVIDENCE
 from epic_core.types import FloatArray
 from epic_core.words import Words, content_stems, stem, words_of
 
+# By words: how much of a phrase of the expansion is said, or denied.
+EXPANDED = ("follows_said", "follows_denied", "breaks_said", "breaks_denied")
 MEASURES = (
     # Cosines: with the preference, the nearest of its phrases, and of the lexicon's groups.
     "preference", "phrase", "group", "no_group",
@@ -29,11 +35,24 @@ MEASURES = (
     # Words that are there as names only: a film called "The Bees".
     "names_only",
     # What the preference and the text are like.
-    "likes", "avoids", "likes_only", "avoids_only", "firmness", "values", "length", "addressed", "listed",
+    "likes", "avoids", "likes_only", "avoids_only", "firmness", "values", "length", "short", "addressed", "listed",
+    # Its expansion: the highest cosine with a question, the mean of the two highest with what follows and with what
+    # breaks it, the higher of them, how far they are apart; whether there is none, or a borrowed one.
+    "question", "follows", "breaks", "expanded", "apart", "no_expansion", "borrowed",
+    *EXPANDED,
     *EVIDENCE,
 )  # fmt: skip
-# What tells on whose side it is: the evidence in the chunk, and its cosines in the nearest sentences.
-STANCE_MEASURES = (*EVIDENCE, *(f"sentence_{name}" for name in EVIDENCE[:COSINES]))
+# What tells on whose side it is: the lean of the whole, the evidence in the chunk, its cosines in the nearest
+# sentences, and which way those lean that say something of the preference plainly, and those that deny something of it.
+STANCE_MEASURES = (
+    "lean",
+    *EXPANDED,
+    *EVIDENCE,
+    *(f"sentence_{name}" for name in EVIDENCE[:COSINES]),
+    "sentence_lean", "denying_lean", "sentence_sides", "denying_sides",
+)  # fmt: skip
+# What tells how likely the stance is right that is the likelier one.
+SURE_MEASURES = ("lean", "lean_of_note", "lean_of_kept", "words_said", "relevance", "expanded", "phrase")
 # So many characters for a word of the lexicon, and a text is full of them.
 _DENSE = 30
 _VALUES = re.compile(r"priorit|believ|explanation|discussion|approach|polic|perspective|principle|argument", re.I)
@@ -42,6 +61,17 @@ _LISTED = re.compile(r"(?:^|\s)[1-9][.)]\s")
 # Words without a capital.
 _PLAIN = re.compile(r"\b[a-z]\w+")
 _NOTHING_SAID = [0.0] * (MEASURES.index("names_only") - MEASURES.index("words") + 1)
+_FOLLOWS, _BREAKS = MEASURES.index("follows"), MEASURES.index("breaks")
+_SHORT, _EXPANDED, _PHRASE = (MEASURES.index(name) for name in ("short", "expanded", "phrase"))
+_SAID = [MEASURES.index(name) for name in (*EXPANDED, *(f"{side}_{how}" for side in ("liked", "avoided") for how in ("said", "denied")))]
+# Odds beyond this say nothing more.
+_SUREST = 4.0
+# A text of no more words than this is a note.
+_NOTE = 30
+# A phrase of the expansion says something from so much idf on; what is said of it counts in full then.
+_TELLING = 8.0
+# How much more a near sentence counts than a far one.
+_SHARPNESS = 12.0
 
 
 class Rarity:
@@ -86,10 +116,11 @@ class Chunk:
         return frozenset(stem(word) for word in _PLAIN.findall(self.text))
 
     @cached_property
-    def kind(self) -> tuple[float, float, float]:
-        """Its length, whether it speaks to somebody, and whether it is a list."""
-        length = math.log(1 + len(self.text.split()))
-        return length, float(bool(_ADDRESSED.search(self.text))), float(bool(_LISTED.search(self.text)))
+    def kind(self) -> tuple[float, float, float, float]:
+        """Its length, whether it is a note, whether it speaks to somebody, and whether it is a list."""
+        words = len(self.text.split())
+        addressed, listed = _ADDRESSED.search(self.text), _LISTED.search(self.text)
+        return math.log(1 + words), float(words <= _NOTE), float(bool(addressed)), float(bool(listed))
 
 
 @dataclass(frozen=True)
@@ -104,6 +135,8 @@ class Wanted:
         every: All of these words.
         beginnings: What those begin with that are runs of several.
         values: Whether it is about values or ways of explaining rather than things.
+        told: For each word of its expansion, the phrases that it is in, by number, and the share of each that it is.
+        vectors: Of all that it is looked for by: those of `sides`, then of its questions, then of the expansion.
     """
 
     sides: Sides
@@ -114,14 +147,17 @@ class Wanted:
     every: frozenset[str]
     beginnings: frozenset[str]
     values: float
+    told: dict[str, list[tuple[int, float]]]
+    vectors: FloatArray
 
     @classmethod
-    def of(cls, text: str, sides: Sides, rarity: Rarity) -> Wanted:
-        """A preference by its text and its sides."""
+    def of(cls, text: str, sides: Sides, rarity: Rarity, expansion: Expansion | None = None) -> Wanted:
+        """Return a preference by its text, its sides, and the expansion that those are made of."""
         liked_kinds, avoided_kinds, liked_instead, avoided_instead = sides.kinds
         words = {word: rarity(word) for word in content_stems(text)}
         phrases = [{word: rarity(word) for word, _ in phrase} for phrase in sides.phrases]
-        every = frozenset().union(words, *phrases, *sides.kinds)
+        told = _told(expansion, rarity)
+        every = frozenset().union(words, told, *phrases, *sides.kinds)
         return cls(
             sides=sides,
             kinds=liked_kinds | avoided_kinds,
@@ -131,6 +167,8 @@ class Wanted:
             every=every,
             beginnings=frozenset(run.split(" ", 1)[0] for run in every if " " in run),
             values=float(bool(_VALUES.search(text))),
+            told=told,
+            vectors=np.concatenate([sides.vectors, sides.questions, sides.expanded]),
         )
 
     def among(self, words: Words) -> Words:
@@ -148,14 +186,15 @@ def measured(wanted: Wanted, chunk: Chunk, preference: FloatArray) -> list[float
     """
     sides = wanted.sides
     # Short arrays: plain numbers are faster.
-    near: list[float] = (sides.vectors @ chunk.vector).tolist()
+    every: list[float] = (wanted.vectors @ chunk.vector).tolist()
+    near = every[: len(sides.vectors)]
     phrases = len(sides.phrases)
     groups = near[phrases:]
     said = wanted.among(chunk.words)
     likes, avoids = bool(sides.aspects.liked), bool(sides.aspects.avoided)
     return [
         float(chunk.vector @ preference),
-        max(near[:phrases]),
+        max(near[:phrases], default=0.0),
         max(groups, default=0.0),
         float(not groups),
         *(_by_words(wanted, chunk, said.plain | said.negated) if said.plain or said.negated else _NOTHING_SAID),
@@ -166,21 +205,112 @@ def measured(wanted: Wanted, chunk: Chunk, preference: FloatArray) -> list[float
         sides.aspects.firmness,
         wanted.values,
         *chunk.kind,
+        *_by_expansion(sides, every),
+        *_told_by(wanted, said),
         *by_cosines(sides, near),
         *by_words(sides, said),
     ]
 
 
-def stance_measured(wanted: Wanted, measures: Sequence[float], vectors: FloatArray) -> list[float]:
-    """`STANCE_MEASURES` of a chunk under a preference.
+def stance_measured(
+    wanted: Wanted, measures: Sequence[float], vectors: FloatArray, said: Sequence[Words]
+) -> list[float]:
+    """Return `STANCE_MEASURES` of a chunk under a preference.
 
     Args:
         wanted: The preference.
         measures: `MEASURES` of the pair.
         vectors: Embeddings of the chunk's sentences, shape `(n, d)`.
+        said: The words of each sentence.
     """
-    near: list[float] = (vectors @ wanted.sides.vectors.T).max(axis=0).tolist()
-    return [*measures[-len(EVIDENCE) :], *by_cosines(wanted.sides, near)]
+    sides = wanted.sides
+    near: list[list[float]] = (vectors @ wanted.vectors.T).tolist()
+    likes, phrases, known = len(sides.aspects.liked), len(sides.phrases), len(sides.vectors)
+    first = known + len(sides.questions)
+    middle = first + sides.follows
+    total = 0.0
+    # Of sentences that say it plainly, and of those that deny something of it: leans, then sides.
+    leans, between = [0.0, 0.0], [0.0, 0.0]
+    for row, words in zip(near, said, strict=True):
+        follows, breaks = _highest_two(row[first:middle]), _highest_two(row[middle:])
+        liked, avoided = max(row[:likes], default=0.0), max(row[likes:phrases], default=0.0)
+        weight = math.exp(_SHARPNESS * max(follows, breaks, liked, avoided))
+        denies = not wanted.every.isdisjoint(words.negated)
+        total += weight
+        leans[denies] += weight * (follows - breaks)
+        between[denies] += weight * (liked - avoided)
+    nearest = [max(row[place] for row in near) for place in range(known)]
+    return [
+        measures[_FOLLOWS] - measures[_BREAKS],
+        *measures[-len(EVIDENCE) - len(EXPANDED) :],
+        *by_cosines(sides, nearest),
+        *(lean / total for lean in leans),
+        *(side / total for side in between),
+    ]
+
+
+def sure_measured(relevance: float, stance: float, measures: Sequence[float]) -> list[float]:
+    """Return `SURE_MEASURES` of a pair.
+
+    Args:
+        relevance: The log-odds that it is kept.
+        stance: Those that it supports its preference.
+        measures: `MEASURES` of the pair.
+    """
+    lean = min(_SUREST, abs(stance))
+    likely = 1.0 / (1.0 + math.exp(-max(-_SUREST * 5, relevance)))
+    said = max(measures[place] for place in _SAID)
+    return [lean, lean * measures[_SHORT], lean * likely, lean * said, likely, measures[_EXPANDED], measures[_PHRASE]]
+
+
+def _by_expansion(sides: Sides, near: Sequence[float]) -> list[float]:
+    """Return those of `MEASURES` from "question" to "borrowed"."""
+    first = len(sides.vectors) + len(sides.questions)
+    middle = first + sides.follows
+    question = max(near[len(sides.vectors) : first], default=0.0)
+    if not len(sides.expanded):
+        return [question, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+    follows, breaks = _highest_two(near[first:middle]), _highest_two(near[middle:])
+    return [
+        question, follows, breaks, max(follows, breaks), abs(follows - breaks), 0.0, float(sides.borrowed)
+    ]  # fmt: skip
+
+
+def _highest_two(cosines: Sequence[float]) -> float:
+    """Return the mean of the two highest, as `evidence.highest_two` does of rows."""
+    if len(cosines) < 2:
+        return sum(cosines)
+    return sum(sorted(cosines)[-2:]) / 2.0
+
+
+def _told(expansion: Expansion | None, rarity: Rarity) -> dict[str, list[tuple[int, float]]]:
+    """Return the words of an expansion with the phrases that they are in, those that break it by numbers below 0."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    if expansion is None:
+        return found
+    for sign, phrases in ((1, expansion.follows), (-1, expansion.breaks)):
+        for number, phrase in enumerate(phrases, start=1):
+            # A phrase that denies something itself would have to be read twice.
+            words = words_of(phrase)
+            plain = {word: rarity(word) for word in content_stems(phrase) if word not in words.negated}
+            total = max(_TELLING, sum(plain.values()))
+            for word, idf in plain.items():
+                found.setdefault(word, []).append((sign * number, idf / total))
+    return found
+
+
+def _told_by(wanted: Wanted, said: Words) -> list[float]:
+    """Return `EXPANDED`: the largest share of a phrase that follows, then of one that breaks, said and denied."""
+    values = []
+    for words in said:
+        shares: dict[int, float] = {}
+        for word in words:
+            for number, share in wanted.told.get(word, ()):
+                shares[number] = shares.get(number, 0.0) + share
+        values.append(max((share for number, share in shares.items() if number > 0), default=0.0))
+        values.append(max((share for number, share in shares.items() if number < 0), default=0.0))
+    follows, breaks, follows_denied, breaks_denied = values
+    return [follows, follows_denied, breaks, breaks_denied]
 
 
 def _by_words(wanted: Wanted, chunk: Chunk, said: AbstractSet[str]) -> list[float]:
@@ -190,8 +320,8 @@ def _by_words(wanted: Wanted, chunk: Chunk, said: AbstractSet[str]) -> list[floa
     kinds, instead = wanted.kinds & said, wanted.instead & said
     return [
         _share(wanted.words, said),
-        max(shares),
-        sum(shares) / len(shares),
+        max(shares, default=0.0),
+        sum(shares) / max(1, len(shares)),
         max(found.values(), default=0.0),
         math.log1p(len(kinds)),
         math.log1p(len(instead)),

@@ -1,0 +1,76 @@
+"""Language models by name: "ollama/qwen3:4b", or "openai/MODEL" with the address of a server."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+from epic_core.errors import InvalidInputError
+from epic_core.lm.base import LanguageModel
+from epic_core.lm.ollama import OllamaLM
+from epic_core.lm.openai_compatible import OpenAICompatibleLM
+
+NAMES = "ollama/MODEL, or openai/MODEL with the server's address"
+"""The names that there are, for messages."""
+
+
+@overload
+def lm_of(
+    model: str,
+    *,
+    url: str | None = None,
+    api_key: str | None = None,
+    timeout: float | None = None,
+    concurrency: int | None = None,
+) -> OllamaLM | OpenAICompatibleLM: ...
+@overload
+def lm_of(
+    model: LanguageModel,
+    *,
+    url: str | None = None,
+    api_key: str | None = None,
+    timeout: float | None = None,
+    concurrency: int | None = None,
+) -> LanguageModel: ...
+def lm_of(
+    model: LanguageModel | str,
+    *,
+    url: str | None = None,
+    api_key: str | None = None,
+    timeout: float | None = None,
+    concurrency: int | None = None,
+) -> LanguageModel:
+    """Return the language model of a name; a model is returned as it is. Nothing is sent before it is used.
+
+        lm_of("openai/qwen3-4b", url="http://localhost:8000/v1")
+
+    Args:
+        model: `NAMES` says which there are.
+        url: The server. An Ollama server's default is `OLLAMA_HOST`, else Ollama's own.
+        api_key: Sent to a server of OpenAI's protocol as a bearer token.
+        timeout: Seconds for an answer; default: the model's own.
+        concurrency: How many calls the server gets at once; default: one.
+
+    Raises:
+        InvalidInputError: for any other name, a name without its address, settings that cannot be, and what is no
+            language model.
+    """
+    if not isinstance(model, str):
+        if isinstance(model, type) or not callable(getattr(model, "complete", None)):
+            found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+            raise InvalidInputError(
+                f"A language model is an object with a method complete(...), or a name: {NAMES}; not {found}."
+            )
+        return model
+    limits: dict[str, Any] = {"timeout": timeout, "concurrency": concurrency}
+    limits = {name: value for name, value in limits.items() if value is not None}
+    kind, _, name = model.strip().partition("/")
+    if kind == "ollama" and name:
+        return OllamaLM(name, host=url, **limits)
+    if kind == "openai" and name:
+        if url is None:
+            raise InvalidInputError(
+                "openai/MODEL needs the server's address: lm_of('openai/MODEL', url='http://localhost:8000/v1'), or"
+                " --llm-url http://localhost:8000/v1 on the command line."
+            )
+        return OpenAICompatibleLM(url, name, api_key=api_key, **limits)
+    raise InvalidInputError(f"There is no model {model!r}. Use {NAMES}.")

@@ -1,0 +1,1 @@
+"""The pipeline: the stages of a memory, one module for each step."""

@@ -1,0 +1,138 @@
+"""The light tier: what verification turned away, held by its text alone while the file is under its reserve.
+
+What the first tier holds was verified, and has instructions. The rest is not lost as long as there is room: an item of
+the light tier takes its packed text and one small code. It is admitted best first, by its similarity to the nearest
+preference, gives way to what is better and to the first tier, is searched together with it, and is looked through again
+when a preference is added. `reserve=0` is the paper's memory, which forgets what it does not keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from epic_core.codes import code_length
+from epic_core.pipeline.bytes import item_bytes
+from epic_core.space import Addition, Space
+from epic_core.state import State
+from epic_core.types import FloatArray, Item
+
+# What the next items need besides: pages are not full, and the SQL indexes take some.
+_FILLING = 1.25
+_SLACK = 8_000
+# Under a budget so many leave in one change, so that its journal fits.
+_AT_ONCE = 8
+
+
+def admitted(
+    state: State, space: Space, rejected: Sequence[tuple[Item, FloatArray]]
+) -> tuple[list[tuple[Item, FloatArray]], list[int]]:
+    """Choose which rejected items the light tier takes, and the rows of the items that leave it for them.
+
+    Args:
+        state: The memory's. Call it under the lock.
+        space: Its namespace.
+        rejected: Items with E(x).
+    """
+    if state.reserve == 0 or not rejected:
+        return [], []
+    vectors = np.stack([vector for _, vector in rejected])
+    worth = _worth(space, vectors)
+    code = code_length(state.encoder.dimension, small=True)
+    sizes = [int(_FILLING * (item_bytes(item) + code)) for item, _ in rejected]
+    room = _limit(state) - _SLACK - used_bytes(state)
+    taken: list[int] = []
+    waiting: list[int] = []
+    for place in np.argsort(-worth, kind="stable").tolist():
+        if sizes[place] <= room:
+            room -= sizes[place]
+            taken.append(place)
+        else:
+            waiting.append(place)
+    going: list[int] = []
+    if waiting:
+        rows, held = _by_worth(space)
+        octets = state.store.light_sizes(rows)
+        last = 0
+        for place in waiting:
+            leaving, freed = last, room
+            while freed < sizes[place] and leaving < len(rows) and held[leaving] < worth[place]:
+                freed += int(_FILLING * octets[rows[leaving]])
+                leaving += 1
+            if freed >= sizes[place]:
+                going += rows[last:leaving]
+                last, room = leaving, freed - sizes[place]
+                taken.append(place)
+    return [rejected[place] for place in sorted(taken)], going
+
+
+def trim(state: State, needed: int = 0) -> int:
+    """Remove the least of the light tier until the file is within its reserve, less what is needed besides.
+
+    Returns:
+        How many items went.
+    """
+    excess = used_bytes(state) + needed + _SLACK - _limit(state)
+    return leave(state, excess) if excess > 0 else 0
+
+
+def leave(state: State, octets: int) -> int:
+    """Remove the least of the light tier until so many bytes are free; how many items went."""
+    with state.lock:
+        rows, _ = _by_worth(state.space())
+        if not rows:
+            return 0
+        sizes = state.store.light_sizes(rows)
+        going: list[int] = []
+        for row in rows:
+            if octets <= 0:
+                break
+            octets -= sizes[row]
+            going.append(row)
+        step = len(going) if state.budget is None else _AT_ONCE
+        for start in range(0, len(going), max(1, step)):
+            with state.changing(state.encoder) as space:
+                addition = Addition()
+                remove(state, going[start : start + step], addition)
+                addition.sums = state.store.sums()
+            space.apply(addition)
+        return len(going)
+
+
+def remove(state: State, rows: Sequence[int], addition: Addition) -> None:
+    """Remove items of the light tier. Call it inside a transaction."""
+    held = state.store.held_at(rows)
+    addition.gone_items += held
+    addition.seen += [one.digest for one in held.values()]
+    addition.forgotten |= state.store.see(state.namespace, [one.digest for one in held.values()]) > 0
+    state.store.remove_items(state.namespace, [one.item.id for one in held.values()])
+
+
+def _limit(state: State) -> int:
+    """Return how many bytes the file may have with the light tier in it."""
+    if state.budget is None:
+        return state.reserve
+    return min(state.reserve, state.budget.pages(page := state.store.pages()[2]) * page)
+
+
+def used_bytes(state: State) -> int:
+    """Return how many bytes of the file are in use."""
+    count, free, page = state.store.pages()
+    return (count - free) * page
+
+
+def _worth(space: Space, vectors: FloatArray) -> FloatArray:
+    """Return how much each text may matter, shape `(n,)`: its similarity to the nearest preference."""
+    if not len(space.vectors):
+        return np.zeros(len(vectors), dtype=np.float32)
+    nearest: FloatArray = (vectors @ space.vectors.T).max(axis=1)
+    return nearest
+
+
+def _by_worth(space: Space) -> tuple[list[int], list[float]]:
+    """Return the rows of the light tier and what each is worth, least first."""
+    rows = [row for row in space.texts.rows.tolist() if space.light(row)]
+    worth = _worth(space, space.texts.vectors[space.texts.places(rows)]) if rows else np.empty(0)
+    order = np.argsort(worth, kind="stable").tolist()
+    return [rows[place] for place in order], [float(worth[place]) for place in order]

@@ -1,0 +1,234 @@
+"""Ranking of what a memory holds for a query: two keys and exact words find, evidence and stances rank.
+
+An item is found by its text and by its instructions. With T(x) its cosine by text, I(x) the highest by an instruction
+and L(x) its share of the query's telling words (`text.lexical_index`),
+
+    topic(q, x) = T(x) + INSTRUCTED max(0, I(x) - T(x)) + WORDED L(x).
+
+The topic decides what is a candidate and whether anything held is relevant at all. Among the candidates what a text says
+for and against the preferences that matter ranks (`steering`), and so does what verification found: an entry's stance.
+Neither replaces the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.relevance import default_relevant
+from epic_core.space import PENALTY, Space
+from epic_core.steering import QuerySteering, SteeredQuery
+from epic_core.store import Store
+from epic_core.types import FloatArray, Stance
+
+# What an instruction that is nearer than its text adds, and what sharing all telling words does.
+INSTRUCTED = 0.5
+WORDED = 0.15
+# How many candidates are looked at for k hits, at least.
+_LEAST_CANDIDATES = 40
+# What a verified stance counts under a preference that matters fully, and the least it counts under any.
+SUPPORTS = 0.15
+_LEAST_PENALTY = 0.3
+# A topic so far below what is relevant is none, however sure the best is.
+_LEAST_RELEVANT = 0.13
+# What nobody has verified needs more.
+_LEAST_LIGHT = 0.05
+# Texts this near to a better hit say the same.
+_SAME = 0.985
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Items that may answer a query, by their topic, best first.
+
+    Attributes:
+        rows: Item rows, shape `(n,)`.
+        topics: topic(q, x) of each, shape `(n,)`.
+        entries: Item row to the entry that was found for it, with its cosine, where one was.
+    """
+
+    rows: list[int]
+    topics: FloatArray
+    entries: dict[int, tuple[int, float]]
+
+    def down_to(self, least: float) -> Candidates:
+        """Return those with at least some topic."""
+        count = int((self.topics >= least).sum())
+        if count == len(self.rows):
+            return self
+        return replace(self, rows=self.rows[:count], topics=self.topics[:count])
+
+
+def candidates(
+    space: Space,
+    store: Store,
+    query: str,
+    vector: FloatArray,
+    k: int,
+    *,
+    entries_allowed: NDArray[np.int64] | None,
+    items_allowed: frozenset[int] | None,
+) -> Candidates:
+    """Find the items whose topic is nearest to a query.
+
+    Args:
+        space: What is searched.
+        store: Its file.
+        query: The query's words; empty to leave them out of account.
+        vector: What is searched for, shape `(d,)`.
+        k: How many hits are wanted.
+        entries_allowed: Entry rows that may be found; None for all.
+        items_allowed: Item rows that may be found; None for all.
+    """
+    wanted = max(_LEAST_CANDIDATES, 2 * k + 8)
+    rows, cosines = space.index.search(vector, wanted, allowed=entries_allowed)
+    entries: dict[int, tuple[int, float]] = {}
+    for row, cosine in zip(rows.tolist(), cosines.tolist(), strict=True):
+        entries.setdefault(space.item_of[row], (row, cosine))
+    texts = space.texts.rows
+    topics = space.texts.vectors @ vector
+    words = space.lexical(store).scores(query) if query else {}
+    if words:
+        places = np.array(space.texts.places(list(words)))
+        shares = np.fromiter(words.values(), dtype=np.float32, count=len(words))
+        topics[places[places >= 0]] += np.float32(WORDED) * shares[places >= 0]
+    if entries:
+        places = np.array(space.texts.places(list(entries)))
+        near = np.array([cosine for _, cosine in entries.values()], dtype=np.float32)
+        held = places >= 0
+        gained = near[held] - topics[places[held]]
+        topics[places[held]] += np.float32(INSTRUCTED) * np.maximum(gained, 0.0)
+    if items_allowed is not None:
+        keep = np.array([row in items_allowed for row in texts.tolist()], dtype=bool)
+        texts, topics = texts[keep], topics[keep]
+    # Items whose text has no vector are found by their instructions alone.
+    bare = [row for row in entries if row not in space.texts]
+    if bare:
+        texts = np.concatenate([texts, np.array(bare, dtype=np.int64)])
+        topics = np.concatenate([topics, np.array([entries[row][1] for row in bare], dtype=np.float32)])
+    if len(topics) > wanted:
+        best = np.argpartition(-topics, wanted - 1)[:wanted]
+        texts, topics = texts[best], topics[best]
+    order = np.lexsort((texts, -topics))
+    return Candidates(rows=texts[order].tolist(), topics=topics[order], entries=entries)
+
+
+def ranked(
+    space: Space,
+    store: Store,
+    found: Candidates,
+    steering: QuerySteering,
+    steered: SteeredQuery,
+    *,
+    only: NDArray[np.intp] | None,
+    prefers: bool,
+) -> tuple[FloatArray, SteeredQuery]:
+    """Return the score of each candidate, shape `(n,)`, and the query with the preferences that matter to it.
+
+    Args:
+        space: What was searched.
+        store: Its file.
+        found: The candidates.
+        steering: By the preferences.
+        steered: The query, with the preferences that matter to it.
+        only: Rows of the preferences that may steer; None for all.
+        prefers: Whether stances and evidence count.
+    """
+    scores = found.topics.copy()
+    if not prefers or not len(scores):
+        return scores, steered
+    if steering.mode == "signed" and steering.preferences:
+        vectors = vectors_of(space, found)
+        words = space.words(store, found.rows)
+        scores, steered = steering.score_found(steered.query, found.topics, vectors, words, only=only)
+    weight_of = {one.preference.id: one.weight * steered.strength for one in steered.preferences}
+    weights = {
+        row: weight_of.get(preference.id, 0.0)
+        for row, preference in zip(space.preference_rows, space.preferences, strict=True)
+    }
+    for place, item in enumerate(found.rows):
+        for row in space.rows_of.get(item, ()):
+            stance, weight = space.stance_of[row], weights.get(space.preference_of[row], 0.0)
+            gained = SUPPORTS * weight if stance is Stance.SUPPORTS else 0.0
+            scores[place] += np.float32(gained - PENALTY[stance] * max(_LEAST_PENALTY, weight))
+    return scores, steered
+
+
+def vector_of(space: Space, found: Candidates, item: int) -> FloatArray:
+    """Return what an item was found by: E(x), or the embedding of its nearest instruction."""
+    place = space.texts.places([item])[0]
+    return space.texts.vectors[place].copy() if place >= 0 else space.index.vector(found.entries[item][0])
+
+
+def vectors_of(space: Space, found: Candidates) -> FloatArray:
+    """Return E(x) of the candidates, shape `(n, d)`; of one without, the embedding of its nearest instruction."""
+    places = space.texts.places(found.rows)
+    if -1 not in places:
+        return space.texts.vectors[places]
+    rows = [
+        space.texts.vectors[place] if place >= 0 else space.index.vector(found.entries[item][0])
+        for place, item in zip(places, found.rows, strict=True)
+    ]
+    return np.stack(rows)
+
+
+def least_topic(encoder: object, topics: FloatArray, min_score: float | str | None) -> float:
+    """Return from which topic on items are relevant; infinite if none is.
+
+    The best topic decides whether the query is about anything that is held. The surer it is, the less the others need.
+
+    Args:
+        encoder: Whose cosines they are.
+        topics: Of the candidates, best first.
+        min_score: The least topic; "auto" for the encoder's own, None for none.
+    """
+    if min_score is None:
+        return -np.inf
+    if isinstance(min_score, float):
+        return min_score
+    enough = default_relevant(encoder)
+    if not len(topics) or float(topics[0]) < enough:
+        return float(np.inf)
+    return max(enough - _LEAST_RELEVANT, 2.0 * enough - float(topics[0]))
+
+
+def without_far_light(space: Space, found: Candidates, encoder: object, min_score: float | str | None) -> Candidates:
+    """Leave out the items of the light tier that are only just about the topic."""
+    if min_score != "auto":
+        return found
+    least = default_relevant(encoder) - _LEAST_LIGHT
+    kept = [
+        place
+        for place, (row, topic) in enumerate(zip(found.rows, found.topics.tolist(), strict=True))
+        if topic >= least or not space.light(row)
+    ]
+    if len(kept) == len(found.rows):
+        return found
+    return replace(found, rows=[found.rows[place] for place in kept], topics=found.topics[kept])
+
+
+def distinct(space: Space, items: Sequence[int], order: Iterable[int], k: int) -> list[int]:
+    """Choose the k best places in an order, those that say the same as a better one last.
+
+    Args:
+        space: What was searched.
+        items: Item rows.
+        order: Places in `items`, best first.
+        k: How many.
+    """
+    chosen: list[int] = []
+    same: list[int] = []
+    taken = np.empty((k, space.texts.dimension), dtype=np.float32)
+    for place in order:
+        at = space.texts.places([items[place]])[0]
+        if at >= 0 and chosen and float((taken[: len(chosen)] @ space.texts.vectors[at]).max()) >= _SAME:
+            same.append(place)
+            continue
+        taken[len(chosen)] = space.texts.vectors[at] if at >= 0 else 0.0
+        chosen.append(place)
+        if len(chosen) == k:
+            break
+    return (chosen + same)[:k]

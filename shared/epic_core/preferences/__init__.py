@@ -1,0 +1,1 @@
+"""Preferences: what they like and avoid, and what they mean in practice."""

@@ -1,0 +1,129 @@
+"""The bundled library of expanded preferences, from which a new preference borrows what is near and of its side.
+
+1,600 preferences of everyday life stand in it, each with questions for which it matters, things that follow it and
+things that break it. A preference that nobody has expanded borrows from the nearest two, if they are near enough and
+mean the same way round: "I love casinos" borrows nothing from "I avoid hotels with casinos". Nearness is that of the
+bundled static encoder, whatever the memory's own encoder is.
+
+`data/library.txt.xz` has four lines for each: the preference, questions, follows, breaks, phrases parted by "|".
+`shared/tools/make_library.py` makes it.
+"""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import numpy as np
+
+from epic_core.aspect_parser import aspects_of
+from epic_core.aspects import Expansion
+from epic_core.encoders.base import embed
+from epic_core.encoders.static import default_encoder
+from epic_core.types import FloatArray, Preference
+
+NEAREST = 2
+"""How many preferences of the library a preference borrows from at most."""
+LEAST_SIMILAR = 0.55
+"""The cosine from which a preference of the library is near enough."""
+# How far a preference's liked phrases may lie towards what the other breaks, or its avoided ones towards what follows.
+_LEAST_AGREEING = -0.1
+_LOOKED_AT = 8
+
+
+class Known(NamedTuple):
+    """A preference of the library with its phrases."""
+
+    text: str
+    questions: tuple[str, ...]
+    follows: tuple[str, ...]
+    breaks: tuple[str, ...]
+
+
+class Borrowed(NamedTuple):
+    """An expansion that was borrowed, and the cosine of the nearest preference it is from."""
+
+    expansion: Expansion
+    similarity: float
+
+
+class Library:
+    """Expanded preferences, found by nearness and side.
+
+    Args:
+        known: What is in it.
+    """
+
+    def __init__(self, known: Sequence[Known]) -> None:
+        self.known = known
+        self._encoder = default_encoder()
+        self._vectors = embed(self._encoder, [one.text for one in known])
+        self._sides: dict[int, tuple[FloatArray, FloatArray]] = {}
+
+    def borrow(self, preferences: Sequence[Preference]) -> list[Borrowed | None]:
+        """Return an expansion for each preference, or None where nothing is near enough and of its side."""
+        if not preferences or not self.known:
+            return [None] * len(preferences)
+        near = embed(self._encoder, [preference.text for preference in preferences]) @ self._vectors.T
+        return [self._borrowed(preference, row) for preference, row in zip(preferences, near, strict=True)]
+
+    def _borrowed(self, preference: Preference, near: FloatArray) -> Borrowed | None:
+        aspects = aspects_of(preference)
+        if not aspects.understood:
+            return None  # nobody knows which way round it is meant
+        phrases = embed(self._encoder, [*aspects.liked, *aspects.avoided])
+        liked, avoided = phrases[: len(aspects.liked)], phrases[len(aspects.liked) :]
+        chosen: list[int] = []
+        for place in np.argsort(-near, kind="stable")[:_LOOKED_AT].tolist():
+            if near[place] < LEAST_SIMILAR or len(chosen) == NEAREST:
+                break
+            follows, breaks = self._sides_at(place)
+            agreeing = 0.0
+            if len(liked):
+                agreeing += float((liked @ follows).mean() - (liked @ breaks).mean())
+            if len(avoided):
+                agreeing += float((avoided @ breaks).mean() - (avoided @ follows).mean())
+            if agreeing > _LEAST_AGREEING:
+                chosen.append(place)
+        if not chosen:
+            return None
+        from_ = [self.known[place] for place in chosen]
+        breaks_too = {phrase.casefold() for one in from_ for phrase in one.breaks}
+        follows_too = {phrase.casefold() for one in from_ for phrase in one.follows}
+        expansion = Expansion(
+            questions=tuple(phrase for one in from_ for phrase in one.questions),
+            follows=tuple(phrase for one in from_ for phrase in one.follows if phrase.casefold() not in breaks_too),
+            breaks=tuple(phrase for one in from_ for phrase in one.breaks if phrase.casefold() not in follows_too),
+            source="bundled",
+        )
+        return Borrowed(expansion, float(near[chosen[0]]))
+
+    def _sides_at(self, place: int) -> tuple[FloatArray, FloatArray]:
+        """Return the directions of what follows and of what breaks a preference, each shape `(d,)`."""
+        if place not in self._sides:
+            one = self.known[place]
+            vectors = embed(self._encoder, [", ".join(one.follows), ", ".join(one.breaks)])
+            self._sides[place] = (vectors[0], vectors[1])
+        return self._sides[place]
+
+
+@lru_cache(maxsize=1)
+def default_library() -> Library:
+    """Return the bundled library, loaded once for each process."""
+    packed = (files("epic_core") / "data" / "library.txt.xz").read_bytes()
+    lines = lzma.decompress(packed).decode().splitlines()
+    parts = [tuple(line.split("|")) for line in lines]
+    return Library(
+        [
+            Known(lines[start], *parts[start + 1 : start + 4])  # type: ignore[arg-type]
+            for start in range(0, len(lines), 4)
+        ]
+    )
+
+
+def borrowed(preferences: Sequence[Preference]) -> list[Expansion | None]:
+    """Return what the bundled library lends each preference, or None where it has nothing near."""
+    return [None if found is None else found.expansion for found in default_library().borrow(preferences)]

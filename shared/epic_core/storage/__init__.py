@@ -1,0 +1,1 @@
+"""Storage: what a memory holds, in its file and in RAM."""

@@ -1,0 +1,70 @@
+"""Vectors in one block of RAM under row ids, for the cosines of all of them with a query at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.types import FloatArray
+
+_LEAST = 64
+
+
+class VectorTable:
+    """Unit vectors under int64 row ids.
+
+    Unlike an index it gives the cosines of every row, for searches that weigh several things; a row that goes is
+    replaced by the last one, so that the block has no gaps.
+
+    Args:
+        dimension: Length d of a vector.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self._vectors: FloatArray = np.empty((0, dimension), dtype=np.float32)
+        self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._place: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._place
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The row ids in the order of `vectors`, shape `(n,)`."""
+        return self._rows[: len(self)]
+
+    @property
+    def vectors(self) -> FloatArray:
+        """The vectors, shape `(n, d)`; a view that the next change may overwrite."""
+        return self._vectors[: len(self)]
+
+    def add(self, rows: Sequence[int], vectors: FloatArray) -> None:
+        """Add vectors `(n, d)` under n row ids; a row that is there already gets the new vector."""
+        needed = len(self) + len(rows)
+        if needed > len(self._vectors):
+            size = max(_LEAST, needed, 2 * len(self._vectors))
+            self._vectors = np.concatenate([self.vectors, np.empty((size - len(self), self.dimension), np.float32)])
+            self._rows = np.concatenate([self.rows, np.empty(size - len(self), np.int64)])
+        places = [self._place.setdefault(row, len(self._place)) for row in rows]
+        self._vectors[places] = vectors
+        self._rows[places] = rows
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Remove rows; those that are not there are ignored."""
+        for row in rows:
+            place = self._place.pop(row, None)
+            last = len(self._place)
+            if place is not None and place != last:
+                moved = int(self._rows[last])
+                self._vectors[place], self._rows[place] = self._vectors[last], moved
+                self._place[moved] = place
+
+    def places(self, rows: Sequence[int]) -> list[int]:
+        """Return where some rows stand in `vectors`; -1 for those that are not there."""
+        return [self._place.get(row, -1) for row in rows]

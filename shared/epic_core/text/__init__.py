@@ -1,0 +1,1 @@
+"""Texts: what can be told of them without a model."""

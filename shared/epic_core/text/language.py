@@ -1,0 +1,255 @@
+"""The language of a text: by its script, its commonest words, and only where these leave it open by py3langid.
+
+The parser of preferences and the bundled encoder know English. What is written in another language is to be noticed,
+and an English note never taken for another language. Most texts are decided by words such as "the" or "nicht", in a
+few microseconds; the model of py3langid, which takes most of a second and some 60 MB of RAM to load, is loaded with the
+first text that those leave open.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from typing import Any
+
+ENGLISH = "en"
+ADVICE = 'encoder="sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2" or encoder="ollama/bge-m3"'
+"""Encoders that know many languages."""
+
+# So much of a text says in which language it is.
+_READ = 400
+_FEWEST_WORDS = 3
+_FEWEST_LETTERS = 2
+# Of several texts, so large a share has to be open for the model to be loaded and asked.
+_OPEN_SHARE = 0.2
+# The model is believed that a text is not English where it gives English no more than this, of few words half of it,
+# and in which language it is from this on.
+_ENGLISH_AT_MOST = 0.1
+_FEW_WORDS = 3
+_SURE = 0.3
+
+_NAMES = {
+    "ar": "Arabic", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
+    "en": "English", "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish", "fr": "French",
+    "gu": "Gujarati", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "hy": "Armenian",
+    "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ka": "Georgian", "kn": "Kannada", "ko": "Korean",
+    "lt": "Lithuanian", "lv": "Latvian", "ml": "Malayalam", "nl": "Dutch", "no": "Norwegian", "pa": "Punjabi",
+    "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian",
+    "sr": "Serbian", "sv": "Swedish", "ta": "Tamil", "te": "Telugu", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian",
+    "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
+# Written in Latin letters; the model chooses among these.
+_LATIN = (
+    "en", "de", "fr", "es", "it", "pt", "nl", "pl", "sv", "da", "no", "fi", "cs", "sk", "ro", "hu", "tr", "ca", "id",
+    "vi", "hr", "sl", "et", "lt", "lv",
+)  # fmt: skip
+
+# Where the letters of other scripts begin and end, and the language that is written most in each.
+_SCRIPTS = (
+    (0x0370, 0x03FF, "el"), (0x0400, 0x052F, "ru"), (0x0530, 0x058F, "hy"), (0x0590, 0x05FF, "he"),
+    (0x0600, 0x077F, "ar"), (0x0900, 0x097F, "hi"), (0x0980, 0x09FF, "bn"), (0x0A00, 0x0A7F, "pa"),
+    (0x0A80, 0x0AFF, "gu"), (0x0B80, 0x0BFF, "ta"), (0x0C00, 0x0C7F, "te"), (0x0C80, 0x0CFF, "kn"),
+    (0x0D00, 0x0D7F, "ml"), (0x0E00, 0x0E7F, "th"), (0x10A0, 0x10FF, "ka"), (0x1100, 0x11FF, "ko"),
+    (0x1F00, 0x1FFF, "el"), (0x3040, 0x30FF, "ja"), (0x3130, 0x318F, "ko"), (0x3400, 0x9FFF, "zh"),
+    (0xAC00, 0xD7AF, "ko"), (0xF900, 0xFAFF, "zh"), (0xFB50, 0xFDFF, "ar"), (0xFE70, 0xFEFF, "ar"),
+    (0xFF66, 0xFF9D, "ja"), (0x20000, 0x323AF, "zh"),
+)  # fmt: skip
+_STARTS = tuple(start for start, _, _ in _SCRIPTS)
+# Letters that only some of the languages of a script have.
+_TELLING = {
+    "ru": (("uk", "іїєґ"), ("sr", "ђјљњћџ")),
+    "ar": (("ur", "ٹڈڑںے"), ("fa", "پچژگیک")),
+}
+# A character of these says about as much as three Latin letters.
+_DENSE = frozenset({"zh", "ja", "ko"})
+
+# Common in English, and words of none of the languages below.
+_STRONG = """
+    the and with that this these those from would could should which having have they their there then than your you
+    my isn't it's its what when where why how who about because while into every very never always without please
+    some any other after before between during both such each being been our his she something anything nothing
+    nobody everything somebody prefer avoid like likes loathe love loves hate hates enjoy dislike detest adore want
+    need eat drink read watch buy choose stay rather instead keep makes gives bring more less much many few too if
+    i'm i'd i've i'll we're don't doesn't didn't aren't won't can't cannot couldn't wouldn't wasn't first two three
+    be out up just tell make good better right does did get gets got going know known used using people day days
+    year years time food house white black small free high short through around against near where's what's them yes
+    ever really ones only allergic worth whose behind beneath among within outside since still again until though
+    another enough new off four hours night wear oil family children evening keeps money history world paper town
+    book takes feel along coffee things whole shops green large garden street learn morning say often now nine
+    reading great needs skin lost seven everyone eight walk blood early quiet strong leaves follow follows following
+    called sleep someone heat times twenty cheap thousand travel several tea smell built thirty summer daily hair
+    milk rooms talk cream alone think weeks twice wedding slow sugar cheese carry stories english together friends
+    share heart longer famous runs months leather feels heavy dinner shoes words cards river mean came sunday looks
+    else sweet found forty living noise cotton hands church turns company breakfast child road afternoon him inside
+    rules thing young goes loud bread gentle beside meat walls trade wants dogs costs thick women clothes cats
+    believe explanations feet holds cook cooking usually difference build building paid memory eleven hear turned
+    might bridge third explain century moved almost dishes done written twelve anyone won means mostly value says
+    chicken eggs quick grow opened picture overnight strangers nearly saturday told mother fresh traditional wooden
+    ordinary poor flowers wrong spend lights taken weekly below huge stone become birds frozen finish answer middle
+    lives whatever itself myself themselves whenever yet anyway perhaps maybe absolutely refuse steer clear looking
+    wearing eating drinking driving walking buying watching listening staying working playing paying sleeping
+    whether somewhere nowhere anywhere everywhere toward towards shouldn't haven't hasn't hadn't she's he's that's
+    there's they're you're who's let's prioritize favour favor exclusively bores unbearable terrify terrifies
+    frighten frightens irritate irritates boycott
+"""
+# Common in English, and in some of the others too; two of them are as good as one of the above.
+_WEAK = "a an of is are over can not at it one all but has will had see full old long"
+# Common in other languages, and hardly in an English text, not even in a name; with a star, in those too.
+_OTHERS = {
+    "de": "ich nicht und keine kein keinen mit das ist auf sehr weil gern gerne lieber mag nur wenn ohne meine meinen"
+    " auch zu sind aber immer oder habe bin* eine einen ein nie dass für über nach bei beim vom zum zur mich mir der"
+    " die*",
+    "fr": "je ne pas les* une est* dans pour* avec sans* aime qui que mes mon* ma* jamais préfère évite sur* aux mais"
+    " très trop chez* ou où ils sont suis et ni la* le* des* du* un",
+    "es": "los* las* con* que por para una muy gusta gustan prefiero evito sin* pero porque mis yo nunca son* no* me*"
+    " ni odio es* y* del* lo el* la* en* un",
+    "it": "non mi che con* gli per* sono piace piacciono preferisco evito senza molto perché anche della nel nella una"
+    " mai troppo e* il* lo ho* la* le* i* un",
+    "nl": "ik niet het een geen van* voor met* maar graag liever houd naar zijn omdat ook altijd nooit mijn vermijd"
+    " zonder wil heb ben* eet en* de* dat is* of*",
+    "pt": "eu não gosto com* uma para dos* das por muito prefiro evito sem mas porque meu minha nunca sempre que são em"
+    " os* um nem e* o* a* na no*",
+    "pl": "nie lubię wolę się jest na że dla bez unikam tylko bardzo ale* mam* jem nigdy oraz mnie przez które są od"
+    " czy jak do* i* z* w*",
+    "sv": "jag inte och att som är med* på för ett men* aldrig mig gillar",
+    "da": "jeg ikke og at* som er med* på for* et men* aldrig mig",
+}
+_ENGLISH_WORDS, _ENGLISH_TOO = frozenset(_STRONG.split()), frozenset(_WEAK.split())
+_WORDS_OF = {name: frozenset(word.rstrip("*") for word in words.split()) for name, words in _OTHERS.items()}
+_FOREIGN = frozenset(word for words in _OTHERS.values() for word in words.split() if not word.endswith("*"))
+# Other signs than letters, the apostrophe apart.
+_PLAIN = str.maketrans(dict.fromkeys('.,;:!?()[]"/–—…“”„«»¿¡', " ") | dict.fromkeys("’‘ʼ", "'"))
+
+_lock = threading.Lock()
+_model: Any = None
+
+
+def language_of(text: str) -> str | None:
+    """Return the ISO 639-1 code of a text's language; None where the text is too short for that, or leaves it open."""
+    return _language(text[:_READ])
+
+
+@lru_cache(maxsize=4096)
+def _language(text: str) -> str | None:
+    cheap, is_open = _by_signs(text)
+    return _by_model(text) if is_open else cheap
+
+
+def languages_of(texts: Sequence[str]) -> list[str | None]:
+    """Return what `language_of` returns for each text, but leave a few open where the model is not worth its loading.
+
+    Texts of English words and those in other scripts cost some microseconds. Unless at least a fifth of the texts is
+    not decided by their words, those are None.
+    """
+    read = [_by_signs(text[:_READ]) for text in texts]
+    found = [cheap for cheap, _ in read]
+    places = [place for place, (_, is_open) in enumerate(read) if is_open]
+    if places and len(places) >= _OPEN_SHARE * len(texts):
+        for place in places:
+            found[place] = _by_model(texts[place][:_READ])
+    return found
+
+
+def foreign_among(texts: Sequence[str], known: AbstractSet[str], most: int) -> dict[str, int]:
+    """Count the texts in languages other than those known, by language; at most `most` texts are looked at.
+
+    Those are evenly spread over the texts.
+    """
+    step = max(1, -(-len(texts) // most))
+    return dict(Counter(found for found in languages_of(texts[::step]) if found is not None and found not in known))
+
+
+def named(language: str) -> str:
+    """Return the English name of a language; its code where there is none."""
+    return _NAMES.get(language, language)
+
+
+def listed(counts: Iterable[tuple[str, int]]) -> str:
+    """Return languages with their counts in words, the commonest first: "German 30, French 7"."""
+    return ", ".join(f"{named(language)} {count}" for language, count in sorted(counts, key=lambda one: -one[1]))
+
+
+def _by_signs(text: str) -> tuple[str | None, bool]:
+    """Return the language as far as script and common words tell it, and whether the model has to be asked."""
+    if not text.isascii():
+        script = _script(text)
+        if script is not None:
+            return script, False
+    said = text.lower().translate(_PLAIN).split()
+    if len(said) < _FEWEST_WORDS:
+        return None, False
+    words = frozenset(said)
+    strong, foreign = len(words & _ENGLISH_WORDS), len(words & _FOREIGN)
+    english = 2 * strong + len(words & _ENGLISH_TOO)
+    # A letter with an accent is one more reason to doubt.
+    accents = not text.isascii() and not all(map(str.isascii, said))
+    if english >= 2 + 4 * foreign + 2 * accents:
+        return ENGLISH, False
+    if strong == 0 and foreign >= 2:
+        counts = sorted(((len(words & own), name) for name, own in _WORDS_OF.items()), reverse=True)
+        # Danish and Norwegian, for one, share most of these words: the model tells them apart.
+        if counts[0][0] > counts[1][0] and counts[0][0] >= 2:
+            return counts[0][1], False
+    return None, any(map(str.isalpha, text))
+
+
+def _script(text: str) -> str | None:
+    """Return the language of a text that is mostly in other letters than Latin ones."""
+    found: Counter[str] = Counter()
+    latin = 0
+    for character in text:
+        if not character.isalpha() and not character.isalnum():
+            continue
+        place = bisect_right(_STARTS, code := ord(character)) - 1
+        if place >= 0 and code <= _SCRIPTS[place][1]:
+            found[_SCRIPTS[place][2]] += 1
+        else:
+            latin += character.isalpha()
+    total = sum(found.values())
+    if total < _FEWEST_LETTERS:
+        return None
+    weight = sum(count * (3 if name in _DENSE else 1) for name, count in found.items())
+    if weight <= latin:
+        return None
+    if found["ja"]:
+        return "ja"  # Chinese has no kana
+    language = found.most_common(1)[0][0]
+    letters = set(text.lower())
+    return next((name for name, own in _TELLING.get(language, ()) if letters & set(own)), language)
+
+
+def _by_model(text: str) -> str | None:
+    """Return what py3langid says, where it is sure enough."""
+    scores = dict(_loaded().rank(text))
+    best = max(scores, key=scores.__getitem__)
+    most = _ENGLISH_AT_MOST / (2 if len(text.split()) <= _FEW_WORDS else 1)
+    if best == ENGLISH:
+        return ENGLISH if scores[best] >= 1.0 - _ENGLISH_AT_MOST else None
+    return best if scores[best] >= _SURE and scores[ENGLISH] <= most else None
+
+
+def _loaded() -> Any:
+    """Return py3langid's model for `_LATIN`, loaded once for each process."""
+    global _model  # noqa: PLW0603
+    with _lock:
+        if _model is None:
+            import numpy as np
+            from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+            whole = LanguageIdentifier.from_model_file(MODEL_FILE)
+            columns = [place for place, name in enumerate(whole.nb_classes) if name in _LATIN]
+            # Made anew of these columns: the others would take a third of the RAM.
+            _model = LanguageIdentifier(
+                np.ascontiguousarray(whole.nb_ptc[:, columns]),
+                whole.nb_pc[columns],
+                [whole.nb_classes[place] for place in columns],
+                whole.tk_nextmove,
+                whole.tk_output,
+                norm_probs=True,
+                tk_row=whole.tk_row,
+            )
+        return _model
