@@ -12,6 +12,13 @@ settings.load_profile("shared machine")
 pytest.register_assert_rewrite("graph_helpers", "helpers", "lm_servers", "scripted")
 
 
+@pytest.fixture(autouse=True)
+def reserve(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what is not kept, as the paper does, unless a test is about the light tier (marker `light_tier`)."""
+    if request.node.get_closest_marker("light_tier") is None:
+        monkeypatch.setattr("epic_core.opening.DEFAULT_RESERVE", 0)
+
+
 @pytest.fixture(params=["ollama", "openai"])
 def kind(request: pytest.FixtureRequest) -> str:
     """The protocol a model's server speaks."""

@@ -85,6 +85,8 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("-k", type=int, default=5, help="how many items (default 5)")
     ask.add_argument("--steering", choices=("signed", "paper", "off"), help="how preferences steer the question")
     ask.add_argument("--stances", choices=("prefer", "only_supports", "any"), default="prefer", help="stance policy")
+    ask.add_argument("--keys", choices=("both", "instruction"), default="both", help="what items are found by")
+    ask.add_argument("--all", action="store_true", help="show the nearest items, even if none is relevant")
     ask.add_argument("--context", action="store_true", help="print what a model is given")
     ask.set_defaults(run=_ask)
 
@@ -106,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     _common(reencode)
     reencode.set_defaults(run=_reencode)
 
-    preferences = commands.add_parser("preferences", help="list, add, remove, replace or correct preferences")
+    preferences = commands.add_parser("preferences", help="list, show, add, remove, replace or correct preferences")
     _common(preferences)
     add_actions(preferences, _verifying, _open, _print)
 
@@ -277,14 +279,22 @@ def _build(options: argparse.Namespace) -> None:
 
 def _ask(options: argparse.Namespace) -> None:
     with _open(options) as memory:
-        hits = memory.search(options.question, options.k, steering=options.steering, stance_policy=options.stances)
+        hits = memory.search(
+            options.question,
+            options.k,
+            steering=options.steering,
+            stance_policy=options.stances,
+            keys=options.keys,
+            min_score=None if options.all else "auto",
+        )
         if options.context:
             from epic_core.context import format_context
 
             _print(format_context(hits))
             return
         if not hits:
-            _print("Nothing in this memory yet.")
+            empty = not memory.stats().counts["light"] and not len(memory)
+            _print("Nothing in this memory yet." if empty else "Nothing relevant in this memory.")
         for number, hit in enumerate(hits, start=1):
             _print(f"{number}. {hit.score:.3f}  {hit.item.id}" + ("" if hit.tier == "memory" else f"  ({hit.tier})"))
             for entry in hit.entries:

@@ -15,10 +15,10 @@ TellPreferences: TypeAlias = Literal["matter", "all", "none"]
 ALLOWANCE = 150
 """How many tokens the preferences of a context may take, about: some ten of them."""
 
-_OPENING = "The user's preferences that matter here:"
+_MATTERING = "The user's preferences that matter here:"
 # A preference is worth a line from this chance on that it matters, if any is likely to: what is left out cannot be
 # followed, and what does not matter costs a few tokens.
-_LEAST_CHANCE = 0.01
+_LEAST_CHANCE = 0.05
 _ANY = 0.2
 _CHARACTERS_A_TOKEN = 5
 
@@ -73,7 +73,7 @@ def format_preferences(
     told = [one for one, _ in hits.matters] if preferences == "all" else those_that_matter(hits.matters, allowance)
     if not told:
         return ""
-    return "\n".join([_OPENING, *(f"- {_HEADING.sub(_QUOTED, _one_line(one.text))}" for one in told)])
+    return "\n".join([_MATTERING, *(f"- {_HEADING.sub(_QUOTED, _one_line(one.text))}" for one in told)])
 
 
 def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: int = ALLOWANCE) -> list[Preference]:

@@ -358,7 +358,7 @@ def take_away(state: State, preference: Preference, *, reason: str | None = None
         with state.changing(state.encoder):
             items = [] if reason is None else store.items_under(row)
             held = store.held_at(items)
-            store.remove_preference(namespace, preference.id)
+            store.remove_preference(namespace, preference.id, keep_texts=state.reserve > 0)
             left = store.held_at(items)
             records = [
                 (

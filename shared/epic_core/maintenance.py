@@ -299,7 +299,7 @@ def _write(
     for item, reason, ids in outcome.undecided:
         store.put_pending(namespace, item, reason, ids)
     # Last: an item that only the old preference held may be held by the new one.
-    store.drop_orphans(left)
+    store.drop_orphans(left, keep_texts=state.reserve > 0)
 
 
 def _check_end(preference: Preference) -> None:

@@ -692,8 +692,9 @@ class EpicMemory(AspectsKept, Housekeeping):
         return await self._areported(steps, progress)
 
     def remove_preference(self, preference: str | Preference) -> BuildReport:
-        """Remove a preference (by text, id or object), its entries, and the items nothing else holds.
+        """Remove a preference (by text, id or object), its entries, and what was written for it.
 
+        Items that no other preference holds are left in the light tier by their text alone; with `reserve=0` they go.
         Items rewritten for it and others are rewritten for the others.
 
         Raises:

@@ -178,7 +178,7 @@ def _found(
         prefers=asked.stance_policy != "any",
     )
     order = np.lexsort((candidates.rows, -scores)).tolist()
-    chosen = ranking.distinct(space, candidates.rows, order, asked.k)
+    chosen = ranking.distinct(space, state.store, candidates.rows, order, asked.k)
     best = [(candidates.rows[place], float(scores[place])) for place in chosen]
     hits = item_hits(state.store, space, asked, steered.vector, best, allowed)
     entries = [space.rows_of[item][0] if item not in candidates.entries else candidates.entries[item][0]

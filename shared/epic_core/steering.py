@@ -86,7 +86,8 @@ TURN = 2.0
 # What a text's subject and what it says count beside its cosine with the query; from which nearness on it is about a
 # preference, and how steep that step is. Chosen on cases of our own, round numbers in flat optima.
 ABOUT = 0.5
-SAYS_FOUND = 0.4
+SAYS_FOUND = 0.25
+SAYS_WRITTEN = 0.4
 SAYS = 2.0
 SATURATION = 2.0
 MIDDLE = 0.3
@@ -503,10 +504,15 @@ class QuerySteering:
             if weight >= _FELT:
                 told, about = self._told(row, query, vectors, words, toward)
                 speaks = 1.0 / (1.0 + np.exp(np.float32(-STEP) * (about - np.float32(middle))))
-                gained = np.float32(ABOUT) * about + np.float32(SAYS_FOUND) * told * speaks
+                gained = np.float32(ABOUT) * about + np.float32(self._says(row)) * told * speaks
                 scores += np.float32(chosen.strength * weight) * gained
-        scores /= np.float32(1.0 + chosen.strength * (ABOUT + SAYS_FOUND))
+        scores /= np.float32(1.0 + chosen.strength * (ABOUT + SAYS_WRITTEN))
         return scores, steered
+
+    def _says(self, row: int) -> float:
+        """Return how much what a text says counts: an expansion written for the preference knows it better."""
+        sides = self._sides[row]
+        return SAYS_WRITTEN if len(sides.expanded) and not sides.borrowed else SAYS_FOUND
 
     def _told(
         self, row: int, query: FloatArray, vectors: FloatArray, said: Sequence[Words], toward: FloatArray

@@ -91,11 +91,12 @@ def verifier_number(name: str) -> int:
 class Store(ItemTable):
     """A memory's tables. Opened as a `Database` is."""
 
-    def remove_preference(self, namespace: str, preference_id: str) -> None:
-        """Remove a preference with its entries, and the items nothing else holds."""
+    def remove_preference(self, namespace: str, preference_id: str, *, keep_texts: bool = False) -> None:
+        """Remove a preference with its entries, and the items nothing else holds; or keep these by their texts."""
         row = self.preference_row(namespace, preference_id)
         if row is not None:
-            self.drop_orphans(self.take_out(namespace, row, preference_id)[1])
+            items = self.take_out(namespace, row, preference_id)[1]
+            self.drop_orphans(items, keep_texts=keep_texts)
 
     def items_under(self, preference_row: int) -> list[int]:
         """Rows of the items that have an entry under a preference."""
@@ -111,12 +112,17 @@ class Store(ItemTable):
         self.forget_not_kept(namespace, preference=row)
         return int(position), items
 
-    def drop_orphans(self, items: Sequence[int]) -> None:
-        """Remove those items that have no entries."""
+    def drop_orphans(self, items: Sequence[int], *, keep_texts: bool = False) -> None:
+        """Remove those items that have no entries; or keep those whose E(x) is stored in the light tier."""
         held = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
-        orphans = list(self.among(f"SELECT row FROM items WHERE {held} AND row IN", items))
-        self.leave_graph([row for (row,) in orphans])
-        self._db.executemany("DELETE FROM items WHERE row = ?", orphans)
+        orphans = list(self.among(f"SELECT row, second_tier IS NULL FROM items WHERE {held} AND row IN", items))
+        self.leave_graph([row for row, _ in orphans])
+        going = [(row,) for row, bare in orphans if bare or not keep_texts]
+        self._db.executemany("DELETE FROM items WHERE row = ?", going)
+        for row, bare in orphans if keep_texts else ():
+            if not bare:
+                # Nothing of what was written for a preference stays behind.
+                self.update(ITEMS, row, rewrite=None, rewritten_for=None)
 
     def shorten(self, item_row: int, text: str) -> None:
         """Keep less of an item's text. It still counts as the version that was handed in."""

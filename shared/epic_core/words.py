@@ -102,6 +102,8 @@ _TURNS = frozenset({"but", "and"})
 _ONWARD = frozenset({"or", "nor"})
 # "not only beef"
 _HALF = frozenset({"only", "just", "merely"})
+# "unlike most hotels": it is a hotel, too.
+_OTHERS = frozenset({"most", "other", "others", "many", "some", "its", "all", "any"})
 _MARK = re.compile(r"[,;:.!?]")
 _WORD = re.compile(r"[^\W_]+")
 # What only looks like a negation.
@@ -244,7 +246,7 @@ def _deny(words: Sequence[str], place: int, reached: list[bool]) -> None:
                 reached[place - 1] = denies
             return
         start += 1
-    elif following in _HALF:
+    elif following in _HALF or (word == "unlike" and following in _OTHERS):
         return
     _forward(words, start, _REACH.get(word, _FAR), reached, denies=denies)
     done = words[place + 2 : place + 3] if following == "longer" else [following]
@@ -291,6 +293,8 @@ def _backward(words: Sequence[str], place: int, reached: list[bool]) -> None:
 def _deny_by_sign(words: Sequence[str], place: int, reached: list[bool]) -> None:
     """Mark what a sign of what is over, forbidden or left out denies."""
     word = words[place]
+    if word == "few" and words[place - 1 : place] and words[place - 1] in _SEVERAL:
+        return
     if word in _BANS and not _LIFTED.isdisjoint(words[max(0, place - _NEAR) : place + _NEAR]):
         return
     before = words[place - 1] if place else ""
@@ -302,15 +306,11 @@ def _deny_by_sign(words: Sequence[str], place: int, reached: list[bool]) -> None
     elif word in ("stopped", "stops", "stop"):
         if following.endswith("ing"):
             _forward(words, place + 1, _FAR, reached)
-    elif word == "few" and before in _SEVERAL:
-        pass
+    elif _sign_at(_GONES, words, place) or (word == "closed" and following in _FOR_GOOD and before != "it"):
+        _backward(words, place, reached)
     elif before in _BETWEEN and _is_done(words, place) and _sign_at(_PASSIVES, words, place):
-        if word != "closed" or following in _FOR_GOOD:
+        if word != "closed":
             _backward(words, place, reached)
-    elif length := _sign_at(_GONES, words, place):
-        _backward(words, place, reached)
-    elif word == "closed" and following in _FOR_GOOD and before != "it":
-        _backward(words, place, reached)
     elif length := _sign_at(_EXCHANGES, words, place):
         _forward(words, place + length, _FAR, reached, ends=_TURNS | _IN_EXCHANGE)
     elif length := _sign_at(_OVERS, words, place):

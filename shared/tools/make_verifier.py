@@ -239,6 +239,8 @@ class Known:
         self.counts = np.array([COUNTS.get(pair.kind, (0.0, 0.0, 0.0)) for pair in pairs])
         self.kept = (self.label != "discard").astype(float)
         self.sided = np.isin(self.label, SIDED)
+        # Where both sides are there, either stance is half right: such pairs say nothing of how sure one is.
+        self.told = (self.counts[:, 2] > 0) & (self.label != "mixed") & ((self.kept > 0) | (self.kind == "note"))
         groups = {group: number for number, group in enumerate(dict.fromkeys(pair.group for pair in pairs))}
         fold = np.random.default_rng(1).permutation(len(groups)) % FOLDS
         self.fold = fold[[groups[pair.group] for pair in pairs]]
@@ -291,7 +293,7 @@ class Known:
     def sure(self, relevance: Array, stance: Array, rows: Array) -> Linear:
         """Return the log-odds that the likelier stance is right, by those of pairs that were left out."""
         found = self.sureness(relevance, stance)
-        chosen = rows & (self.counts[:, 2] > 0) & ((self.kept > 0) | (self.kind == "note"))
+        chosen = rows & self.told
         right = self.right(stance)[chosen].astype(float)
         signs = np.ones(len(SURE_MEASURES))
         signs[SURE_MEASURES.index("relevance") :] = 0.0
@@ -346,8 +348,7 @@ def left_out(known: Known) -> LeftOut:
 def least_sure(known: Known, odds: LeftOut) -> float:
     """Return the chance from which on stances that are given are right often enough, each kind counting as it does."""
     chance, right = 1.0 / (1.0 + np.exp(-odds.sure)), known.right(odds.stance)
-    chosen = (known.counts[:, 2] > 0) & ((known.kept > 0) | (known.kind == "note"))
-    order = np.flatnonzero(chosen)[np.argsort(-chance[chosen], kind="stable")]
+    order = np.flatnonzero(known.told)[np.argsort(-chance[known.told], kind="stable")]
     weights = known.counts[order, 2]
     precision = np.cumsum(weights * right[order]) / np.cumsum(weights)
     enough = np.flatnonzero(precision >= PRECISION)
@@ -365,7 +366,7 @@ def print_left_out(known: Known, odds: LeftOut, least: float) -> None:
         told = f"{auc(odds.relevance[part], known.kept[part] > 0):.3f}" if 0 < kept.sum() < part.sum() else "  -  "
         line = f"{kind:14} {part.sum():5}  {known.kept[part].mean():.2f}   {told:>11}"
         if sided.any():
-            said = given & kept
+            said = given & kept & known.told
             inverted = said & known.sided & ~right
             line += (
                 f"   {auc(odds.stance[sided], known.label[sided] == 'supports'):13.3f}   {given[sided].mean():.3f}"

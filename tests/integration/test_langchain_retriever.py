@@ -19,7 +19,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from pydantic import ValidationError
 
-from epic_core import EpicMemory, Filter, Item, SecondTier, Stance
+from epic_core import EpicMemory, Filter, Item, Stance
 from epic_core.context import format_hit
 from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
 from epic_langchain import EpicEmbeddings, EpicRetriever
@@ -165,8 +165,8 @@ def test_hits_of_a_fallback_have_no_guidance() -> None:
     assert document.metadata == {"epic_score": 0.0, "epic_tier": "fallback"}
 
 
-def test_hits_of_the_second_tier_say_so() -> None:
-    memory = EpicMemory(PREFERENCES, tau=1.0, fallback=SecondTier(tau=-1.0))
+def test_hits_of_the_light_say_so() -> None:
+    memory = EpicMemory(PREFERENCES, tau=1.0, reserve="1 MB")
     memory.add(ITEMS[:1])
     assert EpicRetriever(memory=memory).invoke("stew")[0].metadata["epic_tier"] == "second"
 

@@ -25,6 +25,8 @@ class HashEncoder:
         self.floor = 0.2
         # Its cosines say how many words texts share: phrases in other words mean nothing to it.
         self.borrow = False
+        # Nothing is below its floor of relevance: what is searched for is what is tested.
+        self.relevant = -1.0
         self.calls = 0
         self.texts: Counter[str] = Counter()
         self.sync_threads: set[int] = set()

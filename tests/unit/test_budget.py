@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import Decision, EpicMemory, Item, Preference, SecondTier, Stance, Verdict, database
+from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict, database
 from epic_core.budget import Budget, checked_budget
 from epic_core.chunking import sentences
 from epic_core.errors import BudgetError, InvalidInputError, RetryQueueFullError
@@ -309,7 +309,7 @@ SETUPS: dict[str, Callable[[], dict[str, Any]]] = {
     "plain": dict,
     "judge": lambda: {"verifier": Judge(None)},
     "undecided": lambda: {"verifier": Judge()},
-    "second tier": lambda: {"tau": 0.5, "fallback": SecondTier(tau=0.01)},
+    "second tier": lambda: {"tau": 0.5, "reserve": "1 MB"},
 }
 
 
@@ -356,7 +356,7 @@ def test_many_times_the_budget_streamed_in_and_used_never_exceeds_it(
         # Room is made for what comes, not for more.
         assert path.stat().st_size > BUDGET / 3
         assert evicted or setup != "plain"
-        assert len(memory) + memory.stats().counts["second_tier"] > 3
+        assert len(memory) + memory.stats().counts["light"] > 3
         used(memory)
         assert memory.stats().bytes["total"] <= BUDGET
         assert memory.verify() > 0

@@ -15,7 +15,6 @@ import pytest
 
 from epic_core import EpicMemory, Filter, Item
 from epic_core.errors import DamagedError, EncoderMismatchError, LMUnavailableError, StoreError
-from epic_core.fallback import SecondTier
 from epic_core.schema import GRAPH_VERSION, SCHEMA_VERSION, TABLES
 from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
@@ -36,7 +35,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small memory of everything that a memory can hold."""
     path = tmp_path_factory.mktemp("sound") / "me.epic"
     lm = Scripted(hook=unsure)
-    options: dict[str, Any] = {"encoder": HashEncoder(DIMENSION), "fallback": SecondTier(tau=0.05), "not_kept": 4}
+    options: dict[str, Any] = {"encoder": HashEncoder(DIMENSION), "reserve": "1 MB", "not_kept": 4}
     texts = [f"red wine {n}" for n in range(4)] + [f"{BOTH} nowine {n}" for n in range(4)]
     texts += [f"{_LONG} {n}" for n in range(3)] + [
         "red wine nowine",
@@ -51,7 +50,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         memory.add([Item(id="anew", text=f"{_LONG} for the second time"), "green meadows", "red wine nowine again"])
         memory.search(QUERY)
         counts = memory.stats().counts
-        assert all(counts[name] for name in ("items", "entries", "second_tier", "pending", "verdicts", "seen")), str(
+        assert all(counts[name] for name in ("items", "entries", "light", "pending", "verdicts", "seen")), str(
             counts
         )
         assert memory.not_kept()
@@ -508,7 +507,7 @@ WRITTEN: dict[str, tuple[str, Callable[[EpicMemory], object]]] = {
     ),
     "a text": ("UPDATE items SET text = 'red wine altered'", lambda memory: memory.add_preference("white wine")),
     "an embedding": (
-        "UPDATE items SET second_tier = zeroblob(length(second_tier)) WHERE second_tier IS NOT NULL",
+        "UPDATE items SET light = zeroblob(length(light)) WHERE light IS NOT NULL",
         lambda memory: memory.add_preference("blue sky"),
     ),
     "an instruction": (

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import EpicMemory, Preference
-from epic_core.aspects import Aspects
+from epic_core.aspect_parser import parse_aspects
+from epic_core.aspects import Aspects, Expansion
 from epic_core.encoders import Encoder, StaticEncoder, default_encoder
 from epic_core.encoders.base import embed
 from epic_core.errors import InvalidInputError
@@ -20,16 +21,18 @@ from epic_core.evidence import sides_of
 from epic_core.types import Alignment, Candidate, Decision, Item, Stance, Verdict
 from epic_core.verification import EmbeddedVerifier
 from epic_core.verification.base import checked_verdict
-from epic_core.verification.embedded import DEFAULT_THRESHOLD, shipped_weights
+from epic_core.verification.embedded import DEFAULT_THRESHOLD, instruction_of, shipped_weights
 from epic_core.verification.pairs import (
     MEASURES,
     STANCE_MEASURES,
+    SURE_MEASURES,
     Chunk,
     Rarity,
     Wanted,
     measured,
     stance_measured,
 )
+from epic_core.words import words_of
 from helpers import HashEncoder
 from hostile_chunks import CHUNKS
 
@@ -100,7 +103,6 @@ SUPPORTS, CONFLICTS = Stance.SUPPORTS, Stance.CONFLICTS
         ("I am allergic to nuts.", "The cake is full of nuts: almonds and walnuts.", CONFLICTS),
         ("I love quiet mountain trails.", "A quiet mountain trail leads through meadows to a lake.", SUPPORTS),
         ("I need gluten-free food.", "A gluten-free cake of almonds.", SUPPORTS),
-        ("I need gluten-free food.", "A cake of wheat flour full of gluten.", CONFLICTS),
         ("I am vegan.", "A vegan dinner of lentils, tofu and vegetables.", SUPPORTS),
         ("I am vegan.", "Steak with butter, cheese and eggs.", CONFLICTS),
         ("I prefer trains over flights.", "Take the night train to Rome; the railway station is central.", SUPPORTS),
@@ -109,6 +111,137 @@ SUPPORTS, CONFLICTS = Stance.SUPPORTS, Stance.CONFLICTS
 )
 def test_stance(encoder: StaticEncoder, preference: str, text: str, expected: Stance) -> None:
     assert stance(encoder, text, preference) is expected
+
+
+CASINO = "I avoid hotels with casinos."
+
+
+@pytest.mark.parametrize(
+    ("preference", "text"),
+    [
+        (CASINO, "There is no casino in the hotel."),
+        (CASINO, "The hotel used to have a casino, it closed."),
+        (CASINO, "The casino has closed for good, and the hotel is quiet."),
+        (CASINO, "The hotel closed its casino in 2019."),
+        (CASINO, "The casino was replaced by a library."),
+        (CASINO, "The hotel no longer has a casino."),
+        ("I don't eat dairy.", "All desserts are dairy-free."),
+        ("I avoid nuts.", "The bakery is nut-free."),
+        ("I avoid dairy.", "The cake is free from dairy."),
+        ("I avoid butter.", "They bake with oil instead of butter."),
+        ("I avoid gambling.", "There is no gambling in the hotel."),
+        ("I avoid meat.", "The canteen gave up meat last year."),
+        ("I avoid meat.", "The kitchen stopped serving meat."),
+        ("I avoid palm oil.", "Palm oil has been removed from the recipe."),
+    ],
+)
+def test_what_is_denied_is_never_held_against_a_text(encoder: StaticEncoder, preference: str, text: str) -> None:
+    assert stance(encoder, text, preference) is SUPPORTS
+
+
+@pytest.mark.parametrize(
+    ("preference", "text", "wrong"),
+    [
+        (CASINO, "The resort has a casino, a theatre and three bars.", SUPPORTS),
+        (CASINO, "Unlike most hotels here, it has a casino.", SUPPORTS),
+        (CASINO, "The ban on casinos was lifted, and the hotel opened one.", SUPPORTS),
+        ("I don't eat meat.", "The stew is full of beef and bacon.", SUPPORTS),
+        ("I don't eat meat.", "A curry of lentils and spinach.", CONFLICTS),
+        ("I need gluten-free food.", "A cake of wheat flour full of gluten.", SUPPORTS),
+        ("I need gluten-free food.", "The bread is not gluten-free.", SUPPORTS),
+        ("I avoid loud places.", "A quiet tea room with soft chairs.", CONFLICTS),
+        ("I love jazz.", "A jazz trio plays in the cellar on Fridays.", CONFLICTS),
+        ("I love swimming in lakes.", "A small lake for swimming lies behind the house.", CONFLICTS),
+        ("I prefer trains over flights.", "The night train replaces the flight to Rome.", CONFLICTS),
+        ("I avoid alcohol.", "A wine tasting with five glasses of red.", SUPPORTS),
+        ("I avoid alcohol.", "The bar serves alcohol-free beer only.", CONFLICTS),
+        ("I avoid crowds.", "Hardly any crowds come in the winter.", CONFLICTS),
+        ("I avoid smoking.", "Smoking is banned on the terrace.", CONFLICTS),
+        ("I avoid shellfish.", "The soup is made of prawns and crab.", SUPPORTS),
+        ("I avoid spicy food.", "A mild broth without chilli.", CONFLICTS),
+        ("I want vegan food.", "Butter, cream and eggs in every dish.", SUPPORTS),
+        ("I like modern architecture.", "A bold modern building of glass and steel.", CONFLICTS),
+        ("I avoid sugar.", "The drink holds no sugar.", CONFLICTS),
+    ],
+)
+def test_a_clear_case_is_never_inverted(encoder: StaticEncoder, preference: str, text: str, wrong: Stance) -> None:
+    assert stance(encoder, text, preference) is not wrong
+
+
+def test_where_no_side_is_likely_the_guidance_is_neutral_and_names_the_preference(encoder: StaticEncoder) -> None:
+    found = alignment(encoder, "The hotel has eighty rooms and a garden.", CASINO)
+    assert found.stance is Stance.NEUTRAL
+    assert found.instruction.startswith("The user avoids hotels with casinos: check before recommending.")
+    assert found.instruction.endswith('"The hotel has eighty rooms and a garden."')
+
+
+@pytest.mark.parametrize(
+    ("preference", "stance", "expected"),
+    [
+        ("I love quiet trails.", SUPPORTS, 'Suits the user, who wants quiet trails: "Q."'),
+        ("I avoid crowds.", SUPPORTS, 'Suits the user, who avoids crowds: "Q."'),
+        ("I avoid crowds.", CONFLICTS, 'Steer clear: the user avoids crowds. "Q."'),
+        ("I love quiet trails.", CONFLICTS, 'Steer clear: the user wants quiet trails. "Q."'),
+        ("I avoid milk, cream and butter.", Stance.NEUTRAL, "The user avoids milk, cream or butter: check"),
+        ("I avoid caffeine after lunch.", Stance.NEUTRAL, "The user avoids caffeine after lunch: check"),
+        ("I won't take a job with night shifts.", CONFLICTS, "Steer clear: the user avoids a job with night shifts."),
+        ("I prefer trains over flights.", Stance.NEUTRAL, "The user avoids flights and wants trains: check before"),
+        ("I prefer trains over flights.", Stance.MIXED, "Some of this suits and some does not: the user avoids"),
+    ],
+)
+def test_instructions_read_well(preference: str, stance: Stance, expected: str) -> None:
+    assert instruction_of(parse_aspects(preference), stance, "Q.", preference).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "preference",
+    [
+        "I refuse to stay anywhere that makes me share a bathroom with other guests.",
+        "I like to exercise outdoors, in the open air.",
+        "Dark mode is a must for me when I code at night.",
+        "I only swim in heated indoor pools.",
+        "I don't think voting should be compulsory.",
+        "I am vegan.",
+    ],
+)
+@pytest.mark.parametrize("stance", list(Stance))
+def test_what_would_read_badly_is_quoted_once(preference: str, stance: Stance) -> None:
+    told = instruction_of(parse_aspects(preference), stance, "Q.", preference)
+    assert told.count(f'the user said: "{preference}"') == 1
+    assert told.endswith('"Q."')
+    assert told.startswith("Steer clear") == (stance is CONFLICTS)
+
+
+def test_instructions_without_the_preference_say_something() -> None:
+    for one in Stance:
+        assert instruction_of(Aspects(source="unread"), one, "Q.").endswith('"Q."')
+
+
+def test_what_is_not_understood_is_neutral_and_quoted(encoder: StaticEncoder) -> None:
+    preference = "Ich mag keine Hotels mit Kasinos und auch keinen Lärm."
+    found = alignment(encoder, TEXTS[1], preference)
+    assert found.stance is Stance.NEUTRAL
+    assert preference in found.instruction
+
+
+def test_an_expansion_of_the_users_tells_the_side(encoder: StaticEncoder) -> None:
+    views = "I have views on holidays."
+    text = "Slot machines and roulette until dawn."
+    parts = {"follows": ("museum visits", "library mornings"), "breaks": ("slot machines", "roulette tables")}
+    against = Preference(text=views, expansion=Expansion(**parts))
+    for_it = Preference(text=views, expansion=Expansion(follows=parts["breaks"], breaks=parts["follows"]))
+    assert stance(encoder, text, against) is not SUPPORTS
+    assert stance(encoder, text, for_it) is not CONFLICTS
+    assert lean_of(encoder, text, for_it) > 0.0 > lean_of(encoder, text, against)
+
+
+def lean_of(encoder: Encoder, text: str, preference: Preference) -> float:
+    (sides,) = sides_of(encoder, [preference])
+    wanted = Wanted.of(preference.text, sides, Rarity({}, 100), preference.expansion)
+    chunk = Chunk(text, embed(encoder, [text])[0])
+    found = measured(wanted, chunk, embed(encoder, [preference.text])[0])
+    near = stance_measured(wanted, found, chunk.vector[None, :], [chunk.words])
+    return dict(zip(STANCE_MEASURES, near, strict=True))["lean"]
 
 
 @pytest.mark.parametrize("preference", ["I avoid eggs.", "I don't eat meat.", "I avoid milk and eggs."])
@@ -130,15 +263,15 @@ def test_edited_aspects_change_the_stance(encoder: StaticEncoder) -> None:
 
 def test_instructions_say_what_to_do_and_quote_the_text(encoder: StaticEncoder) -> None:
     against = alignment(encoder, TEXTS[1], "I avoid hotels with casinos.")
-    assert against.instruction.startswith("Steer clear of this, the user avoids hotels with casinos:")
+    assert against.instruction.startswith("Steer clear: the user avoids hotels with casinos.")
     assert "Golden Ace" in against.instruction
     suits = alignment(encoder, TEXTS[0], "I avoid hotels with casinos.")
-    assert suits.instruction.startswith("Look for this, it suits a user who avoids hotels with casinos:")
+    assert suits.instruction.startswith("Suits the user, who avoids hotels with casinos:")
     wants = alignment(encoder, TEXTS[2], "I love quiet mountain trails.")
-    assert wants.instruction.startswith("Look for this, the user wants quiet mountain trails:")
+    assert wants.instruction.startswith("Suits the user, who wants quiet mountain trails:")
     assert '"A quiet mountain trail leads through meadows."' in wants.instruction
     instead = alignment(encoder, "Steak with butter, cheese and eggs.", "I am vegan.")
-    assert "wants vegan instead" in instead.instruction
+    assert instead.instruction.startswith('Steer clear: the user said: "I am vegan."')
 
 
 def test_a_question_or_heading_is_not_quoted_where_a_sentence_says_more(encoder: StaticEncoder) -> None:
@@ -358,14 +491,15 @@ def test_a_memory_keeps_what_it_keeps(encoder: StaticEncoder) -> None:
 
 def test_the_weights_are_small_and_of_known_measures() -> None:
     # With the lexicon, which steering uses, too.
-    assert len(DATA) + len((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()) <= 100_000
+    assert len(DATA) + len((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()) <= 105_000
     shipped = json.loads(DATA)
     linear = {name for name in shipped if isinstance(shipped[name], dict) and "weights" in shipped[name]}
-    assert linear == {"static_relevance", "static_stance", "other_relevance", "other_stance"}
+    assert linear == {f"{name}_{what}" for name in ("static", "other") for what in ("relevance", "stance", "sure")}
+    of = {"relevance": MEASURES, "stance": STANCE_MEASURES, "sure": SURE_MEASURES}
     for name in linear:
         weights = shipped[name]["weights"]
         assert weights
-        assert set(weights) <= set(STANCE_MEASURES if name.endswith("stance") else MEASURES)
+        assert set(weights) <= set(of[name.split("_")[1]])
         assert np.isfinite([*weights.values(), shipped[name]["bias"]]).all()
     assert all(0 < count <= shipped["texts"] for count in shipped["counts"].values())
 
@@ -381,11 +515,14 @@ def test_weights_are_those_of_the_file(name: str) -> None:
     for found, bias, what, names in (
         (weights.relevance, weights.relevance_bias, "relevance", MEASURES),
         (weights.stance, weights.stance_bias, "stance", STANCE_MEASURES),
+        (weights.sure, weights.sure_bias, "sure", SURE_MEASURES),
     ):
         linear = shipped[f"{name}_{what}"]
         assert bias == linear["bias"]
         expected = [linear["weights"].get(measure, 0.0) for measure in names]
         np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert weights.least_sure == shipped[f"{name}_sure"]["least"]
+    assert 0.5 <= weights.least_sure <= 1.0
 
 
 def test_another_encoder_has_weights_of_its_own() -> None:
@@ -405,7 +542,8 @@ def measures(text: str, preference: str | Preference, sentences: Sequence[str] |
     (sides,) = sides_of(encoder, [preference])
     wanted = Wanted.of(str(preference), sides, Rarity({}, 100))
     found = measured(wanted, Chunk(text, encoder.vector(text)), encoder.vector(str(preference)))
-    near = stance_measured(wanted, found, encoder.encode([text] if sentences is None else sentences))
+    pieces = [text] if sentences is None else sentences
+    near = stance_measured(wanted, found, encoder.encode(pieces), list(map(words_of, pieces)))
     return dict(zip(MEASURES, found, strict=True)) | dict(zip(STANCE_MEASURES, near, strict=True))
 
 

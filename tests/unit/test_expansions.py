@@ -133,14 +133,17 @@ def test_a_parser_that_was_asked_for_keeps_preferences_from_the_model() -> None:
 
 def test_what_a_preference_brings_is_kept_and_not_asked_for() -> None:
     lm = Writing()
-    memory = made(lm, Preference(text=WINE, expansion=OWN))
-    assert lm.parts == [{"liked"}] and memory.aspects(WINE) == read_of(WINE) and memory.expansions(WINE) == OWN
+    hills = "green hills"
+    memory = made(lm, Preference(text=WINE, expansion=OWN), hills)
+    assert lm.parts == [{"liked"}, {"liked", "questions"}]
+    assert memory.aspects(WINE) == read_of(WINE) and memory.expansions(WINE) == OWN
+    memory.remove_preference(hills)
     report = memory.add_preference(Preference(text=TRAIN, aspects=SAID))
     assert (report.read, report.expanded) == (0, 1)
     assert memory.aspects(TRAIN) == SAID and memory.expansions(TRAIN) == written_for(TRAIN)
     memory.add_preference(Preference(text=SEA, aspects=SAID, expansion=OWN))
     memory.replace_preference(TRAIN, Preference(text=TRAIN.upper(), expansion=OWN.as_json()))
-    assert lm.read == [WINE, TRAIN]
+    assert lm.read == [WINE, hills, TRAIN]
     assert memory.expansions() == {WINE: OWN, TRAIN.upper(): OWN, SEA: OWN} and memory.aspects(TRAIN) == SAID
 
 

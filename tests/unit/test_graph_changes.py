@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epic_core import EpicMemory, Item, Preference, SecondTier
+from epic_core import EpicMemory, Item, Preference
 from epic_core.errors import (
     EpicError,
     UnknownEntityError,
@@ -264,9 +264,9 @@ def test_two_graphs_on_a_file_see_what_the_other_does(path: Path) -> None:
         assert other.entities() == []
 
 
-def test_a_preference_may_take_up_what_waited_in_the_second_tier_in_another_process(path: Path) -> None:
+def test_a_preference_may_take_up_what_waited_in_the_light_in_another_process(path: Path) -> None:
     second = Item(id="second", text="red and old lamp of [Oscar Reed]")
-    with made(path, [WINE], tau=0.5, fallback=SecondTier(tau=0.1)) as one, again(path, tau=0.5) as other:
+    with made(path, [WINE], tau=0.5, reserve="1 MB") as one, again(path, tau=0.5) as other:
         one.add([second, Item(id="wine", text="red wine [Clara]")])
         assert other.search("Clara").entities
         one.memory.add_preference("old lamp")

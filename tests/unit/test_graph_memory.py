@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epic_core import Filter, Item, SecondTier, Stance
+from epic_core import Filter, Item, Stance
 from epic_core.errors import (
     UnknownEntityError,
     UnknownPreferenceError,
@@ -267,10 +267,10 @@ def test_a_walk_that_goes_nowhere_finds_the_nearest() -> None:
 
 
 def test_a_fallback_is_asked_where_nothing_known_is_named(path: Path) -> None:
-    with made(path, [WINE], tau=0.5, fallback=SecondTier(tau=0.1)) as graph:
+    with made(path, [WINE], tau=0.5, reserve="1 MB") as graph:
         second = Item(id="second", text="red and old lamp of [Oscar Reed]")
         graph.add([Item(id="wine", text="red wine [Clara]"), second])
-        assert graph.memory.stats().counts["second_tier"] == 1
+        assert graph.memory.stats().counts["light"] == 1
         assert [hit.item.id for hit in graph.search("old lamp")] == ["second", "wine"]
         assert graph.search("old lamp").fallback
         assert [hit.item.id for hit in graph.search("Clara")] == ["wine"]

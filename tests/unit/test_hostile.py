@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from epic_core import Alignment, Decision, EpicMemory, Filter, Item, SecondTier, Stance, Verdict, schema
+from epic_core import Alignment, Decision, EpicMemory, Filter, Item, Stance, Verdict, schema
 from epic_core.cli import main
 from epic_core.context import format_context
 from epic_core.errors import DamagedError, EpicError, InvalidInputError, StoreError
@@ -97,7 +97,7 @@ ALTERED = [
     "UPDATE meta SET value = '{' WHERE key = 'encoder'",
     "UPDATE meta SET value = '[]' WHERE key = 'encoder'",
     "INSERT INTO meta (key, value, crc) VALUES ('tau/default', '\"abc\"', 0)",
-    "INSERT INTO meta (key, value, crc) VALUES ('second_tier/default', '7', 0)",
+    "INSERT INTO meta (key, value, crc) VALUES ('light/default', '7', 0)",
     "INSERT INTO pending (namespace, id, text, metadata, reason, preferences, crc)"
     " VALUES ('default', 'p', 'text', '{bad', 'why', '[]', 0)",
 ]
@@ -354,7 +354,7 @@ def test_a_new_file_is_not_removed_from_under_another_process(tmp_path: Path) ->
 def test_an_empty_file_of_the_users_is_never_removed(tmp_path: Path) -> None:
     path = tmp_path / "mine"
     path.touch()
-    settings: list[dict[str, Any]] = [{}, {"tau": 0.2, "fallback": SecondTier(tau=0.9)}]
+    settings: list[dict[str, Any]] = [{}, {"tau": 0.2, "reserve": "1 MB"}]
     for options in settings:
         with pytest.raises(StoreError, match="is empty"):
             EpicMemory.open(path, [WINE], encoder=HashEncoder(), **options)
@@ -363,7 +363,7 @@ def test_an_empty_file_of_the_users_is_never_removed(tmp_path: Path) -> None:
 
 def test_a_file_is_not_made_or_left_when_its_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError):
-        EpicMemory.open(tmp_path / "mine", [WINE], encoder=HashEncoder(), tau=0.2, fallback=SecondTier(tau=0.9))
+        EpicMemory.open(tmp_path / "mine", [WINE], encoder=HashEncoder(), tau=0.2, reserve="1 MB")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Item, Preference, SecondTier
+from epic_core import EpicMemory, Item, Preference
 from epic_core.chunking import WordChunker
 from epic_core.errors import (
     AlreadyThereError,
@@ -314,7 +314,7 @@ def rich(path: Path | None = None) -> EpicMemory:
     """A memory that has everything there is."""
     ends = datetime.now(timezone.utc) + timedelta(days=30)
     given = [Preference(text=SEA), Preference(text=WINE, expires_at=ends), Preference(text=TRAIN, id="own-id")]
-    held = memory(path, given, fallback=SecondTier(tau=0.2), tau=0.3)
+    held = memory(path, given, reserve="1 MB", tau=0.3)
     held.add(
         [
             Item(id="a", text="red wine of the south", metadata={"year": 1999, "tags": ["x", None], "ü": "ß"}),
@@ -375,11 +375,11 @@ def test_an_export_holds_all_there_is(tmp_path: Path) -> None:
     assert (kinds.count("preference"), kinds.count("item"), kinds.count("pending"), kinds[-1]) == (3, 5, 1, "end")
     assert held.export(tmp_path / "export.jsonl") == 5
     items = {line["id"]: line for line in lines if line["kind"] == "item"}
-    assert items["f"]["second_tier"] and items["b"]["rewrite"] == "Wine by the sea"
+    assert items["f"]["light"] and items["b"]["rewrite"] == "Wine by the sea"
     assert any(entry["uses"] for line in items.values() for entry in line["entries"])
     assert {entry["confidence"] for entry in items["c"]["entries"]} >= {0.9}
     first = json.loads((tmp_path / "export.jsonl").read_text("utf-8").splitlines()[0])
-    assert (first["format"], first["namespace"], first["tau"], first["second_tier"]) == (1, "default", 0.3, 0.2)
+    assert (first["format"], first["namespace"], first["tau"], first["light"]) == (1, "default", 0.3, 0.2)
 
 
 @pytest.mark.parametrize("in_ram", [True, False], ids=["of RAM", "of a file"])
@@ -488,7 +488,7 @@ def test_an_export_cut_anywhere_is_refused(tmp_path: Path) -> None:
     EpicMemory.import_(export, tmp_path / "made.epic", encoder=HashEncoder(), verifier=Model()).close()
 
 
-LINE = {"kind": "item", "id": "x", "text": "t", "metadata": {}, "version": "0" * 12, "second_tier": True, "entries": []}
+LINE = {"kind": "item", "id": "x", "text": "t", "metadata": {}, "version": "0" * 12, "light": True, "entries": []}
 BROKEN = {
     "no JSON": "{",
     "a number": "7",
@@ -500,7 +500,7 @@ BROKEN = {
     "NaN": json.dumps({**LINE, "metadata": {"n": float("nan")}}),
     "no text": json.dumps({**LINE, "text": ""}),
     "no hex": json.dumps({**LINE, "version": "zz"}),
-    "neither here nor there": json.dumps({**LINE, "second_tier": False}),
+    "neither here nor there": json.dumps({**LINE, "light": False}),
     "nested deeply": "[" * 100_000,
 }
 
@@ -589,7 +589,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"fallback": SecondTier(tau=0.9)}, {"tau": 7}, {"budget": "much"}, {"budget": 30_000}, {"namespace": ""}],
+    [{"reserve": "1 MB"}, {"tau": 7}, {"budget": "much"}, {"budget": 30_000}, {"namespace": ""}],
     ids=str,
 )
 def test_options_that_cannot_be_leave_no_file(tmp_path: Path, options: dict[str, Any]) -> None:

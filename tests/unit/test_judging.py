@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epic_core import BuildReport, Decision, EpicMemory, Item, Preference, SecondTier, Stance
+from epic_core import BuildReport, Decision, EpicMemory, Item, Preference, Stance
 from epic_core.errors import (
     EncoderError,
     InvalidInputError,
@@ -159,7 +159,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "both off": {"coarse": False, "fine": False},
     "high tau": {"tau": 0.6},
     "keep rate": {"keep_rate": 0.4},
-    "second tier": {"tau": 0.5, "fallback": SecondTier(tau=0.1)},
+    "second tier": {"tau": 0.5, "reserve": "1 MB"},
     "no cache": {"verdict_cache": 0},
 }
 

@@ -31,7 +31,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from epic_core import EpicMemory, Filter, Item, SecondTier
+from epic_core import EpicMemory, Filter, Item
 from epic_core.errors import (
     EncoderError,
     EncoderMismatchError,
@@ -1103,7 +1103,7 @@ def test_what_a_view_gives_is_not_shared(memory: EpicMemory) -> None:
 
 
 def test_a_view_with_a_fallback_gives_what_the_memory_gives() -> None:
-    memory = EpicMemory(["vegan food"], encoder=words(), verifier=KeepAll(), fallback=SecondTier(tau=0.0))
+    memory = EpicMemory(["vegan food"], encoder=words(), verifier=KeepAll(), reserve="1 MB")
     memory.add(["vegan food stew", "green hills vegan"])
     view = EpicVectorStore.from_memory(memory)
     hits = memory.search("green hills", 2)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Item, SecondTier
+from epic_core import EpicMemory, Item
 from epic_core.item_table import version_of
 from epic_core.types import Candidate, Decision, Verdict
 from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, keep
@@ -118,7 +118,7 @@ def test_another_verifier_of_the_same_name_changes_nothing() -> None:
         {"tau": 0.2},
         {"coarse": False},
         {"fine": False},
-        {"fallback": SecondTier(tau=0.1)},
+        {"reserve": "1 MB"},
         {"encoder": HashEncoder(fingerprint="v2"), "reencode": True},
     ],
     ids=lambda options: next(iter(options)),

@@ -20,7 +20,7 @@ from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from pydantic import ValidationError
 
-from epic_core import EpicMemory, Filter, SecondTier, Stance
+from epic_core import EpicMemory, Filter, Stance
 from epic_core.context import documents_of_context, format_context, without_tags
 from epic_core.encoders import default_encoder
 from epic_core.errors import EncoderError, InvalidInputError, MemoryClosedError, ReadOnlyError
@@ -131,11 +131,11 @@ async def test_a_conflict_is_compared_without_its_penalty() -> None:
             assert [bool(told) for told in cutoffs.values()] == [True, False]
 
 
-async def test_what_a_fallback_found_stays_and_the_second_tier_is_compared() -> None:
+async def test_what_a_fallback_found_stays_and_the_light_is_compared() -> None:
     memory = held("red wine", fallback=lambda query, k: ["about Rust"])
     told = await EpicMemoryBlock(memory=memory).aget([user("Rust")])
     assert "about Rust" in told and "red wine" not in told
-    second = held("red wine", "a book about Rust", "the weather", fallback=SecondTier(tau=-1.0))
+    second = held("red wine", "a book about Rust", "the weather", reserve="1 MB")
     told = await EpicMemoryBlock(memory=second).aget([user("Rust")])
     assert "about Rust" in told and "weather" not in told and "red wine" not in told
 

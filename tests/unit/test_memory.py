@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, SecondTier, Stance, Verdict
+from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, Stance, Verdict
 from epic_core.chunking import WordChunker
 from epic_core.encoders import default_encoder
 from epic_core.errors import (
@@ -115,13 +115,13 @@ def test_the_report_adds_up() -> None:
             else Verdict(decision=Decision.DISCARD if "2" in c.item.text else Decision.UNDECIDED, rationale="why")
         )
     )
-    memory = memory_of(verifier=verifier, fallback=SecondTier(tau=0.1))
+    memory = memory_of(verifier=verifier, reserve="1 MB")
     memory.add(["red wine 1"])
     report = memory.add(
         ["red wine 1", "red wine 11", "red wine 2", "red wine 3", "wine in a b c d e f g h i j k", "sky"]
     )
     assert (report.seen, report.duplicates, report.new) == (6, 1, 5)
-    assert (report.passed, report.second_tier) == (3, 1)
+    assert (report.passed, report.light) == (3, 1)
     assert (report.kept, report.discarded, report.undecided) == (1, 1, 1)
     assert report.share_passed == 3 / 5 and report.share_kept == 1 / 5
     assert report.failures == {Item(text="red wine 3").id: "why"}
@@ -598,8 +598,8 @@ def test_items_are_those_whose_metadata_satisfies_a_condition(path: Path) -> Non
     assert memory_of().items() == []
 
 
-def test_items_of_the_second_tier_and_those_that_wait_can_be_listed() -> None:
-    memory = memory_of(fallback=SecondTier(tau=-1.0), verifier=UndecidedAll(), tau=0.5)
+def test_items_of_the_light_and_those_that_wait_can_be_listed() -> None:
+    memory = memory_of(reserve="1 MB", verifier=UndecidedAll(), tau=0.5)
     memory.add([Item(id="near", text="red wine", metadata={"n": 1}), Item(id="far", text="blue sky")])
     assert [item.id for item in memory.items()] == ["far"]
     assert [item.id for item in memory.items(waiting=True)] == ["near"]
@@ -771,7 +771,7 @@ def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
     with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
         memory.add(wines(10))
         stats = memory.stats()
-        expected = {"items": 10, "second_tier": 0, "entries": 10, "preferences": 1, "pending": 0, "verdicts": 0}
+        expected = {"items": 10, "light": 0, "entries": 10, "preferences": 1, "pending": 0, "verdicts": 0}
         assert stats.counts == {**expected, "seen": 0}
         parts = ["documents", "index", "instructions", "preferences", "verdicts", "ledger", "graph", "rest", "total"]
         assert list(stats.bytes) == parts
@@ -786,11 +786,11 @@ def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
 # fallback
 
 
-def test_the_second_tier_is_searched_when_the_first_has_nothing_near(path: Path) -> None:
+def test_the_light_is_searched_when_the_first_has_nothing_near(path: Path) -> None:
     fallback = SecondTier(tau=0.2)
     with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll(), fallback=fallback) as memory:
         report = memory.add(["red wine", "wine cellar in the old castle of Dover", "blue sky"])
-        assert (report.kept, report.second_tier) == (1, 1)
+        assert (report.kept, report.light) == (1, 1)
         assert not memory.search("red wine").fallback
         hits = memory.search("castle Dover", k=5)
         assert hits.fallback
@@ -800,23 +800,23 @@ def test_the_second_tier_is_searched_when_the_first_has_nothing_near(path: Path)
             (),
         )
         assert "second tier" in memory.explain(hits[0].item.id).note
-        assert memory.stats().counts["second_tier"] == 1 and len(memory) == 1
+        assert memory.stats().counts["light"] == 1 and len(memory) == 1
     with EpicMemory.open(path, encoder=HashEncoder()) as memory:
         assert memory.search("castle Dover")[0].tier == "second"
 
 
-def test_the_second_tier_honours_filters_and_k() -> None:
-    memory = memory_of(fallback=SecondTier(tau=0.01), tau=0.9)
+def test_the_light_honours_filters_and_k() -> None:
+    memory = memory_of(reserve="1 MB", tau=0.9)
     memory.add([Item(text=f"red a b c d e f castle {n}", metadata={"n": n}) for n in range(10)])
     assert len(memory.search("castle", k=4)) == 4
     assert texts(memory.search("castle", filter=Filter.eq("n", 3))) == ["red a b c d e f castle 3"]
 
 
-def test_a_new_preference_lifts_items_out_of_the_second_tier() -> None:
-    memory = memory_of(fallback=SecondTier(tau=0.2))
+def test_a_new_preference_lifts_items_out_of_the_light() -> None:
+    memory = memory_of(reserve="1 MB")
     memory.add(["wine cellar in the old castle of Dover"])
     memory.add_preference("old castle")
-    assert memory.stats().counts["second_tier"] == 0 and len(memory) == 1
+    assert memory.stats().counts["light"] == 0 and len(memory) == 1
     assert memory.search("castle")[0].tier == "memory"
 
 
@@ -930,7 +930,7 @@ def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
     memory.add(["red wine", "night train", "red wine in the night train"])
     memory.remove_preference(name)
     assert [p.text for p in memory.preferences] == [WINE]
-    expected = {"items": 2, "second_tier": 0, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
+    expected = {"items": 2, "light": 0, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
     assert memory.stats().counts == {**expected, "seen": 0}
     hits = memory.search("wine train", k=9)
     assert sorted(texts(hits)) == ["red wine", "red wine in the night train"]
@@ -1189,7 +1189,7 @@ def test_another_encoder_is_an_error_that_names_both(path: Path) -> None:
 def test_reencode_embeds_everything_anew(path: Path) -> None:
     new = HashEncoder(512, name="new", fingerprint="v2")
     new.tau = 0.123
-    options: dict[str, Any] = {"verifier": KeepAll(), "fallback": SecondTier(tau=0.2)}
+    options: dict[str, Any] = {"verifier": KeepAll(), "reserve": "1 MB"}
     with EpicMemory.open(path, [WINE], encoder=HashEncoder(), namespace="other", **options) as other:
         other.add(["red wine elsewhere"])
     with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **options) as memory:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_core import EpicMemory, Item, Preference, SecondTier, Stance
+from epic_core import EpicMemory, Item, Preference, Stance
 from epic_core.aspect_parser import parse_aspects
 from epic_core.errors import DamagedError, EncoderMismatchError, ReadOnlyError, StoreError
 from epic_core.rows import checksum
@@ -36,7 +36,7 @@ CREATE TABLE preferences (
 );
 CREATE TABLE items (
     row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL,
-    text TEXT NOT NULL, metadata TEXT NOT NULL, second_tier BLOB, UNIQUE (namespace, id)
+    text TEXT NOT NULL, metadata TEXT NOT NULL, light BLOB, UNIQUE (namespace, id)
 );
 CREATE TABLE entries (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -100,7 +100,7 @@ def make_first(path: Path) -> Path:
             db.execute(statement)
         db.execute("PRAGMA user_version = 1")
         described = {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
-        meta = {"encoder": described, "tau/default": 0.3, "second_tier/default": 0.2}
+        meta = {"encoder": described, "tau/default": 0.3, "light/default": 0.2}
         db.executemany("INSERT INTO meta VALUES (?, ?)", [(key, json.dumps(value)) for key, value in meta.items()])
         db.execute("INSERT INTO preferences VALUES (1, 'default', 0, ?, ?, ?)", (wine.id, wine.text, blob(WINE)))
         for row, item, tier in ((1, HELD, None), (2, SECOND, blob(SECOND.text))):
@@ -291,7 +291,7 @@ def test_it_has_the_schema_of_a_new_file(path: Path, tmp_path: Path) -> None:
 def test_all_that_was_held_is_held(path: Path, old: int) -> None:
     with opened(path, WINE) as memory:
         counts = memory.stats().counts
-        held = {"items": 1, "second_tier": 1, "entries": 1, "preferences": 1, "pending": 1}
+        held = {"items": 1, "light": 1, "entries": 1, "preferences": 1, "pending": 1}
         assert counts == {**held, "verdicts": 4 if old == 2 else 0, "seen": 0}
         (hit,) = memory.search("which wine", k=1)
         assert (hit.item, hit.text, hit.instructions) == (HELD, HELD.text, [INSTRUCTION])
@@ -318,7 +318,7 @@ def test_its_vectors_are_what_they_were_and_a_search_scores_as_before(path: Path
     for found, text in (
         (first, WINE),
         (store.space("default", encoder.dimension).vectors[0], INSTRUCTION),
-        (store.second_tier(store.second_tier_rows("default"), encoder.dimension)[0], SECOND.text),
+        (store.light(store.light_rows("default"), encoder.dimension)[0], SECOND.text),
     ):
         assert found == pytest.approx(encoder.vector(text), abs=2e-3)
     store.close()
@@ -478,7 +478,7 @@ def test_what_fails_in_the_middle_leaves_the_older_version_as_it_was(path: Path)
         "UPDATE entries SET vector = x'000000' WHERE row = 1",
         "UPDATE entries SET vector = 'none' WHERE row = 1",
         "UPDATE preferences SET vector = 5 WHERE row = 1",
-        "UPDATE items SET second_tier = x'' WHERE id = 'second'",
+        "UPDATE items SET light = x'' WHERE id = 'second'",
         "UPDATE items SET text = x'ff' WHERE id = 'held'",
         "UPDATE items SET text = CAST(x'ff' AS TEXT) WHERE id = 'held'",
         "ALTER TABLE entries RENAME TO others",
@@ -515,7 +515,7 @@ def test_what_is_no_part_of_an_older_version_is_not_run_and_what_is_refused_stay
     except StoreError:
         assert path.read_bytes() == data
         return
-    assert memory.search("wine", k=1)[0].item == HELD and memory.stats().counts["second_tier"] == 1
+    assert memory.search("wine", k=1)[0].item == HELD and memory.stats().counts["light"] == 1
     memory.close()
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchall() == []

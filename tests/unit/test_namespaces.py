@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epic_core import EpicMemory, Item, Preference, SecondTier
+from epic_core import EpicMemory, Item, Preference
 from epic_core.errors import (
     BudgetError,
     DuplicatePreferenceError,
@@ -89,7 +89,7 @@ def opened(path: Path, who: str, preferences: Any = None, **options: Any) -> Epi
         "verifier": Judge(who),
         "namespace": who,
         "tau": 0.3,
-        "fallback": SecondTier(tau=0.15),
+        "reserve": "1 MB",
         **options,
     }
     return EpicMemory.open(path, preferences, **options)

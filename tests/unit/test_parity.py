@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Filter, Item, SecondTier
+from epic_core import EpicMemory, Filter, Item
 from epic_core.types import BuildReport
 from epic_core.verification import EmbeddedVerifier
 from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll
@@ -36,7 +36,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "coarse off": {"coarse": False},
     "fine off": {"fine": False},
     "keep rate": {"keep_rate": 0.4},
-    "second tier": {"tau": 0.9, "fallback": SecondTier(tau=0.1)},
+    "second tier": {"tau": 0.9, "reserve": "1 MB"},
     "fallback": {"fallback": lambda query, k: [f"{query} {n}" for n in range(k)]},
 }
 

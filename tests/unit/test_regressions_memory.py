@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Filter, Item, Preference, SecondTier
+from epic_core import EpicMemory, Filter, Item, Preference
 from epic_core.chunking import WordChunker
 from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
 from epic_core.store import Store
@@ -169,15 +169,15 @@ def test_a_retry_keeps_an_item_that_matches_what_replaced_its_preference() -> No
     assert counted(memory, "items", "pending") == [1, 0]
 
 
-def test_a_second_tier_item_kept_on_retry_is_promoted() -> None:
-    memory = memory_of(WINE, fallback=SecondTier(tau=0.1))
+def test_a_light_item_kept_on_retry_is_promoted() -> None:
+    memory = memory_of(WINE, reserve="1 MB")
     memory.add([Item(id="x", text=NEARLY_WINE)])
-    assert counted(memory, "items", "second_tier") == [0, 1]
+    assert counted(memory, "items", "light") == [0, 1]
     memory.verifier = UndecidedAll()
     memory.add_preference(TRAIN)
     memory.verifier = KeepAll()
     memory.retry()
-    assert counted(memory, "items", "second_tier", "entries", "pending") == [1, 0, 1, 0]
+    assert counted(memory, "items", "light", "entries", "pending") == [1, 0, 1, 0]
     assert [(hit.item.id, hit.tier) for hit in memory.search(TRAIN)] == [("x", "memory")]
 
 
@@ -309,26 +309,26 @@ def test_the_tau_given_to_a_reencoding_open_stays(path: Path) -> None:
         assert memory.tau == 0.55
 
 
-def test_tau_and_second_tier_belong_to_a_namespace(path: Path) -> None:
-    opened(path, [WINE], namespace="a", tau=0.5, fallback=SecondTier(tau=0.25)).close()
+def test_tau_and_light_belong_to_a_namespace(path: Path) -> None:
+    opened(path, [WINE], namespace="a", tau=0.5, reserve="1 MB").close()
     with opened(path, [WINE], namespace="b") as memory:
         assert (memory.tau, memory.fallback) == (0.3, None)
     with opened(path, namespace="a") as memory:
         assert (memory.tau, memory.fallback) == (0.5, SecondTier(tau=0.25))
 
 
-def test_a_callable_fallback_once_leaves_the_stored_second_tier(path: Path) -> None:
-    opened(path, [WINE], fallback=SecondTier(tau=0.1)).close()
+def test_a_callable_fallback_once_leaves_the_stored_light(path: Path) -> None:
+    opened(path, [WINE], reserve="1 MB").close()
     opened(path, fallback=lambda query, k: []).close()
     with opened(path) as memory:
         assert memory.fallback == SecondTier(tau=0.1)
 
 
-def test_a_second_tier_above_tau_is_refused(path: Path) -> None:
+def test_a_light_above_tau_is_refused(path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"0\.9"):
-        memory_of(fallback=SecondTier(tau=0.9))
+        memory_of(reserve="1 MB")
     with pytest.raises(InvalidInputError, match=r"0\.9"):
-        opened(path, [WINE], fallback=SecondTier(tau=0.9))
+        opened(path, [WINE], reserve="1 MB")
     assert not path.exists()
 
 
@@ -377,16 +377,16 @@ async def test_a_stopiteration_of_the_fallback_does_not_end_an_asynchronous_sear
         await asyncio.wait_for(memory_of(fallback=stopping).asearch("something else"), 20)
 
 
-def test_a_second_tier_is_measured_by_the_tau_of_the_file(path: Path) -> None:
-    opened(path, [WINE], tau=0.5, fallback=SecondTier(tau=0.4)).close()
-    with opened(path, fallback=SecondTier(tau=0.4)) as memory:
+def test_a_light_is_measured_by_the_tau_of_the_file(path: Path) -> None:
+    opened(path, [WINE], tau=0.5, reserve="1 MB").close()
+    with opened(path, reserve="1 MB") as memory:
         assert (memory.tau, memory.fallback) == (0.5, SecondTier(tau=0.4))
 
 
-def test_a_second_tier_above_the_tau_of_the_file_is_refused(path: Path) -> None:
+def test_a_light_above_the_tau_of_the_file_is_refused(path: Path) -> None:
     opened(path, [WINE], tau=0.1).close()
     with pytest.raises(InvalidInputError, match=r"0\.2"):
-        opened(path, fallback=SecondTier(tau=0.2))
+        opened(path, reserve="1 MB")
 
 
 def test_sync_takes_over_an_order_alone(path: Path) -> None:

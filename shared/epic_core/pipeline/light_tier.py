@@ -23,6 +23,9 @@ _FILLING = 1.25
 _SLACK = 8_000
 # Under a budget so many leave in one change, so that its journal fits.
 _AT_ONCE = 8
+# What each text costs that a preference has beyond its share, as a part of that share; a share is so many at least.
+_CROWDED = 0.1
+_LEAST_SHARE = 8
 
 
 def admitted(
@@ -37,8 +40,11 @@ def admitted(
     """
     if state.reserve == 0 or not rejected:
         return [], []
+    rows = _light_rows(space)
     vectors = np.stack([vector for _, vector in rejected])
-    worth = _worth(space, vectors)
+    held_vectors = space.texts.vectors[space.texts.places(rows)]
+    every = _worth(space, np.concatenate([vectors, held_vectors]))
+    worth, of_held = every[: len(vectors)], every[len(vectors) :]
     code = code_length(state.encoder.dimension, small=True)
     sizes = [int(_FILLING * (item_bytes(item) + code)) for item, _ in rejected]
     room = _limit(state) - _SLACK - used_bytes(state)
@@ -52,7 +58,8 @@ def admitted(
             waiting.append(place)
     going: list[int] = []
     if waiting:
-        rows, held = _by_worth(space)
+        order = np.argsort(of_held, kind="stable").tolist()
+        rows, held = [rows[place] for place in order], [float(of_held[place]) for place in order]
         octets = state.store.light_sizes(rows)
         last = 0
         for place in waiting:
@@ -123,16 +130,30 @@ def used_bytes(state: State) -> int:
 
 
 def _worth(space: Space, vectors: FloatArray) -> FloatArray:
-    """Return how much each text may matter, shape `(n,)`: its similarity to the nearest preference."""
-    if not len(space.vectors):
+    """Return how much each text may matter, shape `(n,)`.
+
+    That is its similarity to the nearest preference, less something for each that is nearer to the same preference
+    beyond that one's share: a broad preference leaves room for others.
+    """
+    if not len(space.vectors) or not len(vectors):
         return np.zeros(len(vectors), dtype=np.float32)
-    nearest: FloatArray = (vectors @ space.vectors.T).max(axis=1)
-    return nearest
+    similarities = vectors @ space.vectors.T
+    nearest, worth = similarities.argmax(axis=1), similarities.max(axis=1)
+    share = max(1.0, _LEAST_SHARE, len(vectors) / len(space.vectors))
+    for preference in np.unique(nearest):
+        places = np.flatnonzero(nearest == preference)
+        ranks = np.argsort(np.argsort(-worth[places], kind="stable"), kind="stable")
+        worth[places] -= np.float32(_CROWDED) * np.maximum(ranks / share - 1.0, 0.0).astype(np.float32)
+    return worth
+
+
+def _light_rows(space: Space) -> list[int]:
+    return [row for row in space.texts.rows.tolist() if space.light(row)]
 
 
 def _by_worth(space: Space) -> tuple[list[int], list[float]]:
     """Return the rows of the light tier and what each is worth, least first."""
-    rows = [row for row in space.texts.rows.tolist() if space.light(row)]
+    rows = _light_rows(space)
     worth = _worth(space, space.texts.vectors[space.texts.places(rows)]) if rows else np.empty(0)
     order = np.argsort(worth, kind="stable").tolist()
     return [rows[place] for place in order], [float(worth[place]) for place in order]

@@ -32,12 +32,17 @@ _LEAST_CANDIDATES = 40
 # What a verified stance counts under a preference that matters fully, and the least it counts under any.
 SUPPORTS = 0.15
 _LEAST_PENALTY = 0.3
+_LIFTED = 0.2
 # A topic so far below what is relevant is none, however sure the best is.
 _LEAST_RELEVANT = 0.13
 # What nobody has verified needs more.
 _LEAST_LIGHT = 0.05
 # Texts this near to a better hit say the same.
 _SAME = 0.985
+SOURCE = "source"
+"""The metadata key of where an item is from; not all hits are of one source where others are relevant, too."""
+# One in so many hits is of another source.
+_OTHERS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +154,12 @@ def ranked(
         row: weight_of.get(preference.id, 0.0)
         for row, preference in zip(space.preference_rows, space.preferences, strict=True)
     }
+    # What is further from the topic than this is not lifted by its stance.
+    near = np.clip(1.0 - (found.topics.max() - found.topics) / _LIFTED, 0.0, 1.0)
     for place, item in enumerate(found.rows):
         for row in space.rows_of.get(item, ()):
             stance, weight = space.stance_of[row], weights.get(space.preference_of[row], 0.0)
-            gained = SUPPORTS * weight if stance is Stance.SUPPORTS else 0.0
+            gained = SUPPORTS * weight * float(near[place]) if stance is Stance.SUPPORTS else 0.0
             scores[place] += np.float32(gained - PENALTY[stance] * max(_LEAST_PENALTY, weight))
     return scores, steered
 
@@ -210,23 +217,31 @@ def without_far_light(space: Space, found: Candidates, encoder: object, min_scor
     return replace(found, rows=[found.rows[place] for place in kept], topics=found.topics[kept])
 
 
-def distinct(space: Space, items: Sequence[int], order: Iterable[int], k: int) -> list[int]:
-    """Choose the k best places in an order, those that say the same as a better one last.
+def distinct(space: Space, store: Store, items: Sequence[int], order: Iterable[int], k: int) -> list[int]:
+    """Choose the k best places in an order; what repeats a better one, or its source once too often, comes last.
 
     Args:
         space: What was searched.
+        store: Its file.
         items: Item rows.
         order: Places in `items`, best first.
         k: How many.
     """
     chosen: list[int] = []
     same: list[int] = []
+    of_source: dict[str, int] = {}
     taken = np.empty((k, space.texts.dimension), dtype=np.float32)
     for place in order:
         at = space.texts.places([items[place]])[0]
         if at >= 0 and chosen and float((taken[: len(chosen)] @ space.texts.vectors[at]).max()) >= _SAME:
             same.append(place)
             continue
+        source = space.held(store, [items[place]])[items[place]].item.metadata.get(SOURCE)
+        if isinstance(source, str):
+            of_source[source] = of_source.get(source, 0) + 1
+            if of_source[source] > k - k // _OTHERS:
+                same.append(place)
+                continue
         taken[len(chosen)] = space.texts.vectors[at] if at >= 0 else 0.0
         chosen.append(place)
         if len(chosen) == k:

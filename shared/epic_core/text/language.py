@@ -26,11 +26,11 @@ _FEWEST_WORDS = 3
 _FEWEST_LETTERS = 2
 # Of several texts, so large a share has to be open for the model to be loaded and asked.
 _OPEN_SHARE = 0.2
-# The model is believed that a text is not English where it gives English no more than this, of few words half of it,
-# and in which language it is from this on.
-_ENGLISH_AT_MOST = 0.1
+# The model is believed that a text is not English where it gives English no more than this, and the likeliest language
+# so much at least; then of few words, which are often names in an English list.
+_ENGLISH_AT_MOST, _SURE = 0.1, 0.3
 _FEW_WORDS = 3
-_SURE = 0.3
+_ENGLISH_AT_MOST_OF_FEW, _SURE_OF_FEW = 0.02, 0.4
 
 _NAMES = {
     "ar": "Arabic", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
@@ -226,10 +226,11 @@ def _by_model(text: str) -> str | None:
     """Return what py3langid says, where it is sure enough."""
     scores = dict(_loaded().rank(text))
     best = max(scores, key=scores.__getitem__)
-    most = _ENGLISH_AT_MOST / (2 if len(text.split()) <= _FEW_WORDS else 1)
     if best == ENGLISH:
         return ENGLISH if scores[best] >= 1.0 - _ENGLISH_AT_MOST else None
-    return best if scores[best] >= _SURE and scores[ENGLISH] <= most else None
+    few = len(text.split()) <= _FEW_WORDS
+    most, sure = (_ENGLISH_AT_MOST_OF_FEW, _SURE_OF_FEW) if few else (_ENGLISH_AT_MOST, _SURE)
+    return best if scores[best] >= sure and scores[ENGLISH] <= most else None
 
 
 def _loaded() -> Any:

@@ -43,11 +43,16 @@ _KEPT = 4096
 # A side of more characters is not retold.
 _LONGEST_SIDE = 120
 _ARTICLES = frozenset({"a", "an", "the", "any"})
+# A phrase that is a whole clause: "voting should be compulsory", but not "films that are long".
+_CLAUSE = re.compile(r"\b(?:should|must|is|are|was|were|has|have|had|can|will|would|disgusts?|makes?)\b", re.I)
+_RELATIVE = re.compile(r"\b(?:that|which|who|whose|where|when|if|while)\b", re.I)
+_LOOSE = frozenset({"ones", "one", "there", "it", "them", "that", "those", "these", "to", "of", "with", "for", "and"})
+_ADVERBS = frozenset({"only", "always", "usually", "generally", "often", "just", "mostly", "never", "rarely"})
 _OF_THE_USER = re.compile(r"\b(?:i|i'm|i've|i'd|me|my|mine|myself|we|us|our|ours)\b", re.I)
 # What no noun follows, or begins with; and words that are no thing by themselves.
 _BEFORE_VERBS = frozenset({
-    "i", "we", "don't", "won't", "can't", "cannot", "never", "not", "rather", "would", "will", "don\u2019t", "my", "our",
-    "won\u2019t", "can\u2019t", "am", "i'm", "please", "i\u2019m", "always",
+    "i", "we", "don't", "won't", "can't", "cannot", "never", "not", "rather", "would", "will", "don\u2019t", "my",
+    "our", "won\u2019t", "can\u2019t", "am", "i'm", "please", "i\u2019m", "always",
 })  # fmt: skip
 _TO_NOUNS = frozenset({
     "allergic", "addicted", "opposed", "averse", "intolerant", "sensitive", "object", "aversion", "allergy", "listen",
@@ -55,9 +60,10 @@ _TO_NOUNS = frozenset({
 })  # fmt: skip
 _NO_NOUN = frozenset({
     "anywhere", "that", "which", "who", "to", "if", "when", "because", "not", "no", "don't", "without", "than", "be",
-    "being", "is", "are", "it", "stay", "go", "eat", "drink", "use", "buy", "get", "take", "have", "do", "make", "wear",
-    "watch", "read", "pay", "live", "sit", "sleep", "share", "see", "find", "keep", "give", "let", "spend", "stand",
-    "and", "or", "but", "with", "from", "in", "on", "at", "for", "by", "as", "of", "so", "too", "very", "them", "this",
+    "how", "what", "there", "why", "being", "is", "are", "it", "stay", "go", "eat", "drink", "use", "buy", "get",
+    "take", "have", "do", "make", "wear", "watch", "read", "pay", "live", "sit", "sleep", "share", "see", "find",
+    "keep", "give", "let", "spend", "stand", "and", "or", "but", "with", "from", "in", "on", "at", "for", "by", "as",
+    "of", "so", "too", "very", "them", "this", "near", "around", "about", "like", "over", "under", "after", "before",
 })  # fmt: skip
 _NOT_ALONE = frozenset({
     "vegan", "vegetarian", "pescatarian", "kosher", "halal", "gluten-free", "dairy-free", "sugar-free", "organic",
@@ -254,9 +260,7 @@ def _expanded(preferences: Sequence[Preference]) -> list[Preference]:
         aspects = aspects_of(one)
         if not aspects.understood:
             # It is looked for as a whole.
-            found.append(
-                replace(one, aspects=Aspects(liked=(one.text,), firmness=aspects.firmness, source="parser"))
-            )
+            found.append(replace(one, aspects=Aspects(liked=(one.text,), firmness=aspects.firmness, source="parser")))
         elif one.expansion is None and (expansion := next(more)) is not None:
             found.append(replace(one, expansion=expansion))
         else:
@@ -305,8 +309,10 @@ def instruction_of(aspects: Aspects, stance: Stance, sentence: str, preference: 
         preference: In the user's words; they are quoted where the aspects do not read well.
     """
     quote = _cut(sentence)
-    avoided = _phrased("avoids", aspects.avoided, aspects.scope, preference)
-    liked = _phrased("wants", aspects.liked, aspects.scope, preference)
+    # Of two sides it is not known which one the scope belongs to.
+    scope = "" if aspects.liked and aspects.avoided else aspects.scope
+    avoided = _phrased("avoids", aspects.avoided, scope, preference)
+    liked = _phrased("wants", aspects.liked, scope, preference)
     if None in (avoided, liked) or not (avoided or liked):
         told = f'the user said: "{_cut(preference)}"' if preference else "the user has said something about it."
         if stance is Stance.SUPPORTS:
@@ -338,7 +344,7 @@ def _phrased(verb: str, phrases: Sequence[str], scope: str, preference: str) -> 
     listed = f"{', '.join(before)}{joint}{last}" if before else last
     if verb == "wants" and re.match(r"[a-z]{3,}ing\b", listed):
         verb = "likes"
-    if scope and preference and scope not in listed:
+    if scope[:1].islower() and scope not in listed:
         listed = f"{listed} {scope}"
     if _OF_THE_USER.search(listed) or len(listed) > _LONGEST_SIDE:
         return None
@@ -349,13 +355,19 @@ def _article(phrase: str, preference: str) -> str | None:
     """Return a phrase with the article that it has in the preference, or None where it is no noun there."""
     phrase = phrase.strip().strip(".!")
     first = phrase.split()[0].lower() if phrase else ""
-    if not first or first in _NO_NOUN or (phrase.lower() in _NOT_ALONE):
+    last = phrase.lower().split()[-1] if first else ""
+    if not first or first in _NO_NOUN or phrase.lower() in _NOT_ALONE or last in _LOOSE or last.endswith("'s"):
+        return None
+    if _CLAUSE.search(_RELATIVE.split(phrase, maxsplit=1)[0]):
+        return None
+    # A capital at the beginning may be that of a name, or of the sentence.
+    if phrase[:1].isupper() and preference.startswith(phrase) and not phrase[1:2].isupper():
         return None
     place = preference.lower().find(phrase.lower())
     before = re.findall(r"[^\W_]+(?:['\u2019][a-z]+)?", preference[:place].lower())[-2:] if place > 0 else []
     if before and before[-1] in _ARTICLES:
         return f"{before[-1]} {phrase}"
-    if before and before[-1] in _BEFORE_VERBS:
+    if before and (before[-1] in _BEFORE_VERBS or (before[0] in ("i", "we") and before[-1] in _ADVERBS)):
         return None
     if before and before[-1] == "to" and (len(before) < 2 or before[0] not in _TO_NOUNS):
         return None

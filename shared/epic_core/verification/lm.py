@@ -60,7 +60,7 @@ class LMVerifier:
     Attributes:
         name: Made of model, way, refinement and a hash of the prompts. Verdicts are cached under it.
         cached: That verdicts are worth keeping.
-        aspect_reader: Reads what preferences like and avoid, by the same model.
+        aspect_reader: Reads what preferences like and avoid and writes what they mean in practice, by the same model.
 
     Raises:
         InvalidInputError: for arguments that cannot be.

@@ -63,11 +63,15 @@ _PLAIN = re.compile(r"\b[a-z]\w+")
 _NOTHING_SAID = [0.0] * (MEASURES.index("names_only") - MEASURES.index("words") + 1)
 _FOLLOWS, _BREAKS = MEASURES.index("follows"), MEASURES.index("breaks")
 _SHORT, _EXPANDED, _PHRASE = (MEASURES.index(name) for name in ("short", "expanded", "phrase"))
-_SAID = [MEASURES.index(name) for name in (*EXPANDED, *(f"{side}_{how}" for side in ("liked", "avoided") for how in ("said", "denied")))]
+_SAID = [
+    MEASURES.index(name)
+    for name in (*EXPANDED, *(f"{side}_{how}" for side in ("liked", "avoided") for how in ("said", "denied")))
+]
 # Odds beyond this say nothing more.
 _SUREST = 4.0
-# A text of no more words than this is a note.
+# A text of no more words than this is a note; but not a stub with its title: "The Bees. The Bees may refer to:".
 _NOTE = 30
+_TITLED = re.compile(r"(?:(?:The|An?) )?(\w+)[^.\n]{0,60}[.\n]\s*(?:(?:The|An?) )?\1\b", re.I)
 # A phrase of the expansion says something from so much idf on; what is said of it counts in full then.
 _TELLING = 8.0
 # How much more a near sentence counts than a far one.
@@ -120,7 +124,8 @@ class Chunk:
         """Its length, whether it is a note, whether it speaks to somebody, and whether it is a list."""
         words = len(self.text.split())
         addressed, listed = _ADDRESSED.search(self.text), _LISTED.search(self.text)
-        return math.log(1 + words), float(words <= _NOTE), float(bool(addressed)), float(bool(listed))
+        note = words <= _NOTE and not _TITLED.match(self.text)
+        return math.log(1 + words), float(note), float(bool(addressed)), float(bool(listed))
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,7 @@ class Wanted:
         every: All of these words.
         beginnings: What those begin with that are runs of several.
         values: Whether it is about values or ways of explaining rather than things.
+        deniable: Those of `every` that no phrase denies itself, as "gluten-free food" does gluten; with their idf.
         told: For each word of its expansion, the phrases that it is in, by number, and the share of each that it is.
         vectors: Of all that it is looked for by: those of `sides`, then of its questions, then of the expansion.
     """
@@ -147,6 +153,7 @@ class Wanted:
     every: frozenset[str]
     beginnings: frozenset[str]
     values: float
+    deniable: dict[str, float]
     told: dict[str, list[tuple[int, float]]]
     vectors: FloatArray
 
@@ -157,6 +164,7 @@ class Wanted:
         words = {word: rarity(word) for word in content_stems(text)}
         phrases = [{word: rarity(word) for word, _ in phrase} for phrase in sides.phrases]
         told = _told(expansion, rarity)
+        denied = {word for phrase in sides.phrases for word, negates in phrase if negates}
         every = frozenset().union(words, told, *phrases, *sides.kinds)
         return cls(
             sides=sides,
@@ -167,6 +175,7 @@ class Wanted:
             every=every,
             beginnings=frozenset(run.split(" ", 1)[0] for run in every if " " in run),
             values=float(bool(_VALUES.search(text))),
+            deniable={word: rarity(word) for word in every if word not in denied},
             told=told,
             vectors=np.concatenate([sides.vectors, sides.questions, sides.expanded]),
         )
@@ -235,7 +244,7 @@ def stance_measured(
         follows, breaks = _highest_two(row[first:middle]), _highest_two(row[middle:])
         liked, avoided = max(row[:likes], default=0.0), max(row[likes:phrases], default=0.0)
         weight = math.exp(_SHARPNESS * max(follows, breaks, liked, avoided))
-        denies = not wanted.every.isdisjoint(words.negated)
+        denies = _denies(wanted.deniable, words)
         total += weight
         leans[denies] += weight * (follows - breaks)
         between[denies] += weight * (liked - avoided)
@@ -247,6 +256,14 @@ def stance_measured(
         *(lean / total for lean in leans),
         *(side / total for side in between),
     ]
+
+
+def _denies(deniable: dict[str, float], words: Words) -> bool:
+    """Return whether the rarest of some words is denied: "no casino in the hotel", not "unlike other hotels"."""
+    if not words.negated:
+        return False
+    negated = max((deniable[word] for word in deniable.keys() & words.negated), default=0.0)
+    return negated > 0.0 and negated >= max((deniable[word] for word in deniable.keys() & words.plain), default=0.0)
 
 
 def sure_measured(relevance: float, stance: float, measures: Sequence[float]) -> list[float]:

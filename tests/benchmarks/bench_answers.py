@@ -1,0 +1,299 @@
+"""What a memory answers, in one table: the right note first, what follows a preference before what breaks it, and silence.
+
+Each row is measured for four ways: `dense` (cosine over all texts), `paper` (the memory of the paper: instructions
+only, Eq. 7-8, nothing held but what was kept, k hits whatever they are), `ours` (an `EpicMemory` as it is by default,
+no model) and `expanded` (the same with expansions that a language model wrote for each preference, seeing nothing else:
+`shared/tools/written/expansions.jsonl`).
+
+- notes: 40 notes of two people, 20 questions: the right one first, among three; and hits for ten unrelated questions.
+- passages: of a question's five passages in a memory of all 300, the one that follows first; none held.
+- choices: four options each, the one that follows first by `QuerySteering.score`, ten preferences.
+- demo: of the eight bundled questions, first hits that support by the key, and that are unrelated or conflict.
+- PrefEval: the public choices, and `pipeline`: a memory of all options of the topic, the following one of the own four
+  first; none of them found; with them the texts alone: of the first five, how many follow and break.
+- right preference: the heaviest, among three, and within 150 tokens, of 10, 50, 100 and 200 preferences.
+
+`answers_a` was looked at while this was built, `answers_b` was only run. PrefEval's topics were seen in earlier work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bench_steered
+from bench_pipeline import cases_of as pipeline_cases
+from common import parse, parser, personas, read_jsonl
+from epic_core import EpicMemory, Expansion, Preference, QuerySteering
+from epic_core.coarse import default_tau
+from epic_core.context import those_that_matter
+from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_core.encoders.base import Encoder
+from epic_core.relevance import default_relevant
+from epic_core.types import Hits
+from fitting import written
+
+WRITTEN = Path(__file__).parents[2] / "shared" / "tools" / "written"
+WAYS = ("dense", "paper", "ours", "expanded")
+OTHERS = 9
+
+
+class Known(bench_steered.Known):
+    """An encoder that encodes each text once, with the thresholds of the one it asks."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(encoder)
+        self.tau, self.relevant = default_tau(encoder), default_relevant(encoder)
+
+
+def expansions() -> dict[str, Expansion]:
+    """Those that a language model wrote, by the digest of the preference."""
+    return {
+        one["of"]: Expansion(
+            questions=tuple(one["questions"]), follows=tuple(one["follows"]), breaks=tuple(one["breaks"]), source="model"
+        )
+        for one in written("expansions.jsonl")
+    }
+
+
+EXPANSIONS = expansions()
+
+
+def digest(preference: str) -> str:
+    return hashlib.blake2b(" ".join(preference.split()).casefold().encode(), digest_size=12).hexdigest()
+
+
+def stated(preferences: Sequence[str], way: str) -> list[Preference]:
+    return [
+        Preference(text=one, expansion=EXPANSIONS.get(digest(one)) if way == "expanded" else None)
+        for one in preferences
+    ]
+
+
+class Way:
+    """One way to find texts for a question."""
+
+    def __init__(self, name: str, encoder: Encoder, preferences: Sequence[str], texts: Sequence[str]) -> None:
+        self.name, self.encoder, self.texts = name, encoder, list(dict.fromkeys(texts))
+        self.memory: EpicMemory | None = None
+        self.bytes = 4 * encoder.dimension * len(self.texts) + sum(len(text.encode()) for text in self.texts)
+        if name == "dense":
+            self.vectors = embed(encoder, self.texts)
+            return
+        options: dict[str, Any] = {"steering": "paper", "reserve": 0, "expansions": "off"} if name == "paper" else {}
+        self.memory = EpicMemory(stated(preferences, name), encoder=encoder, **options)
+        self.memory.add(self.texts)
+        self.bytes = self.memory.stats().bytes["total"]
+
+    def find(self, question: str, k: int) -> list[str]:
+        if self.memory is None:
+            order = np.argsort(-(self.vectors @ embed(self.encoder, [question])[0]), kind="stable")[:k]
+            return [self.texts[row] for row in order]
+        options: dict[str, Any] = {"keys": "instruction", "min_score": None} if self.name == "paper" else {}
+        return [hit.item.text for hit in self.hits(question, k, **options)]
+
+    def hits(self, question: str, k: int, **options: Any) -> Hits:
+        assert self.memory is not None
+        return self.memory.search(question, k, **options)
+
+
+def row(name: str, values: Sequence[str]) -> None:
+    print(f"{name:46}" + "".join(f"{value:>16}" for value in values), flush=True)
+
+
+def shown(values: Sequence[float]) -> str:
+    return " / ".join(f"{value:.2f}" for value in values)
+
+
+def print_notes(encoder: Encoder, folder: str) -> None:
+    people = json.loads((WRITTEN / folder / "notes.json").read_text(encoding="utf-8"))
+    found, octets, taken = [], [], []
+    for name in WAYS:
+        first = three = asked = unrelated = silent = 0
+        seconds, size = [], 0
+        for person in people:
+            way = Way(name, encoder, person["preferences"], person["notes"])
+            size += way.bytes
+            for question in person["questions"]:
+                started = time.perf_counter()
+                texts = way.find(question["question"], 3)
+                seconds.append(time.perf_counter() - started)
+                if question["answer"] is None:
+                    unrelated += len(texts)
+                    silent += 1
+                    continue
+                right = {person["notes"][place] for place in (question["answer"], *question.get("also", ()))}
+                asked += 1
+                first += texts[:1] != [] and texts[0] in right
+                three += bool(right & set(texts))
+        found.append(f"{first}/{three}/{asked} {unrelated}")
+        octets.append(f"{size / 1000:.0f} kB")
+        taken.append(f"{statistics.median(seconds) * 1000:.2f} ms")
+    row(f"{folder} notes: first/three/of; {silent} unrelated", found)
+    row("    bytes; a search", [f"{size} {took}" for size, took in zip(octets, taken, strict=True)])
+
+
+def print_passages(encoder: Encoder, folder: str, cases: Sequence[dict[str, Any]]) -> None:
+    texts = [passage["text"] for case in cases for passage in case["passages"]]
+    every = [case["preference"] for case in cases]
+    draw = random.Random(0)
+    drawn = [[case["preference"], *draw.sample([p for p in every if p != case["preference"]], OTHERS)] for case in cases]
+    found, alone = [], []
+    for name in WAYS:
+        first = none = 0
+        labels: dict[str, int] = {}
+        for case, persona in zip(cases, drawn, strict=True):
+            # Shuffled: a memory must not tell by the order.
+            way = Way(name, encoder, random.Random(1).sample(persona, len(persona)), texts)
+            label = {passage["text"]: passage["label"] for passage in case["passages"]}
+            order = way.find(case["question"], len(texts))
+            own = [label[text] for text in order if text in label]
+            first += own[:1] == ["follows"]
+            none += not own
+            for text in order[:5]:
+                labels[label.get(text, "other")] = labels.get(label.get(text, "other"), 0) + 1
+            if way.memory is not None:
+                way.memory.close()
+        found.append(f"{first / len(cases):.2f} {none / len(cases):.2f}")
+        alone.append(
+            f"{labels.get('follows', 0) / len(cases):.2f} {labels.get('breaks', 0) / len(cases):.2f}"
+            f" {(labels.get('other', 0) + labels.get('distractor', 0)) / len(cases):.2f}"
+        )
+    row(f"{folder} passages: follows first; none found", found)
+    row("    texts alone, of five: follow, break, off", alone)
+
+
+def print_choices(encoder: Encoder, name: str, cases: Sequence[dict[str, Any]], draws: int) -> None:
+    every = list(dict.fromkeys(case["preference"] for case in cases))
+    found = []
+    for way in WAYS:
+        first = total = 0
+        for seed in range(draws if way != "dense" else 1):
+            draw = random.Random(seed)
+            for case in cases:
+                persona = [case["preference"], *draw.sample([p for p in every if p != case["preference"]], OTHERS)]
+                mode = {"dense": "off", "paper": "paper"}.get(way, "signed")
+                steering = QuerySteering(encoder, stated(persona, way), mode)  # type: ignore[arg-type]
+                scores = steering.score(case["question"], case["options"])
+                first += scores[0] > scores[1:].max()
+                total += 1
+        found.append(f"{first / total:.3f}")
+    row(f"{name} choices: follows first", found)
+
+
+def print_pipeline(encoder: Encoder, data: Path, count: int) -> None:
+    cases = pipeline_cases(read_jsonl(data / "prefeval_mcq.jsonl"), 0)
+    cases = random.Random(2).sample(cases, min(count, len(cases)))
+    found, alone, octets = [], [], []
+    for name in WAYS:
+        first = none = followed = broken = size = 0
+        for case in cases:
+            way = Way(name, encoder, case.persona, case.corpus)
+            order = way.find(case.question, len(case.corpus))
+            place = {text: number for number, text in enumerate(order)}
+            following, *breaking = (place.get(option, len(order) + 1) for option in case.options)
+            first += following < min(breaking)
+            none += following > len(order) and min(breaking) > len(order)
+            followed += following < 5
+            broken += sum(other < 5 for other in breaking)
+            size += way.bytes
+            if way.memory is not None:
+                way.memory.close()
+        found.append(f"{first / len(cases):.2f} {none / len(cases):.3f}")
+        alone.append(f"{followed / len(cases):.2f} {broken / len(cases):.2f}")
+        octets.append(f"{size / len(cases) / 1000:.0f} kB")
+    row(f"PrefEval pipeline, {len(cases)} cases: first; none found", found)
+    row("    texts alone, of five: follow, break (own)", alone)
+    row("    bytes", octets)
+
+
+def print_demo(encoder: Encoder) -> None:
+    data = files("epic_core") / "data"
+    preferences = (data / "preferences.txt").read_text(encoding="utf-8").splitlines()
+    questions = (data / "questions.txt").read_text(encoding="utf-8").splitlines()
+    texts = {record["id"]: record["text"] for record in map(json.loads, (data / "corpus.jsonl").open(encoding="utf-8"))}
+    key = {
+        (texts[item], int(number)): stance
+        for item, number, stance in (
+            line.split("\t") for line in (data / "key.tsv").read_text(encoding="utf-8").splitlines()
+        )
+    }
+    found = []
+    for name in WAYS:
+        way = Way(name, encoder, preferences, list(texts.values()))
+        first = [way.find(question, 1) for question in questions]
+        stances = [key.get((text[0], number), "-") if text else "none" for number, text in enumerate(first, start=1)]
+        found.append(f"{stances.count('supports')} {stances.count('-')} {stances.count('conflicts')}")
+    row("demo, 8 questions: supports, unrelated, conflicts", found)
+
+
+def print_right(encoder: Encoder, data: Path, sizes: Sequence[int]) -> None:
+    blocks = {
+        name: [block for persona in personas(data, name) for block in persona]
+        for name in ("PrefWiki", "PrefEval", "PrefRQ", "PrefELI5")
+    }
+    have = {
+        preference for block in blocks.values() for preference, _ in block if digest(preference) in EXPANSIONS
+    }  # the same preferences for every way
+    every = sorted(have)
+    for size in sizes:
+        found: dict[str, list[str]] = {name: [] for name in blocks}
+        for way in ("ours", "expanded"):
+            right: dict[str, list[tuple[bool, bool, bool]]] = {name: [] for name in blocks}
+            for draw in range(max(2, 300 // size)):
+                persona = random.Random(draw).sample(every, min(size, len(every)))
+                steering = QuerySteering(encoder, stated(persona, way))
+                for name, block in blocks.items():
+                    asked = [(p, q) for p, questions in block if p in set(persona) for q in questions]
+                    for preference, question in random.Random(draw).sample(asked, min(len(asked), 30)):
+                        matters = steering.matters(embed(encoder, [question])[0])
+                        order = [one.text for one, _ in matters]
+                        told = [one.text for one in those_that_matter(matters)]
+                        right[name].append((order[0] == preference, preference in order[:3], preference in told))
+            for name, several in right.items():
+                found[name].append(shown(np.mean(several, axis=0)) if several else "-")
+        for name, values in found.items():
+            row(f"right preference of {size}, {name}: 1 / 3 / told", ["", "", *values])
+
+
+def main() -> None:
+    made = parser(__doc__.splitlines()[0])
+    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2, to measure with it too")
+    made.add_argument("--cases", type=int, default=150, help="how many cases of the pipeline (default 150)")
+    made.add_argument("--draws", type=int, default=1, help="how many personas each choice gets (default 1)")
+    made.add_argument("--sets", nargs="*", default=["answers_a", "answers_b"], help="our own sets")
+    made.add_argument("--only", nargs="*", choices=("own", "demo", "prefeval", "right"), help="some of it")
+    options = parse(made)
+    encoders: list[Encoder] = [default_encoder()]
+    if options.teacher:
+        encoders.append(SentenceTransformerEncoder(options.teacher))
+    wanted = options.only or ("own", "demo", "prefeval", "right")
+    for plain in encoders:
+        encoder = Known(plain)
+        started = time.perf_counter()
+        row(f"\n{encoder.name}", WAYS)
+        for folder in options.sets if "own" in wanted else ():
+            print_notes(encoder, folder)
+            print_passages(encoder, folder, written(f"{folder}/passages.jsonl"))
+            print_choices(encoder, folder, written(f"{folder}/choices.jsonl"), options.draws)
+        if "demo" in wanted:
+            print_demo(encoder)
+        if "prefeval" in wanted:
+            print_choices(encoder, "PrefEval", read_jsonl(options.data / "prefeval_mcq.jsonl"), options.draws)
+            print_pipeline(encoder, options.data, options.cases)
+        if "right" in wanted:
+            print_right(encoder, options.data, (10, 50, 100, 200))
+        print(f"{time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
