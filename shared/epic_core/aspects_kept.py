@@ -64,8 +64,8 @@ def checked_expanding(expanding: str, verifier: Verifier, expander: Reader | Non
     return known
 
 
-def checked_expander(lm: LanguageModel | None) -> Reader | None:
-    """Return what reads preferences by a language model.
+def checked_expander(lm: LanguageModel | str | None) -> Reader | None:
+    """Return what reads preferences by a language model, given as such or by its name.
 
     Raises:
         InvalidInputError: for what is no language model.
@@ -73,7 +73,9 @@ def checked_expander(lm: LanguageModel | None) -> Reader | None:
     if lm is None:
         return None
     from epic_core.aspect_reader import AspectReader
+    from epic_core.lm.by_name import lm_of
 
+    lm = lm_of(lm) if isinstance(lm, str) else lm
     named = isinstance(getattr(lm, "name", None), str)
     if isinstance(lm, type) or not callable(getattr(lm, "complete", None)) or not named:
         raise InvalidInputError(

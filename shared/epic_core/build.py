@@ -178,8 +178,9 @@ def warn(report: BuildReport, state: State) -> None:
         report.warnings.append(f"{report.waiting} of the items held already wait in the retry queue: memory.retry().")
     if report.unread:
         report.warnings.append(
-            f"{len(report.unread)} preferences could not be read by the model: the parser's reading holds until the"
-            " next change asks again. memory.aspects() shows it."
+            f"{len(report.unread)} preferences could not be read by the model, in whole or part: the parser's reading and"
+            " the bundled library hold until the next change asks again. memory.aspects() and memory.expansions() show"
+            " what is held."
         )
     if report.undecided:
         report.warnings.append(

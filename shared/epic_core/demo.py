@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from importlib.resources import files
 
+from epic_core.aspects import Expansion
 from epic_core.chunking import WordChunker
 from epic_core.memory import EpicMemory
 from epic_core.sources import Sources, read_preferences
+from epic_core.types import Preference
 
 _DATA = files("epic_core") / "data"
 _SHOWN = 2
+
+
+def demo_preferences() -> list[Preference]:
+    """Return the bundled preferences, each with an expansion as a language model writes it once when one comes."""
+    expansions = (_DATA / "expansions.jsonl").read_text(encoding="utf-8").splitlines()
+    return [
+        Preference(text=preference.text, expansion=Expansion.from_json(json.loads(line)))
+        for preference, line in zip(read_preferences(str(_DATA / "preferences.txt")), expansions, strict=True)
+    ]
 
 
 def run_demo(path: str | None = None) -> Iterator[str]:
@@ -20,9 +32,9 @@ def run_demo(path: str | None = None) -> Iterator[str]:
     Args:
         path: Where to keep the memory; default: only in RAM.
     """
-    preferences = read_preferences(str(_DATA / "preferences.txt"))
+    preferences = demo_preferences()
     questions = str((_DATA / "questions.txt").read_text(encoding="utf-8")).splitlines()
-    yield f"Maya has {len(preferences)} preferences:"
+    yield f"Maya has {len(preferences)} preferences, expanded once by a language model:"
     yield from (f"  {preference}" for preference in preferences)
 
     started = time.perf_counter()
@@ -45,10 +57,10 @@ def run_demo(path: str | None = None) -> Iterator[str]:
             if not hits:
                 yield "  nothing in memory"
 
-        kept = memory.search(questions[0], k=1)
-        if kept:
-            yield f"\nWhy was {kept[0].item.id} kept?"
-            yield str(memory.explain(kept[0].item.id))
+        kept = next((hit for question in questions for hit in memory.search(question, k=1) if hit.entries), None)
+        if kept is not None:
+            yield f"\nWhy was {kept.item.id} kept?"
+            yield str(memory.explain(kept.item.id))
             yield "\nWhat a model is given:"
             yield memory.context(questions[0], k=1)
         yield "\nSizes"

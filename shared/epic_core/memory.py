@@ -80,7 +80,7 @@ class Options(TypedDict, total=False):
     floor: int
     aspects: Reading
     expansions: Expanding
-    expander: LanguageModel | None
+    expander: LanguageModel | str | None
 
 
 class EpicMemory(AspectsKept, Housekeeping):
@@ -166,7 +166,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         floor: int = 3,
         aspects: Reading = "auto",
         expansions: Expanding = "auto",
-        expander: LanguageModel | None = None,
+        expander: LanguageModel | str | None = None,
         _store: Callable[[], Store] | None = None,
     ) -> None:
         if tau is not None and keep_rate is not None:

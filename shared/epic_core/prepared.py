@@ -72,6 +72,8 @@ def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
             memory.replace_preference(known, preference)
             if preference.aspects is None and known.aspects is not None:
                 memory.set_aspects(preference, None)
+            if preference.expansion is None and known.expansion is not None:
+                memory.set_expansion(preference, None)
     for preference in held.values():
         memory.remove_preference(preference)
     order = [preference.id for preference in wanted]

@@ -50,7 +50,7 @@ _OVER = (
     "phased out", "phases out", "phasing out", "cut out", "cuts out", "leaves out", "leave out", "left out",
     "leaving out", "omits", "omitted", "omit", "omitting", "excludes", "excluding", "exclude", "excluded", "devoid of",
     "absence of", "far from", "away from", "miles from", "seldom", "rarely", "scarcely", "former", "formerly",
-    "anything but", "in place of", "in lieu of", "turns away", "turned away", "turn away", "ditched", "ditches",
+    "anything but", "place of", "lieu of", "turns away", "turned away", "turn away", "ditched", "ditches",
     "dispenses with", "dispensed with", "refuses", "refused", "waives", "waived", "shuns", "eschews", "nowhere",
     "demolished", "few",
 )  # fmt: skip
@@ -188,7 +188,8 @@ def words_of(text: str, *, beginnings: AbstractSet[str] | None = None) -> Words:
     for part in _MARK.split(_LIST.sub(_joined, lower)):
         words = _WORD.findall(part)
         found = list(map(stem, words))
-        if _SIGNS.isdisjoint(words):
+        reached = [] if _SIGNS.isdisjoint(words) else _reached(words)
+        if not any(reached) and _NEGATIONS.isdisjoint(words):
             plain += found
             if beginnings is None:
                 plain += map(" ".join, pairwise(found))
@@ -199,15 +200,17 @@ def words_of(text: str, *, beginnings: AbstractSet[str] | None = None) -> Words:
                         plain.append(" ".join(found[start : start + 2]))
                         plain.append(" ".join(found[start : start + 3]))
         else:
-            _sort_runs(words, found, plain, negated)
+            _sort_runs(words, found, reached, plain, negated)
     return Words(frozenset(plain), frozenset(negated))
 
 
-def _sort_runs(words: Sequence[str], found: Sequence[str], plain: list[str], negated: list[str]) -> None:
-    """The runs of words with a negation among them."""
-    for start, reached in enumerate(_reached(words)):
+def _sort_runs(
+    words: Sequence[str], found: Sequence[str], reached: Sequence[bool], plain: list[str], negated: list[str]
+) -> None:
+    """Sort the runs of words some of which a negation reaches."""
+    for start, denied in enumerate(reached):
         run = found[start]
-        side = negated if reached else plain
+        side = negated if denied else plain
         side.append(run)
         for place in range(start + 1, min(start + LONGEST_RUN, len(words))):
             if words[place] in _NEGATIONS:

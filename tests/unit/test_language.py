@@ -24,7 +24,7 @@ from epic_core.steering import QuerySteering
 from epic_core.text import language
 from epic_core.text.language import foreign_among, language_of, languages_of, named
 from epic_core.types import BuildReport, Candidate
-from epic_core.verification import EmbeddedVerifier
+from epic_core.verification import CrossEncoderVerifier, EmbeddedVerifier
 from helpers import HashEncoder, KeepAll
 
 OURS = Path(__file__).parents[2] / "shared" / "tools"
@@ -197,6 +197,7 @@ def test_texts_are_sampled() -> None:
 
     assert foreign_among(texts[:100], {"en"}, 200) == {"de": 50}
     assert sum(foreign_among(texts[::2], {"en"}, 200).values()) <= 200
+    assert foreign_among(["Vältän hotelleja, joissa on kasino."] * 200, {"en"}, 200) == {"fi": 29}
     assert foreign_among(texts, {"en", "de"}, 200) == {} and foreign_among([], {"en"}, 200) == {}
 
 
@@ -278,6 +279,32 @@ def test_it_conflicts_once_the_user_has_said_so() -> None:
 
     assert verdict_on(default_encoder(), stated).stance is Stance.CONFLICTS
     assert verdict_on(default_encoder(), "I avoid hotels with casinos.").stance is Stance.CONFLICTS
+
+
+@pytest.mark.parametrize("labels", [(), ("contradiction", "entailment", "neutral")], ids=["one score", "inference"])
+def test_a_cross_encoder_says_no_stance_either(labels: tuple[str, ...]) -> None:
+    class Sure:
+        name = "sure"
+
+        def predict(self, pairs: Any) -> Any:
+            return [[0.05, 0.9, 0.05] if labels else 0.9 for _ in pairs]
+
+    encoder = HashEncoder()
+    stated = (Preference(text=CASINOS["de"]), Preference(text="I avoid hotels with casinos."))
+    vectors = encoder.encode([CASINO_HOTEL, *(one.text for one in stated)])
+    candidate = Candidate(
+        item=Item(text=CASINO_HOTEL),
+        embedding=vectors[0],
+        preferences=stated,
+        similarities=(0.0, 0.0),
+        preference_embeddings=vectors[1:],
+    )
+    (verdict,) = CrossEncoderVerifier(Sure(), encoder=encoder, labels=labels or None).verify([candidate])
+    said = {alignment.preference_id: alignment for alignment in verdict.alignments}
+
+    assert said[stated[0].id].stance is Stance.NEUTRAL and CASINOS["de"] in said[stated[0].id].instruction
+    # Inference decides by itself.
+    assert not labels or said[stated[1].id].stance is Stance.CONFLICTS
 
 
 def test_what_is_kept_is_decided_as_under_any_preference() -> None:
@@ -408,7 +435,7 @@ def default_encoder_folder() -> Path:
 
 def test_at_most_200_of_a_batch_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(language, "languages_of", lambda texts: asked.append(len(texts)) or [None] * len(texts))
+    monkeypatch.setattr(language, "languages_of", lambda texts, **_: asked.append(len(texts)) or [None] * len(texts))
     memory = EpicMemory(["I love quiet hotels."], tau=0.99)
     memory.add([f"Note {number} about a hotel." for number in range(1100)])
 

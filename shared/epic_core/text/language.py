@@ -14,7 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 ENGLISH = "en"
 ADVICE = 'encoder="sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2" or encoder="ollama/bge-m3"'
@@ -24,8 +26,10 @@ ADVICE = 'encoder="sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2" 
 _READ = 400
 _FEWEST_WORDS = 3
 _FEWEST_LETTERS = 2
-# Of several texts, so large a share has to be open for the model to be loaded and asked.
+# Of several texts, so large a share has to be open for the model to be loaded and asked; where they are only counted,
+# about so many of them.
 _OPEN_SHARE = 0.2
+_ASKED = 32
 # The model is believed that a text is not English where it gives English no more than this, and the likeliest language
 # so much at least; then of few words, which are often names in an English list.
 _ENGLISH_AT_MOST, _SURE = 0.1, 0.3
@@ -139,17 +143,21 @@ def _language(text: str) -> str | None:
     return _by_model(text) if is_open else cheap
 
 
-def languages_of(texts: Sequence[str]) -> list[str | None]:
+def languages_of(texts: Sequence[str], *, asked: int | None = None) -> list[str | None]:
     """Return what `language_of` returns for each text, but leave a few open where the model is not worth its loading.
 
     Texts of English words and those in other scripts cost some microseconds. Unless at least a fifth of the texts is
     not decided by their words, those are None.
+
+    Args:
+        texts: In any languages.
+        asked: The model is asked about so many at most; the other open ones stay None. Default: about all.
     """
     read = [_by_signs(text[:_READ]) for text in texts]
     found = [cheap for cheap, _ in read]
     places = [place for place, (_, is_open) in enumerate(read) if is_open]
     if places and len(places) >= _OPEN_SHARE * len(texts):
-        for place in places:
+        for place in places if asked is None else _spread(places, asked):
             found[place] = _by_model(texts[place][:_READ])
     return found
 
@@ -157,10 +165,15 @@ def languages_of(texts: Sequence[str]) -> list[str | None]:
 def foreign_among(texts: Sequence[str], known: AbstractSet[str], most: int) -> dict[str, int]:
     """Count the texts in languages other than those known, by language; at most `most` texts are looked at.
 
-    Those are evenly spread over the texts.
+    Those are evenly spread over the texts, and the model is asked about a few of them only: there may be more.
     """
-    step = max(1, -(-len(texts) // most))
-    return dict(Counter(found for found in languages_of(texts[::step]) if found is not None and found not in known))
+    languages = languages_of(_spread(texts, most), asked=_ASKED)
+    return dict(Counter(found for found in languages if found is not None and found not in known))
+
+
+def _spread(values: Sequence[T], most: int) -> Sequence[T]:
+    """Return at most so many of some values, evenly spread."""
+    return values[:: max(1, -(-len(values) // most))]
 
 
 def named(language: str) -> str:

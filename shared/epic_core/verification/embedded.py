@@ -19,7 +19,7 @@ from epic_core.chunking import sentences
 from epic_core.encoders.base import Encoder, embed
 from epic_core.encoders.static import BUNDLED_NAME
 from epic_core.errors import InvalidInputError
-from epic_core.evidence import BY_WORDS, Sides, by_words, sides_of
+from epic_core.evidence import BY_WORDS, by_words, expanded_lean, sides_of, Sides
 from epic_core.preferences.library import borrowed
 from epic_core.threads import in_thread
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
@@ -40,6 +40,8 @@ DEFAULT_THRESHOLD = 0.2
 _BLOCK = 256
 # Of so many preferences it is kept what is looked for.
 _KEPT = 4096
+# A sentence that leans so far the other way makes the whole unsure.
+_OTHER_SIDE = -0.07
 # A side of more characters is not retold.
 _LONGEST_SIDE = 120
 _ARTICLES = frozenset({"a", "an", "the", "any"})
@@ -231,7 +233,16 @@ class EmbeddedVerifier:
         sure = float(sure_measured(kept, odds, plain) @ weights.sure) + weights.sure_bias
         if 1.0 / (1.0 + math.exp(-sure)) < weights.least_sure:
             return Stance.NEUTRAL
-        return Stance.SUPPORTS if odds >= 0.0 else Stance.CONFLICTS
+        if odds < 0.0:
+            return Stance.CONFLICTS
+        return Stance.NEUTRAL if _has_another_side(wanted.sides, vectors) else Stance.SUPPORTS
+
+
+def _has_another_side(sides: Sides, vectors: FloatArray) -> bool:
+    """Tell whether one sentence of several leans towards what breaks the preference, whatever the whole does."""
+    if len(vectors) < 2 or not len(sides.expanded):
+        return False
+    return float(expanded_lean(sides, vectors @ sides.expanded.T).min()) < _OTHER_SIDE
 
 
 class _Judged(NamedTuple):

@@ -1,0 +1,57 @@
+"""The demo tells the truth: by the key, its answers suit the user, and no stance is the wrong way round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+
+import pytest
+
+from epic_core import EpicMemory, Item, Stance
+from epic_core.demo import demo_preferences, run_demo
+
+DATA = files("epic_core") / "data"
+pytestmark = pytest.mark.light_tier
+
+
+@pytest.fixture(scope="module")
+def key() -> dict[tuple[str, int], str]:
+    """How each document stands to the preference of a number."""
+    lines = (DATA / "key.tsv").read_text(encoding="utf-8").splitlines()
+    return {(item, int(number)): stance for item, number, stance in (line.split("\t") for line in lines)}
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[EpicMemory]:
+    records = map(json.loads, (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines())
+    with EpicMemory(demo_preferences(), reserve="1 MB") as made:
+        made.add([Item(id=record["id"], text=record["text"]) for record in records])
+        yield made
+
+
+def test_the_first_answer_to_every_question_suits(memory: EpicMemory, key: dict[tuple[str, int], str]) -> None:
+    questions = (DATA / "questions.txt").read_text(encoding="utf-8").splitlines()
+    first = [memory.search(question, k=1)[0].item.id for question in questions]
+    assert [key.get((item, number)) for number, item in enumerate(first, start=1)] == ["supports"] * len(questions)
+
+
+def test_no_stance_is_inverted_and_nothing_mixed_is_said_to_suit(
+    memory: EpicMemory, key: dict[tuple[str, int], str]
+) -> None:
+    number_of = {preference.text: number for number, preference in enumerate(memory.preferences, start=1)}
+    told = [
+        (entry.item_id, entry.stance, key.get((entry.item_id, number_of[entry.preference])))
+        for item in memory.items()
+        for entry in memory.explain(item.id).entries
+    ]
+    wrong = {("supports", "conflicts"), ("conflicts", "supports"), ("supports", "mixed")}
+    assert [one for one in told if (str(one[1]), one[2]) in wrong] == []
+    assert sum(stance is not Stance.NEUTRAL for _, stance, _ in told) >= 8
+
+
+def test_it_explains_an_item_that_was_kept_rightly(key: dict[tuple[str, int], str]) -> None:
+    lines = "\n".join(run_demo()).splitlines()
+    (why,) = [line for line in lines if line.startswith("Why was ")]
+    assert any((why.split()[2], number) in key for number in range(1, 9))
+    assert "What a model is given:" in lines and any(line.startswith("The user's preferences") for line in lines)
