@@ -51,6 +51,7 @@ _WEIGHTS = {
     "avoided_instead_denied": 0.0,
 }  # fmt: skip
 WEIGHTS = np.array([_WEIGHTS[name] for name in FEATURES], dtype=np.float32)
+_WORD_WEIGHTS = WEIGHTS[COSINES:]
 # What an expansion's lean counts beside these, and how much of these is left beside it: one that was written for the
 # preference itself, and one that was borrowed.
 _WRITTEN = (10.0, 0.5)
@@ -211,6 +212,15 @@ def features(sides: Sides, words: Sequence[Words], cosines: FloatArray) -> NDArr
         cosines: Of each text with each of `sides.vectors`, shape `(n, len(sides.vectors))`.
     """
     found = np.zeros((len(words), len(FEATURES)), dtype=np.float32)
+    found[:, :COSINES] = _by_cosines(sides, cosines)
+    for text, said in enumerate(words):
+        found[text, COSINES:] = by_words(sides, said)
+    return found
+
+
+def _by_cosines(sides: Sides, cosines: FloatArray) -> FloatArray:
+    """Return the first of `FEATURES` of each text, shape `(n, COSINES)`."""
+    found = np.zeros((len(cosines), COSINES), dtype=np.float32)
     likes = len(sides.aspects.liked)
     phrases = len(sides.phrases)
     if likes:
@@ -220,14 +230,17 @@ def features(sides: Sides, words: Sequence[Words], cosines: FloatArray) -> NDArr
     for place, row in enumerate(sides.group_rows):
         if row >= 0:
             found[:, 2 + place] = cosines[:, row]
-    for text, said in enumerate(words):
-        found[text, COSINES:] = by_words(sides, said)
     return found
+
+
+def worded(sides: Sides, said: Words) -> float:
+    """Return what the words of a text count for a preference and against it, whatever the query."""
+    return float(_WORD_WEIGHTS @ np.array(by_words(sides, said), dtype=np.float32))
 
 
 def leanings(
     sides: Sides,
-    words: Sequence[Words],
+    words: Sequence[Words] | FloatArray,
     cosines: FloatArray,
     to_query: FloatArray,
     sides_to_query: FloatArray,
@@ -239,14 +252,16 @@ def leanings(
     query's direction is taken out of them: Sim(x, s - (s q) q) for the cosine of a text x with a phrase s.
 
     Args:
-        sides, words, cosines: As `features` takes them.
+        sides, cosines: As `features` takes them.
+        words: Of the texts; or what they count, as `worded` gives it, shape `(n,)`.
         to_query: cos(q, x) of each text, shape `(n,)`.
         sides_to_query: That of each of `sides.vectors`, shape `(len(sides.vectors),)`.
         expanded: The cosine of each text with each of `sides.expanded`, from which the query's direction is taken out
             already, shape `(n, f + b)`; None leaves the expansion out of account.
     """
     beside = cosines - np.outer(to_query, sides_to_query)
-    found: FloatArray = features(sides, words, beside) @ WEIGHTS
+    said = words if isinstance(words, np.ndarray) else np.array([worded(sides, one) for one in words], dtype=np.float32)
+    found: FloatArray = _by_cosines(sides, beside) @ WEIGHTS[:COSINES] + said
     if expanded is not None and len(sides.expanded):
         counts, left = _BORROWED if sides.borrowed else _WRITTEN
         found = np.float32(left) * found + np.float32(counts) * expanded_lean(sides, expanded)
@@ -269,8 +284,8 @@ def highest_two(cosines: FloatArray) -> FloatArray:
     if cosines.shape[1] < 2:
         found: FloatArray = cosines.sum(axis=1)
         return found
-    highest = np.partition(cosines, cosines.shape[1] - 2, axis=1)[:, -2:]
-    mean: FloatArray = highest.mean(axis=1)
+    highest = np.partition(cosines, cosines.shape[1] - 2, axis=1)
+    mean: FloatArray = (highest[:, -1] + highest[:, -2]) * np.float32(0.5)
     return mean
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from epic_core.codes import rounded
 from epic_core.encoders.base import Encoder
 from epic_core.errors import UnknownPreferenceError
+from epic_core.evidence import Sides, worded
 from epic_core.filters import Filter
 from epic_core.index import EntryIndex
 from epic_core.item_table import HeldItem
@@ -96,6 +97,8 @@ class Space:
         self._held: dict[int, HeldItem] = {}
         self._words: dict[int, Words] = {}
         self._entries: dict[int, MemoryEntry] = {}
+        # By the position of a preference: what the words of an item count under it.
+        self._worded: dict[int, dict[int, float]] = {}
         self._lexical = LexicalIndex()
         self._text_crc_of: dict[int, int] = {}
         self.item_of: dict[int, int] = {}
@@ -138,6 +141,7 @@ class Space:
         self.vectors = vectors[live]
         self._expiry = min((ends[position] for position in live), default=math.inf)
         self._steering: dict[Mode, QuerySteering] = {}
+        self._worded.clear()
 
     def _read_entries(self) -> None:
         live = {-1, *self.preference_rows}
@@ -171,6 +175,8 @@ class Space:
             self._text_crc_of.pop(row, None)
             self._held.pop(row, None)
             self._words.pop(row, None)
+            for known in self._worded.values():
+                known.pop(row, None)
 
     def held(self, store: Store, rows: Sequence[int]) -> dict[int, HeldItem]:
         """Return items as they are stored, each read and checked once for as long as it does not change."""
@@ -208,6 +214,18 @@ class Space:
             held = self.held(store, missing)
             self._words.update((row, words_of(held[row].item.text)) for row in missing)
         return [self._words[row] for row in rows]
+
+    def worded(self, store: Store, rows: Sequence[int], preference: int, sides: Sides) -> FloatArray:
+        """Return what the words of items count under the preference in a position, each read once; shape `(n,)`."""
+        known = self._worded.setdefault(preference, {})
+        missing = [row for row in rows if row not in known]
+        if missing:
+            if len(known) > _ITEMS_KEPT:
+                known.clear()
+                missing = list(rows)
+            said = self.words(store, missing)
+            known.update((row, worded(sides, one)) for row, one in zip(missing, said, strict=True))
+        return np.array([known[row] for row in rows], dtype=np.float32)
 
     def lexical(self, store: Store) -> LexicalIndex:
         """Return the exact words of all texts; an empty index where there are too many."""

@@ -44,7 +44,7 @@ avoids them, and says so. There the topic has to be found, whatever its sign, an
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias, get_args
@@ -140,6 +140,8 @@ class SteeredQuery:
         nearest: The highest Sim(E(q), E(p)), in [-1, 1]; None without preferences.
         strength: How much of it all counts, in [0, 1]: less than 1 if even the most relevant preference only just
             matters and no floor was given.
+        matters: All preferences by how much they matter, heaviest first, each with the chance that it does; None where
+            that was not weighed.
     """
 
     vector: FloatArray
@@ -147,6 +149,7 @@ class SteeredQuery:
     preferences: tuple[SteeringPreference, ...]
     nearest: float | None
     strength: float = 1.0
+    matters: tuple[tuple[Preference, float], ...] | None = None
 
 
 class _Chosen(NamedTuple):
@@ -157,6 +160,7 @@ class _Chosen(NamedTuple):
     weights: list[float]
     strength: float
     nearest: float | None
+    matters: tuple[tuple[Preference, float], ...] | None = None
 
 
 class QuerySteering:
@@ -339,7 +343,12 @@ class QuerySteering:
             for row, similarity, weight in zip(chosen.rows, chosen.similarities, chosen.weights, strict=True)
         )
         return SteeredQuery(
-            vector=query, query=query, preferences=steering, nearest=chosen.nearest, strength=chosen.strength
+            vector=query,
+            query=query,
+            preferences=steering,
+            nearest=chosen.nearest,
+            strength=chosen.strength,
+            matters=chosen.matters,
         )
 
     def _choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> _Chosen:
@@ -356,9 +365,11 @@ class QuerySteering:
             place = similarities.index(nearest)  # Eq. 7
             return _Chosen([rows[place]], [nearest], [1.0], 1.0, nearest)
         near, odds, reached = self._weighed(query, candidates, rows)
+        every = self._not_overruled(list(range(len(rows))), near, rows)
+        matters = tuple((self.preferences[rows[place]], _chance(odds[place])) for place in every)
         places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], near, rows)
         if not places:
-            return _Chosen([], [], [], 0.0, nearest)
+            return _Chosen([], [], [], 0.0, nearest, matters)
         shares = [math.exp(KAPPA * (near[place] - near[places[0]])) for place in places]
         total = sum(shares)
         best = max(odds[place] for place in places)
@@ -368,6 +379,7 @@ class QuerySteering:
             weights=[share / total for share in shares],
             strength=_chance(best) if self.floor is None else 1.0,
             nearest=nearest,
+            matters=matters,
         )
 
     def _weighed(
@@ -476,7 +488,7 @@ class QuerySteering:
         query: FloatArray,
         topics: FloatArray,
         vectors: FloatArray,
-        words: Sequence[Words],
+        words: Callable[[int, Sides], FloatArray],
         *,
         only: NDArray[np.intp] | None = None,
     ) -> tuple[FloatArray, SteeredQuery]:
@@ -486,7 +498,7 @@ class QuerySteering:
             query: E(q), shape `(d,)`.
             topics: How near each text is to the query's topic, shape `(n,)`.
             vectors: Their embeddings, shape `(n, d)`.
-            words: Of the texts.
+            words: Gives what the texts' words count under the preference in a row, shape `(n,)` (`evidence.worded`).
             only: Rows of the preferences that may steer; default: all.
 
         Returns:
@@ -502,7 +514,7 @@ class QuerySteering:
         middle = MIDDLE + default_relevant(self.encoder) - RELEVANT
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
             if weight >= _FELT:
-                told, about = self._told(row, query, vectors, words, toward)
+                told, about = self._told(row, query, vectors, words(row, self._sides[row]), toward)
                 speaks = 1.0 / (1.0 + np.exp(np.float32(-STEP) * (about - np.float32(middle))))
                 gained = np.float32(ABOUT) * about + np.float32(self._says(row)) * told * speaks
                 scores += np.float32(chosen.strength * weight) * gained
@@ -515,7 +527,12 @@ class QuerySteering:
         return SAYS_WRITTEN if len(sides.expanded) and not sides.borrowed else SAYS_FOUND
 
     def _told(
-        self, row: int, query: FloatArray, vectors: FloatArray, said: Sequence[Words], toward: FloatArray
+        self,
+        row: int,
+        query: FloatArray,
+        vectors: FloatArray,
+        said: Sequence[Words] | FloatArray,
+        toward: FloatArray,
     ) -> tuple[FloatArray, FloatArray]:
         """Return what texts say for or against a preference, in [-1, 1], and how near they are to its subject."""
         sides, keys = self._sides[row], self._keys[row]

@@ -147,8 +147,13 @@ def ranked(
         return scores, steered
     if steering.mode == "signed" and steering.preferences:
         vectors = vectors_of(space, found)
-        words = space.words(store, found.rows)
-        scores, steered = steering.score_found(steered.query, found.topics, vectors, words, only=only)
+        scores, steered = steering.score_found(
+            steered.query,
+            found.topics,
+            vectors,
+            lambda row, sides: space.worded(store, found.rows, row, sides),
+            only=only,
+        )
     weight_of = {one.preference.id: one.weight * steered.strength for one in steered.preferences}
     weights = {
         row: weight_of.get(preference.id, 0.0)
