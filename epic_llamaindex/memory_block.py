@@ -21,7 +21,6 @@ from epic_core.context import documents_of_context, format_context, without_tags
 from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
 from epic_core.intake import storable
 from epic_core.retrieval import StancePolicy
-from epic_core.space import PENALTY
 from epic_core.types import Hits, checked_text
 from epic_llamaindex.filters import filter_of
 
@@ -142,6 +141,8 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
             filter=condition,
             stance_policy=self.stance_policy,
             namespace=self.namespace if namespace is None else namespace,
+            # A topic is no less than its cosine: what the search leaves out with this, the cutoff would.
+            min_score="auto" if self.similarity_cutoff is None else self.similarity_cutoff,
         )
         hits = self._near(found)
         # Words that were said in several sessions are told once.
@@ -154,14 +155,10 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
     def _near(self, found: Hits) -> list[Hit]:
         """The hits that are on what was asked, wherever the query was steered."""
         cutoff = self.similarity_cutoff
-        if cutoff is None:
+        # A fallback is asked where nothing reaches the cutoff, so that nothing of the memory's own is beside its hits.
+        if cutoff is None or found.query is None or found.fallback:
             return list(found)
-        if found.query is not None and len(found.vectors) == len(found):
-            near = [float(vector @ found.query) for vector in found.vectors]
-        else:  # beside what a fallback found: at least the cosine of the entry, from which its stance took this off
-            prefers = self.stance_policy == "prefer"
-            near = [hit.score + (PENALTY[hit.stances[0]] if hit.stances and prefers else 0.0) for hit in found]
-        return [hit for hit, cosine in zip(found, near, strict=True) if hit.tier == "fallback" or cosine >= cutoff]
+        return [hit for hit, vector in zip(found, found.vectors, strict=True) if float(vector @ found.query) >= cutoff]
 
     def _condition(self, session_id: str | None) -> Filter | None:
         if not self.per_session:

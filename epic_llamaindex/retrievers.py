@@ -26,6 +26,7 @@ from llama_index_instrumentation import get_dispatcher
 from typing_extensions import Self, Unpack
 
 from epic_core import BuildReport, EpicMemory, Filter, Hit, Hits, Item, Preference
+from epic_core.context import format_preferences
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.lm import LanguageModel
@@ -261,7 +262,12 @@ class EpicRetriever(BaseRetriever):
         return self._nodes(await self._searched.asearch(query, self._similarity_top_k, embed=embed, **self._options))
 
     def _nodes(self, hits: Hits) -> list[NodeWithScore]:
-        return [self._node(hit, number) for number, hit in enumerate(hits, start=1)]
+        nodes = [self._node(hit, number) for number, hit in enumerate(hits, start=1)]
+        opening = format_preferences(hits) if self._guidance == "text" else ""
+        if nodes and opening:
+            # A context of them opens with the preferences that matter, as the memory's own does.
+            nodes[0].node.set_content(f"{opening}\n\n{nodes[0].node.get_content()}")
+        return nodes
 
     def _node(self, hit: Hit, number: int) -> NodeWithScore:
         found = node_of(hit, number, guidance=self._guidance)

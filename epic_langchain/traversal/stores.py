@@ -47,8 +47,8 @@ class EpicGraphAdapter(Adapter):
 
     Edges and filters: a key of an edge may be a path, such as "author.name", and a value may be one of a list's.
     `filter` is what the store takes: a mapping, an `epic_core.Filter`, or a function of a Document. `store_kwargs` are
-    `preferences` and `steering`. Of `EpicVectorStore.from_memory`, what is linked by its id is ranked by its first
-    instruction, which is embedded for that.
+    `preferences` and `steering`. Of `EpicVectorStore.from_memory`, what is linked by its id is ranked by its text,
+    which is embedded for that.
 
     Args:
         store: The store, which the caller closes.
@@ -231,7 +231,12 @@ class _Items:
         return _of_hits(search, hits, await aembed(self._memory.encoder, missing) if missing else None)
 
     def _options(self, search: _Search) -> dict[str, Any]:
-        return {"filter": self._filter(search), "namespace": self._namespace, **search.options}
+        return {**self._where(search), **search.options}
+
+    def _where(self, search: _Search) -> dict[str, Any]:
+        # What an edge leads to is asked for by the edge, however far it is from the query.
+        least = "auto" if search.edges is None else None
+        return {"filter": self._filter(search), "namespace": self._namespace, "min_score": least}
 
     def _filter(self, search: _Search) -> Filter | None:
         given = filter_of(search.filter)
@@ -239,7 +244,7 @@ class _Items:
 
     def _nearest(self, search: _Search) -> Hits:
         vector = [] if search.vector is None else search.vector
-        return self._memory.search_vector(vector, search.k, filter=self._filter(search), namespace=self._namespace)
+        return self._memory.search_vector(vector, search.k, **self._where(search))
 
     def _held(self, search: _Search, ids: Sequence[str]) -> Hits:
         """Items with their entries; of another user's, which are not told of, without."""
@@ -258,11 +263,8 @@ def _of_matches(matches: Matches) -> _Answer:
 
 
 def _unembedded(hits: Hits) -> list[str]:
-    """What hits are found by, where they came without vectors."""
-    if len(hits.vectors) == len(hits):
-        return []
-    keys = [next((entry.rewrite or entry.instruction for entry in hit.entries), "") for hit in hits]
-    return [key or hit.item.text for key, hit in zip(keys, hits, strict=True)]
+    """The texts of hits, where they came without vectors."""
+    return [] if len(hits.vectors) == len(hits) else [hit.item.text for hit in hits]
 
 
 def _of_hits(search: _Search, hits: Hits, embedded: FloatArray | None) -> _Answer:

@@ -12,11 +12,11 @@ from epic_core.aspects_kept import read_again
 from epic_core.coarse import coarse_filter, tau_for_keep_rate
 from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
-from epic_core.evidence import sides_of
 from epic_core.eviction import drop_expired
 from epic_core.item_table import version_of
 from epic_core.pipeline.light_tier import trim
 from epic_core.preferences.foreign import count_foreign
+from epic_core.preferences.library import borrowed
 from epic_core.progress import Progress
 from epic_core.reports import NotKept
 from epic_core.rewrites import held_for
@@ -55,10 +55,11 @@ def add_batch(
     report.waiting += waiting
     count_foreign(report, fresh, encoder)
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in fresh], "embedding")
+    expanded = yield from expanded_phrases(state, encoder, preferences)
 
     started = time.perf_counter()
     resolve_keep_rate(state, embeddings, vectors, report)
-    candidates, rejected = coarse_stage(state, fresh, embeddings, preferences, vectors)
+    candidates, rejected = coarse_stage(state, fresh, embeddings, preferences, vectors, expanded)
     discarded = [item for item, _ in rejected]
     clock.add("coarse filter", started)
 
@@ -92,7 +93,8 @@ def _catch_up(
         if not added or not items:
             return
         known.update(preference.id for preference in added)
-        candidates, _ = coarse_stage(state, items, embeddings, added, vectors)
+        expanded = yield from expanded_phrases(state, encoder, added)
+        candidates, _ = coarse_stage(state, items, embeddings, added, vectors, expanded)
         # Counted already: an item is kept or not once.
         yield from settle(state, encoder, candidates, BuildReport(usage=report.usage), clock, Progress())
 
@@ -279,17 +281,33 @@ def resolve_keep_rate(state: State, embeddings: FloatArray, vectors: FloatArray,
         )
 
 
-def expanded_phrases(state: State, preferences: Sequence[Preference]) -> list[FloatArray]:
-    """Return the embeddings of what follows and breaks each preference, by its expansion."""
-    known = state.expanded
+def expanded_phrases(state: State, encoder: Encoder, preferences: Sequence[Preference]) -> Steps[list[FloatArray]]:
+    """Return the embeddings of what follows and breaks each preference, by its expansion; none without coarse stage."""
+    if not state.coarse:
+        return []
+    with state.lock:
+        known = dict(state.expanded) if state.encoder is encoder else {}
     missing = [preference for preference in preferences if preference not in known]
-    if missing:
-        sides = sides_of(state.encoder, missing, borrow=state.borrows)
-        if len(known) > _EXPANDED_KEPT:
-            known.clear()
-            missing = list(preferences)
-            sides = sides_of(state.encoder, missing, borrow=state.borrows)
-        known.update((preference, one.expanded) for preference, one in zip(missing, sides, strict=True))
+    wanting = [preference for preference in missing if preference.expansion is None]
+    lent = dict(zip(wanting, borrowed(wanting), strict=True)) if wanting and state.borrows else {}
+    phrases: list[tuple[str, ...]] = []
+    for preference in missing:
+        expansion = preference.expansion or lent.get(preference)
+        phrases.append(() if expansion is None else (*expansion.follows, *expansion.breaks))
+    texts = [text for one in phrases for text in one]
+    vectors = np.empty((0, 0), dtype=np.float32)
+    if texts:
+        vectors = yield Encode(encoder, texts, "embedding")
+    new, start = {}, 0
+    for preference, one in zip(missing, phrases, strict=True):
+        new[preference] = vectors[start : start + len(one)]
+        start += len(one)
+    with state.lock:
+        if state.encoder is encoder:
+            if len(state.expanded) > _EXPANDED_KEPT:
+                state.expanded.clear()
+            state.expanded.update(new)
+    known.update(new)
     return [known[preference] for preference in preferences]
 
 
@@ -299,13 +317,14 @@ def coarse_stage(
     embeddings: FloatArray,
     preferences: list[Preference],
     vectors: FloatArray,
+    expanded: Sequence[FloatArray],
 ) -> tuple[list[Candidate], list[tuple[Item, FloatArray]]]:
-    """Split items into candidates, and those below tau with E(x)."""
+    """Split items into candidates, and those below tau with E(x); `expanded` is as `expanded_phrases` gives it."""
     if not state.coarse:
         # Without either stage nothing says which preferences an item is for.
         rows = range(len(preferences) if state.fine else 0)
         return [candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)], []
-    matches = coarse_filter(embeddings, vectors, state.tau, expanded=expanded_phrases(state, preferences))
+    matches = coarse_filter(embeddings, vectors, state.tau, expanded=expanded)
     candidates = []
     starts = np.searchsorted(matches.items, matches.passed, side="left")
     ends = np.searchsorted(matches.items, matches.passed, side="right")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from epic_core.build import coarse_stage, resolve_keep_rate
+from epic_core.build import coarse_stage, expanded_phrases, resolve_keep_rate
 from epic_core.decide import Decided, count_undecided, forget_gone, remember, verdicts_on_all
 from epic_core.errors import NoPreferencesError
 from epic_core.progress import Progress
@@ -64,8 +64,9 @@ def judge_batch(
     plain = [replace(item, id=f"judged {number}") for number, item in enumerate(items)]
     report.seen += len(items)
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in plain], "embedding")
+    expanded = yield from expanded_phrases(state, encoder, preferences)
     resolve_keep_rate(state, embeddings, vectors, report)
-    candidates, _ = coarse_stage(state, plain, embeddings, preferences, vectors)
+    candidates, _ = coarse_stage(state, plain, embeddings, preferences, vectors, expanded)
     report.passed += len(candidates)
     progress.begin(len(items), len(items), done=len(items) - len(candidates))
     judged: dict[str, Judged] = {}

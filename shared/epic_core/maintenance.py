@@ -165,8 +165,9 @@ def _introduce(
     # As the file will give it back: later items are matched with that.
     vectors: FloatArray = rounded((yield Encode(encoder, [preference.text], "embedding")))
     embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
+    expanded = yield from expanded_phrases(state, encoder, [preference])
     started = time.perf_counter()
-    candidates = _matching(state, items, embeddings, preference, vectors)
+    candidates = _matching(state, items, embeddings, preference, vectors, expanded)
     started = clock.add("coarse filter", started)
     report.seen, report.passed = len(items), len(candidates)
     outcome = Outcome(encoder=encoder, unread=unread)
@@ -192,7 +193,7 @@ def _introduce(
     with state.lock:
         late = [item for item in state.store.items(state.namespace) if seen.get(item.id) != item]
     embeddings = yield Encode(encoder, [item.text for item in late], "embedding")
-    late_candidates = _matching(state, late, embeddings, preference, vectors)
+    late_candidates = _matching(state, late, embeddings, preference, vectors, expanded)
     yield from settle(state, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
     yield from renew_rewrites(state, encoder, report)
 
@@ -248,12 +249,16 @@ def _place_after(state: State, space: Space, first: Preference, then: Preference
 
 
 def _matching(
-    state: State, items: list[Item], embeddings: FloatArray, preference: Preference, vectors: FloatArray
+    state: State,
+    items: list[Item],
+    embeddings: FloatArray,
+    preference: Preference,
+    vectors: FloatArray,
+    expanded: Sequence[FloatArray],
 ) -> list[Candidate]:
     if not items or not (state.coarse or state.fine):
         return []
     tau = state.tau if state.coarse else -1.0
-    expanded = expanded_phrases(state, [preference])
     rows = coarse_filter(embeddings, vectors, tau, expanded=expanded).passed
     return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in rows]
 

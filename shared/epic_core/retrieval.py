@@ -64,17 +64,16 @@ def preferences_by_weight(state: State, query: str, namespace: str) -> Steps[lis
     vector: FloatArray = (yield Encode(state.encoder, [query], "embedding", query=True))[0]
     with state.lock:
         steering = state.space(namespace).steering("signed")
-    if steering.preferences and steering.samples is None:
+    if not steering.ready:
         yield Sample(steering)
     return steering.matters(vector)
 
 
 def sampled(state: State, namespace: str, mode: Mode) -> Steps[None]:
-    """Encode what steering has to know of an encoder once, if there is anything to search."""
+    """Encode once what steering has to know of an encoder and of the preferences."""
     with state.lock:
-        space = state.space(namespace)
-        steering = space.steering(mode) if len(space.texts) and mode == "signed" else None
-    if steering is not None and steering.preferences and steering.samples is None:
+        steering = state.space(namespace).steering(mode)
+    if not steering.ready:
         yield Sample(steering)
 
 

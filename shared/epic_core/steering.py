@@ -266,6 +266,12 @@ class QuerySteering:
             if likes != avoids
         )
 
+    @property
+    def ready(self) -> bool:
+        """Whether everything is encoded that the mode needs."""
+        needs = self.mode == "signed" and bool(self.preferences)
+        return not needs or (self.samples is not None and "_sides" in self.__dict__)
+
     def prepare(self) -> None:
         """Encode now what the mode needs, so that no query pays for it."""
         if self.mode == "signed" and self.preferences:

@@ -80,7 +80,7 @@ class Steer:
 
 @dataclass(frozen=True)
 class Sample:
-    """Asks steering to learn what it has to know of its encoder."""
+    """Asks steering to encode what it needs."""
 
     steering: QuerySteering
 
@@ -131,7 +131,7 @@ def run(steps: Steps[R], clock: Clock) -> R:
                 answer = request.steerings.of(request.preferences, request.mode)
                 clock.add("steering", started)
             elif isinstance(request, Sample):
-                answer = request.steering.sample()
+                answer = request.steering.prepare()
                 clock.add("steering", started)
             else:
                 answer = _asked(request)
@@ -170,7 +170,7 @@ async def arun(steps: Steps[R], clock: Clock) -> R:
                 answer = await request.steerings.aof(request.preferences, request.mode)
                 clock.add("steering", started)
             elif isinstance(request, Sample):
-                answer = await request.steering.asample()
+                answer = await request.steering.aprepare()
                 clock.add("steering", started)
             else:
                 answer = await _aasked(request)

@@ -20,7 +20,8 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from pydantic import ValidationError
 
 from epic_core import EpicMemory, Filter, Item, Stance
-from epic_core.context import format_hit
+from epic_core.context import format_hit, format_preferences
+from epic_core.encoders.static import StaticEncoder
 from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
 from epic_langchain import EpicEmbeddings, EpicRetriever
 from epic_langchain.adapters import LangChainEncoder
@@ -49,9 +50,16 @@ class Words(Embeddings):
         return [float(number) for number in HashEncoder(64).vector(text)]
 
 
+def generous() -> StaticEncoder:
+    """The embedded encoder, to which nothing is too far from a query: filters and counts are tested with one query."""
+    encoder = StaticEncoder()
+    encoder.relevant = -1.0
+    return encoder
+
+
 @pytest.fixture(scope="module")
 def memory() -> EpicMemory:
-    memory = EpicMemory(PREFERENCES, fine=True, tau=0.0)
+    memory = EpicMemory(PREFERENCES, fine=True, tau=0.0, encoder=generous())
     memory.add(ITEMS)
     assert len(memory) >= 5
     return memory
@@ -168,7 +176,7 @@ def test_hits_of_a_fallback_have_no_guidance() -> None:
 def test_hits_of_the_light_say_so() -> None:
     memory = EpicMemory(PREFERENCES, tau=1.0, reserve="1 MB")
     memory.add(ITEMS[:1])
-    assert EpicRetriever(memory=memory).invoke("stew")[0].metadata["epic_tier"] == "second"
+    assert EpicRetriever(memory=memory).invoke("stew")[0].metadata["epic_tier"] == "light"
 
 
 def test_items_are_not_changed_by_retrieving(retriever: EpicRetriever, memory: EpicMemory) -> None:
@@ -183,9 +191,13 @@ async def test_text_with_guidance_is_what_the_memory_shows(memory: EpicMemory) -
     retriever = EpicRetriever(memory=memory, k=4, guidance="text")
     documents = retriever.invoke(QUERY)
     assert "\n\n".join(document.page_content for document in documents) == memory.context(QUERY, 4)
-    for number, (document, hit) in enumerate(zip(documents, memory.search(QUERY, 4), strict=True), start=1):
-        assert document.page_content == format_hit(number, hit)
-        assert document.page_content.startswith(f"Document {number}:\nInterpretation Guidance:\n- ")
+    hits = memory.search(QUERY, 4)
+    opening = f"{format_preferences(hits)}\n\n"
+    assert opening == f"The user's preferences that matter here:\n- {PREFERENCES[1]}\n\n"
+    for number, (document, hit) in enumerate(zip(documents, hits, strict=True), start=1):
+        shown = format_hit(number, hit)
+        assert document.page_content == (opening + shown if number == 1 else shown)
+        assert shown.startswith(f"Document {number}:\nInterpretation Guidance:\n- ")
     assert await retriever.ainvoke(QUERY) == documents
 
 
@@ -322,16 +334,16 @@ def test_options_can_be_made_configurable_under_their_own_names(retriever: EpicR
 def test_fields_can_be_made_configurable(retriever: EpicRetriever) -> None:
     configurable = retriever.configurable_fields(guidance=ConfigurableField(id="guidance"))
     first = configurable.invoke(QUERY, {"configurable": {"guidance": "text", "k": 1}})
-    assert len(first) == 1 and first[0].page_content.startswith("Document 1:")
+    assert len(first) == 1 and "Document 1:\n" in first[0].page_content
     assert configurable.invoke(QUERY) == retriever.invoke(QUERY)
 
 
 def test_two_users_in_one_file_have_one_retriever(tmp_path: Path) -> None:
-    path = tmp_path / "all.epic"
+    path, encoder = tmp_path / "all.epic", generous()
     for user, items in (("ann", ITEMS[:3]), ("bob", ITEMS[3:])):
-        with EpicMemory.open(path, PREFERENCES, namespace=user, tau=0.0) as memory:
+        with EpicMemory.open(path, PREFERENCES, namespace=user, tau=0.0, encoder=encoder) as memory:
             memory.add(items)
-    retriever = EpicRetriever(memory=path, k=9)
+    retriever = EpicRetriever(memory=path, k=9, embeddings=encoder)
     configs: Any = [{"configurable": {"namespace": user}} for user in ("ann", "bob", "eve")] * 5
     found = [set(ids(one)) for one in retriever.batch([QUERY] * len(configs), configs)]
     assert found == [{"stew", "curry", "casino"}, {"hotel", "poker", "soup"}, set()] * 5

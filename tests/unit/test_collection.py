@@ -165,16 +165,19 @@ def test_each_text_is_encoded_once(collection: Collection) -> None:
 # what it finds
 
 
-def test_a_record_is_found_by_each_of_its_keys_and_not_by_its_text(collection: Collection) -> None:
+def test_a_record_is_found_by_each_of_its_keys_and_by_its_text(collection: Collection) -> None:
     keys = (Key(text="red wine", stance=Stance.SUPPORTS), Key(text="night train", stance=Stance.CONFLICTS))
     collection.add([Record(id="a", text="green hills", keys=keys), record(1, "blue sky")])
     for key in keys:
         first = collection.search(key.text, 1)[0]
         assert first.record.id == "a" and first.score == pytest.approx(1.0, abs=2e-3)
         assert np.allclose(first.vector, encoder().vector(key.text), atol=2e-3)
-    assert all(match.score == pytest.approx(0.0, abs=2e-3) for match in collection.search("green hills", 2))
+    by_text, other = collection.search("green hills", 2)
+    assert by_text.record.id == "a" and by_text.score == pytest.approx(1.0, abs=2e-3)
+    assert np.allclose(by_text.vector, encoder().vector("green hills"), atol=2e-3)
+    assert other.score == pytest.approx(0.0, abs=2e-3)
     assert collection.get(["a"])[0].text == "green hills"
-    # Replaced, it is found by its new keys only.
+    # Replaced, it is found by its new keys and its text only.
     collection.add([Record(id="a", text="green hills", keys=keys[:1])])
     assert collection.search("night train", 2)[0].score == pytest.approx(0.0, abs=2e-3)
 

@@ -267,9 +267,10 @@ def test_instructions_say_what_to_do_and_quote_the_text(encoder: StaticEncoder) 
     assert "Golden Ace" in against.instruction
     suits = alignment(encoder, TEXTS[0], "I avoid hotels with casinos.")
     assert suits.instruction.startswith("Suits the user, who avoids hotels with casinos:")
-    wants = alignment(encoder, TEXTS[2], "I love quiet mountain trails.")
+    wants = alignment(encoder, "A quiet mountain trail leads to a lake.", "I love quiet mountain trails.")
     assert wants.instruction.startswith("Suits the user, who wants quiet mountain trails:")
-    assert '"A quiet mountain trail leads through meadows."' in wants.instruction
+    several = alignment(encoder, TEXTS[2], "I love quiet mountain trails.")
+    assert '"A quiet mountain trail leads through meadows."' in several.instruction
     instead = alignment(encoder, "Steak with butter, cheese and eggs.", "I am vegan.")
     assert instead.instruction.startswith('Steer clear: the user said: "I am vegan."')
 

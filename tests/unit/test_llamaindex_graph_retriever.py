@@ -280,7 +280,8 @@ async def test_documents_that_come_again_and_go() -> None:
     await retriever.aadd_nodes([new], upsert=True)
     assert set(ids(retriever.retrieve(QUERY))) == {"new", "cake"}
     assert retriever.delete_ref_doc("diary") == 1
-    assert ids(retriever.retrieve(QUERY)) == ["cake"]
+    assert ids(retriever.retrieve("Which hazelnut cake?")) == ["cake"]
+    assert retriever.retrieve(QUERY) == []
 
 
 def test_from_defaults_makes_a_graph(tmp_path: Path) -> None:

@@ -76,28 +76,31 @@ async def test_nothing_is_told_where_nothing_is_asked(messages: list[ChatMessage
     assert await EpicMemoryBlock(memory=held("red wine one")).aget(messages) == ""
 
 
-async def test_nothing_is_told_where_nothing_is_held() -> None:
-    assert await EpicMemoryBlock(memory=held()).aget([user("red wine")]) == ""
+async def test_where_nothing_is_held_the_preferences_that_matter_are_told() -> None:
+    block = EpicMemoryBlock(memory=held(preferences=["red wine", "green hills"]))
+    told = await block.aget([user("red wine")])
+    assert told.endswith("\n\nThe user's preferences that matter here:\n- red wine") and "Document" not in told
+    assert await block.aget([user("about Rust")]) == ""
 
 
 SAID = {
-    "Why does my Rust program not compile?": "",
-    "thanks!": "",
-    "Hi, how are you?": "",
-    "Good morning!": "",
-    "Can you repeat that?": "",
-    "What is the capital of France?": "",
-    "Write a SQL query that counts orders per day.": "",
-    "Tell me a joke.": "",
-    "What should I cook tonight?": "Lentil",
-    "Any ideas for breakfast?": "Lentil",
-    "How do I get to Rome?": "train",
-    "Book me a hotel in Reno.": "casino",
+    "Why does my Rust program not compile?": (),
+    "thanks!": (),
+    "Hi, how are you?": (),
+    "Good morning!": (),
+    "Can you repeat that?": (),
+    "What is the capital of France?": (),
+    "Write a SQL query that counts orders per day.": (),
+    "Tell me a joke.": (),
+    "What should I cook tonight?": ("Lentil",),
+    "Any ideas for breakfast?": ("Lentil",),
+    "How do I get to Rome?": ("train",),
+    "Book me a hotel in Reno.": ("casino", "train"),
 }
 
 
 @pytest.mark.parametrize(("said", "told"), SAID.items(), ids=SAID)
-async def test_what_the_memory_holds_on_something_else_is_not_told(said: str, told: str) -> None:
+async def test_what_the_memory_holds_on_something_else_is_not_told(said: str, told: Sequence[str]) -> None:
     memory = EpicMemory(
         ["I follow a strict vegan diet.", "I prefer trains over planes.", "I avoid hotels with casinos."]
     )
@@ -109,7 +112,9 @@ async def test_what_the_memory_holds_on_something_else_is_not_told(said: str, to
         ]
     )
     context = await EpicMemoryBlock(memory=memory, k=5).aget([user(said)])
-    assert told in context and context.count("Content:") == (1 if told else 0)
+    documents = documents_of_context(context)[1:]
+    assert bool(context) == bool(told) and len(documents) == len(told)
+    assert all(word in document for word, document in zip(told, documents, strict=True))
     everything = await EpicMemoryBlock(memory=memory, k=5, similarity_cutoff=-1.0).aget([user(said)])
     assert everything.count("Content:") == 3
 
@@ -118,7 +123,8 @@ async def test_a_conflict_is_compared_without_its_penalty() -> None:
     """The words are the same for all stances, and so is the cosine."""
     for stance in Stance:
         memory = held("red wine one", verifier=KeepAll({"one": stance}))
-        (hit,) = memory.search("red wine", stance_policy="any")
+        found = memory.search("red wine", stance_policy="any")
+        cosine = float(found.vectors[0] @ found.query)
         for policy in ("prefer", "any"):
             cutoffs = {
                 cutoff: await EpicMemoryBlock(
@@ -126,18 +132,21 @@ async def test_a_conflict_is_compared_without_its_penalty() -> None:
                     similarity_cutoff=cutoff,
                     stance_policy=policy,  # type: ignore[arg-type]
                 ).aget([user("red wine")])
-                for cutoff in (hit.score - 0.001, hit.score + 0.001)
+                for cutoff in (cosine - 0.001, cosine + 0.001)
             }
-            assert [bool(told) for told in cutoffs.values()] == [True, False]
+            assert ["Content:" in told for told in cutoffs.values()] == [True, False]
 
 
-async def test_what_a_fallback_found_stays_and_the_light_is_compared() -> None:
-    memory = held("red wine", fallback=lambda query, k: ["about Rust"])
-    told = await EpicMemoryBlock(memory=memory).aget([user("Rust")])
-    assert "about Rust" in told and "red wine" not in told
-    second = held("red wine", "a book about Rust", "the weather", reserve="1 MB")
-    told = await EpicMemoryBlock(memory=second).aget([user("Rust")])
-    assert "about Rust" in told and "weather" not in told and "red wine" not in told
+async def test_what_a_fallback_found_stays_and_the_light_tier_is_compared() -> None:
+    encoder = HashEncoder()
+    encoder.relevant = 0.3
+    memory = held("red wine", encoder=encoder, fallback=lambda query, k: ["about Rust"])
+    light = held("red wine", "a book about Rust", "the weather", encoder=encoder, reserve="1 MB")
+    for cutoff in (None, 0.3):
+        for one in (memory, light):
+            told = await EpicMemoryBlock(memory=one, similarity_cutoff=cutoff).aget([user("Rust")])
+            assert "about Rust" in told and "weather" not in told and "red wine" not in told
+    assert "Document" not in await EpicMemoryBlock(memory=light, similarity_cutoff=0.9).aget([user("Rust")])
 
 
 async def test_what_is_told_is_the_memorys_context() -> None:
@@ -164,7 +173,7 @@ async def test_filters_are_inside_the_search(filters: Any) -> None:
     assert "red wine 8" in await block.aget([user("red wine 1")])
     both = EpicMemoryBlock(memory=memory, k=1, filters=filters, per_session=True)
     assert "red wine 8" in await both.aget([user("red wine 1")], session_id="a")
-    assert await both.aget([user("red wine 1")], session_id="b") == ""
+    assert "Document" not in await both.aget([user("red wine 1")], session_id="b")
 
 
 async def test_another_users_memory_can_be_read_and_is_not_written(
@@ -256,7 +265,8 @@ async def test_the_last_hits_are_left_out_first() -> None:
     block = EpicMemoryBlock(memory=memory)
     told, length = await block.aget([user("red wine good")]), get_tokenizer()
     note, *hits = documents_of_context(told)
-    assert len(hits) == 4 and format_context(memory.search("red wine good")) == "\n\n".join(hits)
+    assert len(hits) == 4 and note.endswith("The user's preferences that matter here:\n- red wine")
+    assert format_context(memory.search("red wine good"), preferences="none") == "\n\n".join(hits)
     total = len(length(told))
     for wanted in range(total, 0, -1):
         left = await block.atruncate(told, total - wanted) if wanted < total else told
@@ -301,13 +311,18 @@ async def test_what_was_said_in_words_is_offered() -> None:
         user("red wine\x00 odd\ud800"),
     ]
     await block.aput(messages)
-    assert block.report is not None and block.report.kept == len(memory) == 1
+    assert block.report is not None and block.report.kept == len(memory) == 3
     assert texts_of(memory) == [
-        "user: red wine of the user\nuser: red wine again\nassistant: red wine answered\nuser: red wine odd?"
+        "assistant: red wine answered\nuser: red wine odd?",
+        "user: red wine again\nassistant: red wine answered",
+        "user: red wine of the user\nuser: red wine again",
     ]
     only = held()
     await EpicMemoryBlock(memory=only, remember="user").aput(messages)
-    assert texts_of(only) == ["user: red wine of the user\nuser: red wine again\nuser: red wine odd?"]
+    assert texts_of(only) == [
+        "user: red wine again\nuser: red wine odd?",
+        "user: red wine of the user\nuser: red wine again",
+    ]
 
 
 async def test_messages_are_left_as_they_are() -> None:

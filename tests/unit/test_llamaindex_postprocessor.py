@@ -164,9 +164,9 @@ async def test_only_the_best_come_out() -> None:
 
 
 async def test_without_reranking_order_and_scores_stay() -> None:
-    nodes = found(STEW, SOUP, STEAM, TOFU, score=None)
+    nodes = found("green hills", "red wine from Spain", "steam engine", "red wine", score=None)
     nodes[1].score = 0.25
-    out = await both(lambda: EpicNodePostprocessor(preferences=[VEGAN], rerank=False, keep="relevant"), nodes)
+    out = await both(lambda: hashed(rerank=False, keep="relevant"), nodes, "red wine")
     assert ids(out) == ["n1", "n3"] and [node.score for node in out] == [0.25, None]
     assert stances(out) == ["supports", "supports"]
     encoder = HashEncoder()
@@ -209,21 +209,21 @@ async def test_nodes_without_text_come_last_as_they_are() -> None:
 
 async def test_all_kinds_of_nodes_with_text_are_judged() -> None:
     nodes = [
-        NodeWithScore(node=Document(text=TOFU, id_="document")),
-        NodeWithScore(node=IndexNode(text=SOUP, id_="index", index_id="x")),
-        NodeWithScore(node=ImageNode(text=TOFU, id_="captioned")),
+        NodeWithScore(node=Document(text="red wine", id_="document")),
+        NodeWithScore(node=IndexNode(text="red wine from Spain", id_="index", index_id="x")),
+        NodeWithScore(node=ImageNode(text="red wine", id_="captioned")),
     ]
-    out = await both(lambda: EpicNodePostprocessor(preferences=[VEGAN], guidance="text"), nodes)
+    out = await both(lambda: hashed(guidance="text"), nodes, "red wine")
     assert stances(out) == ["supports"] * 3
     assert [type(node.node) for node in out] == [Document, ImageNode, IndexNode]
     assert all(node.node.get_content().startswith(f"Document {n}:\n") for n, node in enumerate(out, start=1))
 
 
 async def test_characters_that_no_memory_takes_do_not_matter() -> None:
-    nodes = found(f"{TOFU}\x00", f"{SOUP}\ud800", STEAM)
-    out = EpicNodePostprocessor(preferences=[VEGAN]).postprocess_nodes(nodes, query_str=f"{QUERY}\x00")
+    nodes = found("red wine\x00", "red wine from Spain\ud800", STEAM)
+    out = hashed().postprocess_nodes(nodes, query_str="red wine\x00")
     assert ids(out) == ["n0", "n1", "n2"] and stances(out) == ["supports", "supports", None]
-    assert out[0].text == f"{TOFU}\x00"
+    assert out[0].text == "red wine\x00"
 
 
 async def test_guidance_that_is_there_stands() -> None:

@@ -362,17 +362,17 @@ def test_a_node_without_embedding_is_found_by_what_an_index_would_embed(store: E
     assert found.similarities == pytest.approx([1.0], abs=2e-3)
 
 
-def test_guidance_comes_before_the_embedding_of_the_index(store: EpicVectorStore) -> None:
+def test_guidance_and_text_come_before_the_embedding_of_the_index(store: EpicVectorStore) -> None:
     store.add(
         [
-            guided(1, "red wine", ("night train", "supports"), ("blue sky", "conflicts"), embedding=vector("red wine")),
+            guided(1, "red wine", ("night train", "supports"), ("blue sky", "conflicts"), embedding=vector("old books")),
             embedded(2, "green hills"),
         ]
     )
-    for query in ("night train", "blue sky"):
+    for query in ("night train", "blue sky", "red wine"):
         found = store.query(asked(query, 1))
         assert found.ids == ["n1"] and found.similarities == pytest.approx([1.0], abs=2e-3)
-    assert store.query(asked("red wine", 2)).similarities == pytest.approx([0.0, 0.0], abs=2e-3)
+    assert store.query(asked("old books", 2)).similarities == pytest.approx([0.0, 0.0], abs=2e-3)
     assert store.get_nodes(["n1"])[0].metadata["epic_alignments"]
 
 

@@ -36,7 +36,7 @@ CREATE TABLE preferences (
 );
 CREATE TABLE items (
     row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL,
-    text TEXT NOT NULL, metadata TEXT NOT NULL, light BLOB, UNIQUE (namespace, id)
+    text TEXT NOT NULL, metadata TEXT NOT NULL, second_tier BLOB, UNIQUE (namespace, id)
 );
 CREATE TABLE entries (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -100,7 +100,7 @@ def make_first(path: Path) -> Path:
             db.execute(statement)
         db.execute("PRAGMA user_version = 1")
         described = {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
-        meta = {"encoder": described, "tau/default": 0.3, "light/default": 0.2}
+        meta = {"encoder": described, "tau/default": 0.3, "second_tier/default": 0.2}
         db.executemany("INSERT INTO meta VALUES (?, ?)", [(key, json.dumps(value)) for key, value in meta.items()])
         db.execute("INSERT INTO preferences VALUES (1, 'default', 0, ?, ?, ?)", (wine.id, wine.text, blob(WINE)))
         for row, item, tier in ((1, HELD, None), (2, SECOND, blob(SECOND.text))):
@@ -478,7 +478,7 @@ def test_what_fails_in_the_middle_leaves_the_older_version_as_it_was(path: Path)
         "UPDATE entries SET vector = x'000000' WHERE row = 1",
         "UPDATE entries SET vector = 'none' WHERE row = 1",
         "UPDATE preferences SET vector = 5 WHERE row = 1",
-        "UPDATE items SET light = x'' WHERE id = 'second'",
+        "UPDATE items SET second_tier = x'' WHERE id = 'second'",
         "UPDATE items SET text = x'ff' WHERE id = 'held'",
         "UPDATE items SET text = CAST(x'ff' AS TEXT) WHERE id = 'held'",
         "ALTER TABLE entries RENAME TO others",

@@ -286,7 +286,7 @@ def test_a_stopiteration_of_the_fallback_does_not_end_a_search_as_if_it_were_don
         memory_of(fallback=stopping).search("something else")
 
 
-# encoders, taus and second tiers of a file
+# encoders, taus and the reserve of a file
 
 
 def test_a_reencoding_elsewhere_is_seen(path: Path) -> None:
@@ -309,27 +309,19 @@ def test_the_tau_given_to_a_reencoding_open_stays(path: Path) -> None:
         assert memory.tau == 0.55
 
 
-def test_tau_and_light_belong_to_a_namespace(path: Path) -> None:
+def test_tau_belongs_to_a_namespace_and_the_reserve_to_the_file(path: Path) -> None:
     opened(path, [WINE], namespace="a", tau=0.5, reserve="1 MB").close()
     with opened(path, [WINE], namespace="b") as memory:
-        assert (memory.tau, memory.fallback) == (0.3, None)
+        assert memory.tau == 0.3 and memory.add(["blue sky"]).light == 1
     with opened(path, namespace="a") as memory:
-        assert (memory.tau, memory.fallback) == (0.5, SecondTier(tau=0.25))
+        assert memory.tau == 0.5 and memory.add(["blue sky"]).light == 1
 
 
-def test_a_callable_fallback_once_leaves_the_stored_light(path: Path) -> None:
+def test_a_fallback_once_leaves_the_stored_reserve(path: Path) -> None:
     opened(path, [WINE], reserve="1 MB").close()
     opened(path, fallback=lambda query, k: []).close()
     with opened(path) as memory:
-        assert memory.fallback == SecondTier(tau=0.1)
-
-
-def test_a_light_above_tau_is_refused(path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"0\.9"):
-        memory_of(reserve="1 MB")
-    with pytest.raises(InvalidInputError, match=r"0\.9"):
-        opened(path, [WINE], reserve="1 MB")
-    assert not path.exists()
+        assert memory.fallback is None and memory.add(["blue sky"]).light == 1
 
 
 def test_sync_takes_over_the_given_order(path: Path) -> None:
@@ -377,16 +369,13 @@ async def test_a_stopiteration_of_the_fallback_does_not_end_an_asynchronous_sear
         await asyncio.wait_for(memory_of(fallback=stopping).asearch("something else"), 20)
 
 
-def test_a_light_is_measured_by_the_tau_of_the_file(path: Path) -> None:
-    opened(path, [WINE], tau=0.5, reserve="1 MB").close()
+def test_what_is_held_light_is_told_by_the_tau_of_the_file(path: Path) -> None:
+    opened(path, [WINE], tau=0.5).close()
     with opened(path, reserve="1 MB") as memory:
-        assert (memory.tau, memory.fallback) == (0.5, SecondTier(tau=0.4))
-
-
-def test_a_light_above_the_tau_of_the_file_is_refused(path: Path) -> None:
-    opened(path, [WINE], tau=0.1).close()
-    with pytest.raises(InvalidInputError, match=r"0\.2"):
-        opened(path, reserve="1 MB")
+        report = memory.add(["wine cellar of old", "red wine"])  # 0.35 from the wine, and all of it
+        assert (memory.tau, report.kept, report.light) == (0.5, 1, 1)
+        assert [item.text for item in memory.items()] == ["wine cellar of old", "red wine"]
+        assert counted(memory, "items", "light") == [1, 1]
 
 
 def test_sync_takes_over_an_order_alone(path: Path) -> None:

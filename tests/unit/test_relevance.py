@@ -11,23 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import EpicMemory, Preference, QuerySteering
-from epic_core.aspects import Aspects
+from epic_core.aspects import Aspects, Expansion
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.evidence import sides_of
 from epic_core.relevance import (
-    BY_QUERY,
     FEATURES,
     NEAREST,
     SAMPLES,
-    Phrases,
-    by_query,
+    Nearness,
+    center,
+    default_relevant,
+    features,
     known_samples,
     relevance,
     sample_texts,
     samples_of,
-    with_candidates,
 )
-from epic_core.steering import SteeredQuery
+from epic_core.steering import LEAST, SteeredQuery
 from epic_core.steerings import Steerings
 from helpers import HashEncoder, KeepAll
 
@@ -58,59 +58,174 @@ def directions(encoder: StaticEncoder) -> tuple[np.ndarray, np.ndarray]:
     return asking - wondering, explanations - things
 
 
+WRITTEN = Preference(
+    text="I avoid hotels with casinos.",
+    expansion=Expansion(
+        questions=("Where should I stay in Las Vegas?", "Which resort suits me?", "What to do in Macau?"),
+        follows=("a quiet guesthouse",),
+        breaks=("slot machines", "poker rooms"),
+    ),
+)
+# One phrase of each kind, and of some kinds none.
+SHORT = Preference(text="I love zorbs.", expansion=Expansion(questions=("Which zorb?",), breaks=("no zorb",)))
+UNASKED = Preference(text="I love fleems.", expansion=Expansion(follows=("a fleem", "red fleems")))
+KINDS = (WRITTEN, PREFERENCES[0], SHORT, UNASKED, "I like plings.")
+
+
+def near_by_definition(encoder: StaticEncoder, preference: str | Preference, z: np.ndarray) -> float:
+    """(Sim(z, p) + a top2 Sim(z, questions) + b top2 Sim(z, follows and breaks)) / (1 + a + b)."""
+    (sides,) = sides_of(encoder, [preference])
+    p = encoder.encode([preference if isinstance(preference, str) else preference.text])[0]
+    if not len(sides.expanded):
+        return float(p @ z)
+    a, b, nearer = (0.25, 0.25, 0.0) if sides.borrowed else (2.0, 1.0, 0.05)
+    if not len(sides.questions):
+        a = 0.0
+    asked, said = (np.sort(rows @ z)[-2:].mean() if len(rows) else 0.0 for rows in (sides.questions, sides.expanded))
+    return float((p @ z + a * asked + b * said) / (1 + a + b) - nearer)
+
+
+def nearness_of(encoder: StaticEncoder, preferences: Sequence[str | Preference]) -> tuple[np.ndarray, Nearness]:
+    vectors = encoder.encode([Preference.of(one).text for one in preferences])
+    return vectors, Nearness(vectors, sides_of(encoder, preferences))
+
+
+def test_the_preferences_of_these_tests_have_an_expansion_borrowed_or_none(encoder: StaticEncoder) -> None:
+    every = sides_of(encoder, KINDS)
+    assert [one.borrowed for one in every] == [False, True, False, False, False]
+    assert [len(one.questions) for one in every[2:]] == [1, 0, 0]
+    assert [len(one.expanded) for one in every[2:]] == [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    "query", ["Where should I stay in Las Vegas?", "a poker room", "zorbs and fleems", "zzz", "素食"]
+)
+@pytest.mark.parametrize("kinds", [KINDS, KINDS[::-1], KINDS[:1], KINDS[1:2], KINDS[2:3], KINDS[4:]])
+def test_nearness_is_as_defined(encoder: StaticEncoder, query: str, kinds: Sequence[str | Preference]) -> None:
+    (z,) = encoder.encode([query])
+    _, nearness = nearness_of(encoder, kinds)
+    expected = [near_by_definition(encoder, one, z) for one in kinds]
+    np.testing.assert_allclose(nearness.of(z), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "query", ["Where should I stay in Las Vegas?", "What to do in Macau?", "slot machines and poker rooms"]
+)
+def test_what_is_written_for_a_preference_counts_more_than_what_is_borrowed(encoder: StaticEncoder, query: str) -> None:
+    # The same phrases under the same text.
+    borrowed = Preference(
+        text=WRITTEN.text,
+        expansion=Expansion(
+            questions=WRITTEN.expansion.questions,  # type: ignore[union-attr]
+            follows=WRITTEN.expansion.follows,  # type: ignore[union-attr]
+            breaks=WRITTEN.expansion.breaks,  # type: ignore[union-attr]
+            source="bundled",
+        ),
+    )
+    preferences = [WRITTEN, borrowed]
+    sides = sides_of(encoder, preferences)
+    assert [one.borrowed for one in sides] == [False, True]
+    vectors = encoder.encode([WRITTEN.text] * 2)
+    (z,) = encoder.encode([query])
+    near = Nearness(vectors, sides).of(z)
+    plain = float(vectors[0] @ z)
+    # Both move to what the phrases say; what was written moves further.
+    assert 0.0 < near[1] - plain < near[0] + 0.05 - plain
+
+
+def test_a_preference_that_may_not_borrow_is_compared_itself(encoder: StaticEncoder) -> None:
+    vectors, q = encoder.encode(PREFERENCES), encoder.encode(["Which hotel should I book?"])[0]
+    alone = Nearness(vectors, sides_of(encoder, PREFERENCES, borrow=False)).of(q)
+    np.testing.assert_allclose(alone, vectors @ q, atol=1e-6)
+    assert np.abs(Nearness(vectors, sides_of(encoder, PREFERENCES)).of(q) - alone).max() > 0.01
+
+
 @pytest.mark.parametrize("query", ["Which hotel should I book?", "Why do hotels have stars?", "zzz", "素食"])
-def test_a_query_is_weighed_as_defined(encoder: StaticEncoder, query: str) -> None:
-    q, p = encoder.encode([query])[0], encoder.encode(PREFERENCES)
+@pytest.mark.parametrize("candidates", [0, None])
+def test_a_query_is_weighed_as_defined(encoder: StaticEncoder, query: str, candidates: int | None) -> None:
+    q = encoder.encode([query])[0]
+    p, nearness = nearness_of(encoder, KINDS)
     choice, explanation = directions(encoder)
     asks = np.clip(q @ choice, -0.4, 0.4)
-    expected = [p @ q, np.full(len(p), max(asks, 0.0)), max(-asks, 0.0) * (p @ explanation)]
-    found = by_query(q, p, samples_of(encoder))
-    assert len(found) == len(BY_QUERY)
+    near = [near_by_definition(encoder, one, q) for one in KINDS]
+    expected = [near, np.full(len(p), max(asks, 0.0)), max(-asks, 0.0) * (p @ explanation)]
+    # No candidates are as none were given.
+    none = None if candidates is None else np.empty((0, encoder.dimension), dtype=np.float32)
+    found = features(q, p, samples_of(encoder), nearness, none)
+    assert len(found) == len(FEATURES)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("count", [1, NEAREST, NEAREST + 9])
 def test_candidates_are_weighed_as_defined(encoder: StaticEncoder, count: int) -> None:
-    preferences = [*PREFERENCES, "I like zorbs."]
-    q, p = encoder.encode(["Which hotel should I book?"])[0], encoder.encode(preferences)
+    q = encoder.encode(["Which hotel should I book?"])[0]
+    p, nearness = nearness_of(encoder, KINDS)
     x = encoder.encode([f"A hotel with {n} rooms, {n % 4} pools and a casino." for n in range(count)])
-    every = sides_of(encoder, preferences)
-    center = x[np.argsort(-(x @ q))[:NEAREST]].sum(axis=0)
-    center /= np.linalg.norm(center)
-    phrases = [max(sides.vectors[: len(sides.phrases)] @ center) for sides in every]
-    groups = [max(sides.vectors[len(sides.phrases) :] @ center, default=0.0) for sides in every]
-    grouped = [len(sides.vectors) > len(sides.phrases) for sides in every]
+    c = x[np.argsort(-(x @ q))[:NEAREST]].sum(axis=0)
+    c /= np.linalg.norm(c)
+    np.testing.assert_allclose(center(q, x), c, atol=1e-5)
     samples = samples_of(encoder)
-    found = with_candidates(q, x, p, samples, Phrases(p, every))
+    found = features(q, p, samples, nearness, x)
     assert len(found) == len(FEATURES)
-    assert grouped == [True, True, True, False]
-    expected = [*by_query(q, p, samples), p @ center, phrases, groups, [not one for one in grouped]]
+    near = [0.4 * near_by_definition(encoder, one, q) + 0.6 * near_by_definition(encoder, one, c) for one in KINDS]
+    expected = [near, *features(q, p, samples, nearness)[1:]]
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("features", [BY_QUERY, FEATURES])
-@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 5))
-def test_it_is_linear(features: Sequence[str], seed: int, count: int) -> None:
-    encoder = HashEncoder()
-    one, other = np.random.default_rng(seed).uniform(-1, 1, size=(2, len(features), count)).astype(np.float32)
-    found = relevance(encoder, list((one + other) / 2))
-    assert found.shape == (count,)
-    np.testing.assert_allclose(found, (relevance(encoder, list(one)) + relevance(encoder, list(other))) / 2, atol=1e-4)
+def test_what_is_much_further_than_the_nearest_candidate_says_nothing() -> None:
+    q = np.eye(1, 4, dtype=np.float32)[0]
+    near, within, beyond = (
+        np.array([cosine, side, 0.0, np.sqrt(1 - cosine**2 - side**2)], dtype=np.float32)
+        for cosine, side in ((0.9, 0.1), (0.71, -0.2), (0.69, 0.3))
+    )
+    expected = (near + within) / np.linalg.norm(near + within)
+    np.testing.assert_allclose(center(q, np.stack([near, within, beyond])), expected, atol=1e-6)
+    np.testing.assert_allclose(center(q, np.stack([beyond, near])), near, atol=1e-6)
 
 
-@pytest.mark.parametrize("features", [BY_QUERY, FEATURES])
+@pytest.mark.parametrize("among", [False, True])
 @pytest.mark.parametrize("name", ["bundled", "other"])
-def test_nothing_similar_counts_against_a_preference(
-    encoder: StaticEncoder, features: Sequence[str], name: str
-) -> None:
-    using = encoder if name == "bundled" else HashEncoder()
-    nothing = np.zeros((len(features), len(features)), dtype=np.float32)
-    each = relevance(using, list(np.eye(len(features), dtype=np.float32))) - relevance(using, list(nothing))
-    found = dict(zip(features, each.tolist(), strict=True))
-    assert relevance(using, list(nothing)).max() < 0.0
-    assert min(found.values()) >= 0.0
-    assert found["query"] > 0.0
-    assert found["explains"] > 0.0
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 5))
+def test_it_is_linear(name: str, among: bool, seed: int, count: int) -> None:
+    encoder = default_encoder() if name == "bundled" else HashEncoder()
+    one, other = np.random.default_rng(seed).uniform(-1, 1, size=(2, len(FEATURES), count)).astype(np.float32)
+    found, *parts = (
+        relevance(encoder, list(features), candidates=among) for features in ((one + other) / 2, one, other)
+    )
+    assert found.shape == (count,)
+    np.testing.assert_allclose(found, (parts[0] + parts[1]) / 2, atol=1e-4)
+
+
+def weights_of(encoder: StaticEncoder | HashEncoder, *, among: bool) -> tuple[dict[str, float], float]:
+    """What each feature counts, and what is added."""
+    nothing = np.zeros((len(FEATURES), len(FEATURES)), dtype=np.float32)
+    start = relevance(encoder, list(nothing), candidates=among)
+    each = relevance(encoder, list(np.eye(len(FEATURES), dtype=np.float32)), candidates=among) - start
+    return dict(zip(FEATURES, each.tolist(), strict=True)), float(start[0])
+
+
+@pytest.mark.parametrize("among", [False, True])
+@pytest.mark.parametrize("name", ["bundled", "other"])
+def test_nothing_similar_counts_against_a_preference(encoder: StaticEncoder, among: bool, name: str) -> None:
+    found, start = weights_of(encoder if name == "bundled" else HashEncoder(), among=among)
+    assert start < LEAST
+    assert min(found.values()) > 0.0
+
+
+def test_the_bundled_encoder_has_weights_of_its_own_and_so_have_candidates(encoder: StaticEncoder) -> None:
+    of = {
+        (name, among): weights_of(using, among=among)
+        for name, using in (("bundled", encoder), ("other", HashEncoder()))
+        for among in (False, True)
+    }
+    starts = [start for _, start in of.values()]
+    assert len(set(starts)) == 4
+    for name in ("bundled", "other"):
+        # With candidates nearness counts more.
+        assert of[name, True][0]["near"] > of[name, False][0]["near"]
+    named = HashEncoder()
+    named.name = encoder.name
+    assert weights_of(named, among=True) == of["bundled", True]
 
 
 # what a query asks for
@@ -133,8 +248,11 @@ def test_who_asks_for_a_choice_is_steered_more_than_who_asks_why(
     encoder: StaticEncoder, preference: str, choice: str, why: str
 ) -> None:
     steering = QuerySteering(encoder, [preference])
-    p, samples = encoder.encode([preference]), samples_of(encoder)
-    asked, wondered = (relevance(encoder, by_query(q, p, samples))[0] for q in encoder.encode([choice, why]))
+    p, nearness = nearness_of(encoder, [preference])
+    asked, wondered = (
+        relevance(encoder, features(q, p, samples_of(encoder), nearness), candidates=False)[0]
+        for q in encoder.encode([choice, why])
+    )
     assert asked > wondered + 0.5
     assert names(steering.steer(choice)) == {preference}
 
@@ -151,15 +269,18 @@ def test_who_asks_for_a_choice_is_steered_more_than_who_asks_why(
         ),
     ],
 )
-def test_who_asks_why_is_not_steered_where_who_asks_for_a_choice_is(
+def test_who_asks_why_is_steered_little_where_who_asks_for_a_choice_is(
     encoder: StaticEncoder, preference: str, choice: str, why: str
 ) -> None:
     steering = QuerySteering(encoder, [preference])
-    assert names(steering.steer(choice)) == {preference}
+    chosen = steering.steer(choice)
+    assert names(chosen) == {preference}
+    assert chosen.strength > 0.8
     wondering = steering.steer(why)
-    assert not wondering.preferences
-    assert wondering.strength == 0.0
-    np.testing.assert_array_equal(wondering.vector, wondering.query)
+    assert wondering.strength < 0.3
+    if not wondering.preferences:
+        assert wondering.strength == 0.0
+        np.testing.assert_array_equal(wondering.vector, wondering.query)
 
 
 @pytest.mark.parametrize(
@@ -168,16 +289,21 @@ def test_who_asks_why_is_not_steered_where_who_asks_for_a_choice_is(
 def test_a_preference_about_explanations_steers_who_asks_why(encoder: StaticEncoder, query: str) -> None:
     explanations = "I prefer explanations that focus on evolution."
     steering = QuerySteering(encoder, [explanations, *PREFERENCES])
-    assert names(steering.steer(query)) == {explanations}
-    for asking in ("Which feathers do you recommend?", "Which hotel should I book?", "What should I cook for dinner?"):
+    wondering = steering.steer(query)
+    assert names(wondering) == {explanations}
+    assert wondering.strength > 0.9
+    for asking in ("Which hotel should I book?", "What should I cook for dinner?"):
         assert explanations not in names(steering.steer(asking))
+    assert steering.steer("Which feathers do you recommend?").strength < 0.3
 
 
 def test_what_is_said_of_explanations_counts_only_for_who_asks_why(encoder: StaticEncoder) -> None:
-    p = encoder.encode(["I prefer explanations that focus on evolution.", "I avoid evolution."])
+    p, nearness = nearness_of(encoder, ["I prefer explanations that focus on evolution.", "I avoid evolution."])
     asks, wonders = encoder.encode(["Can you recommend something on evolution?", "Why does evolution happen?"])
     samples = samples_of(encoder)
-    by_asking, by_wondering = (dict(zip(BY_QUERY, by_query(q, p, samples), strict=True)) for q in (asks, wonders))
+    by_asking, by_wondering = (
+        dict(zip(FEATURES, features(q, p, samples, nearness), strict=True)) for q in (asks, wonders)
+    )
     assert by_asking["asks"].min() > 0.0 and not by_wondering["asks"].any()
     assert not by_asking["explains"].any()
     assert by_wondering["explains"][0] > max(0.0, by_wondering["explains"][1])
@@ -193,7 +319,7 @@ LODGINGS = [
 ENGINES = ["James Watt improved the steam engine.", "Newcomen built a pump for mines.", "The turbine came in 1884."]
 
 
-@pytest.mark.parametrize("query", ["Where would you go this weekend?", "Something for two in May?", "素食"])
+@pytest.mark.parametrize("query", ["Something for two in May?", "素食"])
 def test_candidates_bring_in_a_preference_that_the_query_does_not_name(encoder: StaticEncoder, query: str) -> None:
     steering = QuerySteering(encoder, PREFERENCES)
     q = encoder.encode([query])[0]
@@ -203,13 +329,15 @@ def test_candidates_bring_in_a_preference_that_the_query_does_not_name(encoder: 
     assert not names(steering.steer_vector(q, candidates=encoder.encode(ENGINES)))
 
 
-def test_candidates_that_are_about_something_else_leave_a_preference_out(encoder: StaticEncoder) -> None:
+def test_candidates_that_are_about_something_else_weaken_a_preference(encoder: StaticEncoder) -> None:
     steering = QuerySteering(encoder, PREFERENCES)
     q = encoder.encode(["a hotel in Las Vegas"])[0]
     assert names(steering.steer_vector(q)) == {PREFERENCES[0]}
     trains = ["A night train to Rome leaves at ten.", "The flight to Rome takes two hours.", "A railway to Milan."]
     assert PREFERENCES[2] in names(steering.steer_vector(q, candidates=encoder.encode(trains)))
-    assert not names(steering.steer_vector(q, candidates=encoder.encode(ENGINES)))
+    alone, among = steering.steer_vector(q), steering.steer_vector(q, candidates=encoder.encode(ENGINES))
+    assert alone.strength > 0.9
+    assert among.strength < 0.3
 
 
 def test_what_is_taken_instead_brings_in_what_is_avoided(encoder: StaticEncoder) -> None:
@@ -222,6 +350,10 @@ def test_what_is_taken_instead_brings_in_what_is_avoided(encoder: StaticEncoder)
     steering = QuerySteering(encoder, [preference])
     assert not names(steering.steer_vector(q))
     assert names(steering.steer_vector(q, candidates=encoder.encode(dishes)))
+    # And so does what one takes instead, by what was borrowed.
+    bare = QuerySteering(encoder, [preference], borrow=False)
+    by_both, by_itself = (one.matters(q, candidates=encoder.encode(dishes))[0][1] for one in (steering, bare))
+    assert by_both > by_itself + 0.1
 
 
 def told(steered: SteeredQuery) -> tuple[list[str], list[float], float]:
@@ -275,11 +407,9 @@ def test_the_order_of_equally_near_candidates_does_not_matter() -> None:
     encoder = HashEncoder()
     steering = QuerySteering(encoder, ["I like zorbs."], floor=-1.0)
     texts = ["red zorbs", *(f"red thing{n}" for n in range(NEAREST + 1))]
-    samples, phrases = samples_of(encoder), Phrases(steering.vectors, sides_of(encoder, ["I like zorbs."]))
+    nearness = Nearness(steering.vectors, sides_of(encoder, ["I like zorbs."]))
     found = [
-        relevance(
-            encoder, with_candidates(encoder.vector("red"), encoder.encode(order), steering.vectors, samples, phrases)
-        )
+        features(encoder.vector("red"), steering.vectors, samples_of(encoder), nearness, encoder.encode(order))
         for order in (texts, texts[::-1])
     ]
     np.testing.assert_allclose(found[0], found[1], atol=1e-4)
@@ -365,12 +495,10 @@ def test_it_is_finite_for_any_vectors(seed: int, count: int, candidates: int) ->
     encoder, rows = HashEncoder(5), units(seed, 1 + count + candidates, 5)
     preferences = [f"I {'like' if n % 2 else 'avoid'} casino number {n}." for n in range(count)]
     p, samples = rows[1 : count + 1], samples_of(encoder)
-    phrases = Phrases(p, sides_of(encoder, preferences))
-    for features in (
-        by_query(rows[0], p, samples),
-        with_candidates(rows[0], rows[count + 1 :], p, samples, phrases),
-    ):
-        found = relevance(encoder, features)
+    nearness = Nearness(p, sides_of(encoder, preferences))
+    for chosen in (None, rows[count + 1 :]):
+        weighed = features(rows[0], p, samples, nearness, chosen)
+        found = relevance(encoder, weighed, candidates=chosen is not None)
         assert found.shape == (count,)
         assert found.dtype == np.float32
         assert np.isfinite(found).all()
@@ -416,20 +544,36 @@ def test_an_encoder_with_a_higher_floor_asks_for_higher_similarities(among: bool
     assert least_similarity(plain, among=among) == found[1]
 
 
-def test_a_group_that_is_not_there_does_not_count_by_the_floor() -> None:
-    features = np.full((len(FEATURES), 2), 0.5, dtype=np.float32)
-    features[FEATURES.index("candidates_group"), 1] = 0.0
-    features[FEATURES.index("no_group")] = [0.0, 1.0]
-    lost = []
+@pytest.mark.parametrize("among", [False, True])
+def test_what_is_as_much_nearer_with_another_encoder_is_as_relevant(among: bool) -> None:
+    found = np.random.default_rng(3).uniform(-0.2, 0.6, size=(len(FEATURES), 4)).astype(np.float32)
+    before = found.copy()
+    odds = []
     for floor in (0.2, 0.4):
         encoder = HashEncoder()
         encoder.floor = floor
-        # All the similarities of this encoder lie higher by as much.
-        shifted = features.copy()
-        shifted[[0, 3, 4], :] += floor - 0.2
-        shifted[5, 0] += floor - 0.2
-        lost.append(relevance(encoder, list(shifted)))
-    np.testing.assert_allclose(lost[0], lost[1], atol=1e-4)
+        # All the similarities of this encoder lie higher by as much; how a query sounds does not.
+        shifted = found.copy()
+        shifted[FEATURES.index("near")] += floor - 0.2
+        odds.append(relevance(encoder, list(shifted), candidates=among))
+    np.testing.assert_allclose(odds[0], odds[1], atol=1e-4)
+    np.testing.assert_array_equal(found, before)
+
+
+def test_the_bundled_encoder_is_not_shifted(encoder: StaticEncoder) -> None:
+    named = HashEncoder()
+    named.name, named.floor = encoder.name, 0.4
+    nothing = [np.zeros(1, dtype=np.float32)] * len(FEATURES)
+    assert relevance(named, nothing, candidates=False) == relevance(encoder, nothing, candidates=False)
+
+
+def test_texts_are_relevant_a_little_above_the_floor_or_from_where_the_encoder_says() -> None:
+    encoder = HashEncoder()
+    assert default_relevant(encoder) == -1.0
+    del encoder.relevant
+    encoder.floor = 0.37
+    assert default_relevant(encoder) == pytest.approx(0.42)
+    assert default_relevant(object()) == pytest.approx(0.25)
 
 
 class Unreferable:
@@ -517,7 +661,7 @@ def test_what_names_nothing_is_steered_in_part_at_most(encoder: StaticEncoder, q
     assert QuerySteering(encoder, preferences).steer(query).strength < 0.7
 
 
-@pytest.mark.parametrize("query", ["Can you recommend a restaurant in Rome?", "Which phone should I choose?"])
+@pytest.mark.parametrize("query", ["How do I repair a bicycle tyre?", "Which phone should I choose?"])
 def test_a_fallback_is_asked_for_what_the_memory_does_not_know_however_it_is_steered(query: str) -> None:
     asked: list[str] = []
     preferences = ["I avoid hotels with casinos.", "I prefer quiet places over crowded ones."]

@@ -110,16 +110,20 @@ def test_the_rewritten_text_is_what_is_embedded_and_found() -> None:
     memory = memory_of(lm, WINE, encoder=encoder)
     memory.add(["red wine", "red wine cork"])
     assert encoder.texts["marmalade castle"] == 1
-    hits = memory.search("marmalade castle", steering="off", stance_policy="any")
+    found: dict[str, Any] = {"steering": "off", "stance_policy": "any", "keys": "instruction", "min_score": None}
+    hits = memory.search("marmalade castle", **found)
     assert [hit.score for hit in hits] == pytest.approx([1.0, 1.0], abs=1e-5)
-    assert memory.search("red wine", steering="off", stance_policy="any")[0].score == pytest.approx(0.0, abs=1e-5)
+    assert memory.search("red wine", **found)[0].score == pytest.approx(0.0, abs=1e-5)
+    # Its own text is a key beside it.
+    assert memory.search("red wine", steering="off")[0].item.text == "red wine"
 
 
 def test_the_context_shows_the_rewritten_text_and_no_guidance() -> None:
     memory = memory_of(Scripted())
     memory.add([BOTH])
-    context = memory.context("wine")
-    assert context == f"Document 1:\nContent:\n{anew(BOTH, WINE, TRAIN)}"
+    document = f"Document 1:\nContent:\n{anew(BOTH, WINE, TRAIN)}"
+    assert memory.context("wine", preferences="none") == document
+    assert memory.context("wine", preferences="all").endswith(f"\n\n{document}")
 
 
 def test_the_context_still_says_what_to_steer_clear_of() -> None:
@@ -209,8 +213,11 @@ def test_another_encoder_embeds_rewritten_texts_again(path: Path) -> None:
         memory.add([BOTH, "red wine"])
         calls = lm.calls
         memory.reencode(new)
-        assert new.texts[anew(BOTH, WINE, TRAIN)] >= 1 and new.texts[BOTH] == 0
-        (hit, *_) = memory.search(anew(BOTH, WINE, TRAIN), steering="off", stance_policy="any")
+        # The original is a key beside it.
+        assert new.texts[anew(BOTH, WINE, TRAIN)] >= 1 and new.texts[BOTH] == 1
+        (hit, *_) = memory.search(
+            anew(BOTH, WINE, TRAIN), steering="off", stance_policy="any", keys="instruction", min_score=None
+        )
         assert (hit.item.text, hit.score) == (BOTH, pytest.approx(1.0, abs=1e-5))
     with EpicMemory.open(path, encoder=HashEncoder(), reencode=True, verifier=verifier_of(lm)) as memory:
         assert memory.search(anew("red wine", WINE), steering="off")[0].text == anew("red wine", WINE)
@@ -271,7 +278,9 @@ def test_a_new_preference_has_the_items_it_adds_to_written_anew_from_their_origi
     ]
     assert report.usage.calls == 2
     assert shown(memory, "a") == anew(BOTH, WINE, TRAIN) and shown(memory, "b") == anew("red wine", WINE)
-    (hit,) = memory.search(anew(BOTH, WINE, TRAIN), k=1, steering="off", stance_policy="any")
+    (hit,) = memory.search(
+        anew(BOTH, WINE, TRAIN), k=1, steering="off", stance_policy="any", keys="instruction", min_score=None
+    )
     assert hit.score == pytest.approx(1.0, abs=1e-5)
 
 
@@ -710,7 +719,7 @@ def test_a_preference_removed_meanwhile_is_not_rewritten_for(kind: str) -> None:
     memory.add([Item(id="a", text=BOTH)])
     assert [entry.preference for entry in memory.explain("a").entries] == [WINE]
     assert shown(memory, "a") == anew(BOTH, WINE)
-    hits = memory.search(anew(BOTH, WINE), steering="off", stance_policy="any")
+    hits = memory.search(anew(BOTH, WINE), steering="off", stance_policy="any", keys="instruction", min_score=None)
     assert [hit.score for hit in hits] == pytest.approx([1.0], abs=1e-5)
 
 

@@ -13,13 +13,41 @@ from hypothesis import strategies as st
 
 from epic_core import Preference, QuerySteering
 from epic_core.aspect_parser import parse_aspects
-from epic_core.aspects import Aspects
+from epic_core.aspects import Aspects, Expansion
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
-from epic_core.evidence import leanings, sides_of
-from epic_core.relevance import NEAREST, Phrases, Samples, by_query, relevance, sample_texts, with_candidates
-from epic_core.steering import AVOIDED_WEIGHT, LIKED_WEIGHT, OFF_TOPIC, RAMP, SLACK, TIE, TURN, SteeredQuery
+from epic_core.evidence import Sides, highest_two, leanings, sides_of, worded
+from epic_core.relevance import (
+    NEAREST,
+    RELEVANT,
+    Nearness,
+    Samples,
+    default_relevant,
+    features,
+    relevance,
+    sample_texts,
+)
+from epic_core.steering import (
+    ABOUT,
+    AVOIDED_WEIGHT,
+    KAPPA,
+    LEAST,
+    LIKED_WEIGHT,
+    MIDDLE,
+    OFF_TOPIC,
+    SATURATION,
+    SAYS,
+    SAYS_FOUND,
+    SAYS_WRITTEN,
+    SLACK,
+    STEEPNESS,
+    STEP,
+    TIE,
+    TURN,
+    SteeredQuery,
+)
 from epic_core.steerings import Steerings
+from epic_core.types import FloatArray
 from epic_core.words import words_of
 from helpers import HashEncoder
 
@@ -40,20 +68,31 @@ def samples_of(encoder: StaticEncoder) -> Samples:
     return Samples.of(encoder.encode(sample_texts()))
 
 
-def shares(relevances: np.ndarray, cosines: np.ndarray, floor: float | None) -> tuple[np.ndarray, float]:
-    """w_p ~ exp(rel(p)) of those that steer, and how much they count; of preferences that do not clash."""
-    steers = relevances >= 0.0 if floor is None else cosines >= floor
+def chance(odds: float) -> float:
+    """How much steering counts by the highest rel(p)."""
+    return float(1.0 / (1.0 + np.exp(-STEEPNESS * odds)))
+
+
+def shares(near: np.ndarray, odds: np.ndarray, floor: float | None) -> tuple[np.ndarray, float]:
+    """w_p ~ exp(KAPPA near(p)) of those that steer, and how much they count; of preferences that do not clash."""
+    steers = odds >= LEAST if floor is None else near >= floor
     if not steers.any():
-        return np.zeros(len(relevances)), 0.0
-    weights = np.where(steers, np.exp(relevances.astype(np.float64)), 0.0)
-    strength = min(1.0, float(relevances[steers].max()) / RAMP) if floor is None else 1.0
+        return np.zeros(len(odds)), 0.0
+    weights = np.where(steers, np.exp(KAPPA * near.astype(np.float64)), 0.0)
+    strength = chance(float(odds[steers].max())) if floor is None else 1.0
     return weights / weights.sum(), strength
 
 
 def shares_by_query(
-    encoder: StaticEncoder, q: np.ndarray, p: np.ndarray, floor: float | None
+    encoder: StaticEncoder,
+    preferences: Sequence[str],
+    q: np.ndarray,
+    floor: float | None,
+    candidates: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
-    return shares(relevance(encoder, by_query(q, p, samples_of(encoder))), p @ q, floor)
+    p = encoder.encode(preferences)
+    found = features(q, p, samples_of(encoder), Nearness(p, sides_of(encoder, preferences)), candidates)
+    return shares(found[0], relevance(encoder, found, candidates=candidates is not None), floor)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -112,7 +151,7 @@ def test_signed_mode_searches_an_index_towards_every_relevant_preference(
 ) -> None:
     steering = QuerySteering(encoder, PREFERENCES, "signed", floor=floor)
     q, p = encoder.encode([query])[0], encoder.encode(PREFERENCES)
-    weights, strength = shares_by_query(encoder, q, p, floor)
+    weights, strength = shares_by_query(encoder, PREFERENCES, q, floor)
     total = q + strength * weights @ p
     steered = steering.steer_for_index(q)
     np.testing.assert_allclose(steered.vector, total / np.linalg.norm(total), atol=1e-6)
@@ -126,7 +165,7 @@ def signed_vector(encoder: StaticEncoder, query: str, floor: float | None) -> tu
     """By its definition: t + s * turn, of length one, without the turn's part that points away from t; and t."""
     q, p = encoder.encode([query])[0].astype(np.float64), encoder.encode(PREFERENCES)
     topic, turn = q.copy(), np.zeros_like(q)
-    weights, strength = shares_by_query(encoder, q.astype(np.float32), p, floor)
+    weights, strength = shares_by_query(encoder, PREFERENCES, q.astype(np.float32), floor)
     for weight, own, preference in zip(strength * weights, p, PREFERENCES, strict=True):
         aspects = parse_aspects(preference)
         topic += weight * own
@@ -244,23 +283,26 @@ def test_score_in_off_mode_is_the_cosine_with_the_query(encoder: StaticEncoder, 
     np.testing.assert_allclose(QuerySteering(encoder, PREFERENCES, "off").score(query, TEXTS), expected, atol=1e-6)
 
 
+def told_by_definition(
+    encoder: StaticEncoder, sides: Sides, p: np.ndarray, q: np.ndarray, texts: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """told_p(x) and about_p(x)."""
+    x, beside = encoder.encode(texts), sides.expanded - np.outer(sides.expanded @ q, q)
+    said = [words_of(text) for text in texts]
+    found = leanings(sides, said, x @ sides.vectors.T, x @ q, sides.vectors @ q, x @ beside.T)
+    return np.tanh(found / SATURATION), highest_two(x @ np.concatenate([p[None], sides.vectors, sides.expanded]).T)
+
+
 def score_by_definition(
     encoder: StaticEncoder, preferences: Sequence[str], query: str, texts: Sequence[str], floor: float | None
 ) -> np.ndarray:
-    """cos(q, x) + strength * sum_p w_p (for_p(x) - against_p(x)) less the penalty; of preferences that do not clash."""
+    """cos(q, x) + strength SAYS sum_p w_p told_p(x), on the scale of a cosine; of preferences that do not clash."""
     q, p, x = encoder.encode([query])[0], encoder.encode(preferences), encoder.encode(texts)
-    center = x[np.argsort(-(x @ q))[:NEAREST]].sum(axis=0)
-    center /= np.linalg.norm(center)
-    every = sides_of(encoder, preferences)
-    relevances = relevance(encoder, with_candidates(q, x, p, samples_of(encoder), Phrases(p, every)))
-    weights, strength = shares(relevances, np.maximum(p @ q, p @ center), floor)
-    topic = q + weights @ p
-    near = x @ (topic / np.linalg.norm(topic))
-    scores = x @ q - OFF_TOPIC * strength * np.maximum(near.max() - near - SLACK, 0.0)
-    for weight, sides in zip(weights, every, strict=True):
-        said = [words_of(text) for text in texts]
-        scores += strength * weight * leanings(sides, said, x @ sides.vectors.T, x @ q, sides.vectors @ q)
-    return scores
+    weights, strength = shares_by_query(encoder, preferences, q, floor, x)
+    scores = x @ q
+    for weight, own, sides in zip(weights, p, sides_of(encoder, preferences), strict=True):
+        scores = scores + strength * SAYS * weight * told_by_definition(encoder, sides, own, q, texts)[0]
+    return scores / (1.0 + strength * SAYS)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -271,7 +313,83 @@ def test_signed_score_is_as_defined(encoder: StaticEncoder, query: str, floor: f
     for texts in (TEXTS, many):
         expected = score_by_definition(encoder, PREFERENCES, query, texts, floor)
         # A share too small to be felt is left out.
-        np.testing.assert_allclose(steering.score(query, texts), expected, atol=0.15)
+        np.testing.assert_allclose(steering.score(query, texts), expected, atol=0.03)
+
+
+EXPANDED = Preference(
+    text="I avoid hotels with casinos.",
+    expansion=Expansion(
+        questions=("Where should I stay?",), follows=("a quiet guesthouse",), breaks=("slot machines", "poker rooms")
+    ),
+)
+
+
+def found_by(
+    steering: QuerySteering, q: np.ndarray, topics: np.ndarray, texts: Sequence[str]
+) -> tuple[FloatArray, SteeredQuery]:
+    """What `score_found` says of texts."""
+    said = [words_of(text) for text in texts]
+
+    def counted(_: int, sides: Sides) -> FloatArray:
+        return np.array([worded(sides, one) for one in said], dtype=np.float32)
+
+    return steering.score_found(q, topics.astype(np.float32), steering.encoder.encode(texts), counted)
+
+
+@pytest.mark.parametrize("query", ["Which hotel should I book?", "a hotel in Las Vegas", "zzz"])
+@pytest.mark.parametrize("preference", [EXPANDED, PREFERENCES[0]], ids=["written", "borrowed"])
+@pytest.mark.parametrize("floor", [-1.0, None])
+def test_what_was_found_is_scored_as_defined(
+    encoder: StaticEncoder, query: str, preference: Preference | str, floor: float | None
+) -> None:
+    texts = [*TEXTS, *HOTELS]
+    q, x = encoder.encode([query])[0], encoder.encode(texts)
+    topics = x @ q + np.linspace(0.0, 0.3, len(texts))
+    steering = QuerySteering(encoder, [preference], "signed", floor=floor)
+    scores, steered = found_by(steering, q, topics, texts)
+    (sides,) = sides_of(encoder, [preference])
+    p = encoder.encode([PREFERENCES[0]])
+    rel = features(q, p, samples_of(encoder), Nearness(p, [sides]), x)
+    weights, strength = shares(rel[0], relevance(encoder, rel, candidates=True), floor)
+    assert steered.strength == pytest.approx(strength, abs=1e-5)
+    np.testing.assert_array_equal(steered.vector, q)
+    expected = topics
+    if weights.any():
+        told, about = told_by_definition(encoder, sides, p[0], q, texts)
+        speaks = 1.0 / (1.0 + np.exp(-STEP * (about - MIDDLE - default_relevant(encoder) + RELEVANT)))
+        says = SAYS_WRITTEN if preference is EXPANDED else SAYS_FOUND
+        expected = topics - OFF_TOPIC * np.maximum(topics.max() - topics - SLACK, 0.0)
+        expected = expected + strength * (ABOUT * about + says * told * speaks)
+        expected = expected / (1.0 + strength * (ABOUT + SAYS_WRITTEN))
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+
+
+def test_where_nothing_matters_what_was_found_keeps_its_topic(encoder: StaticEncoder) -> None:
+    texts = ["James Watt improved the steam engine.", "A casino hotel."]
+    q, topics = encoder.encode(["Who invented the steam engine?"])[0], np.array([0.8, -0.3], dtype=np.float32)
+    scores, steered = found_by(QuerySteering(encoder, [PREFERENCES[0]], floor=0.99), q, topics, texts)
+    np.testing.assert_array_equal(scores, topics)
+    assert scores is not topics
+    assert (steered.preferences, steered.strength) == ((), 0.0)
+
+
+def test_a_text_about_something_else_neither_follows_a_preference_nor_breaks_it(encoder: StaticEncoder) -> None:
+    # The same topic: what a text says counts where it speaks of what the preference is about.
+    texts = ["A hotel without a casino.", "A hotel with a casino.", "Steam without a pump.", "Steam with a pump."]
+    steering = QuerySteering(encoder, ["I avoid hotels with casinos."], "signed", floor=-1.0)
+    q = encoder.encode(["Which hotel should I book?"])[0]
+    scores, _ = found_by(steering, q, np.full(4, 0.3), texts)
+    assert scores[0] - scores[1] > 10 * abs(scores[2] - scores[3])
+
+
+@given(seed=st.integers(0, 2**32 - 1), floor=st.sampled_from([None, -1.0]))
+def test_scores_lie_on_the_scale_of_a_cosine(seed: int, floor: float | None) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(9, 16)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    steering = QuerySteering(HashEncoder(16), PREFERENCES, "signed", floor=floor)
+    scores = steering.score_texts(rows[0], ["a casino", "no casino", "trains", "flights", "", "a", "b", "c"], rows[1:])
+    assert np.abs(scores).max() <= 1.0 + 1e-5
 
 
 @pytest.mark.parametrize(
@@ -337,9 +455,9 @@ class Told(HashEncoder):
 
 
 def by_similarity(cosine: float) -> float:
-    """rel(p) of a preference so similar to a query that sounds like no question, less what it takes to steer."""
-    features = [np.array([value], dtype=np.float32) for value in (cosine, 0.0, 0.0)]
-    return float(relevance(HashEncoder(), features)[0])
+    """rel(p) of a preference so similar to a query that sounds like no question."""
+    found = [np.array([value], dtype=np.float32) for value in (cosine, 0.0, 0.0)]
+    return float(relevance(HashEncoder(), found, candidates=False)[0])
 
 
 def similarity_for(wanted: float) -> float:
@@ -349,7 +467,7 @@ def similarity_for(wanted: float) -> float:
 
 
 # Differences of similarities to a query: of about equally relevant preferences, and of others.
-CLOSE = 0.5 * TIE / (by_similarity(1.0) - by_similarity(0.0))
+CLOSE = 0.5 * TIE
 APART = 3.0 * CLOSE
 
 
@@ -451,7 +569,7 @@ def test_who_does_not_reach_the_floor_overrules_nobody() -> None:
 
 
 def test_who_is_not_relevant_overrules_nobody() -> None:
-    start = similarity_for(0.0)
+    start = similarity_for(LEAST)
     above, below = start + CLOSE / 2, start - CLOSE / 2
     both = [(above, likes("for", "spicy food")), (below, avoids("against", "spicy food", firmness=1.0))]
     assert names(steered_by(*both, floor=None)) == ["for"]
@@ -536,32 +654,29 @@ def test_candidates_change_nothing_in_other_modes(mode: str) -> None:
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_strength_grows_from_what_it_takes_to_steer(given: bool) -> None:
-    # Of one preference, the same as its phrase, and with candidates like the query, all goes by one similarity.
+def test_strength_is_the_chance_that_any_preference_matters(given: bool) -> None:
+    # Of one preference, and with candidates like the query, all goes by one similarity.
     query, preference = unit(1, 0), likes("wine", "zorbs")
     candidates = query[None] if given else None
 
     def relevance_at(cosine: float) -> float:
-        vectors = at(cosine)
-        encoder = Told(2, zorbs=vectors[0])
-        samples = samples_of(encoder)
-        if candidates is None:
-            return float(relevance(encoder, by_query(query, vectors, samples))[0])
-        phrases = Phrases(vectors, sides_of(encoder, [preference]))
-        return float(relevance(encoder, with_candidates(query, candidates, vectors, samples, phrases))[0])
+        found = [np.array([value], dtype=np.float32) for value in (cosine, 0.0, 0.0)]
+        return float(relevance(HashEncoder(), found, candidates=given)[0])
 
     start = relevance_at(0.0)
     slope = relevance_at(1.0) - start
     found = []
-    for wanted in (-0.01, 0.1 * RAMP, 0.5 * RAMP, 1.01 * RAMP, 3.0 * RAMP):
-        vectors = at((wanted - start) / slope)
+    wanted = [LEAST - 0.01, LEAST + 0.01, -0.5, 0.0, 1.0, 3.0]
+    for odds in wanted:
+        vectors = at((odds - start) / slope)
         steering = QuerySteering(Told(2, zorbs=vectors[0]), [preference], "signed", vectors=vectors)
         steered = steering.steer_for_index(query, candidates=candidates)
         found.append((steered.strength, float(np.linalg.norm(steered.vector - query))))
+        assert steering.matters(query, candidates=candidates) == [(preference, pytest.approx(chance(odds), abs=1e-3))]
     strengths = [strength for strength, _ in found]
     assert found[0] == (0.0, 0.0)
-    assert strengths == pytest.approx([0.0, 0.1, 0.5, 1.0, 1.0], abs=1e-3)
-    assert strengths[3:] == [1.0, 1.0]
+    assert strengths[1:] == pytest.approx([chance(odds) for odds in wanted[1:]], abs=1e-3)
+    assert strengths[3] == pytest.approx(0.5, abs=1e-3)
     # What steers little moves the query little.
     assert 0.0 < found[1][1] < found[2][1] < found[3][1]
 
@@ -576,15 +691,41 @@ def test_what_reaches_a_given_floor_counts_in_full(floor: float) -> None:
     np.testing.assert_allclose(steered.vector, total / np.linalg.norm(total), atol=1e-6)
 
 
-def test_a_given_floor_is_reached_by_the_query_or_by_what_there_is_to_choose_from() -> None:
-    steering = two_wishes(floor=0.5)
+def test_a_given_floor_is_reached_by_the_query_and_what_there_is_to_choose_from_together() -> None:
+    steering = two_wishes(floor=0.4)
+    zorbs, nothing = unit(1, 0, 0), unit(0, 0, -1)
     by = {
-        "query": (unit(1, 0, 0), unit(0, 0, -1)),
-        "candidates": (unit(0, 0, -1), unit(1, 0, 0)),
-        "neither": (unit(0, 0, -1), unit(0, 0, -1)),
+        "query": (zorbs, nothing),
+        "candidates": (nothing, zorbs),
+        "both": (zorbs, zorbs),
+        "neither": (nothing, nothing),
     }
     found = {how: names(steering.steer_vector(query, candidates=one[None])) for how, (query, one) in by.items()}
-    assert found == {"query": ["I like zorbs."], "candidates": ["I like zorbs."], "neither": []}
+    # What there is to choose from says more.
+    assert found == {"query": [], "candidates": ["I like zorbs."], "both": ["I like zorbs."], "neither": []}
+
+
+def test_all_preferences_are_told_by_how_much_they_matter_but_those_whose_opposite_is_meant() -> None:
+    preferences = [
+        likes("for", "spicy food"),
+        avoids("against", "spicy food"),
+        likes("wine", "wine"),
+        likes("far", "x"),
+    ]
+    cosines = (0.7, 0.6, 0.5, -0.9)
+    vectors = at(*cosines)
+    steering = QuerySteering(Told(5), preferences, "signed", vectors=vectors)
+    query = np.eye(1, 5, dtype=np.float32)[0]
+    found = steering.matters(query)
+    expected = [chance(by_similarity(cosines[place])) for place in (0, 2, 3)]
+    assert [(one.text, share) for one, share in found] == [
+        (name, pytest.approx(share, abs=1e-4)) for name, share in zip(("for", "wine", "far"), expected, strict=True)
+    ]
+    assert expected == sorted(expected, reverse=True)
+    # The far one does not steer.
+    assert names(steering.steer_for_index(query)) == ["for", "wine"]
+    assert [one.text for one, _ in steering.matters(query, only=np.array([3, 1]))] == ["against", "far"]
+    assert steering.matters(query, only=np.array([], dtype=np.intp)) == []
 
 
 def test_a_special_case_that_is_avoided_does_not_clash_with_what_is_liked() -> None:
@@ -654,18 +795,21 @@ def test_signed_score_puts_what_has_none_first(encoder: StaticEncoder, query: st
 
 
 def test_a_text_off_the_topic_does_not_win(encoder: StaticEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    preference, query = "I avoid hotels with casinos.", "Which hotel in Las Vegas should I book?"
+    query = "Which hotel in Las Vegas should I book?"
     texts = [
         "The Golden Ace is a hotel on the Strip with rooms for families.",
         "The Lucky Star is a hotel on the Strip with a casino.",
         "Photosynthesis turns light to sugar without a casino.",
         "Photosynthesis turns light to sugar in green leaves.",
     ]
-    scores = QuerySteering(encoder, [preference], "signed").score(query, texts)
-    assert int(scores.argmax()) == 0
+    q = encoder.encode([query])[0]
+    topics = encoder.encode(texts) @ q
+    steering = QuerySteering(encoder, ["I avoid hotels with casinos."], "signed")
+    scores, _ = found_by(steering, q, topics, texts)
+    assert scores[:2].min() > scores[2:].max()
     monkeypatch.setattr("epic_core.steering.OFF_TOPIC", 0.0)
-    without = QuerySteering(encoder, [preference], "signed").score(query, texts)
-    assert int(without.argmax()) != 0
+    without, _ = found_by(steering, q, topics, texts)
+    assert (scores[2:] < without[2:] - 0.01).all()
 
 
 ODD = ["", " ", "...", "🙂", "素食", "a", "no", "\u200b", "word " * 3000, "no no no, without, free"]
@@ -819,16 +963,19 @@ def test_known_vectors_are_not_encoded_again() -> None:
     assert dict(encoder.texts) == {"red": 1}
 
 
-def test_searching_an_index_encodes_the_preferences_and_once_what_an_encoder_is_measured_by() -> None:
+def test_searching_an_index_encodes_preferences_once_and_once_what_an_encoder_is_measured_by() -> None:
     encoder = HashEncoder()
     # Opposites are told by their words.
     preferences = ["I like red wine.", "I avoid red wine.", "I avoid hotels with casinos."]
     query = encoder.vector("red wine")
-    for _ in range(2):
+    for times in (1, 2):
         steering = QuerySteering(encoder, preferences, "signed")
         for _ in range(3):
             assert names(steering.steer_for_index(query)) == ["I avoid red wine."]
-    assert dict(encoder.texts) == dict.fromkeys(sample_texts(), 1) | dict.fromkeys(preferences, 2)
+        # The preferences, their sides and, for the first of them, the samples.
+        assert encoder.calls == 1 + 2 * times
+    expected = dict.fromkeys(sample_texts(), 1) | dict.fromkeys(preferences, 2)
+    assert {text: encoder.texts[text] for text in expected} == expected
 
 
 def test_only_the_named_rows_steer() -> None:
@@ -942,6 +1089,8 @@ def test_evidence_counts_in_part_where_no_preference_is_clearly_relevant(encoder
         if 0.0 < strength < 1.0:
             partly += 1
             plain = vectors @ q
-            expected = plain + strength * (full.score_texts(q, HOTELS, vectors) - plain)
+            # SAYS sum_p w_p told_p(x), of which a part counts.
+            said = (1.0 + SAYS) * full.score_texts(q, HOTELS, vectors) - plain
+            expected = (plain + strength * said) / (1.0 + strength * SAYS)
             np.testing.assert_allclose(own.score_texts(q, HOTELS, vectors), expected, atol=1e-3)
     assert partly > 3
