@@ -131,7 +131,9 @@ class Expansion:
         if both:
             raise InvalidInputError(f"A phrase cannot both follow and break a preference: {sorted(both)[0]!r}.")
         if self.source not in get_args(ExpansionSource):
-            raise InvalidInputError(f"source must be one of {', '.join(get_args(ExpansionSource))}; not {self.source!r}.")
+            raise InvalidInputError(
+                f"source must be one of {', '.join(get_args(ExpansionSource))}; not {self.source!r}."
+            )
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object that `from_json` reads."""

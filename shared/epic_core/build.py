@@ -180,9 +180,9 @@ def warn(report: BuildReport, state: State) -> None:
         report.warnings.append(f"{report.waiting} of the items held already wait in the retry queue: memory.retry().")
     if report.unread:
         report.warnings.append(
-            f"{len(report.unread)} preferences could not be read by the model, in whole or part: the parser's reading and"
-            " the bundled library hold until the next change asks again. memory.aspects() and memory.expansions() show"
-            " what is held."
+            f"{len(report.unread)} preferences could not be read by the model, in whole or part: the parser's reading"
+            " and the bundled library hold until the next change asks again. memory.aspects() and memory.expansions()"
+            " show what is held."
         )
     if report.undecided:
         report.warnings.append(
@@ -323,7 +323,9 @@ def coarse_stage(
     if not state.coarse:
         # Without either stage nothing says which preferences an item is for.
         rows = range(len(preferences) if state.fine else 0)
-        return [candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)], []
+        return [
+            candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)
+        ], []
     matches = coarse_filter(embeddings, vectors, state.tau, expanded=expanded)
     candidates = []
     starts = np.searchsorted(matches.items, matches.passed, side="left")

@@ -90,14 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--context", action="store_true", help="print what a model is given")
     ask.set_defaults(run=_ask)
 
-    stats = commands.add_parser("stats", help="counts and sizes")
-    _common(stats)
-    stats.set_defaults(run=lambda options: _show(options, lambda memory: memory.stats()))
-
-    explain = commands.add_parser("explain", help="why an item was kept")
-    _common(explain)
-    explain.add_argument("id", help="the item's id, as `epic ask` shows it")
-    explain.set_defaults(run=lambda options: _show(options, lambda memory: memory.explain(options.id)))
+    _looking(commands)
 
     retry = commands.add_parser("retry", help="verify the undecided items again")
     _common(retry)
@@ -118,6 +111,18 @@ def _parser() -> argparse.ArgumentParser:
     taken_in.set_defaults(run=_import)
     add_commands(commands, _common, _open, _print)
     return parser
+
+
+def _looking(commands: Any) -> None:
+    """Add the commands that show what a memory holds."""
+    stats = commands.add_parser("stats", help="counts and sizes")
+    _common(stats)
+    stats.set_defaults(run=lambda options: _show(options, lambda memory: memory.stats()))
+
+    explain = commands.add_parser("explain", help="why an item was kept")
+    _common(explain)
+    explain.add_argument("id", help="the item's id, as `epic ask` shows it")
+    explain.set_defaults(run=lambda options: _show(options, lambda memory: memory.explain(options.id)))
 
 
 def _print(text: object) -> None:

@@ -378,7 +378,7 @@ class Collection:
             return self._steered(steerer, vector, k, (where, only))
 
     def _steered(self, steerer: QuerySteering, vector: FloatArray, k: int, only: Only) -> Matches:
-        """Find the k best records for a query embedding: by texts on the right side of the preferences, and instructions.
+        """Find the k best records for a query embedding: texts on the right side of preferences, and instructions.
 
         An instruction says itself how its record stands to its preference: there the topic is searched for. Whatever a
         record is found by, what conflicts comes later.

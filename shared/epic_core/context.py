@@ -11,7 +11,7 @@ from epic_core.errors import InvalidInputError
 from epic_core.types import Hit, Hits, MemoryEntry, Preference, Stance
 
 TellPreferences: TypeAlias = Literal["matter", "all", "none"]
-"""Which preferences a context opens with: those that matter to the query, all of the user's, or none, as the paper's."""
+"""Which preferences a context opens with: those that matter to the query, all of the user's, or none, the paper's."""
 ALLOWANCE = 150
 """How many tokens the preferences of a context may take, about: some ten of them."""
 
@@ -40,9 +40,7 @@ _WARNINGS = {
 }
 
 
-def format_context(
-    hits: Iterable[Hit], *, preferences: TellPreferences = "matter", allowance: int = ALLOWANCE
-) -> str:
+def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matter", allowance: int = ALLOWANCE) -> str:
     """Format the paper's context: `Document i:`, `Interpretation Guidance:` and `Content:` for each hit.
 
     It opens with the preferences that matter to the query, whether or not a hit carries them. What a preference rules

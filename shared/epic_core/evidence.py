@@ -138,9 +138,7 @@ def _read_all(encoder: Encoder, preferences: Sequence[str | Preference], borrow:
     borrow = borrow and borrows(encoder)
     wanting = [preference for preference in given if preference.expansion is None] if borrow else []
     lent = iter(borrowed(wanting))
-    return [
-        _read(preference, preference.expansion or (next(lent) if borrow else None)) for preference in given
-    ]
+    return [_read(preference, preference.expansion or (next(lent) if borrow else None)) for preference in given]
 
 
 def _read(preference: Preference, expansion: Expansion | None) -> _Unembedded:

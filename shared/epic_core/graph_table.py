@@ -265,7 +265,8 @@ class GraphTable(PreferenceTable):
         """Rows of the held items after some row that the graph has not taken in, those of the light tier apart."""
         inside = "AND NOT EXISTS (SELECT 1 FROM passages WHERE item = items.row)" if self.has_graph else ""
         found = self.read(
-            f"SELECT row FROM items WHERE row > ? AND namespace = ? AND EXISTS (SELECT 1 FROM entries e WHERE e.item = items.row) {inside} ORDER BY row",
+            f"SELECT row FROM items WHERE row > ? AND namespace = ?"
+            f" AND EXISTS (SELECT 1 FROM entries e WHERE e.item = items.row) {inside} ORDER BY row",
             (after, namespace),
         )
         return [int(row) for (row,) in found]

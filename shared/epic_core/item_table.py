@@ -251,7 +251,9 @@ class ItemTable(GraphTable):
             "length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0) + length(CAST(metadata AS BLOB))"
             " + 2 * length(CAST(id AS BLOB)) + coalesce(length(second_tier), 0) + 160"
         )
-        return {int(row): int(octets) for row, octets in self.among(f"SELECT row, {size} FROM items WHERE row IN", rows)}
+        return {
+            int(row): int(octets) for row, octets in self.among(f"SELECT row, {size} FROM items WHERE row IN", rows)
+        }
 
     def light_bytes(self, namespace: str) -> int:
         """Return about how many bytes of the file the light tier takes."""

@@ -648,7 +648,9 @@ class EpicMemory(AspectsKept, Housekeeping):
         told, options = told_in_context(options)
         return format_context(await self.asearch(query, k, **options), preferences=told, allowance=allowance)
 
-    def preferences_for(self, query: str, *, allowance: int = ALLOWANCE, namespace: str | None = None) -> list[Preference]:
+    def preferences_for(
+        self, query: str, *, allowance: int = ALLOWANCE, namespace: str | None = None
+    ) -> list[Preference]:
         """The preferences that matter to a query, heaviest first, as many as fit into an allowance of tokens.
 
         No model is called. For a prompt of one's own, or where nothing but the preferences is wanted.

@@ -5,9 +5,9 @@ expansion's questions are, and the things that follow or break it. So the nearne
 
     near(p, z) = (Sim(z, p) + a top2 Sim(z, questions) + b top2 Sim(z, follows and breaks)) / (1 + a + b),
 
-top2 being the mean of the two highest. It is taken with the query and, if it is known what there is to choose from, with
-the mean direction c of the candidates nearest to the query, whose share is a little larger. Who wonders why something is as it is has
-nothing to choose, though:
+top2 being the mean of the two highest. It is taken with the query and, if it is known what there is to choose from,
+with the mean direction c of the candidates nearest to the query, whose share is a little larger. Who wonders why
+something is as it is has nothing to choose, though:
 
     rel(p) = w0 + w1 near(p) + w2 asks(q) + w3 explains(q, p).
 
@@ -163,7 +163,7 @@ def _kept(encoder: Encoder, vectors: FloatArray) -> Samples:
 
 
 def default_relevant(encoder: object) -> float:
-    """Return the cosine of a query with a text from which the text is relevant: the encoder's own, else by its floor."""
+    """Return the cosine with a query from which on a text is relevant: the encoder's own, else by its floor."""
     return float(getattr(encoder, "relevant", default_floor(encoder) + _ABOVE_FLOOR))
 
 
@@ -218,7 +218,7 @@ class _Groups:
             start += size
 
     def highest_two(self, direction: FloatArray) -> FloatArray:
-        """Return the mean of the two highest cosines of each group with a direction, shape `(m,)`; 0 for an empty one."""
+        """Return the mean of the two highest cosines of each group with a direction, shape `(m,)`; 0 if it is empty."""
         cosines = np.append(self._rows @ direction, np.float32(-2.0))
         highest = highest_two(cosines[self._places])
         highest[~self.there] = 0.0

@@ -164,9 +164,7 @@ def _found(
     relevant = bool(len(candidates.topics)) and least < np.inf and float(candidates.topics[0]) >= least
     if not relevant and asked.min_score is None and len(candidates.topics):
         least = -np.inf
-    candidates = ranking.without_far_light(
-        space, candidates.down_to(least), state.encoder, asked.min_score
-    )
+    candidates = ranking.without_far_light(space, candidates.down_to(least), state.encoder, asked.min_score)
     scores, steered = ranking.ranked(
         space,
         state.store,
@@ -176,12 +174,15 @@ def _found(
         only=positions,
         prefers=asked.stance_policy != "any",
     )
-    order = np.lexsort((candidates.rows, -scores)).tolist()
+    order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
     chosen = ranking.distinct(space, state.store, candidates.rows, order, asked.k)
     best = [(candidates.rows[place], float(scores[place])) for place in chosen]
     hits = item_hits(state.store, space, asked, steered.vector, best, allowed)
-    entries = [space.rows_of[item][0] if item not in candidates.entries else candidates.entries[item][0]
-               for item, _ in best if item in space.rows_of]
+    entries = [
+        space.rows_of[item][0] if item not in candidates.entries else candidates.entries[item][0]
+        for item, _ in best
+        if item in space.rows_of
+    ]
     return Found(
         hits=hits,
         entries=entries,
@@ -337,8 +338,8 @@ def checked_min_score(min_score: object) -> MinScore:
         InvalidInputError: for anything but a number in [-1, 1], "auto" or None.
     """
     if min_score is None or min_score == "auto":
-        return min_score  # type: ignore[return-value]
-    if not isinstance(min_score, Real) or isinstance(min_score, bool) or not -1.0 <= min_score <= 1.0:
+        return None if min_score is None else "auto"
+    if not isinstance(min_score, Real) or isinstance(min_score, bool) or not -1.0 <= float(min_score) <= 1.0:
         raise InvalidInputError(f'min_score must be a cosine between -1 and 1, "auto" or None; not {min_score!r}.')
     return float(min_score)
 

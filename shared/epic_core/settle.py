@@ -181,12 +181,8 @@ def _bytes(state: State, piece: Outcome) -> int:
     items = [*(item for item, _ in piece.kept), *(item for item, _ in piece.light)]
     octets = sum(item_bytes(item) + small for item in items)
     for _, entries in piece.kept:
-        octets += sum(
-            code + len(entry.instruction.encode()) + len(entry.rationale.encode()) + ROW for entry in entries
-        )
+        octets += sum(code + len(entry.instruction.encode()) + len(entry.rationale.encode()) + ROW for entry in entries)
     octets += sum(len(rewrite.text.encode()) for rewrite in piece.rewrites.values())
     octets += sum(item_bytes(item) + len(reason.encode()) + 200 for item, reason, _ in piece.undecided)
     octets += 8 * len(piece.discarded) + 600 * min(len(piece.records), state.store.records_room())
     return int(_FILLING * octets) + _SLACK
-
-

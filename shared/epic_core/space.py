@@ -187,7 +187,11 @@ class Space:
                 self._held.clear()
             # One without E(x) is not noticed when it changes.
             self._held.update((row, held) for row, held in found.items() if row in self.texts)
-            return {row: self._held[row] if row in self._held else found[row] for row in rows if row in self._held or row in found}
+            return {
+                row: self._held[row] if row in self._held else found[row]
+                for row in rows
+                if row in self._held or row in found
+            }
         return {row: self._held[row] for row in rows}
 
     def entries(

@@ -24,8 +24,8 @@ What a search has found may be about something else, and its topic comes first:
     score(q, x) = topic(q, x) + strength sum_p w_p (ABOUT about_p(x) + SAYS_FOUND told_p(x) g(about_p(x))),
 
 less a penalty for a text much further from the topic than others. about_p(x) is how near the text is to what the
-preference speaks of, whatever its side, and g a step from 0 to 1: a text that speaks of something else neither follows a
-preference nor breaks it.
+preference speaks of, whatever its side, and g a step from 0 to 1: a text that speaks of something else neither follows
+a preference nor breaks it.
 
 Where raw texts can be searched by a vector only, it is
 

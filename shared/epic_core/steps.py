@@ -131,7 +131,8 @@ def run(steps: Steps[R], clock: Clock) -> R:
                 answer = request.steerings.of(request.preferences, request.mode)
                 clock.add("steering", started)
             elif isinstance(request, Sample):
-                answer = request.steering.prepare()
+                request.steering.prepare()
+                answer = None
                 clock.add("steering", started)
             else:
                 answer = _asked(request)
@@ -170,7 +171,8 @@ async def arun(steps: Steps[R], clock: Clock) -> R:
                 answer = await request.steerings.aof(request.preferences, request.mode)
                 clock.add("steering", started)
             elif isinstance(request, Sample):
-                answer = await request.steering.aprepare()
+                await request.steering.aprepare()
+                answer = None
                 clock.add("steering", started)
             else:
                 answer = await _aasked(request)

@@ -179,9 +179,7 @@ class _Writing:
             self.addition.text_vectors.append(embedding)
         return row
 
-    def keep(
-        self, item: Item, entries: list[NewEntry], rewrite: Rewrite | None, embedding: FloatArray | None
-    ) -> None:
+    def keep(self, item: Item, entries: list[NewEntry], rewrite: Rewrite | None, embedding: FloatArray | None) -> None:
         """Write an item's entries, those whose preference has not gone in the meantime."""
         alive = [e for e in entries if e.preference_id is None or e.preference_id in self._preference_rows]
         if not alive:

@@ -106,9 +106,7 @@ class Known:
         nearness = Nearness(vectors, [self._sides[one] for one in asked.preferences])
         candidates = self._everything if asked.options is None else self.of(asked.options)
         plain = features(query, vectors, self._samples, nearness)
-        return np.stack(plain, axis=1), np.stack(
-            features(query, vectors, self._samples, nearness, candidates), axis=1
-        )
+        return np.stack(plain, axis=1), np.stack(features(query, vectors, self._samples, nearness, candidates), axis=1)
 
 
 def fitted(found: Array, asked: Sequence[Asked], steered: float) -> Linear:

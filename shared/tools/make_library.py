@@ -2,8 +2,9 @@
 
     python shared/tools/make_library.py
 
-Each file of `written/library` holds blocks in the order `P:` a preference, `Q:` questions for which it matters, `F:` what
-follows it, `B:` what breaks it, phrases parted by `|`, under lines `# domain`. A language model wrote them, without a
+Each file of `written/library` holds blocks in the order `P:` a preference, `Q:` questions for which it matters, `F:`
+what follows it, `B:` what breaks it, phrases parted by `|`, under lines `# domain`.
+A language model wrote them, without a
 view of any evaluation. A preference that is there twice, or has a part of fewer than five phrases, is left out.
 """
 

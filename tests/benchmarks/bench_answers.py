@@ -1,4 +1,4 @@
-"""What a memory answers, in one table: the right note first, what follows a preference before what breaks it, and silence.
+"""What a memory answers, in one table: the right note, what follows a preference before what breaks it, and silence.
 
 Each row is measured for four ways: `dense` (cosine over all texts), `paper` (the memory of the paper: instructions
 only, Eq. 7-8, nothing held but what was kept, k hits whatever they are), `ours` (an `EpicMemory` as it is by default,
@@ -23,7 +23,7 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,10 @@ def expansions() -> dict[str, Expansion]:
     """Those that a language model wrote, by the digest of the preference."""
     return {
         one["of"]: Expansion(
-            questions=tuple(one["questions"]), follows=tuple(one["follows"]), breaks=tuple(one["breaks"]), source="model"
+            questions=tuple(one["questions"]),
+            follows=tuple(one["follows"]),
+            breaks=tuple(one["breaks"]),
+            source="model",
         )
         for one in written("expansions.jsonl")
     }
@@ -146,7 +149,9 @@ def print_passages(encoder: Encoder, folder: str, cases: Sequence[dict[str, Any]
     texts = [passage["text"] for case in cases for passage in case["passages"]]
     every = [case["preference"] for case in cases]
     draw = random.Random(0)
-    drawn = [[case["preference"], *draw.sample([p for p in every if p != case["preference"]], OTHERS)] for case in cases]
+    drawn = [
+        [case["preference"], *draw.sample([p for p in every if p != case["preference"]], OTHERS)] for case in cases
+    ]
     found, alone = [], []
     for name in WAYS:
         first = none = 0

@@ -22,6 +22,7 @@ from chat_models import ScriptedChat
 from epic_core import EpicMemory, Filter, Item
 from epic_core.context import format_hit
 from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
+from epic_core.encoders.static import StaticEncoder
 from epic_core.graph.extraction import Extraction, PhraseExtractor, Unextracted
 from epic_core.graph.lm_extractor import LMExtractor
 from epic_core.graph.memory import GraphMemory
@@ -118,8 +119,13 @@ async def test_the_graph_is_asked_in_a_chain(retriever: EpicGraphRetriever) -> N
 
 @pytest.mark.parametrize("query", ["zebra xylophone", "哪里", "?"])
 async def test_without_a_known_entity_nearness_decides(retriever: EpicGraphRetriever, query: str) -> None:
-    found = retriever.invoke(query)
-    assert len(found) == 4 and found == await retriever.ainvoke(query)
+    # Nothing is near enough to a query about nothing that is held, unless the encoder says that it is.
+    assert retriever.invoke(query) == await retriever.ainvoke(query) == []
+    encoder = StaticEncoder()
+    encoder.relevant = -1.0
+    generous = EpicGraphRetriever(graph=graph_of(encoder=encoder), k=4)
+    found = generous.invoke(query)
+    assert len(found) == 4 and found == await generous.ainvoke(query)
 
 
 async def test_another_users_namespace_is_not_passed_over(retriever: EpicGraphRetriever) -> None:

@@ -144,7 +144,8 @@ def _worth(space: Space, vectors: FloatArray) -> FloatArray:
         places = np.flatnonzero(nearest == preference)
         ranks = np.argsort(np.argsort(-worth[places], kind="stable"), kind="stable")
         worth[places] -= np.float32(_CROWDED) * np.maximum(ranks / share - 1.0, 0.0).astype(np.float32)
-    return worth
+    weighed: FloatArray = worth
+    return weighed
 
 
 def _light_rows(space: Space) -> list[int]:

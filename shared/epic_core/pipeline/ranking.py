@@ -5,9 +5,9 @@ and L(x) its share of the query's telling words (`text.lexical_index`),
 
     topic(q, x) = T(x) + INSTRUCTED max(0, I(x) - T(x)) + WORDED L(x).
 
-The topic decides what is a candidate and whether anything held is relevant at all. Among the candidates what a text says
-for and against the preferences that matter ranks (`steering`), and so does what verification found: an entry's stance.
-Neither replaces the topic.
+The topic decides what is a candidate and whether anything held is relevant at all. Among the candidates what a text
+says for and against the preferences that matter ranks (`steering`), and so does what verification found: an entry's
+stance. Neither replaces the topic.
 """
 
 from __future__ import annotations

@@ -116,12 +116,7 @@ def default_library() -> Library:
     packed = (files("epic_core") / "data" / "library.txt.xz").read_bytes()
     lines = lzma.decompress(packed).decode().splitlines()
     parts = [tuple(line.split("|")) for line in lines]
-    return Library(
-        [
-            Known(lines[start], *parts[start + 1 : start + 4])  # type: ignore[arg-type]
-            for start in range(0, len(lines), 4)
-        ]
-    )
+    return Library([Known(lines[start], *parts[start + 1 : start + 4]) for start in range(0, len(lines), 4)])
 
 
 def borrowed(preferences: Sequence[Preference]) -> list[Expansion | None]:

@@ -19,7 +19,7 @@ from epic_core.chunking import sentences
 from epic_core.encoders.base import Encoder, embed
 from epic_core.encoders.static import BUNDLED_NAME
 from epic_core.errors import InvalidInputError
-from epic_core.evidence import BY_WORDS, by_words, expanded_lean, sides_of, Sides
+from epic_core.evidence import BY_WORDS, Sides, by_words, expanded_lean, sides_of
 from epic_core.preferences.library import borrowed
 from epic_core.threads import in_thread
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
