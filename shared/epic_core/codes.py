@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epic_core.types import FloatArray
 
@@ -47,20 +48,34 @@ def packed(vectors: FloatArray, *, small: bool = False) -> list[bytes]:
 
 
 @lru_cache(maxsize=8)
-def _rotation(dimension: int) -> FloatArray:
-    """Return an orthogonal matrix `(d, d)`, the same everywhere: a cosine transform after fixed changes of sign."""
+def _rotation(dimension: int) -> tuple[FloatArray, float]:
+    """Return an orthogonal matrix `(d, d)`, the same everywhere, and by how much it lengthens.
+
+    It is a cosine transform after fixed changes of sign, in whole numbers so small that no sum of theirs with levels is
+    rounded: what a code is read as does not depend on those it is read with.
+    """
     places = np.arange(dimension)
     waves = np.cos(np.pi / max(1, dimension) * (places[:, None] + 0.5) * places[None, :])
     waves /= np.linalg.norm(waves, axis=0, keepdims=True)
     signs = np.where((places * 2_654_435_761 >> 7) & 1, 1.0, -1.0)
-    rotation: FloatArray = np.ascontiguousarray(signs[:, None] * waves, dtype=np.float32)
-    return rotation
+    scale = max(1, (2**24 - 1) // (15 * max(1, dimension))) / float(np.abs(waves).max(initial=1e-6))
+    rotation: FloatArray = np.ascontiguousarray(np.rint(scale * signs[:, None] * waves), dtype=np.float32)
+    return rotation, scale
+
+
+@lru_cache(maxsize=8)
+def _steps_of(dimension: int) -> NDArray[np.float64]:
+    """Return the rotation as it is written with: to how many steps it brings each component, shape `(d, d)`."""
+    rotation, scale = _rotation(dimension)
+    steps: NDArray[np.float64] = rotation * np.float64(np.sqrt(max(1, dimension)) / _STEP / scale)
+    return steps
 
 
 def _packed_small(vectors: FloatArray) -> list[bytes]:
     count, dimension = vectors.shape
     levels = np.full((count, 2 * code_length(dimension, small=True)), 8, dtype=np.uint8)
-    steps = np.floor((vectors @ _rotation(dimension)) * np.float32(np.sqrt(max(1, dimension)) / _STEP))
+    # In float64 the same vector comes to the same levels, whatever it is written with.
+    steps = np.floor(vectors.astype(np.float64) @ _steps_of(dimension))
     levels[:, :dimension] = np.clip(steps, -8, 7).astype(np.int8) + 8
     octets = levels[:, ::2] | (levels[:, 1::2] << 4)
     flat, length = octets.tobytes(), octets.shape[1]
@@ -81,7 +96,7 @@ def unpacked(codes: Sequence[bytes], dimension: int) -> FloatArray:
         halves = np.frombuffer(b"".join(codes), dtype=np.uint8).reshape(len(codes), length)
         levels = np.empty((len(codes), 2 * length), dtype=np.float32)
         levels[:, ::2], levels[:, 1::2] = halves & 15, halves >> 4
-        return _normalised((levels[:, :dimension] - np.float32(7.5)) @ _rotation(dimension).T)
+        return _normalised((levels[:, :dimension] - np.float32(7.5)) @ _rotation(dimension)[0].T)
     octets = np.frombuffer(b"".join(codes), dtype=np.uint8).reshape(len(codes), length // 5, 5)
     upper = (octets[..., 4:] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
     levels = octets[..., :4].astype(np.float32) + 256.0 * upper.astype(np.float32) - _ZERO

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from epic_core.decide import Decided, outcome_of, verdicts_on_all
 from epic_core.errors import BudgetError, InvalidInputError
 from epic_core.item_table import HeldItem, version_of
 from epic_core.ledger import EVICTED
+from epic_core.pipeline.bytes import TOUCHED, by_bytes
 from epic_core.pipeline.light_tier import leave
 from epic_core.reports import NotKept
 from epic_core.retention import Held, Positions, choose
@@ -33,8 +34,6 @@ from epic_core.writing import write
 _ROUNDS = 30
 # The share of the budget that the light tier frees at least when there is no room.
 _LIGHT_SHARE = 20
-# Bytes of the file that removing one entry may touch, its item's text apart: its rows and those of the SQL indexes.
-_TOUCHED = 6_000
 _ROW = 120
 _LONG = 300
 _WORTH = 0.75
@@ -249,7 +248,7 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
 
 def pieces(budget: Budget | None) -> int:
     """How many entries one change may remove."""
-    return 2**31 if budget is None else max(1, budget.touched // 2 // _TOUCHED)
+    return 2**31 if budget is None else max(1, budget.touched // 2 // TOUCHED)
 
 
 def evict(state: State, rows: Sequence[int], reason: str | None) -> int:
@@ -269,25 +268,6 @@ def evict(state: State, rows: Sequence[int], reason: str | None) -> int:
                 gone += len(addition.gone)
             space.apply(addition)
     return gone
-
-
-def by_bytes(state: State, rows: Sequence[int], item_of: Callable[[int], int]) -> Iterator[list[int]]:
-    """Rows in pieces, so that the journal of a change that removes or rewrites the items of one fits the budget."""
-    budget = state.budget
-    if budget is None:
-        yield list(rows)
-        return
-    piece: list[int] = []
-    octets = 0
-    for row in rows:
-        size = _TOUCHED + 2 * state.store.item_bytes(item_of(row))
-        if piece and octets + size > budget.touched // 2:
-            yield piece
-            piece, octets = [], 0
-        piece.append(row)
-        octets += size
-    if piece:
-        yield piece
 
 
 def _remove(state: State, rows: Sequence[int], reason: str | None) -> Addition:
@@ -380,7 +360,7 @@ def _thin(state: State, preference: Preference, row: int) -> None:
             if not store.forget_some(state.namespace, preference, pieces(state.budget)):
                 break
     found = store.read("SELECT row, item FROM entries WHERE preference = ? ORDER BY row", (row,))
-    bytes_of = [_TOUCHED + store.item_bytes(item) for _, item in found]
+    bytes_of = [TOUCHED + store.item_bytes(item) for _, item in found]
     left, going = sum(bytes_of), 0
     while left > state.budget.touched // 2 and going < len(found):
         left -= bytes_of[going]

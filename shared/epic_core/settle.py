@@ -100,14 +100,15 @@ def _pieces(outcome: Outcome, step: int, discarded: int = _DISCARDED) -> Iterato
     )
     for start in range(0, len(outcome.stale), step):
         yield replace(empty, stale=outcome.stale[start : start + step])
+    for start in range(0, len(outcome.leaving), step):
+        yield replace(empty, leaving=outcome.leaving[start : start + step])
+    # Before they are noted as discarded: an item that waits is held before it leaves the retry queue.
+    for start in range(0, len(outcome.light), step):
+        yield replace(empty, light=outcome.light[start : start + step])
     for start in range(0, len(outcome.discarded), discarded):
         yield replace(empty, discarded=outcome.discarded[start : start + discarded])
     if outcome.records:
         yield replace(empty, records=outcome.records)
-    for start in range(0, len(outcome.leaving), step):
-        yield replace(empty, leaving=outcome.leaving[start : start + step])
-    for start in range(0, len(outcome.light), step):
-        yield replace(empty, light=outcome.light[start : start + step])
     for start in range(0, len(outcome.undecided), step):
         yield replace(empty, undecided=outcome.undecided[start : start + step])
     for start in range(0, len(outcome.kept), step):

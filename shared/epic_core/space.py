@@ -83,9 +83,12 @@ class Space:
         stale: Whether the file may hold something else.
     """
 
-    def __init__(self, store: Store, namespace: str, encoder: Encoder, *, borrow: bool = True) -> None:
+    def __init__(
+        self, store: Store, namespace: str, encoder: Encoder, *, borrow: bool = True, keep_texts: bool = True
+    ) -> None:
         self.namespace = namespace
         self._borrow = borrow
+        self._keep_texts = keep_texts
         self._store = store
         self._encoder = encoder
         self._clear()
@@ -138,6 +141,7 @@ class Space:
         self.preference_rows = [rows[position] for position in live]
         self.preferences = [preferences[position] for position in live]
         self.expired = [p for p, end in zip(preferences, ends, strict=True) if end <= now]
+        self._expired_rows = [row for row, end in zip(rows, ends, strict=True) if end <= now]
         self.vectors = vectors[live]
         self._expiry = min((ends[position] for position in live), default=math.inf)
         self._steering: dict[Mode, QuerySteering] = {}
@@ -162,6 +166,10 @@ class Space:
 
     def _read_texts(self) -> None:
         current = self._store.text_crcs(self.namespace)
+        if not self._keep_texts:
+            # What only an expired preference held goes with the next change, and is hidden until then.
+            hidden = {item for row in self._expired_rows for item in self._store.items_under(row)} - self.rows_of.keys()
+            current = {row: crc for row, crc in current.items() if row not in hidden}
         self._leave_texts([row for row, crc in self._text_crc_of.items() if current.get(row) != crc])
         new = [row for row in current if row not in self._text_crc_of]
         if new:

@@ -113,7 +113,7 @@ class State:
             if space is None:
                 if len(self.spaces) >= _SPACES_LOADED:
                     self.spaces.pop(next(other for other in self.spaces if other != self.namespace))
-                space = Space(self.store, name, self.encoder, borrow=self.borrows)
+                space = Space(self.store, name, self.encoder, borrow=self.borrows, keep_texts=self.reserve > 0)
             elif (space.stale or space.expires()) and not self._changing:
                 # Not there while it is read: half of it must not be taken for the whole.
                 del self.spaces[name]

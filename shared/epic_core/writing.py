@@ -137,6 +137,7 @@ class _Writing:
         items = [
             *(item for item, _ in outcome.kept),
             *(item for item, _, _ in outcome.undecided),
+            *(item for item, _ in outcome.light),
             *outcome.discarded,
         ]
         known = self._store.known(self._namespace, [item.id for item in items])
@@ -161,9 +162,11 @@ class _Writing:
     def _drop_outdated(self, outcome: Outcome) -> None:
         """Forget verdicts about versions that were replaced while they were being verified again."""
         items = [*(i for i, _ in outcome.kept), *(i for i, _, _ in outcome.undecided), *outcome.discarded]
+        items += [item for item, _ in outcome.light]
         current = {item.id for item in items if self._store.is_current(self._namespace, item)}
         outcome.kept = [pair for pair in outcome.kept if pair[0].id in current]
         outcome.undecided = [triple for triple in outcome.undecided if triple[0].id in current]
+        outcome.light = [pair for pair in outcome.light if pair[0].id in current]
         outcome.discarded = [item for item in outcome.discarded if item.id in current]
 
     def light(self, item: Item, embedding: FloatArray) -> None:

@@ -52,4 +52,8 @@ class TestGuidanceInText(_Suite):
 
 
 class TestNoKnownEntity(_Suite):
-    query = "zebra xylophone"
+    # About what is held, or nothing would be relevant; it names nothing that the graph knows.
+    query = "What could be cooked without meat?"
+
+    def test_it_names_none(self) -> None:
+        assert self.graph.search(self.query).entities == []

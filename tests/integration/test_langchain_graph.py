@@ -21,8 +21,8 @@ from pydantic import ValidationError
 from chat_models import ScriptedChat
 from epic_core import EpicMemory, Filter, Item
 from epic_core.context import format_hit
-from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
 from epic_core.encoders.static import StaticEncoder
+from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
 from epic_core.graph.extraction import Extraction, PhraseExtractor, Unextracted
 from epic_core.graph.lm_extractor import LMExtractor
 from epic_core.graph.memory import GraphMemory

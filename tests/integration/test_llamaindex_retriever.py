@@ -279,7 +279,10 @@ async def test_texts_to_embed_take_the_place_of_the_query(memory: EpicMemory) ->
     for found in (retriever.retrieve(bundle), await retriever.aretrieve(bundle)):
         assert [(node.node_id, node.score) for node in found] == [(hit.item.id, hit.score) for hit in wanted]
         assert [node.score for node in found] != [node.score for node in plain]
-    assert retriever.retrieve(QueryBundle("stew", custom_embedding_strs=[QUERY, " "])) == plain
+    assert retriever.retrieve(QueryBundle(QUERY, custom_embedding_strs=[QUERY, " "])) == plain
+    # The query's own words count beside what is embedded.
+    beside = retriever.retrieve(QueryBundle("poker", custom_embedding_strs=[QUERY, " "]))
+    assert set(ids(beside)) == set(ids(plain)) and beside != plain
     for empty in ([], [" "]):
         with pytest.raises(InvalidInputError, match="custom_embedding_strs"):
             retriever.retrieve(QueryBundle(QUERY, custom_embedding_strs=empty))
@@ -662,7 +665,7 @@ async def test_index_nodes_stay_index_nodes(tmp_path: Path, guidance: Any) -> No
     with EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=[*LEADS, NODES[0]], tau=-1.0, path=path):
         pass
     with EpicRetriever(path, guidance=guidance) as retriever:
-        for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
+        for found in (retriever.retrieve(BROAD), await retriever.aretrieve(BROAD)):
             leads = {node.node_id: node.node.index_id for node in found if isinstance(node.node, IndexNode)}
             assert leads == {"n1": "casinos", "n2": "food"}
             assert not any("epic_index_id" in node.metadata for node in found)
@@ -776,7 +779,7 @@ def test_documents_that_are_given_again_take_the_place_of_themselves(tmp_path: P
     for text in ("A vegan soup.", "A vegan soup.", "A vegan soup, with lentils."):
         documents = [Document(id_="soup", text=text)]
         with EpicRetriever.from_defaults(preferences=preferences, documents=documents, path=path) as retriever:
-            assert [found.node.get_content() for found in retriever.retrieve("dinner?")] == [text]
+            assert [found.node.get_content() for found in retriever.retrieve("A soup for dinner?")] == [text]
 
 
 def test_nodes_that_are_called_as_pieces_are_none() -> None:

@@ -192,3 +192,38 @@ def test_a_keep_rate_is_a_share(rate: float) -> None:
 def test_a_keep_rate_needs_a_sample(items: int, preferences: int) -> None:
     with pytest.raises(InvalidInputError, match="at least one"):
         tau_for_keep_rate(np.ones((items, 3), np.float32), np.ones((preferences, 3), np.float32), 0.5)
+
+
+# expanded preferences
+
+
+def unit_rows(seed: int, count: int, dimension: int = 6) -> np.ndarray:
+    rows = np.random.default_rng(seed).normal(size=(count, dimension))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_expanded_preference_is_compared_by_its_phrases_too(seed: int) -> None:
+    embeddings, preferences = unit_rows(seed, 40), unit_rows(seed + 100, 4)
+    # Several phrases, one, none, two.
+    expanded = [unit_rows(seed + 200, 7), unit_rows(seed + 300, 1), unit_rows(0, 0), unit_rows(seed + 400, 2)]
+    similarities = embeddings @ preferences.T
+    for column, phrases in enumerate(expanded):
+        if len(phrases):
+            highest = np.sort(embeddings @ phrases.T, axis=1)[:, -2:].mean(axis=1)
+            similarities[:, column] = (similarities[:, column] + highest - 0.02) / 2
+    matches = coarse_filter(embeddings, preferences, 0.3, highest=True, expanded=expanded)
+    expected = np.nonzero(similarities >= 0.3)
+    assert (matches.items.tolist(), matches.preferences.tolist()) == tuple(rows.tolist() for rows in expected)
+    np.testing.assert_allclose(matches.similarities, similarities[expected], atol=1e-6)
+    np.testing.assert_allclose(matches.highest, similarities.max(axis=1), atol=1e-6)
+    assert set(zip(*expected, strict=True)) != set(zip(*np.nonzero(embeddings @ preferences.T >= 0.3), strict=True))
+
+
+def test_without_phrases_an_expansion_changes_nothing() -> None:
+    embeddings, preferences = unit_rows(1, 40), unit_rows(2, 3)
+    plain = coarse_filter(embeddings, preferences, 0.3)
+    for expanded in (None, [], [unit_rows(0, 0)] * 3):
+        found = coarse_filter(embeddings, preferences, 0.3, expanded=expanded)
+        np.testing.assert_array_equal(found.items, plain.items)
+        np.testing.assert_array_equal(found.similarities, plain.similarities)

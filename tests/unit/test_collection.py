@@ -36,6 +36,7 @@ from epic_core.errors import (
     StoreError,
 )
 from epic_core.index import EntryIndex
+from epic_core.space import PENALTY
 from epic_core.types import FloatArray, Stance
 from helpers import BROKEN, AlteredEncoder, HashEncoder
 
@@ -180,6 +181,28 @@ def test_a_record_is_found_by_each_of_its_keys_and_by_its_text(collection: Colle
     # Replaced, it is found by its new keys and its text only.
     collection.add([Record(id="a", text="green hills", keys=keys[:1])])
     assert collection.search("night train", 2)[0].score == pytest.approx(0.0, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("stances", "penalty"),
+    [
+        ((Stance.SUPPORTS,), PENALTY[Stance.SUPPORTS]),
+        ((Stance.SUPPORTS, Stance.CONFLICTS), PENALTY[Stance.CONFLICTS]),
+        ((Stance.CONFLICTS,), PENALTY[Stance.CONFLICTS]),
+    ],
+)
+def test_a_record_found_by_its_text_loses_by_the_worst_of_its_stances(
+    collection: Collection, stances: tuple[Stance, ...], penalty: float
+) -> None:
+    keys = tuple(Key(text=f"night {n}", stance=stance) for n, stance in enumerate(stances))
+    collection.add([Record(id="a", text="green hills", keys=keys), record(1, "green hills")])
+    # A preference that matters to nothing here: the query is as it is.
+    steered = {match.record.id: match.score for match in collection.search("green hills", 2, preferences=["zorbs"])}
+    assert steered["r1"] == pytest.approx(1.0, abs=2e-3)
+    assert steered["a"] == pytest.approx(1.0 - penalty, abs=2e-3)
+    # Nothing is taken off where nothing steers.
+    plain = {match.record.id: match.score for match in collection.search("green hills", 2, steering="off")}
+    assert plain == pytest.approx({"a": 1.0, "r1": 1.0}, abs=2e-3)
 
 
 def test_a_record_without_keys_is_held_and_not_found(collection: Collection) -> None:

@@ -104,7 +104,7 @@ def state_of(memory: EpicMemory) -> dict[str, Any]:
         elif line["kind"] == "pending":
             state["pending"][line["id"]] = (line["text"], sorted(line["preferences"]))
         elif line["kind"] == "item":
-            state["items"][line["id"]] = (line["text"], line["metadata"], line["version"], line["second_tier"])
+            state["items"][line["id"]] = (line["text"], line["metadata"], line["version"], line["light"])
             for entry in line["entries"]:
                 said = {name: entry[name] for name in ("instruction", "stance", "rationale")}
                 numbers = {name: entry[name] for name in ("similarity", "confidence")}

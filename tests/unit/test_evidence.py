@@ -10,10 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import Preference
-from epic_core.aspects import Aspects
+from epic_core.aspects import Aspects, Expansion
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.encoders.base import Encoder
-from epic_core.evidence import FEATURES, GROUPS, WEIGHTS, Sides, asides_of, features, leanings, sides_of
+from epic_core.evidence import (
+    FEATURES,
+    GROUPS,
+    WEIGHTS,
+    Sides,
+    asides_of,
+    expanded_lean,
+    features,
+    highest_two,
+    leanings,
+    sides_of,
+    worded,
+)
 from epic_core.words import words_of
 from helpers import HashEncoder
 
@@ -311,3 +323,72 @@ def test_each_cosine_is_the_nearest_of_its_own_side_or_group() -> None:
     assert min(sides.group_rows) == 4
     expected = [cosines[0, 1], cosines[0, 3], *cosines[0, list(sides.group_rows)]]
     np.testing.assert_array_equal(found[: 2 + len(GROUPS)], expected)
+
+
+# expansions
+
+PHRASES = {"questions": ("Which zorb?",), "follows": ("a red zorb", "zorb parks"), "breaks": ("a fleem",)}
+
+
+def expanding(source: str = "user") -> Preference:
+    expansion = Expansion(**PHRASES, source=source)  # type: ignore[arg-type]
+    return Preference(text="I love zorbs.", aspects=Aspects(liked=("zorbs",)), expansion=expansion)
+
+
+@pytest.mark.parametrize("source", ["user", "model", "bundled"])
+def test_an_expansion_is_embedded_part_by_part(source: str) -> None:
+    encoder = HashEncoder()
+    encoder.borrow = True
+    sides = one_side(expanding(source), encoder)
+    assert (sides.follows, sides.borrowed) == (2, source == "bundled")
+    np.testing.assert_array_equal(sides.questions, encoder.encode(PHRASES["questions"]))
+    np.testing.assert_array_equal(sides.expanded, encoder.encode([*PHRASES["follows"], *PHRASES["breaks"]]))
+    plain = one_side(liking("zorbs"))
+    np.testing.assert_array_equal(sides.vectors, plain.vectors)
+    assert len(plain.questions) == len(plain.expanded) == plain.follows == 0
+    assert not plain.borrowed
+
+
+async def test_preferences_with_and_without_an_expansion_do_not_mix() -> None:
+    preferences = [liking("qwuz"), expanding(), avoiding("casinos"), expanding("bundled")]
+    every = sides_of(HashEncoder(), preferences)
+    for one, other, preference in zip(every, await asides_of(HashEncoder(), preferences), preferences, strict=True):
+        alone = one_side(preference)
+        for name in ("vectors", "questions", "expanded"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(alone, name))
+            np.testing.assert_array_equal(getattr(other, name), getattr(alone, name))
+
+
+@pytest.mark.parametrize(
+    ("source", "counts", "left"), [("user", 10.0, 0.5), ("model", 10.0, 0.5), ("bundled", 4.0, 1.0)]
+)
+def test_a_text_leans_by_what_follows_and_what_breaks(source: str, counts: float, left: float) -> None:
+    texts = ["a red zorb in zorb parks", "a fleem", "blue sky"]
+    sides, encoder = one_side(expanding(source)), HashEncoder()
+    vectors, said = encoder.encode(texts), [words_of(text) for text in texts]
+    to_expanded = vectors @ sides.expanded.T
+    lean = to_expanded[:, :2].mean(axis=1) - to_expanded[:, 2]
+    np.testing.assert_allclose(expanded_lean(sides, to_expanded), lean, atol=1e-6)
+    nothing = np.zeros(3, dtype=np.float32), np.zeros(len(sides.vectors), dtype=np.float32)
+    without = leanings(sides, said, vectors @ sides.vectors.T, *nothing)
+    found = leanings(sides, said, vectors @ sides.vectors.T, *nothing, to_expanded)
+    np.testing.assert_allclose(found, left * without + counts * lean, atol=1e-5)
+    assert found[0] > found[2] > found[1]
+
+
+def test_the_words_of_texts_may_be_weighed_before() -> None:
+    texts, encoder = ["a zorb", "without zorbs", "blue sky", ""], HashEncoder()
+    sides = one_side(expanding())
+    vectors, q = encoder.encode([*texts[:3], "-"]), encoder.vector("which zorb")
+    rest = vectors @ sides.vectors.T, vectors @ q, sides.vectors @ q, vectors @ sides.expanded.T
+    said = [words_of(text) for text in texts]
+    weighed = np.array([worded(sides, one) for one in said], dtype=np.float32)
+    np.testing.assert_array_equal(leanings(sides, weighed, *rest), leanings(sides, said, *rest))
+    assert weighed[0] > weighed[2] == weighed[3] == 0.0 > weighed[1]
+
+
+@given(rows=st.integers(0, 5), columns=st.integers(0, 6), seed=st.integers(0, 2**16))
+def test_the_mean_of_the_two_highest(rows: int, columns: int, seed: int) -> None:
+    cosines = np.random.default_rng(seed).uniform(-1, 1, size=(rows, columns)).astype(np.float32)
+    expected = [np.sort(row)[-2:].mean() if columns else 0.0 for row in cosines]
+    np.testing.assert_allclose(highest_two(cosines), np.array(expected), atol=1e-6)

@@ -121,7 +121,8 @@ def test_the_report_adds_up() -> None:
         ["red wine 1", "red wine 11", "red wine 2", "red wine 3", "wine in a b c d e f g h i j k", "sky"]
     )
     assert (report.seen, report.duplicates, report.new) == (6, 1, 5)
-    assert (report.passed, report.light) == (3, 1)
+    # What was discarded, and the two that the coarse filter left out.
+    assert (report.passed, report.light, report.no_room) == (3, 3, 0)
     assert (report.kept, report.discarded, report.undecided) == (1, 1, 1)
     assert report.share_passed == 3 / 5 and report.share_kept == 1 / 5
     assert report.failures == {Item(text="red wine 3").id: "why"}
@@ -482,7 +483,8 @@ def test_scores_are_cosines_of_the_instruction_with_the_steered_query() -> None:
     memory.add(["red wine from Spain"])
     total = encoder.vector("wine") + encoder.vector(WINE)
     expected = encoder.vector("Think of red wine: red wine from Spain") @ total / np.linalg.norm(total)
-    assert memory.search("wine", steering="paper", stance_policy="any")[0].score == pytest.approx(expected, abs=2e-3)
+    hits = memory.search("wine", steering="paper", stance_policy="any", keys="instruction", min_score=None)
+    assert hits[0].score == pytest.approx(expected, abs=2e-3)
 
 
 def test_steering_can_be_overridden_per_call() -> None:
@@ -492,7 +494,8 @@ def test_steering_can_be_overridden_per_call() -> None:
     ((text, similarity, weight),) = memory.search("wine", steering="paper").steered_by
     assert (text, weight) == (WINE, 1.0)
     assert type(similarity) is float
-    assert memory.search("sky", steering="signed").steered_by == []
+    assert [text for text, *_ in memory.search("wine", steering="signed").steered_by] == [WINE]
+    assert memory.search("sky", steering="signed", keys="instruction", min_score=None).steered_by == []
     assert memory.search("wine").steered_by == []
 
 
@@ -526,7 +529,9 @@ def test_an_empty_query_is_an_error(query: Any) -> None:
 
 def test_an_empty_memory_finds_nothing() -> None:
     memory = memory_of()
-    assert memory.search("wine") == [] and memory.context("wine") == "" and len(memory) == 0
+    assert memory.search("wine") == [] and len(memory) == 0
+    assert memory.context("wine") == "The user's preferences that matter here:\n- red wine"
+    assert memory.context("wine", preferences="none") == ""
     assert memory, "an empty memory is still a memory"
 
 
@@ -656,17 +661,21 @@ async def test_other_texts_can_be_searched_for_in_place_of_the_querys() -> None:
 
     memory = memory_of(WINE, TRAIN, fallback=fallback)
     memory.add(["red wine from Porto", "the night train to Porto"])
-    wanted = memory.search("night train")
-    for hits in (memory.search("zebra", embed=["night train"]), await memory.asearch("zebra", embed=["night train"])):
+    assert texts(memory.search("zebra", embed=["night train"])) == texts(memory.search("night train"))
+    # Exact words are the query's; by instructions alone only what is embedded counts.
+    by: dict[str, Any] = {"keys": "instruction", "min_score": None}
+    wanted = memory.search("night train", **by)
+    asynchronous = await memory.asearch("zebra", embed=["night train"], **by)
+    for hits in (memory.search("zebra", embed=["night train"], **by), asynchronous):
         assert (hits, hits.steered_by, hits.fallback) == (wanted, wanted.steered_by, False)
-    assert memory.search("zebra", embed="night train") == wanted
+    assert memory.search("zebra", embed="night train", **by) == wanted
     both = ["night train", "Porto"]
-    steered = [memory.search("zebra", embed=both), await memory.asearch("zebra", embed=tuple(both))]
+    steered = [memory.search("zebra", embed=both, **by), await memory.asearch("zebra", embed=tuple(both), **by)]
     mean = memory.encoder.encode(both).mean(axis=0)
-    plain = memory.search("zebra", embed=both, steering="off")
+    plain = memory.search("zebra", embed=both, steering="off", **by)
     assert plain.vector == pytest.approx(mean / np.linalg.norm(mean), abs=1e-6)
     assert steered[0] == steered[1] and not np.allclose(steered[0].vector, plain.vector)
-    assert memory.search("red wine", embed=["zebra"]).fallback and asked == ["red wine"]
+    assert memory.search("red wine", embed=["zebra"], min_score=0.3).fallback and asked == ["red wine"]
 
 
 @pytest.mark.parametrize("embed", [[], [" "], ["a", 7], 7, b"a", {"a": 1}], ids=repr)
@@ -689,7 +698,8 @@ def test_prefer_ranks_what_supports_above_what_conflicts() -> None:
     memory.add(["red wine evil", "red wine half", "red wine good"])
     assert [hit.stances[0] for hit in memory.search("red wine")] == [Stance.SUPPORTS, Stance.MIXED, Stance.CONFLICTS]
     by_similarity = memory.search("red wine", stance_policy="any")
-    assert len({round(hit.score, 5) for hit in by_similarity}) == 1
+    # But for the rounding of E(x) in the file.
+    assert [hit.score for hit in by_similarity] == pytest.approx([by_similarity[0].score] * 3, abs=0.01)
 
 
 def test_only_supports_leaves_out_what_conflicts_and_still_gives_k() -> None:
@@ -740,7 +750,8 @@ def test_the_context_numbers_documents_and_says_what_to_steer_clear_of() -> None
     memory = memory_of("I avoid casinos", verifier=KeepAll({"poker": Stance.CONFLICTS}), tau=0.1)
     memory.add(["casinos with poker", "a hotel where guests avoid noise and casinos"])
     context = memory.context("casinos", k=2)
-    first, second = context.split("\n\n")
+    opening, first, second = context.split("\n\n")
+    assert opening == "The user's preferences that matter here:\n- I avoid casinos"
     assert first.startswith("Document 1:\nInterpretation Guidance:\n") and second.startswith("Document 2:\n")
     assert "Content:\ncasinos with poker" in context
     assert 'Steer clear: this conflicts with the preference "I avoid casinos".' in context
@@ -775,8 +786,9 @@ def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
         assert stats.counts == {**expected, "seen": 0}
         parts = ["documents", "index", "instructions", "preferences", "verdicts", "ledger", "graph", "rest", "total"]
         assert list(stats.bytes) == parts
-        # Five bytes for four components, and a share of what the pages of its table take besides.
-        assert 10 * 1280 < stats.bytes["index"] < 1.3 * 10 * 1280
+        # Of an entry five bytes for four components, of a text half a byte for each, and a share of what the pages of
+        # their tables take besides.
+        assert 10 * (1280 + 512) < stats.bytes["index"] < 1.4 * 10 * (1280 + 512)
         assert sum(size for part, size in stats.bytes.items() if part != "total") == stats.bytes["total"]
         assert stats.bytes["total"] == path.stat().st_size
         assert (stats.encoder, stats.verifier, stats.tau) == ("hash", "fake", 0.3)
@@ -786,23 +798,23 @@ def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
 # fallback
 
 
-def test_the_light_is_searched_when_the_first_has_nothing_near(path: Path) -> None:
-    fallback = SecondTier(tau=0.2)
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll(), fallback=fallback) as memory:
+def test_the_light_is_searched_with_the_rest(path: Path) -> None:
+    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
+    with EpicMemory.open(path, [WINE], reserve="1 MB", **options) as memory:
         report = memory.add(["red wine", "wine cellar in the old castle of Dover", "blue sky"])
-        assert (report.kept, report.light) == (1, 1)
-        assert not memory.search("red wine").fallback
+        assert (report.kept, report.light) == (1, 2)
+        assert texts(memory.search("red wine", k=1)) == ["red wine"]
         hits = memory.search("castle Dover", k=5)
-        assert hits.fallback
+        assert not hits.fallback
         assert (hits[0].tier, hits[0].item.text, hits[0].entries) == (
-            "second",
+            "light",
             "wine cellar in the old castle of Dover",
             (),
         )
-        assert "second tier" in memory.explain(hits[0].item.id).note
-        assert memory.stats().counts["light"] == 1 and len(memory) == 1
+        assert "light tier" in memory.explain(hits[0].item.id).note
+        assert memory.stats().counts["light"] == 2 and len(memory) == 1
     with EpicMemory.open(path, encoder=HashEncoder()) as memory:
-        assert memory.search("castle Dover")[0].tier == "second"
+        assert memory.search("castle Dover")[0].tier == "light"
 
 
 def test_the_light_honours_filters_and_k() -> None:
@@ -843,11 +855,11 @@ SYNC_FALLBACKS = {
 
 
 @pytest.mark.parametrize("fallback", SYNC_FALLBACKS.values(), ids=SYNC_FALLBACKS)
-def test_a_fallback_is_asked_when_no_preference_is_near(fallback: Any) -> None:
+def test_a_fallback_is_asked_when_nothing_held_is_relevant(fallback: Any) -> None:
     memory = memory_of(fallback=fallback)
     memory.add(["red wine"])
-    assert not memory.search("red wine").fallback
-    hits = memory.search("sky", k=3)
+    assert not memory.search("red wine", min_score=0.3).fallback
+    hits = memory.search("sky", k=3, min_score=0.3)
     assert hits.fallback and texts(hits) == ["sky 0", "sky 1", "sky 2"]
     assert {hit.tier for hit in hits} == {"fallback"} and all(type(hit.score) is float for hit in hits)
 
@@ -870,14 +882,15 @@ def test_a_fallback_that_returns_something_else_is_an_error(found: Any) -> None:
 
 
 def test_a_fallback_must_be_one() -> None:
-    with pytest.raises(InvalidInputError, match="SecondTier"):
+    with pytest.raises(InvalidInputError, match=r"callable \(query, k\).*int"):
         memory_of(fallback=7)
 
 
 def test_hits_of_a_fallback_are_filled_up_with_the_memorys_own_each_item_once() -> None:
     memory = memory_of(fallback=lambda query, k: ["red wine 0", "other"])
     memory.add(["red wine 0", "red wine 1"])
-    assert texts(memory.search("sky", k=5)) == ["red wine 0", "other", "red wine 1"]
+    hits = memory.search("sky", k=5, keys="instruction", min_score=None)
+    assert texts(hits) == ["red wine 0", "other", "red wine 1"]
 
 
 # preferences
@@ -1125,7 +1138,9 @@ def test_a_bad_embedding_of_an_instruction_leaves_nothing_half_written() -> None
 def test_embeddings_of_another_length_are_normalised() -> None:
     memory = memory_of(encoder=AlteredEncoder(lambda vectors: vectors * 7))
     memory.add(["red wine"])
-    assert memory.search("red wine")[0].score <= 1.00001
+    hits = memory.search("red wine")
+    assert np.linalg.norm([hits.query, *hits.vectors], axis=1) == pytest.approx([1.0, 1.0])
+    assert memory.search("red wine", keys="instruction", min_score=None)[0].score <= 1.00001
 
 
 # every text once
@@ -1198,14 +1213,14 @@ def test_reencode_embeds_everything_anew(path: Path) -> None:
         memory.reencode(new)
         assert memory.encoder is new and memory.tau == 0.123
         assert memory.stats().counts == counts and memory.stats().encoder == "new"
-        assert texts(memory.search("red wine")) == ["red wine"]
-        assert memory.search("castle Dover")[0].tier == "second"
+        assert texts(memory.search("red wine", k=1)) == ["red wine"]
+        assert memory.search("castle Dover")[0].tier == "light"
         assert texts(memory.search("wine", namespace="other")) == ["red wine elsewhere"]
         memory.add(["red wine later"])
     with pytest.raises(EncoderMismatchError):
         EpicMemory.open(path, encoder=HashEncoder())
     with EpicMemory.open(path, encoder=new) as memory:
-        assert sorted(texts(memory.search("red wine"))) == ["red wine", "red wine later"]
+        assert sorted(texts(memory.search("red wine", k=2))) == ["red wine", "red wine later"]
 
 
 def test_open_can_reencode(path: Path) -> None:

@@ -14,6 +14,7 @@ from epic_core import EpicMemory, Preference, QuerySteering
 from epic_core.aspects import Aspects, Expansion
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.evidence import sides_of
+from epic_core.preferences.library import borrowed
 from epic_core.relevance import (
     FEATURES,
     NEAREST,
@@ -110,7 +111,7 @@ def test_nearness_is_as_defined(encoder: StaticEncoder, query: str, kinds: Seque
 
 def test_what_is_written_for_a_preference_counts_more_than_what_is_borrowed(encoder: StaticEncoder) -> None:
     # The same phrases under the same text.
-    borrowed = Preference(
+    lent = Preference(
         text=WRITTEN.text,
         expansion=Expansion(
             questions=WRITTEN.expansion.questions,  # type: ignore[union-attr]
@@ -119,7 +120,7 @@ def test_what_is_written_for_a_preference_counts_more_than_what_is_borrowed(enco
             source="bundled",
         ),
     )
-    preferences = [WRITTEN, borrowed]
+    preferences = [WRITTEN, lent]
     sides = sides_of(encoder, preferences)
     assert [one.borrowed for one in sides] == [False, True]
     vectors = encoder.encode([WRITTEN.text] * 2)
@@ -787,6 +788,21 @@ async def test_a_memory_never_encodes_synchronously_in_an_asynchronous_search(mo
     await memory.aadd_preference("I avoid rain.")
     await memory.asearch("hotels", preferences=["I avoid rain."])
     assert {encoder.texts[text] for text in sample_texts()} == ({1} if mode == "signed" else {0})
+
+
+async def test_what_preferences_borrow_is_never_encoded_synchronously_in_asynchronous_calls() -> None:
+    encoder = OnlyAsync()
+    encoder.borrow = True
+    memory = EpicMemory(encoder=encoder, verifier=KeepAll())
+    for preference in PREFERENCES[:2]:
+        await memory.aadd_preference(preference)
+    await memory.aadd(["hotels with casinos", "quiet mountain trails"])
+    (lent,) = borrowed([Preference(text=PREFERENCES[0])])
+    assert lent is not None and {*lent.follows, *lent.breaks} <= encoder.texts.keys()
+    assert [one.kept async for one in memory.ajudge(["hotels with casinos"])] == [True]
+    await memory.aadd_preference(PREFERENCES[2])
+    await memory.areplace_preference(PREFERENCES[1], "I love mountains.")
+    assert (await memory.asearch("hotels with casinos"))[0].item.text == "hotels with casinos"
 
 
 async def test_a_memory_embedded_anew_while_it_asks_is_searched_with_the_new_encoder() -> None:

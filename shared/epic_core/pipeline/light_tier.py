@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from epic_core.codes import code_length
-from epic_core.pipeline.bytes import item_bytes
+from epic_core.pipeline.bytes import by_bytes, item_bytes
 from epic_core.space import Addition, Space
 from epic_core.state import State
 from epic_core.types import FloatArray, Item
@@ -21,8 +21,6 @@ from epic_core.types import FloatArray, Item
 # What the next items need besides: pages are not full, and the SQL indexes take some.
 _FILLING = 1.25
 _SLACK = 8_000
-# Under a budget so many leave in one change, so that its journal fits.
-_AT_ONCE = 8
 # What each text costs that a preference has beyond its share, as a part of that share; a share is so many at least.
 _CROWDED = 0.1
 _LEAST_SHARE = 8
@@ -97,11 +95,10 @@ def leave(state: State, octets: int) -> int:
                 break
             octets -= sizes[row]
             going.append(row)
-        step = len(going) if state.budget is None else _AT_ONCE
-        for start in range(0, len(going), max(1, step)):
+        for piece in by_bytes(state, going, lambda row: row):
             with state.changing(state.encoder) as space:
                 addition = Addition()
-                remove(state, going[start : start + step], addition)
+                remove(state, piece, addition)
                 addition.sums = state.store.sums()
             space.apply(addition)
         return len(going)
