@@ -200,7 +200,8 @@ class State:
     def stamp_ledger(self) -> None:
         """Forget what was seen where it was decided about in another way than now."""
         threshold = getattr(self.verifier, "threshold", None)
-        settings = (self.encoder.fingerprint, self.tau, self.coarse, self.fine, self.verifier.name, threshold)
+        how = (self.tau, self.coarse, self.fine, self.reserve)
+        settings = (self.encoder.fingerprint, *how, self.verifier.name, threshold)
         stamp = digest(*map(str, settings), size=8).hex()
         key = f"ledger/{self.namespace}"
         if stamp == self._stamp or self.store.ledger_kept == 0:
