@@ -18,8 +18,8 @@ ALLOWANCE = 150
 _MATTERING = "The user's preferences that matter here:"
 # A preference is worth a line from this chance on that it matters, if any is likely to: what is left out cannot be
 # followed, and what does not matter costs a few tokens.
-_LEAST_CHANCE = 0.05
-_ANY = 0.2
+_LEAST_CHANCE = 0.02
+_ANY = 0.1
 _CHARACTERS_A_TOKEN = 5
 
 # Wherever a model may see a new line begin.

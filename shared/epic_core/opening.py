@@ -87,7 +87,9 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
 def hold_to(state: State, octets: int | None, reserve: int | None = None) -> None:
     """Hold a memory to the budget and the reserve given, or to those its file remembers; a budget of 0 lifts it."""
     known = state.store.meta().get("reserve")
-    state.reserve = reserve if reserve is not None else known if isinstance(known, int) else DEFAULT_RESERVE
+    if known is not None and (not isinstance(known, int) or known < 0):
+        raise StoreError(f"{state.store.path} is damaged: its reserve is {known!r}, no number of bytes.")
+    state.reserve = reserve if reserve is not None else DEFAULT_RESERVE if known is None else known
     remembered = state.store.meta().get("budget")
     if octets is None:
         octets = remembered if isinstance(remembered, int) and remembered > 0 else 0

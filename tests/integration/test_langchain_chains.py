@@ -23,6 +23,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from chat_models import ScriptedChat
 from epic_core import EpicMemory, Item, Stance
+from epic_core.encoders.static import StaticEncoder
 from epic_core.errors import InvalidInputError, MemoryClosedError
 from epic_core.verification import LMVerifier
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, EpicVectorStore
@@ -375,10 +376,12 @@ async def test_events_show_the_filter_and_the_calls_in_it() -> None:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EpicMemory]:
     """Two users in one file: one eats, the other travels."""
     path: Path = tmp_path_factory.mktemp("shared") / "all.epic"
+    encoder = StaticEncoder()
+    encoder.relevant = -1.0  # one question is asked of both, whatever they hold
     for user, preference, items in ((BOB, PREFERENCES[1], HOTELS), (ANN, PREFERENCES[0], FOOD)):
-        with EpicMemory.open(path, [preference], namespace=user, tau=0.0) as memory:
+        with EpicMemory.open(path, [preference], namespace=user, tau=0.0, encoder=encoder) as memory:
             assert memory.add(items).kept == len(items)
-    with EpicMemory.open(path, namespace=ANN, tau=0.0) as memory:
+    with EpicMemory.open(path, namespace=ANN, tau=0.0, encoder=encoder) as memory:
         yield memory
 
 

@@ -533,7 +533,10 @@ async def test_from_defaults_makes_a_memory_of_one_source(source: str) -> None:
     found = retriever.retrieve(QUERY)
     assert found == await retriever.aretrieve(QUERY)
     assert len(found) == 3
-    assert all(node.text.startswith(f"Document {number}:") for number, node in enumerate(found, start=1))
+    opening, first = found[0].text.split("\n\n", 1)
+    assert opening == f"The user's preferences that matter here:\n- {PREFERENCES[1]}"
+    texts = [first, *(node.text for node in found[1:])]
+    assert all(text.startswith(f"Document {number}:") for number, text in enumerate(texts, start=1))
     assert {node.node_id for node in found} <= {item.id for item in ITEMS} or source == "texts"
 
 
@@ -673,7 +676,7 @@ async def test_index_nodes_stay_index_nodes(tmp_path: Path, guidance: Any) -> No
                 assert {node.node.hash for node in found} == {node.hash for node in (*LEADS, NODES[0])}
         # What comes out can go in again.
         other = EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=[node.node for node in found], tau=-1.0)
-        assert {getattr(node.node, "index_id", "") for node in other.retrieve(QUERY)} == {"casinos", "food", ""}
+        assert {getattr(node.node, "index_id", "") for node in other.retrieve(BROAD)} == {"casinos", "food", ""}
 
 
 async def test_a_recursive_retriever_follows_index_nodes() -> None:
@@ -740,7 +743,8 @@ async def test_guidance_in_a_text_is_not_written_twice() -> None:
     found = retriever.retrieve("a hotel")
     suited = EpicNodePostprocessor(preferences=preferences, guidance="text")
     (again,) = suited.postprocess_nodes(found, query_str="a hotel")
-    assert again.node.get_content() == found[0].node.get_content()
+    opening, told = found[0].node.get_content().split("\n\n", 1)
+    assert opening.startswith("The user's preferences that matter here:") and again.node.get_content() == told
     copy = EpicRetriever.from_defaults(preferences=preferences, nodes=[found[0].node])
     assert copy.retrieve("a hotel")[0].text == node.text
 

@@ -53,7 +53,7 @@ def test_an_allowance_bounds_what_is_told() -> None:
     assert len(those_that_matter(matters, 60)) == 11
     # The heaviest is told whatever it takes.
     assert those_that_matter(matters, 1) == [matters[0][0]]
-    assert those_that_matter([(matters[0][0], 0.1)]) == []
+    assert those_that_matter([(matters[0][0], 0.05)]) == []
 
 
 def test_a_preference_cannot_begin_a_section_of_the_context() -> None:

@@ -15,7 +15,7 @@ import pytest
 from epic_core import Alignment, Decision, EpicMemory, Filter, Item, Stance, Verdict, schema
 from epic_core.cli import main
 from epic_core.context import format_context
-from epic_core.errors import DamagedError, EpicError, InvalidInputError, StoreError
+from epic_core.errors import BudgetError, DamagedError, EpicError, InvalidInputError, StoreError
 from epic_core.rows import checksum
 from epic_core.store import Store
 from epic_core.threads import in_thread
@@ -97,7 +97,7 @@ ALTERED = [
     "UPDATE meta SET value = '{' WHERE key = 'encoder'",
     "UPDATE meta SET value = '[]' WHERE key = 'encoder'",
     "INSERT INTO meta (key, value, crc) VALUES ('tau/default', '\"abc\"', 0)",
-    "INSERT INTO meta (key, value, crc) VALUES ('light/default', '7', 0)",
+    "INSERT INTO meta (key, value, crc) VALUES ('reserve', '-7', 0)",
     "INSERT INTO pending (namespace, id, text, metadata, reason, preferences, crc)"
     " VALUES ('default', 'p', 'text', '{bad', 'why', '[]', 0)",
 ]
@@ -361,9 +361,10 @@ def test_an_empty_file_of_the_users_is_never_removed(tmp_path: Path) -> None:
         assert path.read_bytes() == b""
 
 
-def test_a_file_is_not_made_or_left_when_its_settings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError):
-        EpicMemory.open(tmp_path / "mine", [WINE], encoder=HashEncoder(), tau=0.2, reserve="1 MB")
+@pytest.mark.parametrize("refused", [{"reserve": "-1 MB"}, {"tau": 2.0}, {"budget": 100}])
+def test_a_file_is_not_made_or_left_when_its_settings_are_refused(tmp_path: Path, refused: dict[str, Any]) -> None:
+    with pytest.raises((InvalidInputError, BudgetError)):
+        EpicMemory.open(tmp_path / "mine", [WINE], encoder=HashEncoder(), **refused)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -433,7 +433,8 @@ async def test_an_endless_stream_is_transformed_as_it_comes() -> None:
     assert (await anext(coming)).id == "0"
     assert len(taken) <= AT_ONCE + 1
     await coming.aclose()  # type: ignore[attr-defined]
-    assert keep.report.seen == keep.report.kept == AT_ONCE
+    # What comes slowly is not waited for: on a busy machine the first batch is a smaller one.
+    assert 1 <= keep.report.seen == keep.report.kept <= AT_ONCE
 
 
 def test_a_source_that_fails_is_heard_of_after_what_was_decided() -> None:

@@ -256,7 +256,8 @@ def test_evicted_items_are_known(tmp_path: Path) -> None:
     items = [
         Item(text=f"red wine {'number ' * 40}{n} {random.Random(n).getrandbits(2000):x}", id=str(n)) for n in range(120)
     ]
-    with memory(WINE, path=path, verifier=KeepAll(), tau=0.01, budget=160_000, floor=0) as held:
+    options: dict[str, Any] = {"encoder": HashEncoder(512), "verifier": KeepAll(), "tau": 0.01, "floor": 0}
+    with memory(WINE, path=path, budget=160_000, **options) as held:
         report = held.add(items)
         assert report.evicted > 20
         evicted = [record for record in held.not_kept() if record.stage == "budget"]
@@ -265,7 +266,7 @@ def test_evicted_items_are_known(tmp_path: Path) -> None:
         assert not is_looked_at(held, gone)
         assert evicted[0].preference == WINE and evicted[0].similarity is not None
         assert "budget" in str(held.explain(gone.id))
-    with memory(path=path, verifier=KeepAll(), tau=0.01, floor=0) as held:
+    with memory(path=path, **options) as held:
         assert not is_looked_at(held, gone)
 
 

@@ -365,7 +365,9 @@ def test_a_node_without_embedding_is_found_by_what_an_index_would_embed(store: E
 def test_guidance_and_text_come_before_the_embedding_of_the_index(store: EpicVectorStore) -> None:
     store.add(
         [
-            guided(1, "red wine", ("night train", "supports"), ("blue sky", "conflicts"), embedding=vector("old books")),
+            guided(
+                1, "red wine", ("night train", "supports"), ("blue sky", "conflicts"), embedding=vector("old books")
+            ),
             embedded(2, "green hills"),
         ]
     )

@@ -303,7 +303,7 @@ def test_all_that_was_held_is_held(path: Path, old: int) -> None:
         assert entry.similarity == pytest.approx(float(encoder.vector(HELD.text) @ encoder.vector(WINE)), abs=1e-6)
         assert "no answer" in memory.explain("waiting").note
         assert memory.search("castle Dover", k=1)[0].item == SECOND
-        assert memory.fallback == SecondTier(tau=0.2) and memory.tau == 0.3
+        assert memory.tau == 0.3
 
 
 def test_its_vectors_are_what_they_were_and_a_search_scores_as_before(path: Path) -> None:
@@ -311,14 +311,14 @@ def test_its_vectors_are_what_they_were_and_a_search_scores_as_before(path: Path
     with opened(path) as memory:
         total = encoder.vector("castle wine") + encoder.vector(WINE)
         score = float(encoder.vector(INSTRUCTION) @ total / np.linalg.norm(total))
-        (hit,) = memory.search("castle wine", k=1, steering="paper", stance_policy="any")
+        (hit,) = memory.search("castle wine", k=1, steering="paper", stance_policy="any", keys="instruction", min_score=None)
         assert hit.score == pytest.approx(score, abs=2e-3)
     store = Store(path)
     ((first, *_),) = [store.preferences("default", encoder.dimension)[2]]
     for found, text in (
         (first, WINE),
         (store.space("default", encoder.dimension).vectors[0], INSTRUCTION),
-        (store.light(store.light_rows("default"), encoder.dimension)[0], SECOND.text),
+        (store.text_vectors(store.light_rows("default"), encoder.dimension)[0], SECOND.text),
     ):
         assert found == pytest.approx(encoder.vector(text), abs=2e-3)
     store.close()

@@ -144,7 +144,9 @@ def test_a_full_queue_is_an_error_that_says_how_many_and_what_to_do() -> None:
     with pytest.raises(RetryQueueFullError) as caught:
         memory.add(wines(*range(10)))
     message = str(caught.value)
-    assert re.search(r"\b3 items wait", message) and re.search(r"\b7 more", message)
+    assert re.search(r"\b3 items wait", message)
+    # Of those that came at once: on a slow machine not all of them do.
+    assert re.search(r"\b[1-7] more are undecided \(first 'wine \d'\)", message)
     assert "memory.retry()" in message and "add the same items again" in message
     assert "could not be understood" in message
     assert waiting(memory) == 3
