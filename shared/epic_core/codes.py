@@ -22,6 +22,8 @@ _LEVELS = 511
 _ZERO = 512
 # The step between 16 even levels that loses least of numbers with a standard deviation of one.
 _STEP = 0.3352
+# More than sums in another order differ by.
+_EDGE = 1e-9
 
 
 def code_length(dimension: int, *, small: bool = False) -> int:
@@ -74,8 +76,9 @@ def _steps_of(dimension: int) -> NDArray[np.float64]:
 def _packed_small(vectors: FloatArray) -> list[bytes]:
     count, dimension = vectors.shape
     levels = np.full((count, 2 * code_length(dimension, small=True)), 8, dtype=np.uint8)
-    # In float64 the same vector comes to the same levels, whatever it is written with.
-    steps = np.floor(vectors.astype(np.float64) @ _steps_of(dimension))
+    # In float64 the same vector comes to the same levels, whatever it is written with; what lies on the edge of one but
+    # for the order of a sum, such as 0, too.
+    steps = np.floor(vectors.astype(np.float64) @ _steps_of(dimension) + _EDGE)
     levels[:, :dimension] = np.clip(steps, -8, 7).astype(np.int8) + 8
     octets = levels[:, ::2] | (levels[:, 1::2] << 4)
     flat, length = octets.tobytes(), octets.shape[1]

@@ -162,8 +162,6 @@ def _found(
     )
     least = ranking.least_topic(state.encoder, candidates.topics, asked.min_score)
     relevant = bool(len(candidates.topics)) and least < np.inf and float(candidates.topics[0]) >= least
-    if not relevant and asked.min_score is None and len(candidates.topics):
-        least = -np.inf
     candidates = ranking.without_far_light(space, candidates.down_to(least), state.encoder, asked.min_score)
     scores, steered = ranking.ranked(
         space,
@@ -176,7 +174,8 @@ def _found(
     )
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
     chosen = ranking.distinct(space, state.store, candidates.rows, order, asked.k)
-    best = [(candidates.rows[place], float(scores[place])) for place in chosen]
+    # Beyond a cosine's range differences say nothing any more; the order is decided.
+    best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in chosen]
     hits = item_hits(state.store, space, asked, steered.vector, best, allowed)
     entries = [
         space.rows_of[item][0] if item not in candidates.entries else candidates.entries[item][0]

@@ -384,9 +384,9 @@ class Hit:
 
     Attributes:
         item: The item.
-        score: What hits are ordered by, higher is better. For a hit of the memory the best cosine of
-            its entries with the steered query, less the stance policy's penalty. Hits of a fallback come first,
-            with scores of their own: compare scores within one tier.
+        score: What hits are ordered by, on the scale of a cosine, in [-1, 1], higher is better: how near the topic is,
+            what the text says for and against the preferences that matter, and its stances. Hits of a fallback come
+            first, with scores of their own: compare scores within one tier.
         entries: The item's matching entries, best first; empty for hits of a fallback.
         tier: "memory", "light" (held by its text only) or "fallback".
     """

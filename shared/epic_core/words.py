@@ -298,6 +298,9 @@ def _deny_by_sign(words: Sequence[str], place: int, reached: list[bool]) -> None
     word = words[place]
     if word == "few" and words[place - 1 : place] and words[place - 1] in _SEVERAL:
         return
+    if word in ("place", "lieu") and words[max(0, place - 1)] != "in":
+        # "in place of meat", but not "a place of peace".
+        return
     if word in _BANS and not _LIFTED.isdisjoint(words[max(0, place - _NEAR) : place + _NEAR]):
         return
     before = words[place - 1] if place else ""
