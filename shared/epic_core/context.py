@@ -12,10 +12,11 @@ from epic_core.types import Hit, Hits, MemoryEntry, Preference, Stance
 
 TellPreferences: TypeAlias = Literal["matter", "all", "none"]
 """Which preferences a context opens with: those that matter to the query, all of the user's, or none, the paper's."""
+MATTERING = "The user's preferences that matter here:"
+"""The heading of the preferences."""
 ALLOWANCE = 150
 """How many tokens the preferences of a context may take, about: some ten of them."""
 
-_MATTERING = "The user's preferences that matter here:"
 # A preference is worth a line from this chance on that it matters, if any is likely to: what is left out cannot be
 # followed, and what does not matter costs a few tokens.
 _LEAST_CHANCE = 0.02
@@ -71,7 +72,7 @@ def format_preferences(
     told = [one for one, _ in hits.matters] if preferences == "all" else those_that_matter(hits.matters, allowance)
     if not told:
         return ""
-    return "\n".join([_MATTERING, *(f"- {_HEADING.sub(_QUOTED, _one_line(one.text))}" for one in told)])
+    return "\n".join([MATTERING, *(f"- {_HEADING.sub(_QUOTED, _one_line(one.text))}" for one in told)])
 
 
 def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: int = ALLOWANCE) -> list[Preference]:

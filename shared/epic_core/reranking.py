@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Literal, TypeAlias, get_args
 
-from epic_core.context import format_hit
+from epic_core.context import MATTERING, format_hit
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError, LMError, LMUnavailableError, NoPreferencesError
 from epic_core.guidance import REWRITE, as_metadata, guidance_of
@@ -52,7 +52,8 @@ GUIDANCE = frozenset(
 """The metadata keys of guidance; the others that begin with `epic_` say how a text was found."""
 
 _AGAINST = frozenset({Stance.MIXED, Stance.CONFLICTS})
-_NUMBERED = re.compile(r"Document \d+:\n")
+# The first of several may stand below the preferences that matter.
+_NUMBERED = re.compile(rf"(?:{re.escape(MATTERING)}\n(?:- .*\n)+\n)?Document \d+:\n")
 # Seconds for which a model that is down is not asked again, and those for which a server may have itself waited for.
 _REST = 30.0
 _LONGEST_PAUSE = 1.0

@@ -31,7 +31,7 @@ WINE, SEA, HILLS = "red wine", "blue sea", "green hills"
 PAST = datetime(2020, 1, 1, tzinfo=timezone.utc)
 A, B = "ann", "bob"
 
-# The same ids with the same texts for everybody: kept, discarded, waiting, second tier, below everything.
+# The same ids with the same texts for everybody: kept, discarded, waiting, light tier, below everything.
 ITEMS = [
     *(Item(id=f"keep{n}", text=f"red wine keep {n}", metadata={"n": n}) for n in range(4)),
     *(Item(id=f"both{n}", text=f"blue sea red wine keep {n}") for n in range(3)),

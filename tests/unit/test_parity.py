@@ -36,7 +36,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "coarse off": {"coarse": False},
     "fine off": {"fine": False},
     "keep rate": {"keep_rate": 0.4},
-    "second tier": {"tau": 0.9, "reserve": "1 MB"},
+    "light tier": {"tau": 0.9, "reserve": "1 MB"},
     "fallback": {"fallback": lambda query, k: [f"{query} {n}" for n in range(k)]},
 }
 
@@ -72,14 +72,21 @@ async def test_add_and_search_are_the_same(verifier: str, options: dict[str, Any
         {"steering": "paper", "distinct": False},
         {"preferences": [PREFERENCES[1]], "stance_policy": "any"},
         {"namespace": "nobody"},
+        {"min_score": 0.3},
+        {"keys": "instruction", "min_score": None},
     ]
+    asked = False
     for query in ("which red wine", "a night train", "steam engines", "🙂"):
         for arguments in queries:
             expected, found = sync.search(query, **arguments), await other.asearch(query, **arguments)
             assert expected == found
             assert (expected.steered_by, expected.fallback) == (found.steered_by, found.fallback)
+            assert (expected.matters, expected.relevant) == (found.matters, found.relevant)
             assert list(expected.timings) == list(found.timings)
+            asked |= expected.fallback
         assert sync.context(query) == await other.acontext(query)
+        assert sync.preferences_for(query) == await other.apreferences_for(query)
+    assert asked == ("fallback" in options)
 
 
 @pytest.mark.parametrize("verifier", VERIFIERS)

@@ -94,7 +94,7 @@ def candidates(
     for row, cosine in zip(rows.tolist(), cosines.tolist(), strict=True):
         entries.setdefault(space.item_of[row], (row, cosine))
     texts = space.texts.rows
-    topics = space.texts.vectors @ vector
+    topics = space.texts.cosines(vector)
     words = space.lexical(store).scores(query) if query else {}
     if words:
         places = np.array(space.texts.places(list(words)))
