@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from epic_core.codes import packed, unpacked
 from epic_core.graph_table import GraphTable
 from epic_core.rows import decoding, deflated, dumped_metadata, inflated, item_digest
@@ -275,5 +277,12 @@ class ItemTable(GraphTable):
         for row, crc, *values in self.among(f"SELECT row, crc, {columns} FROM items WHERE row IN", rows):
             ITEMS.verify(self.path, crc, *values)
             codes[row] = values[4]
+        vectors = np.empty((len(rows), dimension), dtype=np.float32)
         with decoding(self.path):
-            return unpacked([codes.get(row, b"") for row in rows], dimension)
+            # Files made before hold longer codes of what was in their second tier.
+            alike: dict[int, list[int]] = {}
+            for place, row in enumerate(rows):
+                alike.setdefault(len(codes.get(row, b"")), []).append(place)
+            for places in alike.values():
+                vectors[places] = unpacked([codes.get(rows[place], b"") for place in places], dimension)
+        return vectors

@@ -311,7 +311,9 @@ def test_its_vectors_are_what_they_were_and_a_search_scores_as_before(path: Path
     with opened(path) as memory:
         total = encoder.vector("castle wine") + encoder.vector(WINE)
         score = float(encoder.vector(INSTRUCTION) @ total / np.linalg.norm(total))
-        (hit,) = memory.search("castle wine", k=1, steering="paper", stance_policy="any", keys="instruction", min_score=None)
+        (hit,) = memory.search(
+            "castle wine", k=1, steering="paper", stance_policy="any", keys="instruction", min_score=None
+        )
         assert hit.score == pytest.approx(score, abs=2e-3)
     store = Store(path)
     ((first, *_),) = [store.preferences("default", encoder.dimension)[2]]
