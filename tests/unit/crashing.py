@@ -213,8 +213,8 @@ class Plan:
 
 
 def opened(path: str | Path, preferences: Sequence[str] | None = None, **options: Any) -> EpicMemory:
-    """A memory with the encoder and the verifier of the workers."""
-    return EpicMemory.open(path, preferences, encoder=TopicEncoder(), verifier=Judge(), **options)
+    """A memory with the encoder and the verifier of the workers, which forgets what it does not keep."""
+    return EpicMemory.open(path, preferences, encoder=TopicEncoder(), verifier=Judge(), **{"reserve": 0, **options})
 
 
 def work(plan: Plan, told: int) -> None:
