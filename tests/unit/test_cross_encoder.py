@@ -220,7 +220,7 @@ class TestInference:
         (verdict,) = verifying.verify([candidate(text, preference)])
         (alignment,) = verdict.alignments
         assert alignment.stance is stance
-        assert alignment.instruction.startswith("Look for" if stance is Stance.SUPPORTS else "Steer clear")
+        assert alignment.instruction.startswith("Suits the user" if stance is Stance.SUPPORTS else "Steer clear")
         assert text in alignment.instruction and "This involves" in alignment.rationale
 
     def test_both_sides_make_it_mixed(self) -> None:

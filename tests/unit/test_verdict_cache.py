@@ -651,7 +651,7 @@ from pathlib import Path
 def say(asked):
     print(asked.chunk, flush=True)
 
-with opened(Path(sys.argv[1]), Scripted(hook=say, seconds=0.1)) as memory:
+with opened(Path(sys.argv[1]), Scripted(hook=say, seconds=0.1), reserve=0) as memory:
     memory.add(documents())
 """
 
