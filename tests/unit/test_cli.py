@@ -90,9 +90,10 @@ def refused(result: Result, *parts: str) -> None:
 
 
 def held(path: str = "me.epic") -> set[str]:
-    """The ids of all items in a file."""
+    """The ids of all items in a file that have entries."""
     with EpicMemory.open(path, must_exist=True) as memory:
-        return {item.id for item in memory.items()}
+        hits = memory.search("hotel", k=max(1, len(memory)), keys="instruction", min_score=None)
+        return {hit.item.id for hit in hits}
 
 
 # demo
@@ -167,13 +168,14 @@ def test_a_threshold_or_a_keep_rate_can_be_chosen(epic: Epic) -> None:
     assert "3 passed" in epic(*common, "--out", "b.epic", "--keep-rate", "1").out
 
 
-def test_a_second_tier_holds_what_is_below_tau(epic: Epic) -> None:
+def test_the_light_tier_holds_what_is_below_tau(epic: Epic) -> None:
     result = epic(
-        "build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "--second-tier", "-1", "corpus.jsonl"
+        "build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "--reserve", "1 MB", "corpus.jsonl"
     )
 
-    assert re.search(r"second tier +1\b", result.out)
-    assert "In the second tier" in epic("explain", "me.epic", "corpus.jsonl:3").out
+    assert re.search(r"light tier +1\b", result.out)
+    assert "In the light tier" in epic("explain", "me.epic", "corpus.jsonl:3").out
+    assert held() == {"casino", "vegan"}
 
 
 def test_other_preferences_need_sync(built: Epic) -> None:
@@ -203,7 +205,7 @@ def test_other_preferences_need_sync(built: Epic) -> None:
         (["--preferences", "prefs.txt"], ["SOURCE"]),
         (["--preferences", "prefs.txt", "--tau", "0.3", "--keep-rate", "0.2", "corpus.jsonl"], ["not allowed with"]),
         (["--preferences", "prefs.txt", "--tau", "high", "corpus.jsonl"], ["--tau"]),
-        (["--preferences", "prefs.txt", "--second-tier", "7", "corpus.jsonl"], ["between -1 and 1"]),
+        (["--preferences", "prefs.txt", "--reserve", "many", "corpus.jsonl"], ["reserve", "'many'"]),
         (["--preferences", "prefs.txt", "--encoder", "bogus", "corpus.jsonl"], ["bogus", "static"]),
     ],
 )
@@ -310,16 +312,17 @@ def test_ask_shows_the_item_its_id_its_preference_and_its_score(built: Epic) -> 
 
 
 def test_ask_context_prints_what_a_model_is_given(built: Epic) -> None:
-    result = built("ask", "me.epic", "Which hotel should I book?", "--context")
+    result = built("ask", "me.epic", "Which hotel with a vegan diet should I book?", "--context")
 
-    assert result.out.startswith("Document 1:\nInterpretation Guidance:\n")
+    assert result.out.startswith(f"The user's preferences that matter here:\n- {PREFERENCES[0]}\n")
+    assert "\n\nDocument 1:\nInterpretation Guidance:\n" in result.out
     assert f"Content:\n{CASINO}" in result.out
     assert "Document 2:" in result.out
     assert "Steer clear" in result.out
 
 
 def test_k_larger_than_the_memory_gives_all_there_is(built: Epic) -> None:
-    result = built("ask", "me.epic", "hotel", "-k", "1000000")
+    result = built("ask", "me.epic", "a vegan diet in a hotel with a casino", "-k", "1000000")
 
     assert result.code == 0
     assert len(re.findall(r"^\d+\. ", result.out, re.M)) == 2

@@ -152,9 +152,11 @@ def test_a_model_has_to_be_there_to_be_asked_for() -> None:
         made(None, WINE, expansions="model")
     with pytest.raises(InvalidInputError, match="auto, model, bundled, off"):
         made(None, WINE, expansions="library")
-    for none in (Writing, object(), "qwen3:4b"):
+    for none in (Writing, object()):
         with pytest.raises(InvalidInputError, match="expander must be a language model"):
             made(None, WINE, expander=none)
+    with pytest.raises(InvalidInputError, match="There is no model 'qwen3:4b'"):
+        made(None, WINE, expander="qwen3:4b")
     memory = made(Writing(), WINE, expansions="model")
     with pytest.raises(InvalidInputError, match="language model"):
         memory.verifier = KeepAll()

@@ -307,7 +307,7 @@ def test_one_id_in_two_files_is_an_error_that_names_both_places(tmp_path: Path) 
 # the command line
 
 
-@pytest.mark.parametrize("options", [("--tau", "5"), ("--keep-rate", "2"), ("--namespace", ""), ("--second-tier", "3")])
+@pytest.mark.parametrize("options", [("--tau", "5"), ("--keep-rate", "2"), ("--namespace", ""), ("--reserve", "much")])
 def test_a_build_with_an_option_that_cannot_be_leaves_no_file(epic: Epic, options: tuple[str, str]) -> None:
     result = build(epic, *options, "corpus.jsonl")
     assert result.code == 2

@@ -121,6 +121,8 @@ def test_that_similarity_decides_where_a_model_did_is_said(path: Path) -> None:
 def test_a_verifier_that_cannot_be_is_refused_later_too() -> None:
     memory = memory_of(Scripted())
     with pytest.raises(InvalidInputError, match="verifier"):
+        memory.verifier = object()  # type: ignore[assignment]
+    with pytest.raises(InvalidInputError, match="There is no model"):
         memory.verifier = "qwen3:4b"  # type: ignore[assignment]
 
 

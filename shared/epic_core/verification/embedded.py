@@ -19,7 +19,7 @@ from epic_core.chunking import sentences
 from epic_core.encoders.base import Encoder, embed
 from epic_core.encoders.static import BUNDLED_NAME
 from epic_core.errors import InvalidInputError
-from epic_core.evidence import BY_WORDS, Sides, by_words, expanded_lean, sides_of
+from epic_core.evidence import BY_WORDS, Sides, by_words, expanded_lean, highest_two, sides_of
 from epic_core.preferences.library import borrowed
 from epic_core.threads import in_thread
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
@@ -42,6 +42,7 @@ _BLOCK = 256
 _KEPT = 4096
 # A sentence that leans so far the other way makes the whole unsure.
 _OTHER_SIDE = -0.07
+_ABOUT_IT = 0.2
 # A side of more characters is not retold.
 _LONGEST_SIDE = 120
 _ARTICLES = frozenset({"a", "an", "the", "any"})
@@ -242,7 +243,10 @@ def _has_another_side(sides: Sides, vectors: FloatArray) -> bool:
     """Tell whether one sentence of several leans towards what breaks the preference, whatever the whole does."""
     if len(vectors) < 2 or not len(sides.expanded):
         return False
-    return float(expanded_lean(sides, vectors @ sides.expanded.T).min()) < _OTHER_SIDE
+    near = vectors @ sides.expanded.T
+    breaks = highest_two(near[:, sides.follows :])
+    # A sentence about something else leans by chance.
+    return bool(((expanded_lean(sides, near) < _OTHER_SIDE) & (breaks > _ABOUT_IT)).any())
 
 
 class _Judged(NamedTuple):
