@@ -264,7 +264,7 @@ def test_two_graphs_on_a_file_see_what_the_other_does(path: Path) -> None:
         assert other.entities() == []
 
 
-def test_a_preference_may_take_up_what_waited_in_the_light_in_another_process(path: Path) -> None:
+def test_a_preference_may_take_up_what_waited_in_the_light_tier_in_another_process(path: Path) -> None:
     second = Item(id="second", text="red and old lamp of [Oscar Reed]")
     with made(path, [WINE], tau=0.5, reserve="1 MB") as one, again(path, tau=0.5) as other:
         one.add([second, Item(id="wine", text="red wine [Clara]")])

@@ -154,8 +154,9 @@ def test_what_the_walk_does_not_reach_comes_after_it_the_nearest_first(path: Pat
     items = [Item(id=f"{n:02}", text="red wine " + "and more " * n) for n in range(60)]
     with made(path) as graph:
         graph.add([*items[::-1], Item(id="oscar", text="[Oscar Reed] of the red houses")])
-        ids = [hit.item.id for hit in graph.search("Oscar Reed, red wine", 61, steering="off")]
-        dense = [hit.item.id for hit in graph.memory.search("Oscar Reed, red wine", 61, steering="off")]
+        options: dict[str, Any] = {"steering": "off", "keys": "instruction", "min_score": None}
+        ids = [hit.item.id for hit in graph.search("Oscar Reed, red wine", 61, **options)]
+        dense = [hit.item.id for hit in graph.memory.search("Oscar Reed, red wine", 61, **options)]
         assert [each for each in ids if each != "oscar"] == [each for each in dense if each != "oscar"]
 
 
@@ -266,15 +267,14 @@ def test_a_walk_that_goes_nowhere_finds_the_nearest() -> None:
     assert [hit.item.id for hit in hits] == [hit.item.id for hit in dense]
 
 
-def test_a_fallback_is_asked_where_nothing_known_is_named(path: Path) -> None:
+def test_the_light_tier_is_searched_where_nothing_known_is_named(path: Path) -> None:
     with made(path, [WINE], tau=0.5, reserve="1 MB") as graph:
         second = Item(id="second", text="red and old lamp of [Oscar Reed]")
         graph.add([Item(id="wine", text="red wine [Clara]"), second])
         assert graph.memory.stats().counts["light"] == 1
         assert [hit.item.id for hit in graph.search("old lamp")] == ["second", "wine"]
-        assert graph.search("old lamp").fallback
-        assert [hit.item.id for hit in graph.search("Clara")] == ["wine"]
-        assert not graph.search("Clara").fallback
+        assert [hit.tier for hit in graph.search("old lamp")] == ["light", "memory"]
+        assert [(hit.item.id, hit.tier) for hit in graph.search("Clara")] == [("wine", "memory")]
         assert graph.entities() == ["Clara"]
         # Verified after all, it is a passage like any other, and gets its entities.
         graph.memory.add_preference("old lamp")
