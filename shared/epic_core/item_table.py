@@ -17,8 +17,6 @@ from epic_core.types import FloatArray, Item
 
 _ITEM = ", ".join(f"i.{name}" for name in (*ITEMS.checked, "crc", *ITEMS.texts, "text_crc"))
 _BLOCK = 256
-# An item of the light tier: held by its text alone, without an entry.
-_LIGHT = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,14 +236,13 @@ class ItemTable(GraphTable):
         return made
 
     def light_rows(self, namespace: str) -> list[int]:
-        """Return the rows of the items of the light tier, oldest first."""
-        return [
-            int(row)
-            for (row,) in self.read(
-                f"SELECT row FROM items WHERE namespace = ? AND second_tier IS NOT NULL AND {_LIGHT} ORDER BY row",
-                (namespace,),
-            )
-        ]
+        """Return the rows of the items of the light tier, oldest first.
+
+        An item that the index of entries has lost by a changed byte is not taken for one: the tables are read whole.
+        """
+        held = {item for (item,) in self.read("SELECT item FROM entries NOT INDEXED")}
+        sql = "SELECT row FROM items NOT INDEXED WHERE namespace = ? AND second_tier IS NOT NULL ORDER BY row"
+        return [int(row) for (row,) in self.read(sql, (namespace,)) if row not in held]
 
     def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
         """Return about how many bytes of the file some items take, their entries apart."""
