@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
-from epic_core.errors import StoreError
+from epic_core.codes import code_length
+from epic_core.errors import DamagedError, StoreError
 from epic_core.store import Store
 
 # Table, then column by column the part that its bytes belong to.
@@ -39,6 +40,7 @@ def sizes(store: Store) -> dict[str, int]:
     count, _, page = store.pages()
     made = dict.fromkeys(PARTS, 0)
     with store.reading():
+        _check_codes(store)
         pages = _pages(store)
         for table, columns in _parts(store).items():
             shares = _shares(store, table, columns)
@@ -51,6 +53,16 @@ def sizes(store: Store) -> dict[str, int]:
     total = max(count * page, store.file_bytes())
     made["rest"] = total - sum(made.values())
     return {**made, "total": total}
+
+
+def _check_codes(store: Store) -> None:
+    """Raise where a damaged row takes bytes of one of its columns for those of another."""
+    dimension = (store.meta().get("encoder") or {}).get("dimension", 0)
+    lengths = [code_length(dimension, small=small) for small in (False, True)]
+    for table, column in (("items", "second_tier"), ("entries", "vector")):
+        other = f"SELECT 1 FROM {table} WHERE length(CAST({column} AS BLOB)) NOT IN (?, ?) LIMIT 1"
+        if store.read(other, lengths):
+            raise DamagedError(store.path, f"a vector has not the length {dimension}")
 
 
 def _parts(store: Store) -> dict[str, dict[str, str]]:

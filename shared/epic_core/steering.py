@@ -462,6 +462,7 @@ class QuerySteering:
         *,
         only: NDArray[np.intp] | None = None,
         words: Sequence[Words] | None = None,
+        scaled: bool = True,
     ) -> FloatArray:
         """As `score`, where everything is encoded.
 
@@ -471,6 +472,7 @@ class QuerySteering:
             vectors: Their embeddings, shape `(len(texts), d)`.
             only: Rows of the preferences that may steer; default: all.
             words: Those of the texts, where they are known.
+            scaled: Whether the scores are brought back to the scale of a cosine.
         """
         if self.mode != "signed":
             scores: FloatArray = vectors @ self._steered(query, only, None, turns=False).vector
@@ -485,8 +487,8 @@ class QuerySteering:
             if weight >= _FELT:
                 told, _ = self._told(row, query, vectors, said, toward)
                 scores += np.float32(chosen.strength * weight * SAYS) * told
-        # On the scale of a cosine again.
-        scores /= np.float32(1.0 + chosen.strength * SAYS)
+        if scaled:
+            scores /= np.float32(1.0 + chosen.strength * SAYS)
         return scores
 
     def score_found(

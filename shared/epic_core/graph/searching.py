@@ -50,7 +50,7 @@ class Walk:
     passage_weight: float = 0.05
     passages: int = 50
     told_apart: int = 20
-    telling: float = 1.0
+    telling: float = 0.5
 
 
 # What the stance policy "prefer" leaves of a share. Cosines differ by a third, shares by orders of magnitude: what a
@@ -142,7 +142,7 @@ def search(
     if visited is not None and visited.texts:
         embeddings: FloatArray = yield Look(reader.texts, visited.texts, "telling apart")
         steering: QuerySteering = yield Steer(reader.steerings, visited.preferences, asked.mode)
-        said = steering.score_texts(vector, visited.texts, embeddings)
+        said = steering.score_texts(vector, visited.texts, embeddings, scaled=False)
     if state.encoder is not encoder:  # embedded anew in the meantime
         return (yield from search(state, hold, phrases, Reader(state.encoder), walk, asked, clock))
     if visited is None:
