@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from epic_core.aspects import Aspects, Expansion
     from epic_core.errors import EpicError
     from epic_core.filters import Filter
     from epic_core.memory import EpicMemory
-    from epic_core.reports import NotKept
     from epic_core.retention import ByValue, Ebbinghaus, UsageFifo
     from epic_core.steering import QuerySteering
     from epic_core.types import (
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
         Stance,
         Verdict,
     )
+    from epic_core.types.preferences import Aspects, Expansion
+    from epic_core.types.reports import NotKept
 
 __version__ = "0.1.0"
 
@@ -54,12 +54,12 @@ __all__ = [
 
 # Imported when first used: `import epic_core` costs next to nothing, and numpy only when something is done.
 _MODULES = {
-    "Aspects": "aspects",
+    "Aspects": "types",
     "ByValue": "retention",
     "Ebbinghaus": "retention",
-    "NotKept": "reports",
+    "NotKept": "types",
     "UsageFifo": "retention",
-    "Expansion": "aspects",
+    "Expansion": "types",
     "EpicError": "errors",
     "EpicMemory": "memory",
     "Filter": "filters",

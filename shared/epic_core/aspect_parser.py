@@ -18,8 +18,8 @@ from epic_core import aspect_statements as shapes
 from epic_core.aspect_cues import ADVERB, firmness_of
 from epic_core.aspect_phrases import PUNCTUATION, trimmed
 from epic_core.aspect_walk import AVOIDED, LIKED, NEITHER, Found, Walk, cues_of
-from epic_core.aspects import Aspects, Expansion
 from epic_core.text.language import ENGLISH, language_of
+from epic_core.types.preferences import Aspects, Expansion
 
 if TYPE_CHECKING:
     from epic_core.types import Preference

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args, overload
 
 from epic_core.aspect_parser import aspects_of
-from epic_core.aspects import Aspects, Expansion
 from epic_core.errors import BudgetError, InvalidInputError, UnknownPreferenceError
 from epic_core.portions import Portion, readings_by
 from epic_core.preferences.foreign import warn_of_unread
@@ -20,6 +19,7 @@ from epic_core.space import Space
 from epic_core.state import State
 from epic_core.steps import Clock, Steps, Take
 from epic_core.types import BuildReport, Preference, checked_aspects, checked_expansion
+from epic_core.types.preferences import Aspects, Expansion
 
 if TYPE_CHECKING:
     from epic_core.aspect_reader import AspectReading, Reader

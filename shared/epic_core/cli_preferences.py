@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from epic_core.aspects import FIRMNESS, Aspects, Expansion
 from epic_core.errors import InvalidInputError
+from epic_core.types.preferences import FIRMNESS, Aspects, Expansion
 
 if TYPE_CHECKING:
     from epic_core.cli_files import Open, Print

@@ -18,7 +18,6 @@ from epic_core.item_table import HeldItem, version_of
 from epic_core.ledger import EVICTED
 from epic_core.pipeline.bytes import TOUCHED, by_bytes
 from epic_core.pipeline.light_tier import leave
-from epic_core.reports import NotKept
 from epic_core.retention import Held, Positions, choose
 from epic_core.rows import decoding
 from epic_core.schema import ENTRIES
@@ -28,6 +27,7 @@ from epic_core.state import State
 from epic_core.steps import Clock, Encode, Steps
 from epic_core.store import verifier_number
 from epic_core.types import BuildReport, Candidate, FloatArray, Preference, Stance
+from epic_core.types.reports import NotKept
 from epic_core.verification.base import Verifier
 from epic_core.writing import write
 

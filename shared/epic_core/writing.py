@@ -9,13 +9,13 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import RetryQueueFullError
 from epic_core.item_table import version_of
 from epic_core.pipeline.light_tier import remove
-from epic_core.reports import NotKept
 from epic_core.rewrites import Rewrite, put_rewrite
 from epic_core.space import Addition, Space
 from epic_core.state import State
 from epic_core.steps import Clock
 from epic_core.store import NewEntry
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
+from epic_core.types.reports import NotKept
 
 
 @dataclass(kw_only=True)

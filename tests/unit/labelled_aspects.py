@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from epic_core.aspect_parser import parse_aspects
-from epic_core.aspects import FIRMNESS, Aspects
+from epic_core.types.preferences import FIRMNESS, Aspects
 
 LABELLED = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written" / "preferences.jsonl"
 ENOUGH = 0.5

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from epic_core import EpicMemory
-from epic_core.aspects import Aspects
 from epic_core.cli import main
+from epic_core.types.preferences import Aspects
 from lm_servers import LMServer, in_turn
 from scripted import Script, aspects_for, forget_environment
 

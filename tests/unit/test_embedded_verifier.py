@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from epic_core import EpicMemory, Preference
 from epic_core.aspect_parser import parse_aspects
-from epic_core.aspects import Aspects, Expansion
 from epic_core.encoders import Encoder, StaticEncoder, default_encoder
 from epic_core.encoders.base import embed
 from epic_core.errors import InvalidInputError
 from epic_core.evidence import sides_of
 from epic_core.types import Alignment, Candidate, Decision, Item, Stance, Verdict
+from epic_core.types.preferences import Aspects, Expansion
 from epic_core.verification import EmbeddedVerifier
 from epic_core.verification.base import checked_verdict
 from epic_core.verification.embedded import DEFAULT_THRESHOLD, instruction_of, shipped_weights

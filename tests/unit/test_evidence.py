@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import Preference
-from epic_core.aspects import Aspects, Expansion
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.encoders.base import Encoder
 from epic_core.evidence import (
@@ -26,6 +25,7 @@ from epic_core.evidence import (
     sides_of,
     worded,
 )
+from epic_core.types.preferences import Aspects, Expansion
 from epic_core.words import words_of
 from helpers import HashEncoder
 

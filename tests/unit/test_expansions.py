@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from epic_core import EpicMemory, Preference
 from epic_core.aspect_parser import parse_aspects
 from epic_core.aspect_reader import AspectReader, read_answer
-from epic_core.aspects import Aspects, Expansion
 from epic_core.cli import main
 from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, LMError, UnknownPreferenceError
 from epic_core.lm import Completion
 from epic_core.types import BuildReport
+from epic_core.types.preferences import Aspects, Expansion
 from epic_core.verification.values import UnreadableAnswer
 from helpers import HashEncoder, KeepAll
 from lm_servers import LMServer

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import EpicMemory, Preference, QuerySteering
-from epic_core.aspects import Aspects, Expansion
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.evidence import sides_of
 from epic_core.preferences.library import borrowed
@@ -30,6 +29,7 @@ from epic_core.relevance import (
 )
 from epic_core.steering import LEAST, SteeredQuery
 from epic_core.steerings import Steerings
+from epic_core.types.preferences import Aspects, Expansion
 from helpers import HashEncoder, KeepAll
 
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I prefer trains over flights.")

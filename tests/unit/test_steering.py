@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from epic_core import Preference, QuerySteering
 from epic_core.aspect_parser import parse_aspects
-from epic_core.aspects import Aspects, Expansion
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
 from epic_core.evidence import Sides, highest_two, leanings, sides_of, worded
@@ -48,6 +47,7 @@ from epic_core.steering import (
 )
 from epic_core.steerings import Steerings
 from epic_core.types import FloatArray
+from epic_core.types.preferences import Aspects, Expansion
 from epic_core.words import words_of
 from helpers import HashEncoder
 

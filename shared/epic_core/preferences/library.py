@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from epic_core.aspect_parser import aspects_of
-from epic_core.aspects import Expansion
 from epic_core.encoders.base import embed
 from epic_core.encoders.static import default_encoder
 from epic_core.types import FloatArray, Preference
+from epic_core.types.preferences import Expansion
 
 NEAREST = 2
 """How many preferences of the library a preference borrows from at most."""

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from epic_core.aspect_parser import aspects_of
-from epic_core.aspects import Aspects, Expansion
 from epic_core.chunking import sentences
 from epic_core.encoders.base import Encoder, embed
 from epic_core.encoders.static import BUNDLED_NAME
@@ -23,6 +22,7 @@ from epic_core.evidence import BY_WORDS, Sides, by_words, expanded_lean, highest
 from epic_core.preferences.library import borrowed
 from epic_core.threads import in_thread
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
+from epic_core.types.preferences import Aspects, Expansion
 from epic_core.verification.pairs import (
     MEASURES,
     STANCE_MEASURES,

@@ -17,10 +17,10 @@ from functools import cached_property
 
 import numpy as np
 
-from epic_core.aspects import Expansion
 from epic_core.evidence import COSINES, Sides, by_cosines, by_words
 from epic_core.evidence import FEATURES as EVIDENCE
 from epic_core.types import FloatArray
+from epic_core.types.preferences import Expansion
 from epic_core.words import Words, content_stems, stem, words_of
 
 # By words: how much of a phrase of the expansion is said, or denied.

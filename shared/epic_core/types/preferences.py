@@ -1,4 +1,4 @@
-"""The sides of a preference, and its expansion: what it likes and avoids, and what that means in practice.
+"""Preferences: the statement, the sides that it likes and avoids, and its expansion, what it means in practice.
 
 "I avoid hotels with casinos" avoids *hotels with casinos*; "I prefer trains over flights" likes *trains* and avoids
 *flights*. The paper adds the whole preference to a query; knowing the two sides lets steering go towards one and away
@@ -8,11 +8,14 @@ of the things that follow it is.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
 from epic_core.errors import InvalidInputError
+from epic_core.types.validation import checked_moment, checked_text, stable_id
 
 AspectSource: TypeAlias = Literal["parser", "model", "user", "unread"]
 FIRMNESS = {"strict": 1.0, "strong": 0.75, "mild": 0.5}
@@ -162,3 +165,103 @@ def _phrases(side: object, name: str) -> tuple[str, ...]:
     if not all(isinstance(phrase, str) and phrase.strip() for phrase in side):
         raise InvalidInputError(f"{name} must be texts that are not empty, not {side!r}.")
     return tuple(dict.fromkeys(phrase.strip() for phrase in side))
+
+
+def checked_aspects(value: object) -> Aspects:
+    """Aspects, given as such or as `Aspects.as_json` has them.
+
+    Raises:
+        InvalidInputError: for anything else, or phrases that cannot be stored.
+    """
+    aspects = value if isinstance(value, Aspects) else Aspects.from_json(value)
+    for phrase in (*aspects.liked, *aspects.avoided):
+        checked_text(phrase, "A phrase of aspects")
+    if aspects.scope:
+        checked_text(aspects.scope, "The scope of aspects")
+    return aspects
+
+
+def checked_expansion(value: object) -> Expansion:
+    """The expansion, given as such or as `Expansion.as_json` has it.
+
+    Raises:
+        InvalidInputError: for anything else, or phrases that cannot be stored.
+    """
+    expansion = value if isinstance(value, Expansion) else Expansion.from_json(value)
+    for phrase in (*expansion.questions, *expansion.follows, *expansion.breaks):
+        checked_text(phrase, "A phrase of an expansion")
+    return expansion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preference:
+    """One stated preference, such as "I avoid hotels with on-site casinos."
+
+    Attributes:
+        text: The statement, not empty; surrounding white space is removed.
+        id: A uuid5 of the text, blind to case and to the amount of white space.
+        expires_at: When it stops to count, a datetime with its zone or ISO 8601 text; None for never. From then on it
+            neither steers nor matches, its entries are not found, and the next change of the memory removes it.
+        aspects: What it likes and avoids, `Aspects` or their JSON; None: read from the words. They are no part of the
+            id.
+        expansion: What it means in practice, an `Expansion` or its JSON; None: borrowed from the bundled library, or
+            written by a model where there is one. No part of the id either.
+
+    Raises:
+        InvalidInputError: for an empty text, an `expires_at` without a zone, or aspects or an expansion that are none.
+    """
+
+    text: str
+    id: str = ""
+    expires_at: datetime | None = None
+    aspects: Aspects | None = None
+    expansion: Expansion | None = None
+
+    def __post_init__(self) -> None:
+        if self.aspects is not None:
+            aspects = checked_aspects(self.aspects)
+            # That nobody has read it is no reading.
+            object.__setattr__(self, "aspects", aspects if aspects.understood else None)
+        if self.expansion is not None:
+            object.__setattr__(self, "expansion", checked_expansion(self.expansion))
+        if self.expires_at is not None:
+            object.__setattr__(self, "expires_at", checked_moment(self.expires_at))
+        text = checked_text(self.text, "A preference").strip()
+        if self.id != "":
+            checked_text(self.id, "The id of a preference")
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "id", self.id or stable_id("preference", self._plain()))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _plain(self) -> str:
+        return " ".join(self.text.split()).casefold()
+
+    @property
+    def expired(self) -> bool:
+        """Whether it does not count any more."""
+        return self.expires_at is not None and self.expires_at.timestamp() <= time.time()
+
+    def means(self, other: Preference) -> bool:
+        """Whether another states the same, but for case and white space."""
+        return self._plain() == other._plain()
+
+    def as_json(self) -> Any:
+        """Its text, where that says it all; else text, id, the time when it expires, aspects and expansion if any."""
+        return self.text if self == Preference(text=self.text) else self.as_object()
+
+    def as_object(self) -> dict[str, Any]:
+        """As `as_json`, with all that is stated: what the constructor takes."""
+        ends = None if self.expires_at is None else self.expires_at.isoformat()
+        stated: dict[str, Any] = {"text": self.text, "id": self.id, "expires_at": ends}
+        if self.aspects is not None:
+            stated["aspects"] = self.aspects.as_json()
+        if self.expansion is not None:
+            stated["expansion"] = self.expansion.as_json()
+        return stated
+
+    @classmethod
+    def of(cls, value: str | Preference) -> Preference:
+        """The preference itself, or one made of a text."""
+        return value if isinstance(value, Preference) else cls(text=value)

@@ -1,0 +1,85 @@
+"""The words of EPIC as types: items, preferences, verdicts, memory entries, hits and reports.
+
+They know no framework, and all but the two results, `Hits` and `BuildReport`, are frozen. Scores and similarities are
+cosines as Python floats, higher is better.
+"""
+
+from epic_core.types.arrays import (
+    FloatArray,
+)
+from epic_core.types.items import (
+    Item,
+)
+from epic_core.types.preferences import (
+    FIRMNESS,
+    LONGEST_PHRASE,
+    MOST_PHRASES,
+    Aspects,
+    AspectSource,
+    Expansion,
+    ExpansionSource,
+    Preference,
+    checked_aspects,
+    checked_expansion,
+)
+from epic_core.types.reports import (
+    BuildReport,
+    Explanation,
+    NotKept,
+    Stats,
+)
+from epic_core.types.results import (
+    Hit,
+    Hits,
+    MemoryEntry,
+)
+from epic_core.types.validation import (
+    checked_k,
+    checked_moment,
+    checked_string,
+    checked_text,
+    moment,
+    stable_id,
+)
+from epic_core.types.verdicts import (
+    Alignment,
+    Candidate,
+    Decision,
+    Stance,
+    Usage,
+    Verdict,
+)
+
+__all__ = [
+    "FIRMNESS",
+    "LONGEST_PHRASE",
+    "MOST_PHRASES",
+    "Alignment",
+    "AspectSource",
+    "Aspects",
+    "BuildReport",
+    "Candidate",
+    "Decision",
+    "Expansion",
+    "ExpansionSource",
+    "Explanation",
+    "FloatArray",
+    "Hit",
+    "Hits",
+    "Item",
+    "MemoryEntry",
+    "NotKept",
+    "Preference",
+    "Stance",
+    "Stats",
+    "Usage",
+    "Verdict",
+    "checked_aspects",
+    "checked_expansion",
+    "checked_k",
+    "checked_moment",
+    "checked_string",
+    "checked_text",
+    "moment",
+    "stable_id",
+]

@@ -1,0 +1,243 @@
+"""Reports: what a call did, what a memory holds, and why an item is in it or not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from epic_core.text.language import ADVICE, listed
+from epic_core.types.items import Item
+from epic_core.types.results import MemoryEntry
+from epic_core.types.validation import moment
+from epic_core.types.verdicts import Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotKept:
+    """Something that is not in the memory, and why.
+
+    Attributes:
+        item_id: The item's id.
+        text: The beginning of its text.
+        stage: "coarse filter", "verification", "budget" (it was held, and evicted) or "expired".
+        reason: In words.
+        preference: The nearest preference, or the one it was held for; its text.
+        similarity: Sim(E(x), E(p)) with it, in [-1, 1], where it is known.
+        at: When, in Unix seconds.
+    """
+
+    item_id: str
+    text: str
+    stage: str
+    reason: str
+    preference: str = ""
+    similarity: float | None = None
+    at: float = 0.0
+
+    @property
+    def why(self) -> str:
+        """Stage, reason and nearest preference, in one sentence."""
+        near = f" (similarity {self.similarity:.3f} with {self.preference!r})" if self.similarity is not None else ""
+        return f"{self.stage}: {self.reason}{near}"
+
+    def __str__(self) -> str:
+        return f"{moment(self.at):%Y-%m-%d %H:%M}  {self.why}\n    {self.item_id}: {self.text}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stats:
+    """Counts and bytes.
+
+    Attributes:
+        counts: "items", "light", "entries", "preferences", "pending" of the namespace, "seen" (how many items its
+            ledger knows); "verdicts" that are cached, of the whole memory. What has expired counts until it is removed.
+        bytes: Of the whole memory, as the paper's Table 6: "documents" (texts, ids, metadata), "index"
+            (embeddings of entries), "instructions" (with stances and rationales), "preferences" (texts
+            and embeddings), "verdicts" (the cache of what a language model decided), "ledger" (what was seen and is not
+            held, with the records of it), "graph" (entities, their embeddings, and what passages say of them), "rest"
+            (the database's own structure), and "total", their sum.
+        encoder, verifier: Names.
+        tau: The coarse filter's threshold.
+        verified_by: The verifier of the language model that decided last, if one did.
+        budget: Bytes that "total" never exceeds, or None.
+    """
+
+    counts: dict[str, int]
+    bytes: dict[str, int]
+    encoder: str
+    verifier: str
+    tau: float
+    verified_by: str | None = None
+    budget: int | None = None
+
+    def _lines(self) -> Iterator[str]:
+        for name, count in self.counts.items():
+            if count or name in ("items", "entries", "preferences"):
+                yield f"{name.replace('_', ' '):14}{count:>10}"
+        for name, size in self.bytes.items():
+            yield f"{name:14}{size:>10} bytes  {size / 1e6:8.4f} MB"
+        yield f"{'encoder':14}{self.encoder}"
+        yield f"{'verifier':14}{self.verifier}"
+        yield f"{'tau':14}{self.tau:.3f}"
+        if self.budget is not None:
+            yield f"{'budget':14}{self.budget:>10} bytes  {self.budget / 1e6:8.4f} MB"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Why an item is in the memory.
+
+    Attributes:
+        item: The item.
+        entries: Its entries, each with similarity, instruction, stance, rationale and confidence.
+        note: Where the item has no entries: that it is in the light tier, or undecided and why.
+    """
+
+    item: Item
+    entries: tuple[MemoryEntry, ...]
+    note: str = ""
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.item.id}: {self.item.text}"
+        if self.item.metadata:
+            yield f"metadata     {dict(self.item.metadata)}"
+        if self.note:
+            yield self.note
+        for entry in self.entries:
+            yield ""
+            yield f"preference   {entry.preference or '(none)'}"
+            yield f"similarity   {entry.similarity:.3f}"
+            yield f"stance       {entry.stance}"
+            yield f"confidence   {'unknown' if entry.confidence is None else format(entry.confidence, '.2f')}"
+            yield f"rationale    {entry.rationale or '(fine verification was off)'}"
+            if entry.rewrite:
+                yield f"rewritten    {entry.rewrite}"
+            else:
+                yield f"instruction  {entry.instruction or '(none)'}"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+
+@dataclass(kw_only=True)
+class BuildReport:
+    """What one `add` did. Counts are items unless they say otherwise.
+
+    Attributes:
+        seen: Items taken in: those held already, those known, those the coarse filter left out, and `passed`.
+        waiting: Of the duplicates, those that wait in the retry queue.
+        duplicates: Already held with the same text, or twice in this call.
+        known: Discarded or evicted before, as the ledger says, and not looked at again.
+        passed: Passed the coarse filter. passed = kept + discarded + undecided.
+        kept, discarded, undecided: By fine verification.
+        entries: Memory entries written; one item can have several.
+        light: Of those that the coarse filter left out or verification discarded, those that the light tier holds.
+        no_room: Those for which it had no room, or that had to leave it.
+        evicted: Entries that had to go, or did not fit, because of the byte budget.
+        shortened: Items of which less text is kept, because of the byte budget.
+        read: Preferences of which a language model has read what they like and avoid.
+        expanded: Preferences of which it has written what they mean in practice.
+        timings: Seconds by part, as the paper's Table 3.
+        usage: What it took of a language model: calls, retries, tokens, seconds.
+        cached: Of the pairs of item and preference to be verified, those answered from the verdict cache.
+        warnings: What looks wrong, in words.
+        failures: Why items are undecided: item id to reason, the first hundred.
+        answers: What a model said that could not be understood: item id to answer, of the same hundred.
+        unread: The preferences that a model was to read or to expand and did not, so that the parser's aspects or an
+            expansion of the bundled library hold for now: text to reason.
+        foreign: Items in languages that the encoder does not know, by ISO code, of those looked at: at most 200 of a
+            batch.
+    """
+
+    seen: int = 0
+    duplicates: int = 0
+    known: int = 0
+    waiting: int = 0
+    passed: int = 0
+    kept: int = 0
+    discarded: int = 0
+    undecided: int = 0
+    entries: int = 0
+    light: int = 0
+    no_room: int = 0
+    evicted: int = 0
+    shortened: int = 0
+    read: int = 0
+    expanded: int = 0
+    tau: float | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+    cached: int = 0
+    warnings: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+    foreign: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def new(self) -> int:
+        """Items that were neither duplicates nor known."""
+        return self.seen - self.duplicates - self.known
+
+    @property
+    def share_passed(self) -> float:
+        """Share of the new items that passed the coarse filter, in [0, 1]."""
+        return self.passed / self.new if self.new else 0.0
+
+    @property
+    def share_kept(self) -> float:
+        """Share of the new items that were kept, in [0, 1]."""
+        return self.kept / self.new if self.new else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """All parts together."""
+        return sum(self.timings.values())
+
+    def _lines(self) -> Iterator[str]:
+        tau = "off" if self.tau is None else f"tau {self.tau:.3f}"
+        before = [f"{self.duplicates} already held"] if self.duplicates else []
+        before += [f"{self.known} not kept before"] if self.known else []
+        yield f"seen            {self.seen:>8}" + (f"   ({', '.join(before)})" if before else "")
+        yield f"coarse filter   {self.passed:>8} passed   {self.share_passed:7.2%}   ({tau})"
+        yield f"verification    {self.kept:>8} kept     {self.share_kept:7.2%}   ({self.entries} entries)"
+        if self.undecided:
+            yield f"undecided       {self.undecided:>8}   no verdict yet"
+        if self.light or self.no_room:
+            yield f"light tier      {self.light:>8} held by their text" + (
+                f"   ({self.no_room} had no room)" if self.no_room else ""
+            )
+        if self.evicted or self.shortened:
+            yield f"budget          {self.evicted:>8} entries evicted, {self.shortened} texts shortened"
+        if self.read or self.unread:
+            yield f"aspects         {self.read:>8} preferences read, {len(self.unread)} not"
+        if self.expanded:
+            yield f"expansions      {self.expanded:>8} written"
+        if self.foreign:
+            yield (
+                f"foreign         {sum(self.foreign.values()):>8} or more in a language that the encoder does not know"
+                f" ({listed(self.foreign.items())}): use {ADVICE}"
+            )
+        if self.usage.calls:
+            tried = f" ({self.usage.retries} again)" if self.usage.retries else ""
+            yield (
+                f"language model  {self.usage.calls:>8} calls{tried}   {self.usage.prompt_tokens} +"
+                f" {self.usage.completion_tokens} tokens   {self.usage.seconds:.1f} s in calls"
+            )
+        if self.cached:
+            yield f"verdict cache   {self.cached:>8} verdicts"
+        parts = ", ".join(f"{part} {seconds:.3f}" for part, seconds in self.timings.items())
+        yield f"seconds         {self.seconds:>8.3f}   ({parts})"
+        for warning in self.warnings:
+            yield f"warning: {warning}"
+        for reason, count in Counter(self.failures.values()).most_common(3):
+            yield f"undecided ({count}): {reason}"
+        for reason, count in Counter(self.unread.values()).most_common(3):
+            yield f"not read ({count}): {reason}"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())

@@ -1,0 +1,125 @@
+"""Results of a search: memory entries, hits, and the list of hits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from epic_core.types.arrays import FloatArray
+from epic_core.types.items import Item
+from epic_core.types.preferences import Preference
+from epic_core.types.validation import stable_id
+from epic_core.types.verdicts import Stance
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryEntry:
+    """One element (x, i_x(p), p) of the memory M (Eq. 6), without the item's text.
+
+    Attributes:
+        namespace: Whose memory it is in.
+        item_id: The item x.
+        preference_id: The preference p; None where fine verification and coarse filter were both off.
+        instruction: i_x(p); empty where fine verification was off.
+        stance, rationale, confidence: From the verdict.
+        similarity: Sim(E(x), E(p)), in [-1, 1].
+        rewrite: x^, where the item was rewritten for its preferences; else empty.
+        added: When it was written, in Unix seconds.
+        score: In a search, the cosine of the steered query and this entry's embedding; else None.
+    """
+
+    namespace: str
+    item_id: str
+    preference_id: str | None
+    preference: str
+    instruction: str
+    stance: Stance
+    rationale: str
+    confidence: float | None
+    similarity: float
+    rewrite: str = ""
+    added: float = field(default=0.0, compare=False)
+    score: float | None = None
+
+    @property
+    def id(self) -> str:
+        """A uuid5, distinct for each (namespace, item, preference)."""
+        return stable_id("entry", self.namespace, self.item_id, self.preference_id or "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """One item found, with the entries that matched.
+
+    Attributes:
+        item: The item.
+        score: What hits are ordered by, on the scale of a cosine, in [-1, 1], higher is better: how near the topic is,
+            what the text says for and against the preferences that matter, and its stances. Hits of a fallback come
+            first, with scores of their own: compare scores within one tier.
+        entries: The item's matching entries, best first; empty for hits of a fallback.
+        tier: "memory", "light" (held by its text only) or "fallback".
+    """
+
+    item: Item
+    score: float
+    entries: tuple[MemoryEntry, ...] = ()
+    tier: str = "memory"
+
+    @property
+    def text(self) -> str:
+        """What a model is given: the rewritten text where there is one, else the item's own."""
+        return next((entry.rewrite for entry in self.entries if entry.rewrite), self.item.text)
+
+    @property
+    def instructions(self) -> list[str]:
+        """The instructions of the matching entries, best first."""
+        return [entry.instruction for entry in self.entries if entry.instruction]
+
+    @property
+    def preferences(self) -> list[str]:
+        """The texts of the preferences the item was kept for, in the order of the entries."""
+        return [entry.preference for entry in self.entries if entry.preference]
+
+    @property
+    def stances(self) -> list[Stance]:
+        """The stances, in the order of the entries."""
+        return [entry.stance for entry in self.entries]
+
+
+class Hits(list[Hit]):
+    """A list of hits that also knows how it came about.
+
+    Attributes:
+        vector: What was searched for, shape `(d,)`.
+        query: E(q), shape `(d,)`: `vector` where nothing steered.
+        vectors: Of the entry that was found, for each hit; none where a fallback was asked.
+        timings: Seconds by part, as the paper's Table 9: "embedding", "steering", "index".
+        steered_by: The preferences that steered the query, as (preference text, similarity, weight).
+        matters: The preferences by how much they matter to the query, heaviest first, each with the chance that it
+            does, in [0, 1]; whether or not a hit carries them.
+        fallback: Whether a fallback was asked.
+        relevant: Whether anything held is relevant to the query.
+    """
+
+    def __init__(
+        self,
+        hits: Iterable[Hit] = (),
+        *,
+        vector: FloatArray | None = None,
+        query: FloatArray | None = None,
+        vectors: Sequence[FloatArray] = (),
+        timings: Mapping[str, float] | None = None,
+        steered_by: Sequence[tuple[str, float, float]] = (),
+        matters: Sequence[tuple[Preference, float]] = (),
+        fallback: bool = False,
+        relevant: bool = True,
+    ) -> None:
+        super().__init__(hits)
+        self.vector = vector
+        self.query = vector if query is None else query
+        self.vectors = list(vectors)
+        self.timings = dict(timings or {})
+        self.steered_by = list(steered_by)
+        self.matters = list(matters)
+        self.fallback = fallback
+        self.relevant = relevant

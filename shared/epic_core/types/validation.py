@@ -1,0 +1,82 @@
+"""Checks of what a caller gives: texts, counts and points in time, each with an error that says what to do."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime, timezone
+from numbers import Integral
+
+from epic_core.errors import InvalidInputError
+
+_NAMESPACE = uuid.UUID("6f3f7a52-8d0e-5c66-9a3e-6570696331f0")
+
+
+def stable_id(*parts: str) -> str:
+    """A deterministic uuid5 for a sequence of strings."""
+    return str(uuid.uuid5(_NAMESPACE, "\x1f".join(parts)))
+
+
+def checked_k(k: object, name: str = "k") -> int:
+    """How many results are wanted; `name` is what the argument is called, for the error.
+
+    Raises:
+        InvalidInputError: for anything but a whole number of at least 1.
+    """
+    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+        raise InvalidInputError(f"{name} must be a whole number of at least 1, not {k!r}.")
+    return int(k)
+
+
+def checked_string(text: object, what: str) -> str:
+    """The text, if it is a string that can be written as UTF-8, whatever it says.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if not isinstance(text, str):
+        raise InvalidInputError(f"{what} must be a string, not {type(text).__name__}.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{what} is not valid Unicode ({error.reason}). Decode it anew.") from None
+    return text
+
+
+def checked_text(text: object, what: str) -> str:
+    """The text, if it is text and not empty.
+
+    Raises:
+        InvalidInputError: for what is no string, is empty, or cannot be written as UTF-8.
+    """
+    text = checked_string(text, what)
+    if not text.strip():
+        raise InvalidInputError(f"{what} is empty. Leave it out, or give it some text.")
+    if "\x00" in text:
+        raise InvalidInputError(f"{what} contains a NUL character. Remove it, it is not text.")
+    return text
+
+
+def moment(seconds: float) -> datetime:
+    """A point in time, in UTC, by its Unix seconds."""
+    return datetime.fromtimestamp(seconds, timezone.utc)
+
+
+def checked_moment(value: object) -> datetime:
+    """A point in time with its zone, given as one or as ISO 8601 text.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        except ValueError:
+            raise InvalidInputError(f"{value!r} is no date. Write it like 2027-03-31T12:00:00+01:00.") from None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidInputError(
+            f"expires_at must be a datetime with a time zone, or text like 2027-03-31T12:00:00+01:00; not {value!r}."
+        )
+    try:
+        return moment(value.timestamp())
+    except (OverflowError, ValueError, OSError):
+        raise InvalidInputError(f"expires_at {value!r} is out of range.") from None

@@ -1,0 +1,118 @@
+"""Verdicts of fine verification, and the candidates it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from epic_core.types.arrays import FloatArray
+from epic_core.types.items import Item
+from epic_core.types.preferences import Preference
+
+
+class Stance(str, Enum):
+    """How an item stands to a preference."""
+
+    SUPPORTS = "supports"
+    CONFLICTS = "conflicts"
+    MIXED = "mixed"
+    NEUTRAL = "neutral"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Decision(str, Enum):
+    """What fine verification decides about an item. A failed model call is Undecided, never Discard."""
+
+    KEEP = "Keep"
+    DISCARD = "Discard"
+    UNDECIDED = "Undecided"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alignment:
+    """What fine verification says of an item under one preference (section 3.2 of the paper).
+
+    Attributes:
+        preference_id: The preference.
+        instruction: i_x(p), how and when to use the item under the preference.
+        stance: Whether the item supports the preference, conflicts with it, both, or neither.
+        confidence: In [0, 1], or None where the verifier has none.
+        rationale: Why, under this preference; empty where the verdict's says it all.
+    """
+
+    preference_id: str
+    instruction: str
+    stance: Stance = Stance.NEUTRAL
+    confidence: float | None = None
+    rationale: str = ""
+
+
+@dataclass(kw_only=True)
+class Usage:
+    """What a language model was used for something.
+
+    Attributes:
+        calls: Requests sent, those that failed included.
+        retries: Requests sent because an earlier one failed, or could not be understood.
+        prompt_tokens, completion_tokens: As the server counts them.
+        seconds: Spent in calls; of calls at the same time, all.
+    """
+
+    calls: int = 0
+    retries: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: Usage) -> None:
+        """Count another usage in."""
+        self.calls += other.calls
+        self.retries += other.retries
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.seconds += other.seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The Decision Module's answer for one item.
+
+    Attributes:
+        decision: Keep, Discard or Undecided.
+        rationale: Why; for Undecided, what failed.
+        alignments: P'_rel(x), one for each preference the item is kept for; empty unless Keep.
+        confidence: Of the decision, in [0, 1], or None.
+        answer: Of an Undecided verdict, what the model said that could not be understood.
+        usage: What it took of a language model.
+    """
+
+    decision: Decision
+    rationale: str = ""
+    alignments: tuple[Alignment, ...] = ()
+    confidence: float | None = None
+    answer: str = ""
+    usage: Usage | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """An item that passed the coarse filter, with P_rel(x): what a verifier is given.
+
+    Attributes:
+        item: The item x.
+        embedding: E(x), shape `(d,)`.
+        preferences: P_rel(x), most similar first.
+        similarities: Sim(E(x), E(p)) for each of them, in [-1, 1].
+        preference_embeddings: E(p) for each of them, shape `(len(preferences), d)`.
+    """
+
+    item: Item
+    embedding: FloatArray
+    preferences: tuple[Preference, ...]
+    similarities: tuple[float, ...]
+    preference_embeddings: FloatArray
