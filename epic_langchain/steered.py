@@ -19,7 +19,7 @@ from epic_core.coarse import checked_tau
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
 from epic_core.guidance import copied
-from epic_core.intake import unique_preferences
+from epic_core.runtime.batching import unique_preferences
 from epic_core.steered_search import Found, SteeredSearch, Target, checked_overfetch, refuses_dimension
 from epic_core.steering import Mode
 from epic_core.types import FloatArray, checked_k, checked_text

@@ -20,9 +20,9 @@ from epic_core.collection import Collection, Matches
 from epic_core.encoders import Encoder
 from epic_core.encoders.by_name import NAMES, is_encoder_name
 from epic_core.errors import InvalidInputError
-from epic_core.intake import unique_preferences
+from epic_core.runtime.batching import unique_preferences
+from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
-from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Hits
 from epic_langchain.adapters import encoder_of
 from epic_langchain.arguments import (

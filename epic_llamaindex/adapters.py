@@ -20,7 +20,7 @@ from epic_core.lm import Completion, LanguageModel
 from epic_core.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
 from epic_core.lm.base import Schema
 from epic_core.lm.failures import kind_of
-from epic_core.threads import in_thread
+from epic_core.runtime.threads import in_thread
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 from epic_llamaindex.answers import only_thought, read
 from epic_llamaindex.embeddings import EpicEmbedding

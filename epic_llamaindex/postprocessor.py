@@ -27,7 +27,6 @@ from epic_core.context import format_hit
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.guidance import copied
-from epic_core.intake import unique_preferences
 from epic_core.prepared import Prepared
 from epic_core.reranking import (
     CONTENT,
@@ -39,8 +38,9 @@ from epic_core.reranking import (
     content_of,
     waited_for,
 )
+from epic_core.runtime.batching import unique_preferences
+from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
-from epic_core.threads import in_thread
 from epic_core.verification import LMVerifier, Verifier
 from epic_llamaindex.adapters import encoder_of, verifier_of
 from epic_llamaindex.component import JudgingComponent

@@ -23,12 +23,12 @@ from epic_core import BuildReport, EpicMemory, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.guidance import PREFIX, REWRITE, as_metadata
-from epic_core.intake import unique_preferences
 from epic_core.lm.failures import kind_of
 from epic_core.prepared import settings_of
 from epic_core.reranking import Ranked, Reranker
+from epic_core.runtime.batching import unique_preferences
+from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
-from epic_core.threads import in_thread
 from epic_core.types import Decision, checked_k
 from epic_llamaindex.adapters import encoder_of
 from epic_llamaindex.embeddings import EpicEmbedding

@@ -21,7 +21,7 @@ from epic_core.coarse import checked_tau
 from epic_core.encoders import Encoder
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
-from epic_core.intake import unique_preferences
+from epic_core.runtime.batching import unique_preferences
 from epic_core.steered_search import Found, SteeredSearch, Target, refuses_dimension
 from epic_core.steering import Mode, checked_mode
 from epic_core.types import FloatArray

@@ -28,8 +28,8 @@ from epic_core.collection_table import COLLECTION
 from epic_core.encoders import Encoder, aembed, default_encoder, embed
 from epic_core.encoders.by_name import NAMES, is_encoder_name
 from epic_core.errors import InvalidInputError, StoreError
+from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
-from epic_core.threads import in_thread
 from epic_core.types import FloatArray
 from epic_llamaindex.adapters import encoder_of
 from epic_llamaindex.arguments import asked_of, check_local, check_none_left, result_of, several_ids

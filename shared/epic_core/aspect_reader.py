@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.lm.base import LanguageModel, Schema
 from epic_core.lm.calls import Calling, Patience, adrive, drive
-from epic_core.lm.workers import acompleted, completed
+from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Preference, Usage
 from epic_core.types.preferences import FIRMNESS, Aspects, Expansion
 from epic_core.verification import prompts as asked

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args,
 
 from epic_core.aspect_parser import aspects_of
 from epic_core.errors import BudgetError, InvalidInputError, UnknownPreferenceError
-from epic_core.portions import Portion, readings_by
 from epic_core.preferences.foreign import warn_of_unread
-from epic_core.progress import Progress
+from epic_core.runtime.effects import Clock, Steps, Take
+from epic_core.runtime.progress import Progress
+from epic_core.runtime.streaming import Portion, readings_by
 from epic_core.space import Space
 from epic_core.state import State
-from epic_core.steps import Clock, Steps, Take
 from epic_core.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_core.types.preferences import Aspects, Expansion
 

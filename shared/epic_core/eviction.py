@@ -20,12 +20,12 @@ from epic_core.pipeline.bytes import TOUCHED, by_bytes
 from epic_core.pipeline.light_tier import leave
 from epic_core.retention import Held, Positions, choose
 from epic_core.rows import decoding
+from epic_core.runtime.effects import Clock, Encode, Steps
 from epic_core.schema import ENTRIES
-from epic_core.shortening import shortened
 from epic_core.space import Addition
 from epic_core.state import State
-from epic_core.steps import Clock, Encode, Steps
 from epic_core.store import verifier_number
+from epic_core.text.extract import shortened
 from epic_core.types import BuildReport, Candidate, FloatArray, Preference, Stance
 from epic_core.types.reports import NotKept
 from epic_core.verification.base import Verifier

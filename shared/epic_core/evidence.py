@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from epic_core.aspect_parser import aspects_of
 from epic_core.encoders.base import Encoder, aembed, embed
-from epic_core.lexicon import default_lexicon, opposites
 from epic_core.preferences.library import borrowed
+from epic_core.text.lexicon import default_lexicon, opposites
+from epic_core.text.stems import LONGEST_RUN, Words, content_stems, stems, words_of
 from epic_core.types import FloatArray, Preference
 from epic_core.types.preferences import Aspects, Expansion
-from epic_core.words import LONGEST_RUN, Words, content_stems, stems, words_of
 
 GROUPS = ("liked_kinds", "avoided_kinds", "liked_instead", "avoided_instead")
 FEATURES = (

@@ -24,13 +24,13 @@ from epic_core.errors import (
 from epic_core.eviction import drop_expired, take_away
 from epic_core.item_table import version_of
 from epic_core.preferences.foreign import warn_of_unread
-from epic_core.progress import Progress
 from epic_core.rewrites import put_rewrite, renew_rewrites
+from epic_core.runtime.effects import Clock, Encode, Steps
+from epic_core.runtime.progress import Progress
 from epic_core.settle import settle, written
 from epic_core.sizes import sizes
 from epic_core.space import Addition, Space
 from epic_core.state import State, described
-from epic_core.steps import Clock, Encode, Steps
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.types.reports import Explanation, Stats
 from epic_core.verification.base import Verifier

@@ -23,7 +23,6 @@ from epic_core.aspects_kept import (
     checked_reading,
 )
 from epic_core.budget import checked_budget, checked_reserve
-from epic_core.chunking import Chunker, ConversationChunker
 from epic_core.coarse import checked_keep_rate, checked_tau
 from epic_core.context import ALLOWANCE, format_context, those_that_matter, told_in_context
 from epic_core.encoders import Encoder, encoder_of
@@ -31,16 +30,17 @@ from epic_core.errors import InvalidInputError
 from epic_core.fallback import checked_fallback
 from epic_core.filters import Filter
 from epic_core.housekeeping import Housekeeping
-from epic_core.intake import Items, abatches, batches, checked_part, conversation_items, unique_preferences
 from epic_core.judging import Judged
-from epic_core.progress import Progress
 from epic_core.retention import ByValue, RetentionPolicy, checked_policy
 from epic_core.retrieval import Keys, MinScore, StancePolicy
 from epic_core.rows import digest
+from epic_core.runtime.batching import Items, abatches, batches, checked_part, conversation_items, unique_preferences
+from epic_core.runtime.effects import Clock, Steps, arun, run
+from epic_core.runtime.progress import Progress
 from epic_core.state import State
 from epic_core.steering import Mode, checked_mode
-from epic_core.steps import Clock, Steps, arun, run
 from epic_core.store import Store
+from epic_core.text.chunking import Chunker, ConversationChunker
 from epic_core.types import BuildReport, FloatArray, Hits, Item, Preference, checked_text
 from epic_core.verification import Verifier
 from epic_core.verification.by_name import verifier_of

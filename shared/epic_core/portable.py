@@ -19,8 +19,8 @@ from epic_core.coarse import checked_tau
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.item_table import HeldItem
 from epic_core.rows import DIGEST_BYTES, dumped_metadata
+from epic_core.runtime.effects import Encode, Steps
 from epic_core.state import State, described
-from epic_core.steps import Encode, Steps
 from epic_core.store import NewEntry
 from epic_core.types import FloatArray, Item, Preference, Stance
 

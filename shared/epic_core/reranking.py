@@ -23,16 +23,16 @@ from epic_core.context import MATTERING, format_hit
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError, LMError, LMUnavailableError, NoPreferencesError
 from epic_core.guidance import REWRITE, as_metadata, guidance_of
-from epic_core.intake import storable
 from epic_core.judging import Judged
 from epic_core.lm.base import LanguageModel
 from epic_core.lm.calls import Patience
 from epic_core.memory import EpicMemory
+from epic_core.runtime.batching import storable
+from epic_core.runtime.threads import in_thread
 from epic_core.space import PENALTY
 from epic_core.steered_search import TextVectors
 from epic_core.steering import Mode, checked_mode
 from epic_core.steerings import Steerings
-from epic_core.threads import in_thread
 from epic_core.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Preference, Stance
 from epic_core.verification.lm import LMVerifier
 

@@ -15,10 +15,10 @@ from epic_core.item_table import version_of
 from epic_core.ledger import EVICTED
 from epic_core.pipeline.bytes import ROW, item_bytes
 from epic_core.pipeline.light_tier import admitted
-from epic_core.progress import Progress
 from epic_core.rewrites import renew_rewrites
+from epic_core.runtime.effects import Clock, Steps
+from epic_core.runtime.progress import Progress
 from epic_core.state import State
-from epic_core.steps import Clock, Steps
 from epic_core.types import BuildReport, Candidate, Item
 from epic_core.types.reports import NotKept
 from epic_core.verification.base import Verifier

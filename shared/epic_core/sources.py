@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from epic_core.chunking import ConversationChunker, WordChunker
 from epic_core.errors import InvalidInputError
 from epic_core.rows import dumped_metadata
+from epic_core.text.chunking import ConversationChunker, WordChunker
 from epic_core.types import Item, Preference, checked_text
 
 TEXT_SUFFIXES = (".txt", ".md")

@@ -24,8 +24,8 @@ from epic_core.steering import Mode, QuerySteering
 from epic_core.storage.vector_table import VectorTable
 from epic_core.store import SpaceRows, Store
 from epic_core.text.lexical_index import LexicalIndex
+from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
-from epic_core.words import Words, words_of
 
 _FILTERS_KEPT = 64
 _NOTED = 20_000

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from epic_core.budget import Budget
-from epic_core.chunking import Chunker
 from epic_core.coarse import default_tau
 from epic_core.encoders.base import Encoder
 from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
@@ -20,6 +19,7 @@ from epic_core.rows import digest
 from epic_core.space import Space
 from epic_core.steering import Mode
 from epic_core.store import Store
+from epic_core.text.chunking import Chunker
 from epic_core.types import BuildReport, FloatArray, Preference
 from epic_core.verification.base import Verifier
 

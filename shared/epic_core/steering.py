@@ -67,9 +67,9 @@ from epic_core.relevance import (
     relevance,
     samples_of,
 )
-from epic_core.threads import in_thread
+from epic_core.runtime.threads import in_thread
+from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, Preference
-from epic_core.words import Words, words_of
 
 Mode: TypeAlias = Literal["paper", "signed", "off"]
 MODES: tuple[str, ...] = get_args(Mode)

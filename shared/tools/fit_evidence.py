@@ -18,7 +18,7 @@ import numpy as np
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
 from epic_core.evidence import FEATURES, features, sides_of
-from epic_core.words import words_of
+from epic_core.text.stems import words_of
 from fitting import Array, choice, written
 
 RIDGE = 5.0

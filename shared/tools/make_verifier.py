@@ -26,11 +26,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from epic_core.chunking import sentences
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
 from epic_core.evidence import sides_of
 from epic_core.preferences.library import borrowed
+from epic_core.text.chunking import sentences
+from epic_core.text.stems import stems, words_of
 from epic_core.types import Preference
 from epic_core.verification.pairs import (
     MEASURES,
@@ -43,7 +44,6 @@ from epic_core.verification.pairs import (
     stance_measured,
     sure_measured,
 )
-from epic_core.words import stems, words_of
 from fit_evidence import sign_of
 from fitting import Array, Linear, auc, written
 

@@ -37,7 +37,7 @@ from epic_core.encoders.base import Encoder, embed_query
 from epic_core.evidence import sides_of
 from epic_core.sources import Sources
 from epic_core.steering import Mode, QuerySteering
-from epic_core.words import words_of
+from epic_core.text.stems import words_of
 from fitting import written
 
 MODES: tuple[Mode, ...] = ("off", "paper", "signed")

@@ -37,7 +37,6 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
 from epic_core import EpicMemory, Filter, Item
-from epic_core.chunking import WordChunker
 from epic_core.encoders import StaticEncoder
 from epic_core.errors import (
     EncoderError,
@@ -47,6 +46,7 @@ from epic_core.errors import (
     StoreError,
     UnknownPreferenceError,
 )
+from epic_core.text.chunking import WordChunker
 from epic_core.types import FloatArray
 from epic_llamaindex import EpicEmbedding, EpicRetriever
 from epic_llamaindex.filters import SOURCE

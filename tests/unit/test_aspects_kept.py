@@ -19,9 +19,9 @@ from epic_core.aspect_parser import parse_aspects
 from epic_core.aspect_reader import AspectReader, read_aspects
 from epic_core.encoders import default_encoder
 from epic_core.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
-from epic_core.intake import unique_preferences
 from epic_core.lm import Completion, Message
 from epic_core.prepared import Prepared
+from epic_core.runtime.batching import unique_preferences
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects
 from epic_core.verification.values import UnreadableAnswer

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.chunking import ConversationChunker, WordChunker, count_words, sentences
 from epic_core.errors import InvalidInputError
+from epic_core.text.chunking import ConversationChunker, WordChunker, count_words, sentences
 
 SCRIPTS = [
     "I like trains. I really do! Do you? Yes… I do.",

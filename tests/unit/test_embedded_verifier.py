@@ -17,6 +17,7 @@ from epic_core.encoders import Encoder, StaticEncoder, default_encoder
 from epic_core.encoders.base import embed
 from epic_core.errors import InvalidInputError
 from epic_core.evidence import sides_of
+from epic_core.text.stems import words_of
 from epic_core.types import Alignment, Candidate, Decision, Item, Stance, Verdict
 from epic_core.types.preferences import Aspects, Expansion
 from epic_core.verification import EmbeddedVerifier
@@ -32,7 +33,6 @@ from epic_core.verification.pairs import (
     measured,
     stance_measured,
 )
-from epic_core.words import words_of
 from helpers import HashEncoder
 from hostile_chunks import CHUNKS
 

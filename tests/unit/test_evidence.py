@@ -25,8 +25,8 @@ from epic_core.evidence import (
     sides_of,
     worded,
 )
+from epic_core.text.stems import words_of
 from epic_core.types.preferences import Aspects, Expansion
-from epic_core.words import words_of
 from helpers import HashEncoder
 
 

@@ -290,7 +290,7 @@ def test_adding_takes_in_what_an_interruption_left_outside() -> None:
 
 
 def test_a_stream_that_never_ends_is_taken_in_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.intake._BATCH", 10)
+    monkeypatch.setattr("epic_core.runtime.batching._BATCH", 10)
 
     def endless() -> Iterator[Item]:
         for number in count():

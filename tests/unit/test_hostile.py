@@ -17,8 +17,8 @@ from epic_core.cli import main
 from epic_core.context import format_context
 from epic_core.errors import BudgetError, DamagedError, EpicError, InvalidInputError, StoreError
 from epic_core.rows import checksum
+from epic_core.runtime.threads import in_thread
 from epic_core.store import Store
-from epic_core.threads import in_thread
 from helpers import Answering, HashEncoder, KeepAll
 
 WINE, TRAIN = "red wine", "fast train"

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from epic_core import EpicMemory, Item, Preference
-from epic_core.chunking import WordChunker
 from epic_core.errors import (
     AlreadyThereError,
     DamagedError,
@@ -35,6 +34,7 @@ from epic_core.errors import (
     UnknownPreferenceError,
 )
 from epic_core.item_table import version_of
+from epic_core.text.chunking import WordChunker
 from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
 from helpers import HashEncoder, KeepAll
 

@@ -414,7 +414,7 @@ async def test_an_endless_stream_is_read_only_a_little_ahead(stream: Any) -> Non
 
 
 def test_what_a_slow_source_gave_does_not_wait_for_a_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.intake._WAIT", 0.0)
+    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 0.0)
     taken: list[int] = []
     judging = memory_of(Scripted()).judge(endless(taken))
     next(judging)

@@ -865,7 +865,7 @@ async def test_what_is_no_document_is_refused_before_anything_is_asked(
     wrong: Any, anyhow: Transform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of a stream, what came first is asked about after half a second: on a slow machine, before the wrong one comes.
-    monkeypatch.setattr("epic_core.intake._WAIT", 60.0)
+    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
     lm = Scripted()
     with pytest.raises(InvalidInputError, match=f"Expected Documents, found {type(wrong).__name__}"):
         await anyhow(transformer(lm), [*docs(), wrong])

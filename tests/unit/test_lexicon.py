@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from epic_core.evidence import sides_of
-from epic_core.lexicon import Concept, Lexicon, default_lexicon, opposites
-from epic_core.words import stems
+from epic_core.text.lexicon import Concept, Lexicon, default_lexicon, opposites
+from epic_core.text.stems import stems
 from helpers import HashEncoder
 
 LINES = bz2.decompress((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()).decode().splitlines()
@@ -165,7 +165,7 @@ print(any(path.endswith("lexicon.tsv.bz2") for path in opened))
     [
         ("import epic_core", False),
         ("import epic_core.steering, epic_core.evidence, epic_core.verification.embedded", False),
-        ("from epic_core.lexicon import default_lexicon; default_lexicon()", True),
+        ("from epic_core.text.lexicon import default_lexicon; default_lexicon()", True),
     ],
 )
 def test_the_file_is_read_when_it_is_first_needed(code: str, read: bool) -> None:

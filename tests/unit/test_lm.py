@@ -19,7 +19,7 @@ import pytest
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_core.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
-from epic_core.lm.workers import acompleted, completed
+from epic_core.runtime.workers import acompleted, completed
 from lm_servers import Json, LMServer, Reply, in_turn
 from scripted import Model, forget_environment, model_of, until
 
@@ -838,7 +838,7 @@ LEAVING_NOTHING_OPEN = """
 import asyncio, gc, sys
 from epic_core.errors import LMError
 from epic_core.lm import Message, OllamaLM, OpenAICompatibleLM
-from epic_core.lm.workers import acompleted
+from epic_core.runtime.workers import acompleted
 
 url = sys.argv[1]
 hello = [Message("user", "Is it so?")]

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, Stance, Verdict
-from epic_core.chunking import WordChunker
 from epic_core.encoders import default_encoder
 from epic_core.errors import (
     DuplicatePreferenceError,
@@ -31,6 +30,7 @@ from epic_core.errors import (
     UnknownPreferenceError,
     VerifierError,
 )
+from epic_core.text.chunking import WordChunker
 from epic_core.verification import EmbeddedVerifier
 from helpers import (
     BROKEN,

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, Verdict
-from epic_core.chunking import ConversationChunker, WordChunker
 from epic_core.cli import main
 from epic_core.coarse import checked_tau, tau_for_keep_rate
 from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, StoreError, UnknownItemError, UnknownPreferenceError
 from epic_core.sources import Sources
 from epic_core.store import Store
+from epic_core.text.chunking import ConversationChunker, WordChunker
 from epic_core.types import Candidate
 from helpers import Answering, HashEncoder, KeepAll, keep
 

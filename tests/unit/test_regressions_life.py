@@ -21,7 +21,6 @@ import pytest
 
 from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict, decide, maintenance
 from epic_core.budget import checked_budget
-from epic_core.chunking import WordChunker
 from epic_core.errors import (
     DamagedError,
     InvalidInputError,
@@ -33,6 +32,7 @@ from epic_core.errors import (
 from epic_core.retention import Held
 from epic_core.schema import ITEMS
 from epic_core.store import Store
+from epic_core.text.chunking import WordChunker
 from epic_core.types import Alignment, BuildReport, Candidate, FloatArray
 from helpers import Answering, HashEncoder, KeepAll, Raising, UndecidedAll
 from scripted import BOTH, TRAIN, WINE, Scripted, rows, verifier_of

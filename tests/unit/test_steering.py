@@ -46,9 +46,9 @@ from epic_core.steering import (
     SteeredQuery,
 )
 from epic_core.steerings import Steerings
+from epic_core.text.stems import words_of
 from epic_core.types import FloatArray
 from epic_core.types.preferences import Aspects, Expansion
-from epic_core.words import words_of
 from helpers import HashEncoder
 
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I prefer trains over flights.")

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epic_core import BuildReport, EpicMemory, Item, Stance
-from epic_core.chunking import WordChunker
 from epic_core.errors import EncoderError, LMError
 from epic_core.lm import Completion, Message
+from epic_core.text.chunking import WordChunker
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Prompts
 from helpers import HashEncoder, KeepAll
 from scripted import (

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from epic_core.errors import EncoderError
-from epic_core.threads import in_thread
+from epic_core.runtime.threads import in_thread
 from epic_core.types import FloatArray
 
 _UNIT_TOLERANCE = 1e-3

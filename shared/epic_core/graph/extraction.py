@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction_keys import entity_key
 from epic_core.graph.phrases import Phrase, phrases
-from epic_core.threads import in_thread
+from epic_core.runtime.threads import in_thread
 from epic_core.types import Usage
 
 __all__ = ["Extraction", "Extractor", "Fact", "PhraseExtractor", "Unextracted", "entity_key"]

@@ -18,10 +18,10 @@ from epic_core.graph.held import Growth, HeldGraph
 from epic_core.graph.reports import GraphReport
 from epic_core.graph.synonyms import Near, called, synonyms
 from epic_core.graph_table import MOST_ENTITIES, TOUCHED, NewEntity, PassageRow
-from epic_core.portions import extractions_by
-from epic_core.progress import Progress
+from epic_core.runtime.effects import Clock, Encode, Steps, Take
+from epic_core.runtime.progress import Progress
+from epic_core.runtime.streaming import extractions_by
 from epic_core.state import State
-from epic_core.steps import Clock, Encode, Steps, Take
 from epic_core.store import Store, verifier_number
 from epic_core.types import BuildReport, FloatArray, Item
 from epic_core.verification.base import writable

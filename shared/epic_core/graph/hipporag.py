@@ -24,9 +24,9 @@ from epic_core.graph.hipporag_steering import HippoEncoder, QueryMover
 from epic_core.graph.openie import UnsafeExtractionWarning, evaluates
 from epic_core.lm.failures import kind_of
 from epic_core.memory import EpicMemory
+from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode, checked_mode
 from epic_core.steerings import Steerings
-from epic_core.threads import in_thread
 from epic_core.types import Hits, Item, Preference, checked_k, checked_text
 
 Instructions: TypeAlias = Literal["answer", "index", "off"]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from epic_core.encoders.adapted import AdaptedEncoder
+from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode, SteeredQuery
 from epic_core.steerings import Steerings
-from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Preference
 
 

@@ -12,7 +12,7 @@ from epic_core.errors import InvalidInputError, LMError
 from epic_core.graph.extraction import LONGEST_NAME, Extraction, Fact, Unextracted, entity_key
 from epic_core.lm.base import LanguageModel, Schema
 from epic_core.lm.calls import Calling, Patience, adrive, drive
-from epic_core.lm.workers import acompleted, completed
+from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
 from epic_core.verification import prompts as asked
 from epic_core.verification.asking import Asker, UnreadableTwice

@@ -18,13 +18,13 @@ from epic_core.graph.growing import Work, grow
 from epic_core.graph.held import HeldGraph
 from epic_core.graph.reports import GraphReport, Neighbour
 from epic_core.graph.searching import GraphHits, Reader, Walk, search
-from epic_core.intake import Items, abatches, batches, checked_part
 from epic_core.memory import EpicMemory, Options
-from epic_core.progress import Progress
 from epic_core.retrieval import Keys, MinScore, StancePolicy
+from epic_core.runtime.batching import Items, abatches, batches, checked_part
+from epic_core.runtime.effects import Clock, Steps, arun, run
+from epic_core.runtime.progress import Progress
 from epic_core.state import State
 from epic_core.steering import Mode
-from epic_core.steps import Clock, Steps, arun, run
 from epic_core.store import Store, verifier_number
 from epic_core.types import Item, Preference, checked_text
 

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
-from epic_core.lm.workers import StoppedError
-from epic_core.threads import in_thread
+from epic_core.runtime.threads import in_thread
+from epic_core.runtime.workers import StoppedError
 from epic_core.types import Usage
 
 R = TypeVar("R")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from epic_core.words import content_stems
+from epic_core.text.stems import content_stems
 
 _COMMON = 0.2
 # In a handful of texts every word is in a fifth of them.

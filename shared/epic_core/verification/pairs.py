@@ -19,9 +19,9 @@ import numpy as np
 
 from epic_core.evidence import COSINES, Sides, by_cosines, by_words
 from epic_core.evidence import FEATURES as EVIDENCE
+from epic_core.text.stems import Words, content_stems, stem, words_of
 from epic_core.types import FloatArray
 from epic_core.types.preferences import Expansion
-from epic_core.words import Words, content_stems, stem, words_of
 
 # By words: how much of a phrase of the expansion is said, or denied.
 EXPANDED = ("follows_said", "follows_denied", "breaks_said", "breaks_denied")

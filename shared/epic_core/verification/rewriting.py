@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from epic_core.errors import LMError
 from epic_core.lm.calls import Calling, adrive, drive
-from epic_core.lm.workers import acompleted, completed
+from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
 from epic_core.verification import prompts as asked
 from epic_core.verification.answers import read_rewrite

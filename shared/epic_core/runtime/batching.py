@@ -7,10 +7,10 @@ import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from epic_core.chunking import ConversationChunker
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
 from epic_core.rows import dumped_metadata
-from epic_core.threads import in_thread
+from epic_core.runtime.threads import in_thread
+from epic_core.text.chunking import ConversationChunker
 from epic_core.types import Item, Preference, stable_id
 
 Items: TypeAlias = str | Item | Iterable[str | Item]

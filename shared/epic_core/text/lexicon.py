@@ -17,7 +17,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from epic_core.words import stems
+from epic_core.text.stems import stems
 
 # Words of degree and of kind, of which one says the opposite of the other.
 _OPPOSITES = (

@@ -18,10 +18,10 @@ import numpy as np
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
 from epic_core.fallback import ask, asynchronous_call
-from epic_core.portions import Portions
+from epic_core.runtime.streaming import Portions
+from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode, QuerySteering
 from epic_core.steerings import Steerings
-from epic_core.threads import in_thread
 from epic_core.types import FloatArray, Preference
 
 if TYPE_CHECKING:

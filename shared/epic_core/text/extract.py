@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from epic_core.chunking import sentences
+from epic_core.text.chunking import sentences
 
 _WORD = re.compile(r"\w+")
 _SHARE = 0.4
