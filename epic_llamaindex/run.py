@@ -16,7 +16,7 @@ from epic_core import BuildReport, Decision, Item
 from epic_core.errors import InvalidInputError, UndecidedError
 from epic_core.guidance import REWRITE, as_metadata, guidance_of, own_metadata
 from epic_core.judging import Judged
-from epic_core.rows import digest
+from epic_core.storage.row_codec import digest
 from epic_llamaindex.links import relink
 from epic_llamaindex.nodes import checked_nodes, copy_of, text_of
 from epic_llamaindex.seen import Reprocessed, digest_of

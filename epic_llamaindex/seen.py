@@ -13,7 +13,7 @@ from typing import TypeAlias
 from llama_index.core.schema import BaseNode
 
 from epic_core.guidance import copied
-from epic_core.rows import digest
+from epic_core.storage.row_codec import digest
 from epic_llamaindex.nodes import text_of
 
 _Place: TypeAlias = tuple[str, object, object]

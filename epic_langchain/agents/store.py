@@ -32,9 +32,9 @@ from epic_core import Filter, Preference
 from epic_core.collection import Collection, Key, Match, Record
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
-from epic_core.rows import check_nested, decoding
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
+from epic_core.storage.row_codec import check_nested, decoding
 from epic_langchain.adapters import encoder_of
 
 Namespace: TypeAlias = tuple[str, ...]

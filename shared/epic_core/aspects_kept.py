@@ -16,8 +16,8 @@ from epic_core.preferences.foreign import warn_of_unread
 from epic_core.runtime.effects import Clock, Steps, Take
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.streaming import Portion, readings_by
-from epic_core.space import Space
 from epic_core.state import State
+from epic_core.storage.namespace import Space
 from epic_core.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_core.types.preferences import Aspects, Expansion
 

@@ -13,7 +13,6 @@ from epic_core.coarse import coarse_filter, tau_for_keep_rate
 from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
 from epic_core.eviction import drop_expired
-from epic_core.item_table import version_of
 from epic_core.pipeline.light_tier import trim
 from epic_core.preferences.foreign import count_foreign
 from epic_core.preferences.library import borrowed
@@ -21,8 +20,9 @@ from epic_core.rewrites import held_for
 from epic_core.runtime.effects import Clock, Encode, Steps
 from epic_core.runtime.progress import Progress
 from epic_core.settle import settle, written
-from epic_core.space import Space
 from epic_core.state import State
+from epic_core.storage.namespace import Space
+from epic_core.storage.tables.items import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.types.reports import NotKept
 from epic_core.verification import EmbeddedVerifier

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from epic_core.codes import packed, rounded
 from epic_core.collection_held import Condition, Held, Match, Only
 from epic_core.collection_table import CollectionTables, Key, Record, keys_of
 from epic_core.encoders.base import Encoder
@@ -23,12 +22,13 @@ from epic_core.encoders.by_name import encoder_of
 from epic_core.errors import EncoderMismatchError
 from epic_core.filters import Filter
 from epic_core.retrieval import checked_vector
-from epic_core.rows import dumped_metadata
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Clock, Encode, Steer, Steps, arun, run
 from epic_core.state import described
 from epic_core.steering import Mode, QuerySteering, checked_mode
 from epic_core.steerings import Steerings
+from epic_core.storage.row_codec import dumped_metadata
+from epic_core.storage.vector_codec import packed, rounded
 from epic_core.types import FloatArray, Preference, Stance, checked_k, checked_string
 
 __all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record"]

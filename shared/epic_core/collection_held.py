@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from epic_core.collection_table import CollectionTables, Record
 from epic_core.errors import DamagedError, StoreError
 from epic_core.filters import Filter
-from epic_core.index import EntryIndex
-from epic_core.space import PENALTY
+from epic_core.storage.namespace import PENALTY
+from epic_core.storage.vector_index import EntryIndex
 from epic_core.types import FloatArray, Stance
 
 Condition: TypeAlias = Filter | Callable[[Record], bool]

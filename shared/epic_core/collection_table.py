@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
-from epic_core.codes import unpacked
-from epic_core.database import Database
 from epic_core.errors import InvalidInputError
 from epic_core.retrieval import checked_vector
-from epic_core.rows import decoding, deflated, inflated
-from epic_core.tables import META, Schema, Table
+from epic_core.storage.row_codec import decoding, deflated, inflated
+from epic_core.storage.sqlite.database import Database
+from epic_core.storage.sqlite.tables import META, Schema, Table
+from epic_core.storage.vector_codec import unpacked
 from epic_core.types import FloatArray, Stance, checked_string
 
 _STATEMENTS = """

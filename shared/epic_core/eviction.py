@@ -11,20 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.budget import Budget
-from epic_core.codes import unpacked
 from epic_core.decide import Decided, outcome_of, verdicts_on_all
 from epic_core.errors import BudgetError, InvalidInputError
-from epic_core.item_table import HeldItem, version_of
-from epic_core.ledger import EVICTED
 from epic_core.pipeline.bytes import TOUCHED, by_bytes
 from epic_core.pipeline.light_tier import leave
 from epic_core.retention import Held, Positions, choose
-from epic_core.rows import decoding
 from epic_core.runtime.effects import Clock, Encode, Steps
-from epic_core.schema import ENTRIES
-from epic_core.space import Addition
 from epic_core.state import State
-from epic_core.store import verifier_number
+from epic_core.storage.memory_schema import ENTRIES
+from epic_core.storage.namespace import Addition
+from epic_core.storage.row_codec import decoding
+from epic_core.storage.store import verifier_number
+from epic_core.storage.tables.items import HeldItem, version_of
+from epic_core.storage.tables.seen import EVICTED
+from epic_core.storage.vector_codec import unpacked
 from epic_core.text.extract import shortened
 from epic_core.types import BuildReport, Candidate, FloatArray, Preference, Stance
 from epic_core.types.reports import NotKept

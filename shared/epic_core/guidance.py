@@ -14,7 +14,7 @@ from typing import Any
 from epic_core.collection import Key
 from epic_core.errors import InvalidInputError
 from epic_core.judging import Judged
-from epic_core.space import PENALTY
+from epic_core.storage.namespace import PENALTY
 from epic_core.types import Hit, Stance
 
 PREFIX = "epic_"

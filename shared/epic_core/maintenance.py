@@ -10,7 +10,6 @@ from dataclasses import replace
 from epic_core import aspects_kept
 from epic_core.build import candidate_of, chunked, expanded_phrases
 from epic_core.coarse import coarse_filter
-from epic_core.codes import rounded
 from epic_core.decide import Decided, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.encoders.base import Encoder
 from epic_core.errors import (
@@ -22,15 +21,16 @@ from epic_core.errors import (
     UnknownItemError,
 )
 from epic_core.eviction import drop_expired, take_away
-from epic_core.item_table import version_of
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.rewrites import put_rewrite, renew_rewrites
 from epic_core.runtime.effects import Clock, Encode, Steps
 from epic_core.runtime.progress import Progress
 from epic_core.settle import settle, written
-from epic_core.sizes import sizes
-from epic_core.space import Addition, Space
 from epic_core.state import State, described
+from epic_core.storage.namespace import Addition, Space
+from epic_core.storage.sizes import sizes
+from epic_core.storage.tables.items import version_of
+from epic_core.storage.vector_codec import rounded
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.types.reports import Explanation, Stats
 from epic_core.verification.base import Verifier

@@ -33,13 +33,13 @@ from epic_core.housekeeping import Housekeeping
 from epic_core.judging import Judged
 from epic_core.retention import ByValue, RetentionPolicy, checked_policy
 from epic_core.retrieval import Keys, MinScore, StancePolicy
-from epic_core.rows import digest
 from epic_core.runtime.batching import Items, abatches, batches, checked_part, conversation_items, unique_preferences
 from epic_core.runtime.effects import Clock, Steps, arun, run
 from epic_core.runtime.progress import Progress
 from epic_core.state import State
 from epic_core.steering import Mode, checked_mode
-from epic_core.store import Store
+from epic_core.storage.row_codec import digest
+from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker, ConversationChunker
 from epic_core.types import BuildReport, FloatArray, Hits, Item, Preference, checked_text
 from epic_core.verification import Verifier

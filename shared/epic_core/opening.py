@@ -15,8 +15,8 @@ from epic_core.portable import Portable, take_in
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.runtime.effects import Clock, run
 from epic_core.runtime.progress import Progress
-from epic_core.sizes import sizes
 from epic_core.state import State, described
+from epic_core.storage.sizes import sizes
 from epic_core.types import BuildReport, Preference
 
 # An entry, its item and a preference, with what SQLite needs besides.

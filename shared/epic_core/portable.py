@@ -17,11 +17,11 @@ from typing import Any
 from epic_core import aspects_kept
 from epic_core.coarse import checked_tau
 from epic_core.errors import InvalidInputError, StoreError
-from epic_core.item_table import HeldItem
-from epic_core.rows import DIGEST_BYTES, dumped_metadata
 from epic_core.runtime.effects import Encode, Steps
 from epic_core.state import State, described
-from epic_core.store import NewEntry
+from epic_core.storage.row_codec import DIGEST_BYTES, dumped_metadata
+from epic_core.storage.store import NewEntry
+from epic_core.storage.tables.items import HeldItem
 from epic_core.types import FloatArray, Item, Preference, Stance
 
 FORMAT = 1

@@ -17,10 +17,10 @@ from epic_core.filters import Filter
 from epic_core.pipeline import ranking
 from epic_core.relevance import default_floor
 from epic_core.runtime.effects import Ask, Clock, Encode, Sample, Steps
-from epic_core.space import PENALTY, Space
 from epic_core.state import State
 from epic_core.steering import Mode, QuerySteering, SteeredQuery, checked_mode
-from epic_core.store import Store
+from epic_core.storage.namespace import PENALTY, Space
+from epic_core.storage.store import Store
 from epic_core.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
 
 BY_VECTOR = "(a vector)"

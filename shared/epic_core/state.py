@@ -15,10 +15,10 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
 from epic_core.evidence import borrows
 from epic_core.retention import ByValue, RetentionPolicy
-from epic_core.rows import digest
-from epic_core.space import Space
 from epic_core.steering import Mode
-from epic_core.store import Store
+from epic_core.storage.namespace import Space
+from epic_core.storage.row_codec import digest
+from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker
 from epic_core.types import BuildReport, FloatArray, Preference
 from epic_core.verification.base import Verifier

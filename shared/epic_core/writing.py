@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import RetryQueueFullError
-from epic_core.item_table import version_of
 from epic_core.pipeline.light_tier import remove
 from epic_core.rewrites import Rewrite, put_rewrite
 from epic_core.runtime.effects import Clock
-from epic_core.space import Addition, Space
 from epic_core.state import State
-from epic_core.store import NewEntry
+from epic_core.storage.namespace import Addition, Space
+from epic_core.storage.store import NewEntry
+from epic_core.storage.tables.items import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
 from epic_core.types.reports import NotKept
 

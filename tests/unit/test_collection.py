@@ -35,8 +35,8 @@ from epic_core.errors import (
     ReadOnlyError,
     StoreError,
 )
-from epic_core.index import EntryIndex
-from epic_core.space import PENALTY
+from epic_core.storage.namespace import PENALTY
+from epic_core.storage.vector_index import EntryIndex
 from epic_core.types import FloatArray, Stance
 from helpers import BROKEN, AlteredEncoder, HashEncoder
 

@@ -21,7 +21,7 @@ import pytest
 from crashing import TOPICS, Kill, Killer, Model, content_of, killed, opened
 from epic_core import EpicMemory, Item
 from epic_core.errors import EpicError, ReadOnlyError, StoreError
-from epic_core.files import SIDE_FILES
+from epic_core.storage.sqlite.files import SIDE_FILES
 from epic_core.types import Preference
 
 PREFERENCES = ("I like tea number 1", "I like trains number 2", "I like chess number 3")

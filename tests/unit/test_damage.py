@@ -15,7 +15,7 @@ import pytest
 
 from epic_core import EpicMemory, Filter, Item
 from epic_core.errors import DamagedError, EncoderMismatchError, LMUnavailableError, StoreError
-from epic_core.schema import GRAPH_VERSION, SCHEMA_VERSION, TABLES
+from epic_core.storage.memory_schema import GRAPH_VERSION, SCHEMA_VERSION, TABLES
 from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 

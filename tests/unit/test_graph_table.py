@@ -19,10 +19,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epic_core import EpicMemory, Item, schema, tables
+from epic_core import EpicMemory, Item
 from epic_core.errors import BudgetError, DamagedError, StoreError
 from epic_core.graph import Extraction, Fact, GraphMemory, Unextracted
-from epic_core.rows import checksum
+from epic_core.storage import memory_schema as schema
+from epic_core.storage.row_codec import checksum
+from epic_core.storage.sqlite import tables
 from graph_helpers import (
     PEOPLE,
     QUERIES,

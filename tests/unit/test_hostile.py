@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from epic_core import Alignment, Decision, EpicMemory, Filter, Item, Stance, Verdict, schema
+from epic_core import Alignment, Decision, EpicMemory, Filter, Item, Stance, Verdict
 from epic_core.cli import main
 from epic_core.context import format_context
 from epic_core.errors import BudgetError, DamagedError, EpicError, InvalidInputError, StoreError
-from epic_core.rows import checksum
 from epic_core.runtime.threads import in_thread
-from epic_core.store import Store
+from epic_core.storage import memory_schema as schema
+from epic_core.storage.row_codec import checksum
+from epic_core.storage.store import Store
 from helpers import Answering, HashEncoder, KeepAll
 
 WINE, TRAIN = "red wine", "fast train"

@@ -33,7 +33,7 @@ from epic_core.errors import (
     UnknownItemError,
     UnknownPreferenceError,
 )
-from epic_core.item_table import version_of
+from epic_core.storage.tables.items import version_of
 from epic_core.text.chunking import WordChunker
 from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
 from helpers import HashEncoder, KeepAll

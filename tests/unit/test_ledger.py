@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from epic_core import EpicMemory, Item
-from epic_core.item_table import version_of
+from epic_core.storage.tables.items import version_of
 from epic_core.types import Candidate, Decision, Verdict
 from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, keep
 

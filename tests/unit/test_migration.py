@@ -20,9 +20,9 @@ import pytest
 from epic_core import EpicMemory, Item, Preference, Stance
 from epic_core.aspect_parser import parse_aspects
 from epic_core.errors import DamagedError, EncoderMismatchError, ReadOnlyError, StoreError
-from epic_core.rows import checksum
-from epic_core.schema import GRAPH_VERSION, SCHEMA_VERSION
-from epic_core.store import Store
+from epic_core.storage.memory_schema import GRAPH_VERSION, SCHEMA_VERSION
+from epic_core.storage.row_codec import checksum
+from epic_core.storage.store import Store
 from epic_core.verification.base import rewriter_of
 from helpers import HashEncoder, KeepAll
 from scripted import SEA, TRAIN, WINE, Scripted, anew, rows, verifier_of
@@ -550,7 +550,7 @@ def small(*arguments, **options):
     return made
 
 sqlite3.connect = small
-from epic_core.store import Store
+from epic_core.storage.store import Store
 Store(Path(sys.argv[1]))
 """
 
@@ -620,7 +620,7 @@ def test_a_file_that_is_opened_for_reading_only_is_a_clear_error_and_stays(path:
 def test_a_file_that_another_process_writes_is_a_clear_error_and_stays(
     path: Path, old: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("epic_core.database._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("epic_core.storage.sqlite.database._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="another process"):

@@ -176,7 +176,7 @@ async def test_the_asynchronous_path_never_verifies_synchronously() -> None:
 
 
 async def test_the_database_is_never_written_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    from epic_core.store import Store
+    from epic_core.storage.store import Store
 
     memory, threads = EpicMemory(PREFERENCES, encoder=HashEncoder(), verifier=KeepAll()), set()
     transaction = Store.transaction

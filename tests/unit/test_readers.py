@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from epic_core import EpicMemory, Hits, Item
-from epic_core import database as database_module
 from epic_core.errors import EncoderMismatchError, StoreError
+from epic_core.storage.sqlite import database as database_module
 from helpers import HashEncoder, KeepAll
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"

@@ -21,7 +21,7 @@ from epic_core.coarse import checked_tau, tau_for_keep_rate
 from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, StoreError, UnknownItemError, UnknownPreferenceError
 from epic_core.sources import Sources
-from epic_core.store import Store
+from epic_core.storage.store import Store
 from epic_core.text.chunking import ConversationChunker, WordChunker
 from epic_core.types import Candidate
 from helpers import Answering, HashEncoder, KeepAll, keep

@@ -30,8 +30,8 @@ from epic_core.errors import (
     VerifierError,
 )
 from epic_core.retention import Held
-from epic_core.schema import ITEMS
-from epic_core.store import Store
+from epic_core.storage.memory_schema import ITEMS
+from epic_core.storage.store import Store
 from epic_core.text.chunking import WordChunker
 from epic_core.types import Alignment, BuildReport, Candidate, FloatArray
 from helpers import Answering, HashEncoder, KeepAll, Raising, UndecidedAll

@@ -11,7 +11,7 @@ import pytest
 
 from epic_core import EpicMemory, Filter, Item, Preference
 from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
-from epic_core.store import Store
+from epic_core.storage.store import Store
 from epic_core.text.chunking import WordChunker
 from epic_core.types import Candidate, FloatArray
 from epic_core.verification import EmbeddedVerifier

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epic_core.codes import code_length
 from epic_core.errors import EpicError, InvalidInputError, MemoryClosedError, StoreError
-from epic_core.item_table import version_of
-from epic_core.rows import DIGEST_BYTES, deflated
-from epic_core.schema import APPLICATION_ID, GRAPH_VERSION, SCHEMA_VERSION, USES
-from epic_core.sizes import sizes
-from epic_core.store import NewEntry, Store
+from epic_core.storage.memory_schema import APPLICATION_ID, GRAPH_VERSION, SCHEMA_VERSION, USES
+from epic_core.storage.row_codec import DIGEST_BYTES, deflated
+from epic_core.storage.sizes import sizes
+from epic_core.storage.store import NewEntry, Store
+from epic_core.storage.tables.items import version_of
+from epic_core.storage.vector_codec import code_length
 from epic_core.types import Item, MemoryEntry, Preference, Stance
 
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
@@ -286,7 +286,7 @@ def test_a_new_file_is_made_whole_or_not_at_all(path: Path, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("epic_core.tables.Schema.make", interrupted)
+        patched.setattr("epic_core.storage.sqlite.tables.Schema.make", interrupted)
         with pytest.raises(KeyboardInterrupt):
             Store(path)
     assert list(path.parent.iterdir()) == []
@@ -396,7 +396,7 @@ def test_a_commit_elsewhere_is_noticed(path: Path) -> None:
 
 
 def test_a_file_being_written_elsewhere_is_a_clear_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.database._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("epic_core.storage.sqlite.database._BUSY_SECONDS", 0.05)
     one, other = Store(path), Store(path)
     with (
         one.transaction(),

@@ -15,8 +15,8 @@ from epic_core.errors import DamagedError
 from epic_core.graph.columns import Ids, summed
 from epic_core.graph.network import Network
 from epic_core.graph.synonyms import Called, called
-from epic_core.graph_table import EntityRows, GraphMarks, NewEntity, PassageRow
-from epic_core.store import Store
+from epic_core.storage.store import Store
+from epic_core.storage.tables.graph import EntityRows, GraphMarks, NewEntity, PassageRow
 from epic_core.types import FloatArray
 
 _AT_ONCE = 500

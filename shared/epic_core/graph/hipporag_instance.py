@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from epic_core.errors import InvalidInputError
-from epic_core.files import new_file
+from epic_core.storage.sqlite.files import new_file
 from epic_core.types import FloatArray
 
 Steer: TypeAlias = Callable[[str, str, FloatArray], FloatArray]

@@ -25,7 +25,7 @@ from epic_core.runtime.effects import Clock, Steps, arun, run
 from epic_core.runtime.progress import Progress
 from epic_core.state import State
 from epic_core.steering import Mode
-from epic_core.store import Store, verifier_number
+from epic_core.storage.store import Store, verifier_number
 from epic_core.types import Item, Preference, checked_text
 
 

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.relevance import default_relevant
-from epic_core.space import PENALTY, Space
 from epic_core.steering import QuerySteering, SteeredQuery
-from epic_core.store import Store
+from epic_core.storage.namespace import PENALTY, Space
+from epic_core.storage.store import Store
 from epic_core.types import FloatArray, Stance
 
 # What an instruction that is nearer than its text adds, and what sharing all telling words does.

@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.codes import packed, unpacked
-from epic_core.preference_table import PreferenceTable
-from epic_core.rows import decoding, deflated, inflated
-from epic_core.schema import ENTITIES, PASSAGES
+from epic_core.storage.memory_schema import ENTITIES, PASSAGES
+from epic_core.storage.row_codec import decoding, deflated, inflated
+from epic_core.storage.tables.preferences import PreferenceTable
+from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray
 
 _NEAR = np.dtype([("row", "<u4"), ("cosine", "u1")])

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from epic_core.database import Database
-from epic_core.rows import digest
-from epic_core.schema import MEMORY, REWRITES, VERDICTS
+from epic_core.storage.memory_schema import MEMORY, REWRITES, VERDICTS
+from epic_core.storage.row_codec import digest
+from epic_core.storage.sqlite.database import Database
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
 from epic_core.verification.base import combined
 

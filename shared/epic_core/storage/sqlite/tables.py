@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from epic_core.errors import DamagedError, StoreError
-from epic_core.rows import checksum
+from epic_core.storage.row_codec import checksum
 
 _SUMS = "CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER, total INTEGER) WITHOUT ROWID;\n"
 

@@ -12,17 +12,17 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.codes import rounded
 from epic_core.encoders.base import Encoder
 from epic_core.errors import UnknownPreferenceError
 from epic_core.evidence import Sides, worded
 from epic_core.filters import Filter
-from epic_core.index import EntryIndex
-from epic_core.item_table import HeldItem
-from epic_core.ledger import numbers
 from epic_core.steering import Mode, QuerySteering
+from epic_core.storage.store import SpaceRows, Store
+from epic_core.storage.tables.items import HeldItem
+from epic_core.storage.tables.seen import numbers
+from epic_core.storage.vector_codec import rounded
+from epic_core.storage.vector_index import EntryIndex
 from epic_core.storage.vector_table import VectorTable
-from epic_core.store import SpaceRows, Store
 from epic_core.text.lexical_index import LexicalIndex
 from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from epic_core.rows import decoding, deflated, dumped_metadata, inflated
-from epic_core.schema import PENDING
+from epic_core.storage.memory_schema import PENDING
+from epic_core.storage.row_codec import decoding, deflated, dumped_metadata, inflated
+from epic_core.storage.tables.verdicts import VerdictTables
 from epic_core.types import Item
-from epic_core.verdict_cache import VerdictTables
 
 _COLUMNS = ", ".join(PENDING.checked)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from epic_core.errors import AlreadyThereError, StoreError
-from epic_core.tables import Schema
+from epic_core.storage.sqlite.tables import Schema
 
 # Seconds after which a file that nobody has finished is taken for abandoned.
 _STALE = 3600.0

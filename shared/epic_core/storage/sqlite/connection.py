@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from epic_core.errors import BudgetError, DamagedError, MemoryClosedError, ReadOnlyError, StoreError
-from epic_core.tables import Schema, Table
+from epic_core.storage.sqlite.tables import Schema, Table
 
 _VARIABLES = 900
 

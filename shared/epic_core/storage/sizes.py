@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
-from epic_core.codes import code_length
 from epic_core.errors import DamagedError, StoreError
-from epic_core.store import Store
+from epic_core.storage.store import Store
+from epic_core.storage.vector_codec import code_length
 
 # Table, then column by column the part that its bytes belong to.
 _PARTS: dict[str, dict[str, str]] = {

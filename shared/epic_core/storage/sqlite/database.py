@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from epic_core.connection import Connection
 from epic_core.errors import AlreadyThereError, DamagedError, StoreError
-from epic_core.files import SIDE_FILES, check_path, new_file
-from epic_core.rows import decoding
-from epic_core.tables import META, Schema
+from epic_core.storage.row_codec import decoding
+from epic_core.storage.sqlite.connection import Connection
+from epic_core.storage.sqlite.files import SIDE_FILES, check_path, new_file
+from epic_core.storage.sqlite.tables import META, Schema
 
 _BUSY_SECONDS = 10.0
 # A row is some hundred bytes, and there are a dozen tables: small pages waste least of a small file.

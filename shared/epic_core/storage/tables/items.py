@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from epic_core.codes import packed, unpacked
-from epic_core.graph_table import GraphTable
-from epic_core.rows import decoding, deflated, dumped_metadata, inflated, item_digest
-from epic_core.schema import ITEMS
+from epic_core.storage.memory_schema import ITEMS
+from epic_core.storage.row_codec import decoding, deflated, dumped_metadata, inflated, item_digest
+from epic_core.storage.tables.graph import GraphTable
+from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, Item
 
 _ITEM = ", ".join(f"i.{name}" for name in (*ITEMS.checked, "crc", *ITEMS.texts, "text_crc"))

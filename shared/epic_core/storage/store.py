@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from epic_core.codes import packed, unpacked
-from epic_core.item_table import HeldItem, ItemTable
-from epic_core.rows import (
+from epic_core.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, PREFERENCES, USES
+from epic_core.storage.row_codec import (
     decoding,
     deflated,
     deflated_by,
@@ -23,7 +22,8 @@ from epic_core.rows import (
     inflated,
     inflated_by,
 )
-from epic_core.schema import ENTITIES, ENTRIES, ITEMS, PREFERENCES, USES
+from epic_core.storage.tables.items import HeldItem, ItemTable
+from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
 
 _STANCES = {str(stance): stance for stance in Stance}

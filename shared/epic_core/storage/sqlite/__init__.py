@@ -1,0 +1,1 @@
+"""SQLite: connections, the database with its checks, and files on disk."""
