@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.budget import Budget
 from epic_core.decide import Decided, outcome_of, verdicts_on_all
 from epic_core.errors import BudgetError, InvalidInputError
 from epic_core.pipeline.bytes import TOUCHED, by_bytes
 from epic_core.pipeline.light_tier import leave
-from epic_core.retention import Held, Positions, choose
+from epic_core.retention.budget import Budget
+from epic_core.retention.policies import Held, Positions, choose
 from epic_core.runtime.effects import Clock, Encode, Steps
 from epic_core.state import State
 from epic_core.storage.memory_schema import ENTRIES

@@ -22,7 +22,6 @@ from epic_core.aspects_kept import (
     checked_expanding,
     checked_reading,
 )
-from epic_core.budget import checked_budget, checked_reserve
 from epic_core.coarse import checked_keep_rate, checked_tau
 from epic_core.context import ALLOWANCE, format_context, those_that_matter, told_in_context
 from epic_core.encoders import Encoder, encoder_of
@@ -31,7 +30,8 @@ from epic_core.fallback import checked_fallback
 from epic_core.filters import Filter
 from epic_core.housekeeping import Housekeeping
 from epic_core.judging import Judged
-from epic_core.retention import ByValue, RetentionPolicy, checked_policy
+from epic_core.retention.budget import checked_budget, checked_reserve
+from epic_core.retention.policies import ByValue, RetentionPolicy, checked_policy
 from epic_core.retrieval import Keys, MinScore, StancePolicy
 from epic_core.runtime.batching import Items, abatches, batches, checked_part, conversation_items, unique_preferences
 from epic_core.runtime.effects import Clock, Steps, arun, run

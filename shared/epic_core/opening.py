@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from epic_core import aspects_kept, maintenance
-from epic_core.budget import DEFAULT_RESERVE, Budget
 from epic_core.encoders.base import embed
 from epic_core.errors import BudgetError, PreferencesMismatchError, StoreError
 from epic_core.eviction import make_room, weigh
 from epic_core.portable import Portable, take_in
 from epic_core.preferences.foreign import warn_of_unread
+from epic_core.retention.budget import DEFAULT_RESERVE, Budget
 from epic_core.runtime.effects import Clock, run
 from epic_core.runtime.progress import Progress
 from epic_core.state import State, described

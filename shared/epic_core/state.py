@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from epic_core.budget import Budget
 from epic_core.coarse import default_tau
 from epic_core.encoders.base import Encoder
 from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
 from epic_core.evidence import borrows
-from epic_core.retention import ByValue, RetentionPolicy
+from epic_core.retention.budget import Budget
+from epic_core.retention.policies import ByValue, RetentionPolicy
 from epic_core.steering import Mode
 from epic_core.storage.namespace import Space
 from epic_core.storage.row_codec import digest

@@ -30,7 +30,7 @@ from common import parse, parser, personas, read_jsonl
 from epic_core import EpicMemory
 from epic_core.coarse import coarse_filter
 from epic_core.encoders import StaticEncoder
-from epic_core.retention import (
+from epic_core.retention.policies import (
     ByValue,
     Ebbinghaus,
     Fifo,

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict
-from epic_core.budget import Budget, checked_budget
 from epic_core.errors import BudgetError, InvalidInputError, RetryQueueFullError
 from epic_core.retention import ByValue, Ebbinghaus, Fifo, Held, Positions, UsageFifo
+from epic_core.retention.budget import Budget, checked_budget
 from epic_core.storage.sqlite import database
 from epic_core.text.chunking import sentences
 from epic_core.types import Alignment, Candidate

@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict, decide, maintenance
-from epic_core.budget import checked_budget
 from epic_core.errors import (
     DamagedError,
     InvalidInputError,
@@ -30,6 +29,7 @@ from epic_core.errors import (
     VerifierError,
 )
 from epic_core.retention import Held
+from epic_core.retention.budget import checked_budget
 from epic_core.storage.memory_schema import ITEMS
 from epic_core.storage.store import Store
 from epic_core.text.chunking import WordChunker

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epic_core.errors import InvalidInputError
-from epic_core.retention import (
+from epic_core.retention.policies import (
     ByValue,
     Ebbinghaus,
     Fifo,
@@ -174,7 +174,7 @@ class TestByValue:
         entries = any_held(count, seed)
         plain = ByValue(redundancy=0.0).values(entries, NOW)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("epic_core.retention._BLOCK", block)
+            patch.setattr("epic_core.retention.policies._BLOCK", block)
             values = ByValue(near=0.5, redundancy=1.0).values(entries, NOW)
         for position in range(count):
             better = (plain > plain[position]) & (entries.preferences == entries.preferences[position])
@@ -184,7 +184,7 @@ class TestByValue:
 
     def test_of_too_many_the_least_valuable_are_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
         entries = held(10, confidence=np.linspace(0.1, 1.0, 10), vectors=np.ones((10, 1)))
-        monkeypatch.setattr("epic_core.retention._COMPARED", 30)
+        monkeypatch.setattr("epic_core.retention.policies._COMPARED", 30)
         lost = ByValue(redundancy=0.0).values(entries, NOW) - ByValue().values(entries, NOW)
         assert lost.tolist() == pytest.approx([0.5] * 3 + [0.0] * 7)
 
