@@ -22,8 +22,8 @@ from epic_core.encoders import Encoder
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
 from epic_core.runtime.batching import unique_preferences
-from epic_core.steered_search import Found, SteeredSearch, Target, refuses_dimension
-from epic_core.steering import Mode, checked_mode
+from epic_core.steering.query_steering import Mode, checked_mode
+from epic_core.steering.vector_stores import Found, SteeredSearch, Target, refuses_dimension
 from epic_core.types import FloatArray
 from epic_llamaindex.adapters import encoder_of
 from epic_llamaindex.embeddings import EpicEmbedding
@@ -75,7 +75,7 @@ class SteeredRetriever(BaseRetriever):
         fallback: A retriever asked instead of the leaf, with the bundle as it came, for a query that matches no
             preference (unless the mode is "off").
         floor: Cosine from which a preference matches and steers; default: the encoder's own, else 0.2,
-            to match, and to steer what the core weighs (`epic_core.relevance`). In paper mode everything steers,
+            to match, and to steer what the core weighs (`epic_core.steering.relevance`). In paper mode everything steers,
             unless this is given.
         overfetch: How many times `similarity_top_k` are fetched where stances decide; 1 leaves stances out of account.
         annotate: Whether nodes say in their metadata, kept out of what is embedded and of what a model is shown, what

@@ -19,8 +19,8 @@ from epic_core.errors import InvalidInputError
 from epic_core.guidance import copied
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.batching import unique_preferences
-from epic_core.steered_search import Found, SteeredSearch, Target
-from epic_core.steering import Mode, checked_mode
+from epic_core.steering.query_steering import Mode, checked_mode
+from epic_core.steering.vector_stores import Found, SteeredSearch, Target
 from epic_langchain.adapters import encoder_of
 from epic_langchain.traversal.stores import EpicGraphAdapter, QueryVector
 from epic_langchain.vectorstore import EpicVectorStore

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from epic_core.filters import Filter
     from epic_core.memory import EpicMemory
     from epic_core.retention.policies import ByValue, Ebbinghaus, UsageFifo
-    from epic_core.steering import QuerySteering
+    from epic_core.steering.query_steering import QuerySteering
     from epic_core.types import (
         Alignment,
         BuildReport,

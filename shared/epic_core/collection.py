@@ -25,8 +25,8 @@ from epic_core.retrieval import checked_vector
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Clock, Encode, Steer, Steps, arun, run
 from epic_core.state import described
-from epic_core.steering import Mode, QuerySteering, checked_mode
-from epic_core.steerings import Steerings
+from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import Mode, QuerySteering, checked_mode
 from epic_core.storage.row_codec import dumped_metadata
 from epic_core.storage.vector_codec import packed, rounded
 from epic_core.types import FloatArray, Preference, Stance, checked_k, checked_string

@@ -37,7 +37,7 @@ from epic_core.runtime.batching import Items, abatches, batches, checked_part, c
 from epic_core.runtime.effects import Clock, Steps, arun, run
 from epic_core.runtime.progress import Progress
 from epic_core.state import State
-from epic_core.steering import Mode, checked_mode
+from epic_core.steering.query_steering import Mode, checked_mode
 from epic_core.storage.row_codec import digest
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker, ConversationChunker

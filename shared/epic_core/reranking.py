@@ -29,9 +29,9 @@ from epic_core.lm.calls import Patience
 from epic_core.memory import EpicMemory
 from epic_core.runtime.batching import storable
 from epic_core.runtime.threads import in_thread
-from epic_core.steered_search import TextVectors
-from epic_core.steering import Mode, checked_mode
-from epic_core.steerings import Steerings
+from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import Mode, checked_mode
+from epic_core.steering.vector_stores import TextVectors
 from epic_core.storage.namespace import PENALTY
 from epic_core.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Preference, Stance
 from epic_core.verification.lm import LMVerifier

@@ -15,7 +15,7 @@ from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
 from epic_core.evidence import borrows
 from epic_core.retention.budget import Budget
 from epic_core.retention.policies import ByValue, RetentionPolicy
-from epic_core.steering import Mode
+from epic_core.steering.query_steering import Mode
 from epic_core.storage.namespace import Space
 from epic_core.storage.row_codec import digest
 from epic_core.storage.store import Store

@@ -1,4 +1,4 @@
-"""Fits the weights of `epic_core.relevance` on queries and preferences of our own, and prints them.
+"""Fits the weights of `epic_core.steering.relevance` on queries and preferences of our own, and prints them.
 
     python shared/tools/fit_relevance.py [--teacher FOLDER]
 
@@ -25,7 +25,7 @@ import numpy as np
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
 from epic_core.evidence import Sides, sides_of
-from epic_core.relevance import FEATURES, Nearness, features, samples_of
+from epic_core.steering.relevance import FEATURES, Nearness, features, samples_of
 from epic_core.types import FloatArray
 from fitting import Array, Linear, logistic, written
 

@@ -38,7 +38,7 @@ from epic_core.coarse import default_tau
 from epic_core.context import those_that_matter
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
-from epic_core.relevance import default_relevant
+from epic_core.steering.relevance import default_relevant
 from epic_core.types import Hits
 from fitting import written
 

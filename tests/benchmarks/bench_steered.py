@@ -25,9 +25,9 @@ import numpy as np
 from common import parse, parser, read_jsonl
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
-from epic_core.relevance import default_floor
-from epic_core.steered_search import SteeredSearch
 from epic_core.steering import QuerySteering
+from epic_core.steering.relevance import default_floor
+from epic_core.steering.vector_stores import SteeredSearch
 
 K = 5
 Found = Sequence[int]

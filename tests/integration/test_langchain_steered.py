@@ -28,8 +28,8 @@ from pydantic import ValidationError
 from epic_core import EpicMemory, Preference, QuerySteering, Stance
 from epic_core.encoders import default_encoder
 from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
-from epic_core.relevance import sample_texts
-from epic_core.steered_search import SteeredSearch
+from epic_core.steering.relevance import sample_texts
+from epic_core.steering.vector_stores import SteeredSearch
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
 from epic_langchain.steered import SteeredRetriever
 from helpers import HashEncoder, KeepAll

@@ -51,8 +51,8 @@ from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, Simp
 from epic_core import EpicMemory, Preference, QuerySteering, Stance
 from epic_core.encoders import default_encoder
 from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
-from epic_core.relevance import sample_texts
-from epic_core.steered_search import SteeredSearch
+from epic_core.steering.relevance import sample_texts
+from epic_core.steering.vector_stores import SteeredSearch
 from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicTransform, EpicVectorStore, SteeredRetriever
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM

@@ -29,7 +29,7 @@ from epic_core.errors import (
     EncoderMismatchError,
     InvalidInputError,
 )
-from epic_core.relevance import default_floor, sample_texts
+from epic_core.steering.relevance import default_floor, sample_texts
 from epic_core.types import FloatArray
 from epic_langchain.adapters import (
     LangChainEncoder,

@@ -164,7 +164,7 @@ print(any(path.endswith("lexicon.tsv.bz2") for path in opened))
     ("code", "read"),
     [
         ("import epic_core", False),
-        ("import epic_core.steering, epic_core.evidence, epic_core.verification.embedded", False),
+        ("import epic_core.steering.query_steering, epic_core.evidence, epic_core.verification.embedded", False),
         ("from epic_core.text.lexicon import default_lexicon; default_lexicon()", True),
     ],
 )

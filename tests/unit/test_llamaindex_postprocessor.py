@@ -31,8 +31,8 @@ from pydantic import ValidationError
 
 from epic_core import EpicMemory, Preference, Stance
 from epic_core.errors import EncoderError, InvalidInputError, LMSetupError, LMUnavailableError, ReadOnlyError
-from epic_core.relevance import sample_texts
 from epic_core.reranking import RememberingEncoder
+from epic_core.steering.relevance import sample_texts
 from epic_core.verification import LMVerifier
 from epic_llamaindex.adapters import LlamaIndexLM
 from epic_llamaindex.nodes import node_of

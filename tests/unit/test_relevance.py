@@ -14,7 +14,9 @@ from epic_core import EpicMemory, Preference, QuerySteering
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.evidence import sides_of
 from epic_core.preferences.library import borrowed
-from epic_core.relevance import (
+from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import LEAST, SteeredQuery
+from epic_core.steering.relevance import (
     FEATURES,
     NEAREST,
     SAMPLES,
@@ -27,8 +29,6 @@ from epic_core.relevance import (
     sample_texts,
     samples_of,
 )
-from epic_core.steering import LEAST, SteeredQuery
-from epic_core.steerings import Steerings
 from epic_core.types.preferences import Aspects, Expansion
 from helpers import HashEncoder, KeepAll
 

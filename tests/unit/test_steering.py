@@ -16,17 +16,8 @@ from epic_core.aspect_parser import parse_aspects
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
 from epic_core.evidence import Sides, highest_two, leanings, sides_of, worded
-from epic_core.relevance import (
-    NEAREST,
-    RELEVANT,
-    Nearness,
-    Samples,
-    default_relevant,
-    features,
-    relevance,
-    sample_texts,
-)
-from epic_core.steering import (
+from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import (
     ABOUT,
     AVOIDED_WEIGHT,
     KAPPA,
@@ -45,7 +36,16 @@ from epic_core.steering import (
     TURN,
     SteeredQuery,
 )
-from epic_core.steerings import Steerings
+from epic_core.steering.relevance import (
+    NEAREST,
+    RELEVANT,
+    Nearness,
+    Samples,
+    default_relevant,
+    features,
+    relevance,
+    sample_texts,
+)
 from epic_core.text.stems import words_of
 from epic_core.types import FloatArray
 from epic_core.types.preferences import Aspects, Expansion
@@ -807,7 +807,7 @@ def test_a_text_off_the_topic_does_not_win(encoder: StaticEncoder, monkeypatch: 
     steering = QuerySteering(encoder, ["I avoid hotels with casinos."], "signed")
     scores, _ = found_by(steering, q, topics, texts)
     assert scores[:2].min() > scores[2:].max()
-    monkeypatch.setattr("epic_core.steering.OFF_TOPIC", 0.0)
+    monkeypatch.setattr("epic_core.steering.query_steering.OFF_TOPIC", 0.0)
     without, _ = found_by(steering, q, topics, texts)
     assert (scores[2:] < without[2:] - 0.01).all()
 

@@ -25,8 +25,8 @@ from epic_core.graph.openie import UnsafeExtractionWarning, evaluates
 from epic_core.lm.failures import kind_of
 from epic_core.memory import EpicMemory
 from epic_core.runtime.threads import in_thread
-from epic_core.steering import Mode, checked_mode
-from epic_core.steerings import Steerings
+from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import Mode, checked_mode
 from epic_core.types import Hits, Item, Preference, checked_k, checked_text
 
 Instructions: TypeAlias = Literal["answer", "index", "off"]
@@ -66,7 +66,7 @@ class EpicHippoRAG:
             model answer the same prompts and reads JSON only; "own" leaves it as it is, with a warning. An `Extractor`
             of epic_core takes its place: `PhraseExtractor()` asks no language model.
         floor: Cosine in [-1, 1], of the instance's embedding model, from which a preference steers a query. Default:
-            rel(p) decides (`epic_core.relevance`); in paper mode everything steers.
+            rel(p) decides (`epic_core.steering.relevance`); in paper mode everything steers.
 
     Raises:
         InvalidInputError: for what is no HippoRAG instance or no memory, or other arguments that cannot be; from a

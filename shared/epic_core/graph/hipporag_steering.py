@@ -7,8 +7,8 @@ from typing import Any
 
 from epic_core.encoders.adapted import AdaptedEncoder
 from epic_core.runtime.threads import in_thread
-from epic_core.steering import Mode, SteeredQuery
-from epic_core.steerings import Steerings
+from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import Mode, SteeredQuery
 from epic_core.types import FloatArray, Preference
 
 

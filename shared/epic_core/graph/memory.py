@@ -24,7 +24,7 @@ from epic_core.runtime.batching import Items, abatches, batches, checked_part
 from epic_core.runtime.effects import Clock, Steps, arun, run
 from epic_core.runtime.progress import Progress
 from epic_core.state import State
-from epic_core.steering import Mode
+from epic_core.steering.query_steering import Mode
 from epic_core.storage.store import Store, verifier_number
 from epic_core.types import Item, Preference, checked_text
 

@@ -27,9 +27,9 @@ from epic_core.pipeline import ranking
 from epic_core.retrieval import Search, best_entries, found_near, hits_at, mean_vector, sampled
 from epic_core.runtime.effects import Clock, Encode, Look, Steer, Steps
 from epic_core.state import State
-from epic_core.steered_search import TextVectors
-from epic_core.steering import QuerySteering, SteeredQuery
-from epic_core.steerings import Steerings
+from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import QuerySteering, SteeredQuery
+from epic_core.steering.vector_stores import TextVectors
 from epic_core.storage.namespace import PENALTY, Space
 from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
 

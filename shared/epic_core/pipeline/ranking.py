@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.relevance import default_relevant
-from epic_core.steering import QuerySteering, SteeredQuery
+from epic_core.steering.query_steering import QuerySteering, SteeredQuery
+from epic_core.steering.relevance import default_relevant
 from epic_core.storage.namespace import PENALTY, Space
 from epic_core.storage.store import Store
 from epic_core.types import FloatArray, Stance

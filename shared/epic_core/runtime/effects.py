@@ -20,12 +20,12 @@ from epic_core.errors import InvalidInputError
 from epic_core.fallback import ask, asynchronous_call
 from epic_core.runtime.streaming import Portions
 from epic_core.runtime.threads import in_thread
-from epic_core.steering import Mode, QuerySteering
-from epic_core.steerings import Steerings
+from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import Mode, QuerySteering
 from epic_core.types import FloatArray, Preference
 
 if TYPE_CHECKING:
-    from epic_core.steered_search import TextVectors
+    from epic_core.steering.vector_stores import TextVectors
 
 R = TypeVar("R")
 

@@ -56,7 +56,8 @@ from epic_core.aspect_parser import aspects_of
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
 from epic_core.evidence import Sides, asides_of, highest_two, leanings, phrase_words, sides_of
-from epic_core.relevance import (
+from epic_core.runtime.threads import in_thread
+from epic_core.steering.relevance import (
     RELEVANT,
     Nearness,
     Samples,
@@ -67,7 +68,6 @@ from epic_core.relevance import (
     relevance,
     samples_of,
 )
-from epic_core.runtime.threads import in_thread
 from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, Preference
 

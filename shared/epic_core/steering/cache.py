@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from epic_core.encoders.base import Encoder
 from epic_core.runtime.batching import unique_preferences
-from epic_core.steering import Mode, QuerySteering
+from epic_core.steering.query_steering import Mode, QuerySteering
 from epic_core.types import Preference
 
 
