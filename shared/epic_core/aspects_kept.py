@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args, overload
 
-from epic_core.aspect_parser import aspects_of
 from epic_core.errors import BudgetError, InvalidInputError, UnknownPreferenceError
 from epic_core.preferences.foreign import warn_of_unread
+from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.effects import Clock, Steps, Take
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.streaming import Portion, readings_by
@@ -22,8 +22,8 @@ from epic_core.types import BuildReport, Preference, checked_aspects, checked_ex
 from epic_core.types.preferences import Aspects, Expansion
 
 if TYPE_CHECKING:
-    from epic_core.aspect_reader import AspectReading, Reader
     from epic_core.lm.base import LanguageModel
+    from epic_core.preferences.lm_reader import AspectReading, Reader
     from epic_core.verification import Verifier
 
 Reading: TypeAlias = Literal["auto", "parser", "model"]
@@ -72,8 +72,8 @@ def checked_expander(lm: LanguageModel | str | None) -> Reader | None:
     """
     if lm is None:
         return None
-    from epic_core.aspect_reader import AspectReader
     from epic_core.lm.by_name import lm_of
+    from epic_core.preferences.lm_reader import AspectReader
 
     lm = lm_of(lm) if isinstance(lm, str) else lm
     named = isinstance(getattr(lm, "name", None), str)

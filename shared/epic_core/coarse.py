@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.errors import InvalidInputError
-from epic_core.evidence import highest_two
+from epic_core.preferences.evidence import highest_two
 from epic_core.types import FloatArray
 
 CONTRIEVER_TAU = 0.3

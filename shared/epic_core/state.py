@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from epic_core.coarse import default_tau
 from epic_core.encoders.base import Encoder
 from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
-from epic_core.evidence import borrows
+from epic_core.preferences.evidence import borrows
 from epic_core.retention.budget import Budget
 from epic_core.retention.policies import ByValue, RetentionPolicy
 from epic_core.steering.query_steering import Mode
@@ -24,7 +24,7 @@ from epic_core.types import BuildReport, FloatArray, Preference
 from epic_core.verification.base import Verifier
 
 if TYPE_CHECKING:
-    from epic_core.aspect_reader import Reader
+    from epic_core.preferences.lm_reader import Reader
 
 # A server that searches for many users holds so many of them in RAM.
 _SPACES_LOADED = 64

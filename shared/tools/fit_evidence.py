@@ -1,4 +1,4 @@
-"""Chooses the weights of `epic_core.evidence` on options of our own, and prints them.
+"""Chooses the weights of `epic_core.preferences.evidence` on options of our own, and prints them.
 
     python shared/tools/fit_evidence.py [--teacher FOLDER]
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
-from epic_core.evidence import FEATURES, features, sides_of
+from epic_core.preferences.evidence import FEATURES, features, sides_of
 from epic_core.text.stems import words_of
 from fitting import Array, choice, written
 

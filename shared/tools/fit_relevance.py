@@ -24,7 +24,7 @@ import numpy as np
 
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
-from epic_core.evidence import Sides, sides_of
+from epic_core.preferences.evidence import Sides, sides_of
 from epic_core.steering.relevance import FEATURES, Nearness, features, samples_of
 from epic_core.types import FloatArray
 from fitting import Array, Linear, logistic, written

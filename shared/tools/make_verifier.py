@@ -28,7 +28,7 @@ import numpy as np
 
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
-from epic_core.evidence import sides_of
+from epic_core.preferences.evidence import sides_of
 from epic_core.preferences.library import borrowed
 from epic_core.text.chunking import sentences
 from epic_core.text.stems import stems, words_of

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import EpicMemory, Preference
-from epic_core.aspect_parser import parse_aspects
 from epic_core.encoders import Encoder, StaticEncoder, default_encoder
 from epic_core.encoders.base import embed
 from epic_core.errors import InvalidInputError
-from epic_core.evidence import sides_of
+from epic_core.preferences.evidence import sides_of
+from epic_core.preferences.parser import parse_aspects
 from epic_core.text.stems import words_of
 from epic_core.types import Alignment, Candidate, Decision, Item, Stance, Verdict
 from epic_core.types.preferences import Aspects, Expansion

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from epic_core import Preference
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.encoders.base import Encoder
-from epic_core.evidence import (
+from epic_core.preferences.evidence import (
     FEATURES,
     GROUPS,
     WEIGHTS,

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import EpicMemory, Preference
-from epic_core.aspect_parser import parse_aspects
-from epic_core.aspect_reader import AspectReader, read_answer
 from epic_core.cli import main
 from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, LMError, UnknownPreferenceError
 from epic_core.lm import Completion
+from epic_core.preferences.lm_reader import AspectReader, read_answer
+from epic_core.preferences.parser import parse_aspects
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects, Expansion
 from epic_core.verification.values import UnreadableAnswer

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import Aspects, EpicMemory, Expansion, Item, Preference, Stance
-from epic_core.aspect_parser import aspects_of, language_not_read, parse_aspects
 from epic_core.cli import main
 from epic_core.encoders import Encoder, OllamaEncoder, StaticEncoder, default_encoder
 from epic_core.errors import InvalidInputError
-from epic_core.evidence import sides_of
+from epic_core.preferences.evidence import sides_of
+from epic_core.preferences.parser import aspects_of, language_not_read, parse_aspects
 from epic_core.steering import QuerySteering
 from epic_core.text import language
 from epic_core.text.language import foreign_among, language_of, languages_of, named

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from epic_core.evidence import sides_of
+from epic_core.preferences.evidence import sides_of
 from epic_core.text.lexicon import Concept, Lexicon, default_lexicon, opposites
 from epic_core.text.stems import stems
 from helpers import HashEncoder
@@ -164,7 +164,10 @@ print(any(path.endswith("lexicon.tsv.bz2") for path in opened))
     ("code", "read"),
     [
         ("import epic_core", False),
-        ("import epic_core.steering.query_steering, epic_core.evidence, epic_core.verification.embedded", False),
+        (
+            "import epic_core.steering.query_steering, epic_core.preferences.evidence, epic_core.verification.embedded",
+            False,
+        ),
         ("from epic_core.text.lexicon import default_lexicon; default_lexicon()", True),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from epic_core import Preference
 from epic_core.encoders import default_encoder
-from epic_core.evidence import sides_of
+from epic_core.preferences.evidence import sides_of
 from epic_core.preferences.library import borrowed, default_library
 
 

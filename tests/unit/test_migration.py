@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from epic_core import EpicMemory, Item, Preference, Stance
-from epic_core.aspect_parser import parse_aspects
 from epic_core.errors import DamagedError, EncoderMismatchError, ReadOnlyError, StoreError
+from epic_core.preferences.parser import parse_aspects
 from epic_core.storage.memory_schema import GRAPH_VERSION, SCHEMA_VERSION
 from epic_core.storage.row_codec import checksum
 from epic_core.storage.store import Store

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from epic_core import EpicMemory, Preference, QuerySteering
 from epic_core.encoders import StaticEncoder, default_encoder
-from epic_core.evidence import sides_of
+from epic_core.preferences.evidence import sides_of
 from epic_core.preferences.library import borrowed
 from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import LEAST, SteeredQuery

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epic_core import Preference, QuerySteering
-from epic_core.aspect_parser import parse_aspects
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
-from epic_core.evidence import Sides, highest_two, leanings, sides_of, worded
+from epic_core.preferences.evidence import Sides, highest_two, leanings, sides_of, worded
+from epic_core.preferences.parser import parse_aspects
 from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import (
     ABOUT,

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from epic_core.aspect_cues import listed
+from epic_core.preferences.grammar.cues import listed
 
 
 def _ranges(wanted: str, last: int) -> str:

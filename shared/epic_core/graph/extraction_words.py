@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epic_core.aspect_cues import listed
+from epic_core.preferences.grammar.cues import listed
 
 # Between two phrases, and in none.
 FUNCTION = listed("""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
-from epic_core.aspect_parser import language_not_read
 from epic_core.encoders.base import Encoder
+from epic_core.preferences.parser import language_not_read
 from epic_core.text.language import ADVICE, ENGLISH, foreign_among, named
 from epic_core.types import BuildReport, Item, Preference
 

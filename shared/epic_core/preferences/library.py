@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from epic_core.aspect_parser import aspects_of
 from epic_core.encoders.base import embed
 from epic_core.encoders.static import default_encoder
+from epic_core.preferences.parser import aspects_of
 from epic_core.types import FloatArray, Preference
 from epic_core.types.preferences import Expansion
 

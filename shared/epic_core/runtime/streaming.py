@@ -27,8 +27,8 @@ from epic_core.verification.base import (
 )
 
 if TYPE_CHECKING:
-    from epic_core.aspect_reader import AspectReading, Reader
     from epic_core.graph.extraction import Extraction, Extractor, Unextracted
+    from epic_core.preferences.lm_reader import AspectReading, Reader
 
 R = TypeVar("R")
 
@@ -213,7 +213,7 @@ def rewritten_by(rewriter: Rewriter, rewritings: Sequence[Rewriting]) -> Portion
 
 def readings_by(reader: Reader, preferences: Sequence[Preference]) -> Portions[AspectReading]:
     """What a reader reads of preferences, all in one portion."""
-    from epic_core.aspect_reader import AspectReading
+    from epic_core.preferences.lm_reader import AspectReading
 
     return _streamed(reader, preferences, AspectReading, f"reader of aspects {reader.name!r}")
 

@@ -52,10 +52,10 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.aspect_parser import aspects_of
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
-from epic_core.evidence import Sides, asides_of, highest_two, leanings, phrase_words, sides_of
+from epic_core.preferences.evidence import Sides, asides_of, highest_two, leanings, phrase_words, sides_of
+from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.threads import in_thread
 from epic_core.steering.relevance import (
     RELEVANT,

@@ -27,7 +27,7 @@ import numpy as np
 
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.encoders.static import BUNDLED_NAME
-from epic_core.evidence import Sides, highest_two
+from epic_core.preferences.evidence import Sides, highest_two
 from epic_core.types import FloatArray
 
 DEFAULT_FLOOR = 0.2

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import UnknownPreferenceError
-from epic_core.evidence import Sides, worded
 from epic_core.filters import Filter
+from epic_core.preferences.evidence import Sides, worded
 from epic_core.steering.query_steering import Mode, QuerySteering
 from epic_core.storage.store import SpaceRows, Store
 from epic_core.storage.tables.items import HeldItem

@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.aspect_parser import aspects_of
 from epic_core.encoders.base import Encoder, embed
 from epic_core.errors import InvalidInputError
+from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.threads import in_thread
 from epic_core.text.chunking import WordChunker, count_words, sentences
 from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict

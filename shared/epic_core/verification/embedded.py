@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from epic_core.aspect_parser import aspects_of
 from epic_core.encoders.base import Encoder, embed
 from epic_core.encoders.static import BUNDLED_NAME
 from epic_core.errors import InvalidInputError
-from epic_core.evidence import BY_WORDS, Sides, by_words, expanded_lean, highest_two, sides_of
+from epic_core.preferences.evidence import BY_WORDS, Sides, by_words, expanded_lean, highest_two, sides_of
 from epic_core.preferences.library import borrowed
+from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.threads import in_thread
 from epic_core.text.chunking import sentences
 from epic_core.text.stems import Words, words_of

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from epic_core.aspect_reader import AspectReader
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.lm.base import Completion, LanguageModel
 from epic_core.lm.calls import Calling, Patience, adrive, drive
+from epic_core.preferences.lm_reader import AspectReader
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Usage, Verdict
 from epic_core.verification import prompts as asked

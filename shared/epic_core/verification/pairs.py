@@ -17,8 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from epic_core.evidence import COSINES, Sides, by_cosines, by_words
-from epic_core.evidence import FEATURES as EVIDENCE
+from epic_core.preferences.evidence import COSINES, Sides, by_cosines, by_words
+from epic_core.preferences.evidence import FEATURES as EVIDENCE
 from epic_core.text.stems import Words, content_stems, stem, words_of
 from epic_core.types import FloatArray
 from epic_core.types.preferences import Expansion

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from epic_core.aspect_cues import ADVERB, CUE, LIGHT, SUBJECT, listed
-from epic_core.aspect_phrases import HEAD_ALONE, PUNCTUATION, phrases_of
+from epic_core.preferences.grammar.cues import ADVERB, CUE, LIGHT, SUBJECT, listed
+from epic_core.preferences.grammar.phrases import HEAD_ALONE, PUNCTUATION, phrases_of
 
 LIKED, AVOIDED, NEITHER = 1, -1, 0
 _VERBS = {"liked": LIKED, "liked_phrase": LIKED, "avoided": AVOIDED, "avoided_phrase": AVOIDED, "not": AVOIDED}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from epic_core.aspect_cues import ADVERB, LIGHT, any_of, listed, pattern, verbs, words
+from epic_core.preferences.grammar.cues import ADVERB, LIGHT, any_of, listed, pattern, verbs, words
 
 PUNCTUATION = " ,.;:!?'\"“”‘’"
 # What stands before a phrase and is none of it.

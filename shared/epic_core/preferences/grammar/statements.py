@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from epic_core.aspect_cues import ADVERB, SUBJECT, any_of, listed, pattern, words
+from epic_core.preferences.grammar.cues import ADVERB, SUBJECT, any_of, listed, pattern, words
 
 _SOMEBODY = any_of(
     "i'm|i'd|i've|i'll|i|im|ive|we|they|it's|it|this|that's|these|those|he|she|you|people|everything|there|nobody|"

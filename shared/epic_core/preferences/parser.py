@@ -14,10 +14,10 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from epic_core import aspect_statements as shapes
-from epic_core.aspect_cues import ADVERB, firmness_of
-from epic_core.aspect_phrases import PUNCTUATION, trimmed
-from epic_core.aspect_walk import AVOIDED, LIKED, NEITHER, Found, Walk, cues_of
+from epic_core.preferences.grammar import statements as shapes
+from epic_core.preferences.grammar.cues import ADVERB, firmness_of
+from epic_core.preferences.grammar.phrases import PUNCTUATION, trimmed
+from epic_core.preferences.grammar.walk import AVOIDED, LIKED, NEITHER, Found, Walk, cues_of
 from epic_core.text.language import ENGLISH, language_of
 from epic_core.types.preferences import Aspects, Expansion
 

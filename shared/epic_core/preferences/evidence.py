@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.aspect_parser import aspects_of
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.preferences.library import borrowed
+from epic_core.preferences.parser import aspects_of
 from epic_core.text.lexicon import default_lexicon, opposites
 from epic_core.text.stems import LONGEST_RUN, Words, content_stems, stems, words_of
 from epic_core.types import FloatArray, Preference
