@@ -24,7 +24,7 @@ from typing_extensions import Self, override
 
 from epic_core import Filter, Preference
 from epic_core.collection import Collection, Record
-from epic_core.collection_table import COLLECTION
+from epic_core.collection.tables import COLLECTION
 from epic_core.encoders import Encoder, aembed, default_encoder, embed
 from epic_core.encoders.by_name import NAMES, is_encoder_name
 from epic_core.errors import InvalidInputError, StoreError

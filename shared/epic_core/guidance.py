@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from epic_core.collection import Key
+from epic_core.collection.collection import Key
 from epic_core.errors import InvalidInputError
 from epic_core.judging import Judged
 from epic_core.storage.namespace import PENALTY

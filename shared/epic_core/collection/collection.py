@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from epic_core.collection_held import Condition, Held, Match, Only
-from epic_core.collection_table import CollectionTables, Key, Record, keys_of
+from epic_core.collection.loaded import Condition, Held, Match, Only
+from epic_core.collection.tables import CollectionTables, Key, Record, keys_of
 from epic_core.encoders.base import Encoder
 from epic_core.encoders.by_name import encoder_of
 from epic_core.errors import EncoderMismatchError

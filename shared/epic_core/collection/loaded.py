@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.collection_table import CollectionTables, Record
+from epic_core.collection.tables import CollectionTables, Record
 from epic_core.errors import DamagedError, StoreError
 from epic_core.filters import Filter
 from epic_core.storage.namespace import PENALTY
