@@ -19,7 +19,7 @@ from epic_core import BuildReport, EpicMemory, Filter, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction import Extractor
-from epic_core.graph.lm_extractor import LMExtractor
+from epic_core.graph.extraction.lm import LMExtractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
 from epic_core.graph.sources import checked_source, graph_over, warn_of_failures

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from epic_core.graph import network as module
-from epic_core.graph.network import Network
+from epic_core.graph import pagerank as module
+from epic_core.graph.pagerank import Network
 
 DAMPING = 0.5
 TOLERANCE = 1e-6

@@ -23,7 +23,7 @@ from epic_core import EpicMemory, Item
 from epic_core.errors import InvalidInputError, NoPreferencesError, StoreError, UnknownPreferenceError
 from epic_core.graph.extraction import PhraseExtractor
 from epic_core.graph.hipporag import EpicHippoRAG
-from epic_core.graph.openie import SafeOpenIE, UnsafeExtractionWarning, evaluates
+from epic_core.graph.hipporag.openie import SafeOpenIE, UnsafeExtractionWarning, evaluates
 from epic_core.types import Candidate, Decision, Verdict
 from helpers import Answering, DiscardAll, KeepAll, Raising, UndecidedAll, keep
 from lm_servers import LMServer, Reply

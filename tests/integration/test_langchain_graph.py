@@ -24,7 +24,7 @@ from epic_core.context import format_hit
 from epic_core.encoders.static import StaticEncoder
 from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
 from epic_core.graph.extraction import Extraction, PhraseExtractor, Unextracted
-from epic_core.graph.lm_extractor import LMExtractor
+from epic_core.graph.extraction.lm import LMExtractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.types import Stance
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, LangChainLM, SteeredRetriever

@@ -18,7 +18,8 @@ from epic_core.errors import (
     UnknownItemError,
     VerifierError,
 )
-from epic_core.graph import Extraction, Fact, GraphMemory, Unextracted, growing
+from epic_core.graph import Extraction, Fact, GraphMemory, Unextracted
+from epic_core.graph import ingest as growing
 from epic_core.types import Usage
 from graph_helpers import (
     PEOPLE,

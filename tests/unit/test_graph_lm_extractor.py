@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction import Extraction, Extractor, Fact, Unextracted, entity_key
-from epic_core.graph.lm_extractor import LMExtractor, read_extraction
+from epic_core.graph.extraction.lm import LMExtractor, read_extraction
 from epic_core.lm import OllamaLM, OpenAICompatibleLM
 from epic_core.verification.values import UnreadableAnswer
 from lm_servers import Json, LMServer, Reply, in_turn

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epic_core.errors import InvalidInputError
-from epic_core.graph import network as module
-from epic_core.graph.network import Network
+from epic_core.graph import pagerank as module
+from epic_core.graph.pagerank import Network
 
 # Far apart, negative and not in order: an id says nothing about a place.
 ENTITIES = [(-1) ** number * 10**12 * (number * 7 % 13) + number for number in range(12)]

@@ -5,29 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from epic_core.graph.extraction import Extraction, Extractor, Fact, PhraseExtractor, Unextracted, entity_key
-    from epic_core.graph.hipporag import EpicHippoRAG
-    from epic_core.graph.hipporag_building import HippoReport
-    from epic_core.graph.lm_extractor import LMExtractor
+    from epic_core.graph.extraction.base import Extraction, Extractor, Fact, PhraseExtractor, Unextracted, entity_key
+    from epic_core.graph.extraction.lm import LMExtractor
+    from epic_core.graph.hipporag.adapter import EpicHippoRAG
+    from epic_core.graph.hipporag.building import HippoReport
     from epic_core.graph.memory import GraphMemory
     from epic_core.graph.reports import GraphReport, Neighbour
-    from epic_core.graph.searching import GraphHits
+    from epic_core.graph.search import GraphHits
 
 # Imported when first used: who has a graph without a model needs no module that talks to one.
 _MODULES = {
-    "EpicHippoRAG": "hipporag",
-    "Extraction": "extraction",
-    "Extractor": "extraction",
-    "Fact": "extraction",
-    "GraphHits": "searching",
+    "EpicHippoRAG": "hipporag.adapter",
+    "Extraction": "extraction.base",
+    "Extractor": "extraction.base",
+    "Fact": "extraction.base",
+    "GraphHits": "search",
     "GraphMemory": "memory",
     "GraphReport": "reports",
-    "HippoReport": "hipporag_building",
-    "LMExtractor": "lm_extractor",
+    "HippoReport": "hipporag.building",
+    "LMExtractor": "extraction.lm",
     "Neighbour": "reports",
-    "PhraseExtractor": "extraction",
-    "Unextracted": "extraction",
-    "entity_key": "extraction",
+    "PhraseExtractor": "extraction.base",
+    "Unextracted": "extraction.base",
+    "entity_key": "extraction.base",
 }
 
 __all__ = [

@@ -13,11 +13,11 @@ from epic_core import build, retrieval
 from epic_core.context import ALLOWANCE, format_context, told_in_context
 from epic_core.errors import InvalidInputError, UnknownEntityError
 from epic_core.filters import Filter
-from epic_core.graph.extraction import Extractor, PhraseExtractor, entity_key
-from epic_core.graph.growing import Work, grow
-from epic_core.graph.held import HeldGraph
+from epic_core.graph.extraction.base import Extractor, PhraseExtractor, entity_key
+from epic_core.graph.ingest import Work, grow
+from epic_core.graph.loaded import HeldGraph
 from epic_core.graph.reports import GraphReport, Neighbour
-from epic_core.graph.searching import GraphHits, Reader, Walk, search
+from epic_core.graph.search import GraphHits, Reader, Walk, search
 from epic_core.memory import EpicMemory, Options
 from epic_core.retrieval import Keys, MinScore, StancePolicy
 from epic_core.runtime.batching import Items, abatches, batches, checked_part

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from epic_core.graph.extraction import Extraction, Unextracted
+from epic_core.graph.extraction.base import Extraction, Unextracted
 from epic_core.types import BuildReport, Usage
 
 _NOTED = 100

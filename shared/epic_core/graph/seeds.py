@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from epic_core.graph.extraction import entity_key
-from epic_core.graph.held import HeldGraph
+from epic_core.graph.extraction.base import entity_key
+from epic_core.graph.loaded import HeldGraph
 from epic_core.types import FloatArray
 
 LIKE = 0.6

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epic_core.errors import InvalidInputError
-from epic_core.graph.extraction import Extractor
+from epic_core.graph.extraction.base import Extractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
 from epic_core.memory import EpicMemory

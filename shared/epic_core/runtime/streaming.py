@@ -27,7 +27,7 @@ from epic_core.verification.base import (
 )
 
 if TYPE_CHECKING:
-    from epic_core.graph.extraction import Extraction, Extractor, Unextracted
+    from epic_core.graph.extraction.base import Extraction, Extractor, Unextracted
     from epic_core.preferences.lm_reader import AspectReading, Reader
 
 R = TypeVar("R")
@@ -220,7 +220,7 @@ def readings_by(reader: Reader, preferences: Sequence[Preference]) -> Portions[A
 
 def extractions_by(extractor: Extractor, texts: Sequence[str]) -> Portions[Extraction | Unextracted]:
     """What an extractor finds in texts."""
-    from epic_core.graph.extraction import Extraction, Fact, Unextracted
+    from epic_core.graph.extraction.base import Extraction, Fact, Unextracted
 
     def sound(answer: Extraction | Unextracted) -> bool:
         if isinstance(answer, Unextracted):

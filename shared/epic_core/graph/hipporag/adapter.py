@@ -16,12 +16,12 @@ from typing import Any, Literal, TypeAlias, get_args
 from epic_core.coarse import checked_tau
 from epic_core.context import format_context, format_hit
 from epic_core.errors import InvalidInputError
-from epic_core.graph.extraction import Extractor
-from epic_core.graph.hipporag_building import Building, HippoReport, cut, several
-from epic_core.graph.hipporag_instance import Instance
-from epic_core.graph.hipporag_record import Record
-from epic_core.graph.hipporag_steering import HippoEncoder, QueryMover
-from epic_core.graph.openie import UnsafeExtractionWarning, evaluates
+from epic_core.graph.extraction.base import Extractor
+from epic_core.graph.hipporag.building import Building, HippoReport, cut, several
+from epic_core.graph.hipporag.instance import Instance
+from epic_core.graph.hipporag.openie import UnsafeExtractionWarning, evaluates
+from epic_core.graph.hipporag.record import Record
+from epic_core.graph.hipporag.steering import HippoEncoder, QueryMover
 from epic_core.lm.failures import kind_of
 from epic_core.memory import EpicMemory
 from epic_core.runtime.threads import in_thread

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from epic_core.graph import extraction_words as known
-from epic_core.graph.extraction_keys import HIDDEN, MARKS, without_particle
-from epic_core.graph.extraction_letters import (
+from epic_core.graph.extraction import word_lists as known
+from epic_core.graph.extraction.keys import HIDDEN, MARKS, without_particle
+from epic_core.graph.extraction.tags import (
     function_words_only,
     is_function,
     is_plural,
@@ -22,7 +22,7 @@ from epic_core.graph.extraction_letters import (
     reader_of,
     says_something,
 )
-from epic_core.graph.extraction_unspaced import UNSPACED, unspaced_names
+from epic_core.graph.extraction.unspaced import UNSPACED, unspaced_names
 
 
 class Phrase(NamedTuple):

@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Any
 
 from epic_core.errors import InvalidInputError
-from epic_core.graph.extraction import LONGEST_NAME, Extractor, Unextracted
+from epic_core.graph.extraction.base import LONGEST_NAME, Extractor, Unextracted
 from epic_core.lm.failures import said
 from epic_core.verification.json_form import json_pieces, mappings
 from epic_core.verification.values import UnreadableAnswer
@@ -109,7 +109,7 @@ class SafeOpenIE(Extracting):
         if not callable(render) or not callable(infer):
             raise InvalidInputError(
                 f"This {type(own).__name__} has no prompt_template_manager.render or no llm_model.infer to extract"
-                " with. Give extraction= an extractor, such as epic_core.graph.extraction.PhraseExtractor()."
+                " with. Give extraction= an extractor, such as epic_core.graph.extraction.base.PhraseExtractor()."
             )
         self._render: Callable[..., Any] = render
         self._infer: Callable[..., Any] = infer

@@ -12,8 +12,8 @@ import numpy as np
 
 from epic_core.errors import BudgetError, EncoderError
 from epic_core.eviction import make_room
-from epic_core.graph.extraction import LONGEST_NAME, Extraction, Extractor, Unextracted, entity_key
-from epic_core.graph.held import Growth, HeldGraph
+from epic_core.graph.extraction.base import LONGEST_NAME, Extraction, Extractor, Unextracted, entity_key
+from epic_core.graph.loaded import Growth, HeldGraph
 from epic_core.graph.reports import GraphReport
 from epic_core.graph.synonyms import Near, called, synonyms
 from epic_core.runtime.effects import Clock, Encode, Steps, Take

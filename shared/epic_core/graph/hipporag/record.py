@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from epic_core.errors import InvalidInputError, StoreError
-from epic_core.graph.hipporag_instance import Instance, write_json
+from epic_core.graph.hipporag.instance import Instance, write_json
 from epic_core.guidance import copied
 from epic_core.memory import EpicMemory
 from epic_core.storage.tables.items import HeldItem

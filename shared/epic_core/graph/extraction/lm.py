@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from epic_core.errors import InvalidInputError, LMError
-from epic_core.graph.extraction import LONGEST_NAME, Extraction, Fact, Unextracted, entity_key
+from epic_core.graph.extraction.base import LONGEST_NAME, Extraction, Fact, Unextracted, entity_key
 from epic_core.lm.base import LanguageModel, Schema
 from epic_core.lm.calls import Calling, Patience, adrive, drive
 from epic_core.runtime.workers import acompleted, completed

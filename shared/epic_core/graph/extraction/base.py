@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from epic_core.errors import InvalidInputError
-from epic_core.graph.extraction_keys import entity_key
-from epic_core.graph.phrases import Phrase, phrases
+from epic_core.graph.extraction.keys import entity_key
+from epic_core.graph.extraction.noun_phrases import Phrase, phrases
 from epic_core.runtime.threads import in_thread
 from epic_core.types import Usage
 

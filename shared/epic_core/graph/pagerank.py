@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from epic_core.errors import InvalidInputError
-from epic_core.graph.columns import (
+from epic_core.graph.arrays import (
     Column,
     Ids,
     Slots,

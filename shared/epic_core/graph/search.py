@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.encoders.base import Encoder
-from epic_core.graph.extraction import PhraseExtractor
-from epic_core.graph.held import HeldGraph
+from epic_core.graph.extraction.base import PhraseExtractor
+from epic_core.graph.loaded import HeldGraph
 from epic_core.graph.seeds import entity_seeds, names_by_key
 from epic_core.pipeline import ranking
 from epic_core.retrieval import Search, best_entries, found_near, hits_at, mean_vector, sampled

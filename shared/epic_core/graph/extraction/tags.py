@@ -15,8 +15,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from epic_core.graph import extraction_words as known
-from epic_core.graph.extraction_languages import LANGUAGES
+from epic_core.graph.extraction import word_lists as known
+from epic_core.graph.extraction.function_words import LANGUAGES
 
 _LATIN = re.compile(r"[A-Za-z\u00aa-\u024f]")
 _YEAR = re.compile(r"1\d{3}|20\d{2}")

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from epic_core.errors import InvalidInputError
-from epic_core.graph.extraction import Extractor
-from epic_core.graph.hipporag_instance import Instance
-from epic_core.graph.hipporag_record import Record, digest_of
-from epic_core.graph.openie import Extracting, ExtractorOpenIE, SafeOpenIE, evaluates
+from epic_core.graph.extraction.base import Extractor
+from epic_core.graph.hipporag.instance import Instance
+from epic_core.graph.hipporag.openie import Extracting, ExtractorOpenIE, SafeOpenIE, evaluates
+from epic_core.graph.hipporag.record import Record, digest_of
 from epic_core.types import BuildReport, Item
 
 

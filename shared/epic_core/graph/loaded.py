@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import DamagedError
-from epic_core.graph.columns import Ids, summed
-from epic_core.graph.network import Network
+from epic_core.graph.arrays import Ids, summed
+from epic_core.graph.pagerank import Network
 from epic_core.graph.synonyms import Called, called
 from epic_core.storage.store import Store
 from epic_core.storage.tables.graph import EntityRows, GraphMarks, NewEntity, PassageRow
