@@ -11,7 +11,14 @@ from epic_core import Hit, Item
 from epic_core.collection import Record
 from epic_core.context import format_hit
 from epic_core.errors import InvalidInputError
-from epic_core.guidance import ORIGINAL, as_metadata, guidance_of, hit_metadata, keys_of_guidance, own_metadata
+from epic_core.integrations.metadata import (
+    ORIGINAL,
+    as_metadata,
+    guidance_of,
+    hit_metadata,
+    keys_of_guidance,
+    own_metadata,
+)
 from epic_core.judging import Judged
 from epic_core.storage.row_codec import dumped_metadata
 from epic_core.types import stable_id

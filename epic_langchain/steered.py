@@ -18,7 +18,7 @@ from epic_core import Preference
 from epic_core.coarse import checked_tau
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
-from epic_core.guidance import copied
+from epic_core.integrations.metadata import copied
 from epic_core.runtime.batching import unique_preferences
 from epic_core.steering import Mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch, refuses_dimension

@@ -26,9 +26,9 @@ from epic_core.coarse import checked_tau
 from epic_core.context import format_hit
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
-from epic_core.guidance import copied
-from epic_core.prepared import Prepared
-from epic_core.reranking import (
+from epic_core.integrations.judging_memory import Prepared
+from epic_core.integrations.metadata import copied
+from epic_core.integrations.reranking import (
     CONTENT,
     GUIDANCE,
     Keep,

@@ -23,7 +23,7 @@ from epic_core import EpicMemory, Filter, Hit, Hits
 from epic_core.collection import Collection, Condition, Matches, Record
 from epic_core.encoders import aembed, embed
 from epic_core.errors import InvalidInputError
-from epic_core.guidance import hit_metadata, penalty_of
+from epic_core.integrations.metadata import hit_metadata, penalty_of
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.threads import in_thread
 from epic_core.types import FloatArray, checked_string

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from epic_core import EpicMemory, Preference
 from epic_core.encoders import default_encoder
 from epic_core.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
+from epic_core.integrations.judging_memory import Prepared
 from epic_core.lm import Completion, Message
 from epic_core.preferences.lm_reader import AspectReader, read_aspects
 from epic_core.preferences.parser import parse_aspects
-from epic_core.prepared import Prepared
 from epic_core.runtime.batching import unique_preferences
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects

@@ -31,7 +31,7 @@ from pydantic import ValidationError
 
 from epic_core import EpicMemory, Preference, Stance
 from epic_core.errors import EncoderError, InvalidInputError, LMSetupError, LMUnavailableError, ReadOnlyError
-from epic_core.reranking import RememberingEncoder
+from epic_core.integrations.reranking import RememberingEncoder
 from epic_core.steering.relevance import sample_texts
 from epic_core.verification import LMVerifier
 from epic_llamaindex.adapters import LlamaIndexLM
@@ -413,7 +413,7 @@ async def test_a_model_that_is_down_is_not_waited_for(
     run: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("epic_core.reranking.monotonic", lambda: now[0])
+    monkeypatch.setattr("epic_core.integrations.reranking.monotonic", lambda: now[0])
     up: list[bool] = []
     llm = scripted(lambda chunk: bool(up))
     processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)

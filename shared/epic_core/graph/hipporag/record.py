@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.graph.hipporag.instance import Instance, write_json
-from epic_core.guidance import copied
+from epic_core.integrations.metadata import copied
 from epic_core.memory import EpicMemory
 from epic_core.storage.tables.items import HeldItem
 from epic_core.types import Hit, Item, MemoryEntry

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from epic_core.context import MATTERING, format_hit
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError, LMError, LMUnavailableError, NoPreferencesError
-from epic_core.guidance import REWRITE, as_metadata, guidance_of
+from epic_core.integrations.metadata import REWRITE, as_metadata, guidance_of
 from epic_core.judging import Judged
 from epic_core.lm.base import LanguageModel
 from epic_core.lm.calls import Patience

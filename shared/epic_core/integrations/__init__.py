@@ -1,0 +1,1 @@
+"""Integrations: what the LangChain and the LlamaIndex plugin share."""
