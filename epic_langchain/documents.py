@@ -19,7 +19,7 @@ from epic_core.integrations.metadata import (
     keys_of_guidance,
     own_metadata,
 )
-from epic_core.judging import Judged
+from epic_core.pipeline.judge import Judged
 from epic_core.storage.row_codec import dumped_metadata
 from epic_core.types import stable_id
 

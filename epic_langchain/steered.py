@@ -15,10 +15,10 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_vali
 from typing_extensions import Self, override
 
 from epic_core import Preference
-from epic_core.coarse import checked_tau
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
 from epic_core.integrations.metadata import copied
+from epic_core.pipeline.coarse_filter import checked_tau
 from epic_core.runtime.batching import unique_preferences
 from epic_core.steering import Mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch, refuses_dimension

@@ -15,10 +15,10 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_vali
 from typing_extensions import Self, override
 
 from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
-from epic_core.coarse import checked_keep_rate, checked_tau
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
-from epic_core.judging import Judged
+from epic_core.pipeline.coarse_filter import checked_keep_rate, checked_tau
+from epic_core.pipeline.judge import Judged
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
 from epic_core.verification import Verifier

@@ -22,7 +22,6 @@ from pydantic import (
 from typing_extensions import Self, override
 
 from epic_core import BuildReport, EpicMemory
-from epic_core.coarse import checked_tau
 from epic_core.context import format_hit
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
@@ -38,6 +37,7 @@ from epic_core.integrations.reranking import (
     content_of,
     waited_for,
 )
+from epic_core.pipeline.coarse_filter import checked_tau
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode

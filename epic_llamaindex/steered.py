@@ -17,10 +17,10 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
 
 from epic_core import Preference
-from epic_core.coarse import checked_tau
 from epic_core.encoders import Encoder
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
+from epic_core.pipeline.coarse_filter import checked_tau
 from epic_core.runtime.batching import unique_preferences
 from epic_core.steering.query_steering import Mode, checked_mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, refuses_dimension

@@ -16,7 +16,7 @@ pytest.register_assert_rewrite("graph_helpers", "helpers", "lm_servers", "script
 def reserve(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what is not kept, as the paper does, unless a test is about the light tier (marker `light_tier`)."""
     if request.node.get_closest_marker("light_tier") is None:
-        monkeypatch.setattr("epic_core.opening.DEFAULT_RESERVE", 0)
+        monkeypatch.setattr("epic_core.pipeline.opening.DEFAULT_RESERVE", 0)
 
 
 @pytest.fixture(params=["ollama", "openai"])

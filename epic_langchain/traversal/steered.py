@@ -14,10 +14,10 @@ from langchain_graph_retriever.adapters.inference import infer_adapter
 from typing_extensions import override
 
 from epic_core import Preference
-from epic_core.coarse import checked_tau
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.metadata import copied
 from epic_core.lm.failures import kind_of
+from epic_core.pipeline.coarse_filter import checked_tau
 from epic_core.runtime.batching import unique_preferences
 from epic_core.steering.query_steering import Mode, checked_mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target

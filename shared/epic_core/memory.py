@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
 from typing_extensions import Unpack
 
-from epic_core import build, judging, maintenance, opening, portable, retrieval, rewrites
-from epic_core.aspects_kept import (
+from epic_core.context import ALLOWANCE, format_context, those_that_matter, told_in_context
+from epic_core.encoders import Encoder, encoder_of
+from epic_core.errors import InvalidInputError
+from epic_core.filters import Filter
+from epic_core.pipeline import export as portable
+from epic_core.pipeline import ingest as build
+from epic_core.pipeline import judge as judging
+from epic_core.pipeline import maintenance, opening, rewrites
+from epic_core.pipeline import search as retrieval
+from epic_core.pipeline.aspects import (
     AspectsKept,
     Expanding,
     Reading,
@@ -22,21 +30,17 @@ from epic_core.aspects_kept import (
     checked_expanding,
     checked_reading,
 )
-from epic_core.coarse import checked_keep_rate, checked_tau
-from epic_core.context import ALLOWANCE, format_context, those_that_matter, told_in_context
-from epic_core.encoders import Encoder, encoder_of
-from epic_core.errors import InvalidInputError
-from epic_core.fallback import checked_fallback
-from epic_core.filters import Filter
-from epic_core.housekeeping import Housekeeping
-from epic_core.judging import Judged
+from epic_core.pipeline.coarse_filter import checked_keep_rate, checked_tau
+from epic_core.pipeline.fallback import checked_fallback
+from epic_core.pipeline.housekeeping import Housekeeping
+from epic_core.pipeline.judge import Judged
+from epic_core.pipeline.search import Keys, MinScore, StancePolicy
+from epic_core.pipeline.session import State
 from epic_core.retention.budget import checked_budget, checked_reserve
 from epic_core.retention.policies import ByValue, RetentionPolicy, checked_policy
-from epic_core.retrieval import Keys, MinScore, StancePolicy
 from epic_core.runtime.batching import Items, abatches, batches, checked_part, conversation_items, unique_preferences
 from epic_core.runtime.effects import Clock, Steps, arun, run
 from epic_core.runtime.progress import Progress
-from epic_core.state import State
 from epic_core.steering.query_steering import Mode, checked_mode
 from epic_core.storage.row_codec import digest
 from epic_core.storage.store import Store

@@ -34,10 +34,10 @@ import bench_steered
 from bench_pipeline import cases_of as pipeline_cases
 from common import parse, parser, personas, read_jsonl
 from epic_core import EpicMemory, Expansion, Preference, QuerySteering
-from epic_core.coarse import default_tau
 from epic_core.context import those_that_matter
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
+from epic_core.pipeline.coarse_filter import default_tau
 from epic_core.steering.relevance import default_relevant
 from epic_core.types import Hits
 from fitting import written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from common import paired_seconds, unit
-from epic_core.coarse import coarse_filter
+from epic_core.pipeline.coarse_filter import coarse_filter
 
 
 def main() -> None:

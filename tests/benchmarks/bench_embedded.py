@@ -23,9 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from common import parse, parser, personas, read_jsonl
-from epic_core.coarse import default_tau
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
+from epic_core.pipeline.coarse_filter import default_tau
 from epic_core.sources import Sources
 from epic_core.types import Candidate, Decision, Preference
 from epic_core.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier, shipped_weights

@@ -28,8 +28,8 @@ import numpy as np
 
 from common import parse, parser, personas, read_jsonl
 from epic_core import EpicMemory
-from epic_core.coarse import coarse_filter
 from epic_core.encoders import StaticEncoder
+from epic_core.pipeline.coarse_filter import coarse_filter
 from epic_core.retention.policies import (
     ByValue,
     Ebbinghaus,

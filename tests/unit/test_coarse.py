@@ -15,8 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from epic_core.coarse import CoarseMatches, checked_tau, coarse_filter, coarse_stream, default_tau, tau_for_keep_rate
 from epic_core.errors import InvalidInputError
+from epic_core.pipeline.coarse_filter import (
+    CoarseMatches,
+    checked_tau,
+    coarse_filter,
+    coarse_stream,
+    default_tau,
+    tau_for_keep_rate,
+)
 from epic_core.types import FloatArray
 
 # Eighths: every product and sum is exact in float32, so a brute-force loop must agree to the last bit.

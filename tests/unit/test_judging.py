@@ -27,8 +27,8 @@ from epic_core.errors import (
     UnknownItemError,
     VerifierError,
 )
-from epic_core.judging import AT_ONCE, Judged
 from epic_core.lm import Completion, Token
+from epic_core.pipeline.judge import AT_ONCE, Judged
 from epic_core.types import Verdict
 from helpers import (
     BROKEN,

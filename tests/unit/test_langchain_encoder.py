@@ -21,7 +21,6 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import BaseModel, ConfigDict
 
 from epic_core import EpicMemory, Item
-from epic_core.coarse import default_tau
 from epic_core.encoders import Encoder, default_encoder
 from epic_core.encoders.base import aembed_query, embed, embed_query
 from epic_core.errors import (
@@ -29,6 +28,7 @@ from epic_core.errors import (
     EncoderMismatchError,
     InvalidInputError,
 )
+from epic_core.pipeline.coarse_filter import default_tau
 from epic_core.steering.relevance import default_floor, sample_texts
 from epic_core.types import FloatArray
 from epic_langchain.adapters import (

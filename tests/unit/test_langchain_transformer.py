@@ -31,7 +31,7 @@ from pydantic import ValidationError
 from chat_models import ScriptedChat
 from epic_core import Preference, Stance
 from epic_core.errors import EncoderError, InvalidInputError, LMError, MemoryClosedError, NoPreferencesError
-from epic_core.judging import AT_ONCE
+from epic_core.pipeline.judge import AT_ONCE
 from epic_core.types import BuildReport
 from epic_core.verification import LMVerifier
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings

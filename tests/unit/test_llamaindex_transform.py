@@ -49,7 +49,7 @@ from epic_core.errors import (
     NoPreferencesError,
     UndecidedError,
 )
-from epic_core.judging import AT_ONCE
+from epic_core.pipeline.judge import AT_ONCE
 from epic_core.types import BuildReport
 from epic_core.verification import LMVerifier
 from epic_llamaindex.adapters import encoder_of

@@ -17,9 +17,9 @@ import pytest
 
 from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, Verdict
 from epic_core.cli import main
-from epic_core.coarse import checked_tau, tau_for_keep_rate
 from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, StoreError, UnknownItemError, UnknownPreferenceError
+from epic_core.pipeline.coarse_filter import checked_tau, tau_for_keep_rate
 from epic_core.sources import Sources
 from epic_core.storage.store import Store
 from epic_core.text.chunking import ConversationChunker, WordChunker

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict, decide, maintenance
+from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict
 from epic_core.errors import (
     DamagedError,
     InvalidInputError,
@@ -28,6 +28,8 @@ from epic_core.errors import (
     UnknownItemError,
     VerifierError,
 )
+from epic_core.pipeline import maintenance
+from epic_core.pipeline import verify as decide
 from epic_core.retention import Held
 from epic_core.retention.budget import checked_budget
 from epic_core.storage.memory_schema import ITEMS

@@ -21,10 +21,10 @@ from epic_core.encoders.base import Encoder
 from epic_core.encoders.by_name import encoder_of
 from epic_core.errors import EncoderMismatchError
 from epic_core.filters import Filter
-from epic_core.retrieval import checked_vector
+from epic_core.pipeline.search import checked_vector
+from epic_core.pipeline.session import described
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Clock, Encode, Steer, Steps, arun, run
-from epic_core.state import described
 from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import Mode, QuerySteering, checked_mode
 from epic_core.storage.row_codec import dumped_metadata

@@ -11,15 +11,15 @@ from typing import TypeAlias
 import numpy as np
 
 from epic_core.errors import BudgetError, EncoderError
-from epic_core.eviction import make_room
 from epic_core.graph.extraction.base import LONGEST_NAME, Extraction, Extractor, Unextracted, entity_key
 from epic_core.graph.loaded import Growth, HeldGraph
 from epic_core.graph.reports import GraphReport
 from epic_core.graph.synonyms import Near, called, synonyms
+from epic_core.pipeline.eviction import make_room
+from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Clock, Encode, Steps, Take
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.streaming import extractions_by
-from epic_core.state import State
 from epic_core.storage.store import Store, verifier_number
 from epic_core.storage.tables.graph import MOST_ENTITIES, TOUCHED, NewEntity, PassageRow
 from epic_core.storage.vector_codec import code_length, rounded

@@ -9,7 +9,6 @@ from typing import Any
 
 from typing_extensions import Unpack
 
-from epic_core import build, retrieval
 from epic_core.context import ALLOWANCE, format_context, told_in_context
 from epic_core.errors import InvalidInputError, UnknownEntityError
 from epic_core.filters import Filter
@@ -19,11 +18,13 @@ from epic_core.graph.loaded import HeldGraph
 from epic_core.graph.reports import GraphReport, Neighbour
 from epic_core.graph.search import GraphHits, Reader, Walk, search
 from epic_core.memory import EpicMemory, Options
-from epic_core.retrieval import Keys, MinScore, StancePolicy
+from epic_core.pipeline import ingest as build
+from epic_core.pipeline import search as retrieval
+from epic_core.pipeline.search import Keys, MinScore, StancePolicy
+from epic_core.pipeline.session import State
 from epic_core.runtime.batching import Items, abatches, batches, checked_part
 from epic_core.runtime.effects import Clock, Steps, arun, run
 from epic_core.runtime.progress import Progress
-from epic_core.state import State
 from epic_core.steering.query_steering import Mode
 from epic_core.storage.store import Store, verifier_number
 from epic_core.types import Item, Preference, checked_text

@@ -24,9 +24,9 @@ from epic_core.graph.extraction.base import PhraseExtractor
 from epic_core.graph.loaded import HeldGraph
 from epic_core.graph.seeds import entity_seeds, names_by_key
 from epic_core.pipeline import ranking
-from epic_core.retrieval import Search, best_entries, found_near, hits_at, mean_vector, sampled
+from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, mean_vector, sampled
+from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Clock, Encode, Look, Steer, Steps
-from epic_core.state import State
 from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import QuerySteering, SteeredQuery
 from epic_core.steering.vector_stores import TextVectors

@@ -13,7 +13,7 @@ from typing import Any
 
 from epic_core.collection.collection import Key
 from epic_core.errors import InvalidInputError
-from epic_core.judging import Judged
+from epic_core.pipeline.judge import Judged
 from epic_core.storage.namespace import PENALTY
 from epic_core.types import Hit, Stance
 

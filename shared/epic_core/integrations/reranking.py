@@ -23,10 +23,10 @@ from epic_core.context import MATTERING, format_hit
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError, LMError, LMUnavailableError, NoPreferencesError
 from epic_core.integrations.metadata import REWRITE, as_metadata, guidance_of
-from epic_core.judging import Judged
 from epic_core.lm.base import LanguageModel
 from epic_core.lm.calls import Patience
 from epic_core.memory import EpicMemory
+from epic_core.pipeline.judge import Judged
 from epic_core.runtime.batching import storable
 from epic_core.runtime.threads import in_thread
 from epic_core.steering.cache import Steerings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from epic_core.state import State
+from epic_core.pipeline.session import State
 from epic_core.storage.row_codec import deflated, dumped_metadata
 from epic_core.types import Item
 

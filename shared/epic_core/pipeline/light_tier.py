@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from epic_core.pipeline.bytes import by_bytes, item_bytes
-from epic_core.state import State
+from epic_core.pipeline.session import State
 from epic_core.storage.namespace import Addition, Space
 from epic_core.storage.vector_codec import code_length
 from epic_core.types import FloatArray, Item

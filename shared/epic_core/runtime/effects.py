@@ -17,7 +17,7 @@ import numpy as np
 
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
-from epic_core.fallback import ask, asynchronous_call
+from epic_core.pipeline.fallback import ask, asynchronous_call
 from epic_core.runtime.streaming import Portions
 from epic_core.runtime.threads import in_thread
 from epic_core.steering.cache import Steerings

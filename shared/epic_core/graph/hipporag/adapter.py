@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
-from epic_core.coarse import checked_tau
 from epic_core.context import format_context, format_hit
 from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction.base import Extractor
@@ -24,6 +23,7 @@ from epic_core.graph.hipporag.record import Record
 from epic_core.graph.hipporag.steering import HippoEncoder, QueryMover
 from epic_core.lm.failures import kind_of
 from epic_core.memory import EpicMemory
+from epic_core.pipeline.coarse_filter import checked_tau
 from epic_core.runtime.threads import in_thread
 from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import Mode, checked_mode

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from epic_core.build import coarse_stage, expanded_phrases, resolve_keep_rate
-from epic_core.decide import Decided, count_undecided, forget_gone, remember, verdicts_on_all
 from epic_core.errors import NoPreferencesError
-from epic_core.rewrites import rewritings_of
+from epic_core.pipeline.commit import Outcome
+from epic_core.pipeline.ingest import coarse_stage, expanded_phrases, resolve_keep_rate
+from epic_core.pipeline.rewrites import rewritings_of
+from epic_core.pipeline.session import State
+from epic_core.pipeline.verify import Decided, count_undecided, forget_gone, remember, verdicts_on_all
 from epic_core.runtime.effects import Clock, Encode, Steps
 from epic_core.runtime.progress import Progress
-from epic_core.state import State
 from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Verdict
 from epic_core.verification.base import Rewriting, Verifier, rewriter_of
-from epic_core.writing import Outcome
 
 AT_ONCE = 64
 """How many items are judged before the first of them is handed out."""

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.errors import InvalidInputError
-from epic_core.fallback import hits_of
 from epic_core.filters import Filter
 from epic_core.pipeline import ranking
+from epic_core.pipeline.fallback import hits_of
+from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Ask, Clock, Encode, Sample, Steps
-from epic_core.state import State
 from epic_core.steering.query_steering import Mode, QuerySteering, SteeredQuery, checked_mode
 from epic_core.steering.relevance import default_floor
 from epic_core.storage.namespace import PENALTY, Space

@@ -6,23 +6,23 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from epic_core.decide import Decided, forget_gone, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.encoders.base import Encoder
 from epic_core.errors import BudgetError, RetryQueueFullError
-from epic_core.eviction import make_room, pieces
 from epic_core.pipeline.bytes import ROW, item_bytes
+from epic_core.pipeline.commit import Outcome, write
+from epic_core.pipeline.eviction import make_room, pieces
 from epic_core.pipeline.light_tier import admitted
-from epic_core.rewrites import renew_rewrites
+from epic_core.pipeline.rewrites import renew_rewrites
+from epic_core.pipeline.session import State
+from epic_core.pipeline.verify import Decided, forget_gone, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.runtime.effects import Clock, Steps
 from epic_core.runtime.progress import Progress
-from epic_core.state import State
 from epic_core.storage.tables.items import version_of
 from epic_core.storage.tables.seen import EVICTED
 from epic_core.storage.vector_codec import code_length
 from epic_core.types import BuildReport, Candidate, Item
 from epic_core.types.reports import NotKept
 from epic_core.verification.base import Verifier
-from epic_core.writing import Outcome, write
 
 _KNOWN_AT_ONCE = 256
 _DISCARDED = 24

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from epic_core.coarse import default_tau
 from epic_core.encoders.base import Encoder
 from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
+from epic_core.pipeline.coarse_filter import default_tau
 from epic_core.preferences.evidence import borrows
 from epic_core.retention.budget import Budget
 from epic_core.retention.policies import ByValue, RetentionPolicy

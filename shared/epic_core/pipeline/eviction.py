@@ -10,14 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.decide import Decided, outcome_of, verdicts_on_all
 from epic_core.errors import BudgetError, InvalidInputError
 from epic_core.pipeline.bytes import TOUCHED, by_bytes
+from epic_core.pipeline.commit import write
 from epic_core.pipeline.light_tier import leave
+from epic_core.pipeline.session import State
+from epic_core.pipeline.verify import Decided, outcome_of, verdicts_on_all
 from epic_core.retention.budget import Budget
 from epic_core.retention.policies import Held, Positions, choose
 from epic_core.runtime.effects import Clock, Encode, Steps
-from epic_core.state import State
 from epic_core.storage.memory_schema import ENTRIES
 from epic_core.storage.namespace import Addition
 from epic_core.storage.row_codec import decoding
@@ -29,7 +30,6 @@ from epic_core.text.extract import shortened
 from epic_core.types import BuildReport, Candidate, FloatArray, Preference, Stance
 from epic_core.types.reports import NotKept
 from epic_core.verification.base import Verifier
-from epic_core.writing import write
 
 _ROUNDS = 30
 # The share of the budget that the light tier frees at least when there is no room.

@@ -7,10 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from epic_core import aspects_kept
-from epic_core.build import candidate_of, chunked, expanded_phrases
-from epic_core.coarse import coarse_filter
-from epic_core.decide import Decided, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.encoders.base import Encoder
 from epic_core.errors import (
     BudgetError,
@@ -20,13 +16,18 @@ from epic_core.errors import (
     RetryQueueFullError,
     UnknownItemError,
 )
-from epic_core.eviction import drop_expired, take_away
+from epic_core.pipeline import aspects as aspects_kept
+from epic_core.pipeline.coarse_filter import coarse_filter
+from epic_core.pipeline.commit import Outcome
+from epic_core.pipeline.commit_within_budget import settle, written
+from epic_core.pipeline.eviction import drop_expired, take_away
+from epic_core.pipeline.ingest import candidate_of, chunked, expanded_phrases
+from epic_core.pipeline.rewrites import put_rewrite, renew_rewrites
+from epic_core.pipeline.session import State, described
+from epic_core.pipeline.verify import Decided, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.preferences.foreign import warn_of_unread
-from epic_core.rewrites import put_rewrite, renew_rewrites
 from epic_core.runtime.effects import Clock, Encode, Steps
 from epic_core.runtime.progress import Progress
-from epic_core.settle import settle, written
-from epic_core.state import State, described
 from epic_core.storage.namespace import Addition, Space
 from epic_core.storage.sizes import sizes
 from epic_core.storage.tables.items import version_of
@@ -34,7 +35,6 @@ from epic_core.storage.vector_codec import rounded
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.types.reports import Explanation, Stats
 from epic_core.verification.base import Verifier
-from epic_core.writing import Outcome
 
 
 def add_preference(

@@ -8,16 +8,16 @@ from typing import TypeAlias
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import BudgetError, EpicError
-from epic_core.rewrites import Rewrite, rewriting_of, rewritings_of
+from epic_core.pipeline.commit import Outcome
+from epic_core.pipeline.rewrites import Rewrite, rewriting_of, rewritings_of
+from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Encode, Steps, Take
 from epic_core.runtime.streaming import Portion, verdicts_on
-from epic_core.state import State
 from epic_core.storage.store import NewEntry, verifier_number
 from epic_core.storage.tables.items import version_of
 from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
 from epic_core.types.reports import NotKept
 from epic_core.verification.base import Verifier, rewriter_of
-from epic_core.writing import Outcome
 
 _KNOWN_AT_ONCE = 256
 _REMEMBERED = 16

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from epic_core import aspects_kept
-from epic_core.coarse import checked_tau
 from epic_core.errors import InvalidInputError, StoreError
+from epic_core.pipeline import aspects as aspects_kept
+from epic_core.pipeline.coarse_filter import checked_tau
+from epic_core.pipeline.session import State, described
 from epic_core.runtime.effects import Encode, Steps
-from epic_core.state import State, described
 from epic_core.storage.row_codec import DIGEST_BYTES, dumped_metadata
 from epic_core.storage.store import NewEntry
 from epic_core.storage.tables.items import HeldItem

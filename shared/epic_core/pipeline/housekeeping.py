@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from epic_core import maintenance, portable
 from epic_core.errors import InvalidInputError
-from epic_core.eviction import drop_expired
+from epic_core.pipeline import export as portable
+from epic_core.pipeline import maintenance
+from epic_core.pipeline.eviction import drop_expired
+from epic_core.pipeline.session import State
 from epic_core.runtime.threads import in_thread
-from epic_core.state import State
 from epic_core.storage.sqlite.files import check_path, new_file
 from epic_core.types import Item, checked_text
 from epic_core.types.reports import Explanation, NotKept, Stats

@@ -6,16 +6,17 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from epic_core import aspects_kept, maintenance
 from epic_core.encoders.base import embed
 from epic_core.errors import BudgetError, PreferencesMismatchError, StoreError
-from epic_core.eviction import make_room, weigh
-from epic_core.portable import Portable, take_in
+from epic_core.pipeline import aspects as aspects_kept
+from epic_core.pipeline import maintenance
+from epic_core.pipeline.eviction import make_room, weigh
+from epic_core.pipeline.export import Portable, take_in
+from epic_core.pipeline.session import State, described
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.retention.budget import DEFAULT_RESERVE, Budget
 from epic_core.runtime.effects import Clock, run
 from epic_core.runtime.progress import Progress
-from epic_core.state import State, described
 from epic_core.storage.sizes import sizes
 from epic_core.types import BuildReport, Preference
 

@@ -8,25 +8,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from epic_core.aspects_kept import read_again
-from epic_core.coarse import coarse_filter, tau_for_keep_rate
 from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
-from epic_core.eviction import drop_expired
+from epic_core.pipeline.aspects import read_again
+from epic_core.pipeline.coarse_filter import coarse_filter, tau_for_keep_rate
+from epic_core.pipeline.commit import Outcome
+from epic_core.pipeline.commit_within_budget import settle, written
+from epic_core.pipeline.eviction import drop_expired
 from epic_core.pipeline.light_tier import trim
+from epic_core.pipeline.rewrites import held_for
+from epic_core.pipeline.session import State
 from epic_core.preferences.foreign import count_foreign
 from epic_core.preferences.library import borrowed
-from epic_core.rewrites import held_for
 from epic_core.runtime.effects import Clock, Encode, Steps
 from epic_core.runtime.progress import Progress
-from epic_core.settle import settle, written
-from epic_core.state import State
 from epic_core.storage.namespace import Space
 from epic_core.storage.tables.items import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.types.reports import NotKept
 from epic_core.verification import EmbeddedVerifier
-from epic_core.writing import Outcome
 
 PARTS = ("embedding", "coarse filter", "verification", "embedding instructions", "index")
 _SMALL_SAMPLE = 100

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import BudgetError
+from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Encode, Steps, Take
 from epic_core.runtime.streaming import Portion, rewritten_by
-from epic_core.state import State
 from epic_core.storage.store import Store
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
 from epic_core.verification.base import Rewriter, Rewriting, Rewritten, rewriter_of, writable

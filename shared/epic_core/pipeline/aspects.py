@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args, overload
 
 from epic_core.errors import BudgetError, InvalidInputError, UnknownPreferenceError
+from epic_core.pipeline.session import State
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.effects import Clock, Steps, Take
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.streaming import Portion, readings_by
-from epic_core.state import State
 from epic_core.storage.namespace import Space
 from epic_core.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_core.types.preferences import Aspects, Expansion

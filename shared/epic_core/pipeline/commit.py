@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from epic_core.encoders.base import Encoder
 from epic_core.errors import RetryQueueFullError
 from epic_core.pipeline.light_tier import remove
-from epic_core.rewrites import Rewrite, put_rewrite
+from epic_core.pipeline.rewrites import Rewrite, put_rewrite
+from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Clock
-from epic_core.state import State
 from epic_core.storage.namespace import Addition, Space
 from epic_core.storage.store import NewEntry
 from epic_core.storage.tables.items import version_of
