@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from epic_core import EpicMemory, Filter
-from epic_core.sources import Sources, read_preferences
+from epic_core.cli.sources import Sources, read_preferences
 
 SAMPLE = files("epic_core") / "data"
 

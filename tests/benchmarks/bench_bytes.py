@@ -22,7 +22,7 @@ import numpy as np
 
 from common import parse, parser, personas
 from epic_core import EpicMemory
-from epic_core.sources import Sources
+from epic_core.cli.sources import Sources
 
 GOAL = 0.5
 # Parts of `stats()` that together are all the bytes of some tables.

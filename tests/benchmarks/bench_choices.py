@@ -31,11 +31,11 @@ import numpy as np
 from bench_steered import Known
 from common import interval, parse, parser, personas, read_jsonl
 from epic_core import EpicMemory
+from epic_core.cli.sources import Sources
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder, embed_query
 from epic_core.preferences.evidence import sides_of
 from epic_core.preferences.parser import parse_aspects
-from epic_core.sources import Sources
 from epic_core.steering import Mode, QuerySteering
 from epic_core.text.stems import words_of
 from fitting import written

@@ -19,7 +19,7 @@ import numpy as np
 
 from common import parse, parser, personas, unit
 from epic_core import EpicMemory
-from epic_core.sources import Sources
+from epic_core.cli.sources import Sources
 from epic_core.storage import vector_codec as codes
 from epic_core.storage.row_codec import deflated, inflated
 

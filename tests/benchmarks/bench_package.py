@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def main() -> None:
     for statement in ("pass", "import epic_core", "from epic_core import EpicMemory"):
         print(f"python -c {statement!r}: {_seconds([sys.executable, '-c', statement], 11):.3f} s")
-    print(f"epic demo: {_seconds([sys.executable, '-m', 'epic_core.cli', 'demo'], 5):.2f} s (at most 5)")
+    print(f"epic demo: {_seconds([sys.executable, '-m', 'epic_core.cli.main', 'demo'], 5):.2f} s (at most 5)")
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, str(ROOT)]
         subprocess.run(command, check=True, capture_output=True)

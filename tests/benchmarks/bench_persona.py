@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common import parse, parser, personas
 from epic_core import EpicMemory
-from epic_core.sources import Sources
+from epic_core.cli.sources import Sources
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ import numpy as np
 
 from common import parse, parser, personas, read_jsonl
 from epic_core import EpicMemory
+from epic_core.cli.sources import Sources
 from epic_core.encoders import StaticEncoder
 from epic_core.pipeline.coarse_filter import coarse_filter
 from epic_core.retention.policies import (
@@ -40,7 +41,6 @@ from epic_core.retention.policies import (
     UsageFifo,
     choose,
 )
-from epic_core.sources import Sources
 from epic_core.types import Candidate, Item, Preference, Stance
 from epic_core.verification.embedded import EmbeddedVerifier
 

@@ -52,8 +52,8 @@ import numpy as np
 
 from common import parse, parser, personas, read_jsonl
 from epic_core import EpicMemory, Filter
+from epic_core.cli.sources import Sources
 from epic_core.encoders import Encoder, default_encoder
-from epic_core.sources import Sources
 from epic_core.types import Item
 
 ACTIVE = 5

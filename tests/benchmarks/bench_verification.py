@@ -19,8 +19,8 @@ import numpy as np
 
 from common import parse, parser, personas, read_jsonl
 from epic_core import EpicMemory
+from epic_core.cli.sources import Sources
 from epic_core.lm import Completion, OpenAICompatibleLM
-from epic_core.sources import Sources
 from epic_core.types import stable_id
 from epic_core.verification import LMVerifier
 

@@ -69,7 +69,7 @@ def step(lm: Any = None, **options: Any) -> EpicTransform:
 @pytest.fixture(autouse=True)
 def never_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that does not answer some questions is asked the others."""
-    monkeypatch.setattr("epic_core.lm.calls._ITEMS_UNTIL_DOWN", 1000)
+    monkeypatch.setattr("epic_core.lm.retries._ITEMS_UNTIL_DOWN", 1000)
 
 
 def stalls(asked: Asked) -> None:

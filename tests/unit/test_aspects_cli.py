@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epic_core import EpicMemory
-from epic_core.cli import main
+from epic_core.cli.main import main
 from epic_core.types.preferences import Aspects
 from lm_servers import LMServer, in_turn
 from scripted import Script, aspects_for, forget_environment

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from epic_core import EpicMemory
-from epic_core.cli import _ENCODERS, main
+from epic_core.cli.main import _ENCODERS, main
 from epic_core.collection import Collection, Record
 from epic_core.encoders import (
     OllamaEncoder,

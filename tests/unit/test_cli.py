@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from epic_core import EpicMemory
-from epic_core.cli import main
+from epic_core.cli.main import main
 
 PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
 CASINO = "The Desert Inn is a hotel with an on-site casino."
@@ -69,9 +69,9 @@ def jsonl(path: Path, *records: object) -> None:
 
 
 def python(*arguments: str, cwd: Path, **options: str) -> Result:
-    """Runs `python -m epic_core.cli` as a process of its own."""
+    """Runs `python -m epic_core.cli.main` as a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "epic_core.cli", *arguments],
+        [sys.executable, "-m", "epic_core.cli.main", *arguments],
         cwd=cwd,
         env={**os.environ, **options},
         capture_output=True,
@@ -556,7 +556,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "epic_core.cli", "demo"],
+        [sys.executable, "-m", "epic_core.cli.main", "demo"],
         cwd=tmp_path,
         stdout=writing,
         stderr=subprocess.PIPE,
@@ -593,7 +593,7 @@ def sigint() -> Iterator[None]:
 def interrupted_build(folder: Path, *arguments: str) -> tuple[int, int, str]:
     """Sends Ctrl-C once the bar shows committed items: how many there were, the exit code, and stderr."""
     with subprocess.Popen(
-        [sys.executable, "-m", "epic_core.cli", "build", *arguments], cwd=folder, stderr=subprocess.PIPE, bufsize=0
+        [sys.executable, "-m", "epic_core.cli.main", "build", *arguments], cwd=folder, stderr=subprocess.PIPE, bufsize=0
     ) as process:
         assert process.stderr is not None
         err = b""

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from epic_core import EpicMemory
-from epic_core.cli import main
+from epic_core.cli.main import main
 from epic_core.errors import UnknownItemError
 from epic_core.types import MemoryEntry, Stance
 from lm_servers import LMServer, Reply
@@ -469,7 +469,7 @@ def test_ctrl_c_keeps_what_was_decided_and_the_next_run_goes_on(
     options = ["--llm", "ollama/tiny", "--llm-url", server.url, "--way", way, "--concurrency", str(concurrency)]
     command = ["build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "many.jsonl", *options]
     with subprocess.Popen(
-        [sys.executable, "-m", "epic_core.cli", *command], cwd=tmp_path, stderr=subprocess.PIPE, encoding="utf-8"
+        [sys.executable, "-m", "epic_core.cli.main", *command], cwd=tmp_path, stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:
         try:
             assert slow.wait(30)
@@ -499,7 +499,7 @@ def test_ctrl_c_keeps_what_was_decided_and_the_next_run_goes_on(
 def test_a_process_never_shows_the_key(epic: Epic, tmp_path: Path, server: LMServer, keyed: list[str]) -> None:
     server.answer = lambda request: Reply(status=400, text=f"failed for {KEY}")
     done = subprocess.run(
-        [sys.executable, "-m", "epic_core.cli", *BUILD, *keyed],
+        [sys.executable, "-m", "epic_core.cli.main", *BUILD, *keyed],
         cwd=tmp_path,
         env={**os.environ, "EPIC_LLM_KEY": KEY},
         capture_output=True,

@@ -9,7 +9,7 @@ from importlib.resources import files
 import pytest
 
 from epic_core import EpicMemory, Item, Stance
-from epic_core.demo import demo_preferences, run_demo
+from epic_core.cli.demo import demo_preferences, run_demo
 
 DATA = files("epic_core") / "data"
 pytestmark = pytest.mark.light_tier

@@ -23,7 +23,7 @@ from epic_core.types.preferences import Aspects, Expansion
 from epic_core.verification import EmbeddedVerifier
 from epic_core.verification.base import checked_verdict
 from epic_core.verification.embedded import DEFAULT_THRESHOLD, instruction_of, shipped_weights
-from epic_core.verification.pairs import (
+from epic_core.verification.features import (
     MEASURES,
     STANCE_MEASURES,
     SURE_MEASURES,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import EpicMemory, Preference
-from epic_core.cli import main
+from epic_core.cli.main import main
 from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, LMError, UnknownPreferenceError
 from epic_core.lm import Completion

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from epic_core import Alignment, Decision, EpicMemory, Filter, Item, Stance, Verdict
-from epic_core.cli import main
+from epic_core.cli.main import main
 from epic_core.context import format_context
 from epic_core.errors import BudgetError, DamagedError, EpicError, InvalidInputError, StoreError
 from epic_core.runtime.threads import in_thread

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import Aspects, EpicMemory, Expansion, Item, Preference, Stance
-from epic_core.cli import main
+from epic_core.cli.main import main
 from epic_core.encoders import Encoder, OllamaEncoder, StaticEncoder, default_encoder
 from epic_core.errors import InvalidInputError
 from epic_core.preferences.evidence import sides_of

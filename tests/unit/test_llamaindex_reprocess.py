@@ -189,7 +189,7 @@ async def test_another_instruction_changes_an_embedding_that_is_not_annotated(ag
 @pytest.fixture(autouse=True)
 def never_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that does not answer some questions is asked the others."""
-    monkeypatch.setattr("epic_core.lm.calls._ITEMS_UNTIL_DOWN", 1000)
+    monkeypatch.setattr("epic_core.lm.retries._ITEMS_UNTIL_DOWN", 1000)
 
 
 def stalls(asked: Asked) -> None:

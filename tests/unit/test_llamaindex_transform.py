@@ -106,7 +106,7 @@ def alignments(node: BaseNode) -> list[dict[str, Any]]:
 @pytest.fixture(autouse=True)
 def never_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that does not answer some questions is asked the others."""
-    monkeypatch.setattr("epic_core.lm.calls._ITEMS_UNTIL_DOWN", 1000)
+    monkeypatch.setattr("epic_core.lm.retries._ITEMS_UNTIL_DOWN", 1000)
 
 
 def stalls_at(*numbers: int) -> Callable[[Asked], None]:

@@ -14,7 +14,7 @@ import pytest
 from epic_core.errors import EpicError, InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm import Completion, LanguageModel, Message
 from epic_core.lm.base import Schema
-from epic_core.lm.calls import Complete, Patience, adrive, drive, patiently
+from epic_core.lm.retries import Complete, Patience, adrive, drive, patiently
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
 from epic_core.verification import LMVerifier

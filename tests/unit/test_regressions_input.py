@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, Verdict
-from epic_core.cli import main
+from epic_core.cli.main import main
+from epic_core.cli.sources import Sources
 from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, StoreError, UnknownItemError, UnknownPreferenceError
 from epic_core.pipeline.coarse_filter import checked_tau, tau_for_keep_rate
-from epic_core.sources import Sources
 from epic_core.storage.store import Store
 from epic_core.text.chunking import ConversationChunker, WordChunker
 from epic_core.types import Candidate
@@ -352,7 +352,7 @@ def test_a_terminal_that_cannot_show_a_script_still_gets_an_answer(epic: Epic, c
     jsonl(Path("corpus.jsonl"), {"id": "素食", "text": "A strict vegan diet: 素食主义 🙂."})
     assert build(epic, "corpus.jsonl").code == 0
     done = subprocess.run(
-        [sys.executable, "-m", "epic_core.cli", "ask", "me.epic", "vegan diet", *context],
+        [sys.executable, "-m", "epic_core.cli.main", "ask", "me.epic", "vegan diet", *context],
         env={**os.environ, "PYTHONIOENCODING": "cp1252"},
         capture_output=True,
         check=False,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from epic_core import Item
+from epic_core.cli.sources import Sources, read_preferences
 from epic_core.errors import InvalidInputError
-from epic_core.sources import Sources, read_preferences
 
 unprivileged = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not stop this user"

@@ -24,7 +24,7 @@ from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_
 from epic_core.errors import InvalidInputError, LMError, LMUnavailableError, NoPreferencesError
 from epic_core.integrations.metadata import REWRITE, as_metadata, guidance_of
 from epic_core.lm.base import LanguageModel
-from epic_core.lm.calls import Patience
+from epic_core.lm.retries import Patience
 from epic_core.memory import EpicMemory
 from epic_core.pipeline.judge import Judged
 from epic_core.runtime.batching import storable

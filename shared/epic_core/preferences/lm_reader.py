@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.lm.base import LanguageModel, Schema
-from epic_core.lm.calls import Calling, Patience, adrive, drive
+from epic_core.lm.client import Asker, UnreadableTwice
+from epic_core.lm.retries import Calling, Patience, adrive, drive
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Preference, Usage
 from epic_core.types.preferences import FIRMNESS, Aspects, Expansion
 from epic_core.verification import prompts as asked
-from epic_core.verification.asking import Asker, UnreadableTwice
 from epic_core.verification.forms import own_lines, said_in
 from epic_core.verification.json_form import json_pieces, mappings
 from epic_core.verification.prompts import Prompt, size_of

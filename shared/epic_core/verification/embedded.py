@@ -24,7 +24,7 @@ from epic_core.text.chunking import sentences
 from epic_core.text.stems import Words, words_of
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
 from epic_core.types.preferences import Aspects, Expansion
-from epic_core.verification.pairs import (
+from epic_core.verification.features import (
     MEASURES,
     STANCE_MEASURES,
     SURE_MEASURES,

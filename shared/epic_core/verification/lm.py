@@ -10,13 +10,13 @@ from typing import Literal, TypeAlias, get_args
 
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.lm.base import Completion, LanguageModel
-from epic_core.lm.calls import Calling, Patience, adrive, drive
+from epic_core.lm.client import Asker, UnreadableTwice
+from epic_core.lm.retries import Calling, Patience, adrive, drive
 from epic_core.preferences.lm_reader import AspectReader
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Usage, Verdict
 from epic_core.verification import prompts as asked
 from epic_core.verification.answers import read_batch, read_decision, read_instruction
-from epic_core.verification.asking import Asker, UnreadableTwice
 from epic_core.verification.base import combined
 from epic_core.verification.confidence import probability
 from epic_core.verification.prompts import Prompts, size_of

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 
 from epic_core.errors import LMError
-from epic_core.lm.calls import Calling, adrive, drive
+from epic_core.lm.client import Asker, UnreadableTwice
+from epic_core.lm.retries import Calling, adrive, drive
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
 from epic_core.verification import prompts as asked
 from epic_core.verification.answers import read_rewrite
-from epic_core.verification.asking import Asker, UnreadableTwice
 from epic_core.verification.base import Rewriting, Rewritten
 from epic_core.verification.prompts import Prompt, size_of
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epic_core import __version__
-from epic_core.cli_files import add_commands
-from epic_core.cli_preferences import add_actions
+from epic_core.cli.files import add_commands
+from epic_core.cli.preferences import add_actions
 from epic_core.errors import EpicError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -232,15 +232,15 @@ def _show(options: argparse.Namespace, what: Callable[[EpicMemory], object]) -> 
 
 
 def _demo(options: argparse.Namespace) -> None:
-    from epic_core.demo import run_demo
+    from epic_core.cli.demo import run_demo
 
     for line in run_demo(options.out):
         _print(line)
 
 
 def _build(options: argparse.Namespace) -> None:
+    from epic_core.cli.sources import Sources, read_preferences
     from epic_core.memory import EpicMemory
-    from epic_core.sources import Sources, read_preferences
 
     preferences = None if options.preferences is None else read_preferences(options.preferences)
     sources = Sources(options.sources)

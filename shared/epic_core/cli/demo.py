@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from importlib.resources import files
 
+from epic_core.cli.sources import Sources, read_preferences
 from epic_core.memory import EpicMemory
-from epic_core.sources import Sources, read_preferences
 from epic_core.text.chunking import WordChunker
 from epic_core.types import Preference
 from epic_core.types.preferences import Expansion

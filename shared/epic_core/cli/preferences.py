@@ -10,7 +10,7 @@ from epic_core.errors import InvalidInputError
 from epic_core.types.preferences import FIRMNESS, Aspects, Expansion
 
 if TYPE_CHECKING:
-    from epic_core.cli_files import Open, Print
+    from epic_core.cli.files import Open, Print
     from epic_core.memory import EpicMemory
 
 _READ_BY = {

@@ -1,0 +1,1 @@
+"""Command line: `epic`, its commands, the files and folders it reads, and the demo."""
