@@ -17,11 +17,6 @@ from epic_core.context import ALLOWANCE, format_context, those_that_matter, told
 from epic_core.encoders import Encoder, encoder_of
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
-from epic_core.pipeline import export as portable
-from epic_core.pipeline import ingest as build
-from epic_core.pipeline import judge as judging
-from epic_core.pipeline import maintenance, opening, rewrites
-from epic_core.pipeline import search as retrieval
 from epic_core.pipeline.aspects import (
     AspectsKept,
     Expanding,
@@ -31,10 +26,27 @@ from epic_core.pipeline.aspects import (
     checked_reading,
 )
 from epic_core.pipeline.coarse_filter import checked_keep_rate, checked_tau
+from epic_core.pipeline.export import read_export
 from epic_core.pipeline.fallback import checked_fallback
 from epic_core.pipeline.housekeeping import Housekeeping
-from epic_core.pipeline.judge import Judged
-from epic_core.pipeline.search import Keys, MinScore, StancePolicy
+from epic_core.pipeline.ingest import PARTS, add_batch, retry, warn
+from epic_core.pipeline.judge import JUDGED_AT_ONCE, Judged, judge_batch
+from epic_core.pipeline.opening import found_namespace, hold_to, take_over, take_up
+from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
+from epic_core.pipeline.reencode import reencode_memory
+from epic_core.pipeline.rewrites import renew_rewrites
+from epic_core.pipeline.search import (
+    BY_VECTOR,
+    Keys,
+    MinScore,
+    StancePolicy,
+    checked_filter,
+    checked_search,
+    checked_vector,
+    preferences_by_weight,
+    search,
+    search_vector,
+)
 from epic_core.pipeline.session import State
 from epic_core.retention.budget import checked_budget, checked_reserve
 from epic_core.retention.policies import ByValue, RetentionPolicy, checked_policy
@@ -225,9 +237,9 @@ class EpicMemory(AspectsKept, Housekeeping):
         self._state.store.verdicts_kept = int(verdict_cache)
         self._state.store.ledger_kept = None if ledger is None else int(ledger)
         self._state.store.not_kept_kept = None if not_kept is None else int(not_kept)
-        opening.hold_to(self._state, octets, light)
+        hold_to(self._state, octets, light)
         if _store is None:
-            opening.found(self._state, given)
+            found_namespace(self._state, given)
 
     @classmethod
     def open(
@@ -271,7 +283,7 @@ class EpicMemory(AspectsKept, Housekeeping):
 
         try:
             memory = cls(_store=made, **options)
-            opening.take_up(memory._state, given, sync=sync, reencode=reencode)
+            take_up(memory._state, given, sync=sync, reencode=reencode)
         except BaseException:
             if store:
                 store[0].discard_if_new()
@@ -293,7 +305,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         """
         if "preferences" in options:
             raise InvalidInputError("import_ takes the preferences of the export. Change them afterwards.")
-        read = portable.read_export(Path(export))
+        read = read_export(Path(export))
         store: list[Store] = []
 
         def made() -> Store:
@@ -302,7 +314,7 @@ class EpicMemory(AspectsKept, Housekeeping):
 
         try:
             memory = cls(_store=made, **options)
-            opening.take_over(memory._state, read)
+            take_over(memory._state, read)
         except BaseException:
             if store:
                 store[0].discard_if_new(whatever=True)
@@ -353,7 +365,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         report, clock = self._new_report()
         with Progress(items, shown=progress is True) as bar:
             for batch in batches(items):
-                self._run(build.add_batch(self._state, batch, report, clock, bar), clock)
+                self._run(add_batch(self._state, batch, report, clock, bar), clock)
                 if callable(progress):
                     progress(self._so_far(report, clock))
         return self._finished(report, clock)
@@ -364,7 +376,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         report, clock = self._new_report()
         with Progress(items, shown=progress is True) as bar:
             async for batch in abatches(items):
-                await self._arun(build.add_batch(self._state, batch, report, clock, bar), clock)
+                await self._arun(add_batch(self._state, batch, report, clock, bar), clock)
                 if callable(progress):
                     told = progress(self._so_far(report, clock))
                     if inspect.isawaitable(told):
@@ -393,8 +405,8 @@ class EpicMemory(AspectsKept, Housekeeping):
         """
         report, clock = report or BuildReport(), Clock()
         with Progress(items, shown=progress) as bar:
-            for batch in batches(items, judging.AT_ONCE):
-                judged = self._run(judging.judge_batch(self._state, batch, report, clock, bar), clock)
+            for batch in batches(items, JUDGED_AT_ONCE):
+                judged = self._run(judge_batch(self._state, batch, report, clock, bar), clock)
                 report.timings, report.tau = dict(clock.parts), self._tau_in_use()
                 yield from judged
 
@@ -404,8 +416,8 @@ class EpicMemory(AspectsKept, Housekeeping):
         """As `judge`, without blocking the event loop; also takes an asynchronous iterable."""
         report, clock = report or BuildReport(), Clock()
         with Progress(items, shown=progress) as bar:
-            async for batch in abatches(items, judging.AT_ONCE):
-                judged = await self._arun(judging.judge_batch(self._state, batch, report, clock, bar), clock)
+            async for batch in abatches(items, JUDGED_AT_ONCE):
+                judged = await self._arun(judge_batch(self._state, batch, report, clock, bar), clock)
                 report.timings, report.tau = dict(clock.parts), self._tau_in_use()
                 for one in judged:
                     yield one
@@ -449,12 +461,12 @@ class EpicMemory(AspectsKept, Housekeeping):
         return await self._areported(self._retrying, progress)
 
     def _retrying(self, report: BuildReport, clock: Clock, progress: Progress) -> Steps[None]:
-        yield from build.retry(self._state, report, clock, progress)
-        yield from rewrites.renew_rewrites(self._state, self._state.encoder, report)
+        yield from retry(self._state, report, clock, progress)
+        yield from renew_rewrites(self._state, self._state.encoder, report)
 
     def _new_report(self) -> tuple[BuildReport, Clock]:
         clock = Clock()
-        clock.parts.update(dict.fromkeys(build.PARTS, 0.0))
+        clock.parts.update(dict.fromkeys(PARTS, 0.0))
         return BuildReport(), clock
 
     def _tau_in_use(self) -> float | None:
@@ -467,7 +479,7 @@ class EpicMemory(AspectsKept, Housekeeping):
 
     def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:
         report = self._so_far(report, clock)
-        build.warn(report, self._state)
+        warn(report, self._state)
         return report
 
     # retrieving
@@ -516,7 +528,7 @@ class EpicMemory(AspectsKept, Housekeeping):
             UnknownPreferenceError: for a preference that is not held.
         """
         clock = Clock()
-        asked = retrieval.checked_search(
+        asked = checked_search(
             self._state,
             query,
             k,
@@ -530,7 +542,7 @@ class EpicMemory(AspectsKept, Housekeeping):
             keys=keys,
             min_score=min_score,
         )
-        return self._run(retrieval.search(self._state, asked, clock), clock)
+        return self._run(search(self._state, asked, clock), clock)
 
     async def asearch(
         self,
@@ -549,7 +561,7 @@ class EpicMemory(AspectsKept, Housekeeping):
     ) -> Hits:
         """As `search`, without blocking the event loop."""
         clock = Clock()
-        asked = retrieval.checked_search(
+        asked = checked_search(
             self._state,
             query,
             k,
@@ -563,7 +575,7 @@ class EpicMemory(AspectsKept, Housekeeping):
             keys=keys,
             min_score=min_score,
         )
-        return await self._arun(retrieval.search(self._state, asked, clock), clock)
+        return await self._arun(search(self._state, asked, clock), clock)
 
     def search_vector(
         self,
@@ -584,9 +596,9 @@ class EpicMemory(AspectsKept, Housekeeping):
         Raises:
             InvalidInputError: for a vector of another dimension, k below 1 or an unknown policy.
         """
-        asked = retrieval.checked_search(
+        asked = checked_search(
             self._state,
-            retrieval.BY_VECTOR,
+            BY_VECTOR,
             k,
             filter=filter,
             steering="off",
@@ -596,8 +608,8 @@ class EpicMemory(AspectsKept, Housekeeping):
             distinct=True,
             min_score=min_score,
         )
-        unit = retrieval.checked_vector(vector, self.encoder.dimension, self)
-        return retrieval.search_vector(self._state, asked, unit)
+        unit = checked_vector(vector, self.encoder.dimension, self)
+        return search_vector(self._state, asked, unit)
 
     def get(self, item_ids: Iterable[str], *, namespace: str | None = None) -> list[Item]:
         """The held items with these ids, in order; those that are not held are left out."""
@@ -622,7 +634,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         Raises:
             InvalidInputError: for what is no filter.
         """
-        condition = retrieval.checked_filter(filter)
+        condition = checked_filter(filter)
         name = None if namespace is None else checked_text(namespace, "The namespace")
         with self._state.lock, self._state.store.reading():
             space, store = self._state.space(name), self._state.store
@@ -673,7 +685,7 @@ class EpicMemory(AspectsKept, Housekeeping):
     def _weighing(self, query: str, namespace: str | None) -> Steps[list[tuple[Preference, float]]]:
         checked_text(query, "The query")
         name = self.namespace if namespace is None else checked_text(namespace, "The namespace")
-        return retrieval.preferences_by_weight(self._state, query, name)
+        return preferences_by_weight(self._state, query, name)
 
     # preferences
 
@@ -689,12 +701,12 @@ class EpicMemory(AspectsKept, Housekeeping):
         Raises:
             DuplicatePreferenceError: if it is held already.
         """
-        steps = partial(maintenance.add_preference, self._state, Preference.of(preference))
+        steps = partial(add_preference, self._state, Preference.of(preference))
         return self._reported(steps, progress)
 
     async def aadd_preference(self, preference: str | Preference, *, progress: bool = False) -> BuildReport:
         """As `add_preference`, without blocking the event loop."""
-        steps = partial(maintenance.add_preference, self._state, Preference.of(preference))
+        steps = partial(add_preference, self._state, Preference.of(preference))
         return await self._areported(steps, progress)
 
     def remove_preference(self, preference: str | Preference) -> BuildReport:
@@ -706,11 +718,11 @@ class EpicMemory(AspectsKept, Housekeeping):
         Raises:
             UnknownPreferenceError: if it is not held.
         """
-        return self._reported(partial(maintenance.remove_preference, self._state, preference))
+        return self._reported(partial(remove_preference, self._state, preference))
 
     async def aremove_preference(self, preference: str | Preference) -> BuildReport:
         """As `remove_preference`, without blocking the event loop."""
-        return await self._areported(partial(maintenance.remove_preference, self._state, preference))
+        return await self._areported(partial(remove_preference, self._state, preference))
 
     def replace_preference(
         self, old: str | Preference, new: str | Preference, *, progress: bool = False
@@ -721,14 +733,14 @@ class EpicMemory(AspectsKept, Housekeeping):
             UnknownPreferenceError: if the old one is not held.
             DuplicatePreferenceError: if the new one is held already.
         """
-        steps = partial(maintenance.replace_preference, self._state, old, Preference.of(new))
+        steps = partial(replace_preference, self._state, old, Preference.of(new))
         return self._reported(steps, progress)
 
     async def areplace_preference(
         self, old: str | Preference, new: str | Preference, *, progress: bool = False
     ) -> BuildReport:
         """As `replace_preference`, without blocking the event loop."""
-        steps = partial(maintenance.replace_preference, self._state, old, Preference.of(new))
+        steps = partial(replace_preference, self._state, old, Preference.of(new))
         return await self._areported(steps, progress)
 
     # the rest
@@ -787,7 +799,7 @@ class EpicMemory(AspectsKept, Housekeeping):
 
         The coarse filter's tau becomes the new encoder's own. Items that were discarded stay discarded.
         """
-        self._run(maintenance.reencode(self._state, encoder_of(encoder)))
+        self._run(reencode_memory(self._state, encoder_of(encoder)))
 
     def __len__(self) -> int:
         with self._state.lock:

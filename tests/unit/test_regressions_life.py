@@ -28,7 +28,7 @@ from epic_core.errors import (
     UnknownItemError,
     VerifierError,
 )
-from epic_core.pipeline import maintenance
+from epic_core.pipeline import preferences as maintenance
 from epic_core.pipeline import verify as decide
 from epic_core.retention import Held
 from epic_core.retention.budget import checked_budget

@@ -18,9 +18,8 @@ from epic_core.graph.loaded import HeldGraph
 from epic_core.graph.reports import GraphReport, Neighbour
 from epic_core.graph.search import GraphHits, Reader, Walk, search
 from epic_core.memory import EpicMemory, Options
-from epic_core.pipeline import ingest as build
-from epic_core.pipeline import search as retrieval
-from epic_core.pipeline.search import Keys, MinScore, StancePolicy
+from epic_core.pipeline.ingest import add_batch
+from epic_core.pipeline.search import Keys, MinScore, Search, StancePolicy, checked_search
 from epic_core.pipeline.session import State
 from epic_core.runtime.batching import Items, abatches, batches, checked_part
 from epic_core.runtime.effects import Clock, Steps, arun, run
@@ -148,7 +147,7 @@ class GraphMemory:
         report, clocks = GraphReport(), (self.memory._new_report()[1], Clock())
         with Progress(items, shown=progress) as bar:
             for batch in batches(items):
-                run(build.add_batch(self._state, batch, report.memory, clocks[0], bar), clocks[0])
+                run(add_batch(self._state, batch, report.memory, clocks[0], bar), clocks[0])
                 run(self._growing(report, clocks[1], after=self._offered), clocks[1])
         return self._finished(report, clocks)
 
@@ -158,7 +157,7 @@ class GraphMemory:
         report, clocks = GraphReport(), (self.memory._new_report()[1], Clock())
         with Progress(items, shown=progress) as bar:
             async for batch in abatches(items):
-                await arun(build.add_batch(self._state, batch, report.memory, clocks[0], bar), clocks[0])
+                await arun(add_batch(self._state, batch, report.memory, clocks[0], bar), clocks[0])
                 await arun(self._growing(report, clocks[1], after=self._offered), clocks[1])
         return self._finished(report, clocks)
 
@@ -322,8 +321,8 @@ class GraphMemory:
         embed: Sequence[str] | None,
         keys: str,
         min_score: MinScore,
-    ) -> retrieval.Search:
-        return retrieval.checked_search(
+    ) -> Search:
+        return checked_search(
             self._state,
             query,
             k,

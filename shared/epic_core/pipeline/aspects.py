@@ -116,7 +116,9 @@ def asks_model(state: State, preference: Preference) -> bool:
     return any(_wanted_of(state, preference))
 
 
-def read(state: State, preferences: Sequence[Preference], report: BuildReport) -> Steps[list[tuple[Preference, bool]]]:
+def read_preferences(
+    state: State, preferences: Sequence[Preference], report: BuildReport
+) -> Steps[list[tuple[Preference, bool]]]:
     """Return preferences with what a model says of those that lack it, and whether it is still to say that.
 
     One call for each that lacks aspects or an expansion. Where none is asked, or it fails, both stay None: the aspects
@@ -166,7 +168,7 @@ def _with(
     return preference, failed
 
 
-def read_again(state: State, report: BuildReport) -> Steps[None]:
+def reread_preferences(state: State, report: BuildReport) -> Steps[None]:
     """Ask about the preferences that a model failed to read or to expand; about each once for a report."""
     if _model(state.verifier, state.expander) is None:
         return

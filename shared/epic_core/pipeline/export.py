@@ -15,7 +15,7 @@ from types import NoneType
 from typing import Any
 
 from epic_core.errors import InvalidInputError, StoreError
-from epic_core.pipeline import aspects as aspects_kept
+from epic_core.pipeline.aspects import asks_model, read_preferences
 from epic_core.pipeline.coarse_filter import checked_tau
 from epic_core.pipeline.session import State, described
 from epic_core.runtime.effects import Encode, Steps
@@ -220,8 +220,8 @@ def take_in(state: State, read: Portable) -> Steps[None]:
         StoreError: if it holds something.
     """
     encoder = state.encoder
-    asked = {preference.id for preference in read.preferences if aspects_kept.asks_model(state, preference)}
-    stated = yield from aspects_kept.read(state, read.preferences, state.opened)
+    asked = {preference.id for preference in read.preferences if asks_model(state, preference)}
+    stated = yield from read_preferences(state, read.preferences, state.opened)
     preferences: FloatArray = yield Encode(encoder, [preference.text for preference in read.preferences], "embedding")
     texts = _embedded(read)
     vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from epic_core.errors import InvalidInputError
-from epic_core.pipeline import export as portable
-from epic_core.pipeline import maintenance
-from epic_core.pipeline.eviction import drop_expired
+from epic_core.pipeline.expiry import drop_expired
+from epic_core.pipeline.explain import explain, stats
+from epic_core.pipeline.export import lines_of
+from epic_core.pipeline.forget import forget
 from epic_core.pipeline.session import State
 from epic_core.runtime.threads import in_thread
 from epic_core.storage.sqlite.files import check_path, new_file
@@ -36,12 +37,12 @@ class Housekeeping:
         """
         checked_text(item_id, "The item's id")
         with self._state.lock:
-            return maintenance.explain(self._state, item_id)
+            return explain(self._state, item_id)
 
     def stats(self) -> Stats:
         """Counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
         with self._state.lock:
-            return maintenance.stats(self._state)
+            return stats(self._state)
 
     def not_kept(self) -> list[NotKept]:
         """What is on record of what is not held, the newest first.
@@ -75,7 +76,7 @@ class Housekeeping:
         for item in items:
             if not isinstance(item, Item):
                 checked_text(item, "The item's id")
-        return maintenance.forget(self._state, items)
+        return forget(self._state, items)
 
     async def aforget(self, *items: str | Item) -> int:
         """As `forget`, without blocking the event loop."""
@@ -98,7 +99,7 @@ class Housekeeping:
         self._state.store.check_other(_path(path))
         check_path(_path(path))
         with new_file(_path(path), overwrite=overwrite) as made, Path(made).open("w", encoding="utf-8") as lines:
-            for line in portable.lines_of(self._state):
+            for line in lines_of(self._state):
                 lines.write(line + "\n")
                 items += line.startswith('{"kind": "item"')
         return items

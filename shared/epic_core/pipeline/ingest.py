@@ -10,11 +10,11 @@ import numpy as np
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
-from epic_core.pipeline.aspects import read_again
+from epic_core.pipeline.aspects import reread_preferences
 from epic_core.pipeline.coarse_filter import coarse_filter, tau_for_keep_rate
 from epic_core.pipeline.commit import Outcome
 from epic_core.pipeline.commit_within_budget import settle, written
-from epic_core.pipeline.eviction import drop_expired
+from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.light_tier import trim
 from epic_core.pipeline.rewrites import held_for
 from epic_core.pipeline.session import State
@@ -40,7 +40,7 @@ def add_batch(
 ) -> Steps[None]:
     """Take one batch through the three stages and write it."""
     drop_expired(state)
-    yield from read_again(state, report)
+    yield from reread_preferences(state, report)
     state.stamp_ledger()
     items, stale = chunked(state, batch)
     with state.lock, state.store.reading():
@@ -102,7 +102,7 @@ def _catch_up(
 def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -> Steps[None]:
     """Verify the undecided items again: under the preferences they wait for, and those that came since."""
     drop_expired(state)
-    yield from read_again(state, report)
+    yield from reread_preferences(state, report)
     with state.lock:
         encoder, space = state.encoder, state.space()
         store, namespace = state.store, state.namespace

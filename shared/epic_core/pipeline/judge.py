@@ -16,7 +16,7 @@ from epic_core.runtime.progress import Progress
 from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Verdict
 from epic_core.verification.base import Rewriting, Verifier, rewriter_of
 
-AT_ONCE = 64
+JUDGED_AT_ONCE = 64
 """How many items are judged before the first of them is handed out."""
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from epic_core.encoders.base import embed
 from epic_core.errors import BudgetError, PreferencesMismatchError, StoreError
-from epic_core.pipeline import aspects as aspects_kept
-from epic_core.pipeline import maintenance
+from epic_core.pipeline.aspects import read_preferences
 from epic_core.pipeline.eviction import make_room, weigh
 from epic_core.pipeline.export import Portable, take_in
+from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
+from epic_core.pipeline.reencode import reencode_memory
 from epic_core.pipeline.session import State, described
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.retention.budget import DEFAULT_RESERVE, Budget
@@ -24,9 +25,9 @@ from epic_core.types import BuildReport, Preference
 _ROOM_FOR_AN_ENTRY = 10_000
 
 
-def found(state: State, preferences: Sequence[Preference]) -> bool:
+def found_namespace(state: State, preferences: Sequence[Preference]) -> bool:
     """Write what a new memory, or a new namespace of one, starts with; False if another process was faster."""
-    read = run(aspects_kept.read(state, preferences, state.opened), Clock())
+    read = run(read_preferences(state, preferences, state.opened), Clock())
     vectors = embed(state.encoder, [preference.text for preference in preferences])
     warn_of_unread(state.opened, [preference for preference, _ in read], state.encoder)
     with state.lock, state.store.transaction():
@@ -56,7 +57,7 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
         meta = state.store.meta()
     if reencode and state.other_encoder():
         asked = state.own_tau
-        run(maintenance.reencode(state, state.encoder), Clock())
+        run(reencode_memory(state, state.encoder), Clock())
         state.own_tau = asked
         meta = state.store.meta()
     state.check_encoder()
@@ -177,14 +178,14 @@ def _reconcile(state: State, given: list[Preference], *, sync: bool) -> None:
             "Leave preferences out to use the file's, or open it with sync=True (`epic build --sync`) to change them."
         )
     for preference in added:
-        run(maintenance.add_preference(state, preference, state.opened, Clock(), Progress()), Clock())
+        run(add_preference(state, preference, state.opened, Clock(), Progress()), Clock())
     for preference in wanted.values() if sync else ():
         known = held.get(preference.id)
         if known is not None and not _as_stated(known, preference):
-            steps = maintenance.replace_preference(state, known, preference, state.opened, Clock(), Progress())
+            steps = replace_preference(state, known, preference, state.opened, Clock(), Progress())
             run(steps, Clock())
     for preference in missing:
-        run(maintenance.remove_preference(state, preference, state.opened, Clock(), Progress()), Clock())
+        run(remove_preference(state, preference, state.opened, Clock(), Progress()), Clock())
     if not sync or [preference.id for preference in state.space().preferences] == list(wanted):
         return
     with state.lock, state.store.transaction():

@@ -1,4 +1,4 @@
-"""What changes or describes a memory as a whole: its preferences, its encoder, its sizes."""
+"""Preferences added to, replaced in and removed from a memory that holds items."""
 
 from __future__ import annotations
 
@@ -9,31 +9,26 @@ from dataclasses import replace
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import (
-    BudgetError,
     DuplicatePreferenceError,
     EpicError,
     InvalidInputError,
     RetryQueueFullError,
-    UnknownItemError,
 )
-from epic_core.pipeline import aspects as aspects_kept
+from epic_core.pipeline.aspects import read_preferences, reread_preferences, restate
 from epic_core.pipeline.coarse_filter import coarse_filter
 from epic_core.pipeline.commit import Outcome
 from epic_core.pipeline.commit_within_budget import settle, written
-from epic_core.pipeline.eviction import drop_expired, take_away
-from epic_core.pipeline.ingest import candidate_of, chunked, expanded_phrases
+from epic_core.pipeline.expiry import drop_expired, take_away
+from epic_core.pipeline.ingest import candidate_of, expanded_phrases
 from epic_core.pipeline.rewrites import put_rewrite, renew_rewrites
-from epic_core.pipeline.session import State, described
+from epic_core.pipeline.session import State
 from epic_core.pipeline.verify import Decided, outcome_of, remember, unverified, verdicts_on_all
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.runtime.effects import Clock, Encode, Steps
 from epic_core.runtime.progress import Progress
-from epic_core.storage.namespace import Addition, Space
-from epic_core.storage.sizes import sizes
-from epic_core.storage.tables.items import version_of
+from epic_core.storage.namespace import Space
 from epic_core.storage.vector_codec import rounded
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
-from epic_core.types.reports import Explanation, Stats
 from epic_core.verification.base import Verifier
 
 
@@ -57,7 +52,7 @@ def replace_preference(
         vectors: FloatArray = yield Encode(encoder, [preference.text], "embedding")
         with state.changing(encoder) as space:
             state.store.set_preference(state.namespace, preference, vectors[0])
-            aspects_kept.restate(state, space, preference)
+            restate(state, space, preference)
     else:
         yield from _introduce(state, preference, replacing, report, clock, progress)
 
@@ -76,76 +71,6 @@ def remove_preference(
     yield from renew_rewrites(state, encoder, report)
 
 
-def forget(state: State, items: Sequence[str | Item]) -> int:
-    """Forget items, and that they were seen; how many of them were held, or waited.
-
-    Raises:
-        UnknownItemError: for an id of which nothing is known; nothing is forgotten then.
-    """
-    store, namespace = state.store, state.namespace
-    drop_expired(state)
-    with state.lock:
-        everything = [part for item in items for part in _with_chunks(state, item)]
-        held = _checked_known(state, everything)
-        # Under a budget, one by one: the journal of each change has to fit.
-        step = len(everything) if state.budget is None else 1
-        for start in range(0, len(everything), max(1, step)):
-            piece = everything[start : start + step]
-            ids = list(dict.fromkeys(item.id if isinstance(item, Item) else item for item in piece))
-            with state.changing(state.encoder) as space:
-                addition = Addition(forgotten=True)
-                _forget_traces(state, piece, ids)
-                for item_id in ids:
-                    row = store.item_row(namespace, item_id)
-                    if row is not None:
-                        addition.gone += space.rows_of.get(row, [])
-                        addition.gone_items.append(row)
-                store.remove_items(namespace, ids)
-                addition.sums = store.sums()
-            space.apply(addition)
-    store.give_back()
-    return held
-
-
-def _with_chunks(state: State, item: str | Item) -> list[str | Item]:
-    """An item, the chunks it is cut into, and those it is held in."""
-    item_id = item.id if isinstance(item, Item) else item
-    cut: list[str | Item] = list(chunked(state, [item])[0]) if isinstance(item, Item) else []
-    chunks = [key for key in state.store.chunks_from(state.namespace, item_id, 0) if key != item_id]
-    own = [] if chunks and item_id not in state.store.known(state.namespace, [item_id]) and not cut else [item]
-    return [*own, *cut, *chunks]
-
-
-def _checked_known(state: State, items: Sequence[str | Item]) -> int:
-    ids = [item for item in items if isinstance(item, str)]
-    known, recorded = state.store.known(state.namespace, ids), state.store.recorded(state.namespace, ids)
-    for item_id in ids:
-        if item_id not in known and item_id not in recorded:
-            raise UnknownItemError(
-                f"Nothing is known of an item with the id {item_id!r}. To forget that one was seen which was not kept,"
-                " give the item itself (`memory.forget(Item(...))`)."
-            )
-    every = {item.id if isinstance(item, Item) else item for item in items}
-    return len(state.store.known(state.namespace, sorted(every)))
-
-
-def _forget_traces(state: State, items: Sequence[str | Item], ids: Sequence[str]) -> None:
-    """Forget what models said of items, that they were seen, and why they were not kept."""
-    store, namespace = state.store, state.namespace
-    known, recorded = store.known(namespace, ids), store.recorded(namespace, ids)
-    digests = {held.digest for held in known.values()}
-    digests |= {digest for found in recorded.values() for digest in found}
-    texts = [held.text for held in known.values()]
-    for item in items:
-        if isinstance(item, Item):
-            digests.add(version_of(item))
-            texts.append(item.text)
-    store.forget_chunks(namespace, texts)
-    store.unsee(namespace, digests)
-    for item_id in ids:
-        store.forget_not_kept(namespace, item_id=item_id)
-
-
 def _introduce(
     state: State,
     preference: Preference,
@@ -159,8 +84,8 @@ def _introduce(
     with state.lock:
         _check_new(state.space(), preference, replacing)
         encoder, items = state.encoder, list(state.store.items(state.namespace))
-    yield from aspects_kept.read_again(state, report)
-    ((preference, unread),) = yield from aspects_kept.read(state, [preference], report)
+    yield from reread_preferences(state, report)
+    ((preference, unread),) = yield from read_preferences(state, [preference], report)
     warn_of_unread(report, [preference], encoder)
     # As the file will give it back: later items are matched with that.
     vectors: FloatArray = rounded((yield Encode(encoder, [preference.text], "embedding")))
@@ -316,97 +241,3 @@ def _check_new(space: Space, preference: Preference, replacing: Preference | Non
     held = {each.id for each in space.preferences} - {None if replacing is None else replacing.id}
     if preference.id in held:
         raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")
-
-
-def reencode(state: State, encoder: Encoder) -> Steps[None]:
-    """Embed everything anew, in one transaction.
-
-    Raises:
-        BudgetError: if the budget leaves no room for the journal of that.
-    """
-    if state.budget is not None and 2 * state.store.file_bytes() > state.budget.total:
-        raise BudgetError(
-            f"To embed everything anew, the file needs twice its {state.store.file_bytes()} bytes for a moment, and the"
-            f" budget is {state.budget.total}. Raise it for that."
-        )
-    while True:
-        with state.lock:
-            texts = state.store.embedded_texts()
-        vectors: list[FloatArray] = []
-        for table in texts:
-            vectors += [(yield Encode(encoder, list(table.values()), "embedding"))]
-        with state.lock:
-            if not _embedded_anew(state, encoder, texts, vectors):
-                continue  # something was written meanwhile
-            # Only now, until it is committed the file is the old encoder's; and before anybody else writes.
-            _adopt(state, encoder)
-            return
-
-
-def _embedded_anew(
-    state: State, encoder: Encoder, texts: tuple[dict[int, str], ...], vectors: list[FloatArray]
-) -> bool:
-    """Write the embeddings of all texts, if they are still those that the file holds; whether they are."""
-    with state.store.transaction():
-        if state.store.embedded_texts() != texts:
-            return False
-        state.store.replace_vectors(
-            *(dict(zip(table, rows, strict=True)) for table, rows in zip(texts, vectors, strict=True))
-        )
-        state.store.set_meta(encoder=described(encoder))
-        for namespace in state.store.namespaces():
-            state.store.set_meta(**{f"tau/{namespace}": None})
-    return True
-
-
-def _adopt(state: State, encoder: Encoder) -> None:
-    from epic_core.verification import EmbeddedVerifier
-
-    if type(state.verifier) is EmbeddedVerifier and state.verifier.encoder is state.encoder:
-        state.verifier = EmbeddedVerifier(encoder, threshold=state.verifier.threshold)
-    state.spaces.clear()
-    state.expanded.clear()
-    state.encoder = encoder
-    state.own_tau = None
-
-
-def explain(state: State, item_id: str) -> Explanation:
-    """Why an item is held."""
-    store, namespace = state.store, state.namespace
-    row = store.item_row(namespace, item_id)
-    waits = next(((item, reason) for item, reason, _ in store.pending(namespace) if item.id == item_id), None)
-    waiting = "" if waits is None else f"Undecided, in the retry queue: {waits[1]}"
-    if row is None:
-        if waits is not None:
-            return Explanation(item=waits[0], entries=(), note=waiting)
-        for record in store.not_kept(namespace):
-            if record.item_id == item_id:
-                item = Item(id=item_id, text=record.text)
-                return Explanation(item=item, entries=(), note=f"Not held. {record.why}.")
-        raise UnknownItemError(
-            f"No item with the id {item_id!r} is held: it was never added, or it was not kept, and is not in the sample"
-            " of those whose reason is on record."
-        )
-    item = store.items_at([row])[row]
-    entries = tuple(store.entries_of(namespace, row))
-    note = waiting if entries else waiting or _why_light(state, item_id)
-    return Explanation(item=item, entries=entries, note=note)
-
-
-def _why_light(state: State, item_id: str) -> str:
-    """Say why an item is in the light tier, as far as that is on record."""
-    why = next((record.why for record in state.store.not_kept(state.namespace) if record.item_id == item_id), "")
-    return "In the light tier, held by its text only" + (f": {why}." if why else ".")
-
-
-def stats(state: State) -> Stats:
-    """Counts and sizes."""
-    return Stats(
-        counts=state.store.counts(state.namespace),
-        bytes=sizes(state.store),
-        encoder=state.encoder.name,
-        verifier=state.verifier.name,
-        tau=state.tau,
-        verified_by=state.verified_by,
-        budget=None if state.budget is None else state.budget.total,
-    )

@@ -1,0 +1,73 @@
+"""Expiry and removal of preferences, and of the entries that only they held."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from epic_core.errors import BudgetError
+from epic_core.pipeline.bytes import TOUCHED
+from epic_core.pipeline.eviction import evict, pieces
+from epic_core.pipeline.session import State
+from epic_core.types import Preference
+from epic_core.types.reports import NotKept
+
+
+def drop_expired(state: State) -> None:
+    """Remove the preferences whose time is over, their entries, and the items nothing else holds."""
+    with state.lock:
+        expired = state.space().expired
+        if not expired or not state.store.writable:
+            return
+        for preference in expired:
+            # What cannot be done now is hidden all the same, and done another time.
+            with suppress(BudgetError):
+                take_away(state, preference, reason="its preference has expired")
+        state.store.give_back()
+
+
+def take_away(state: State, preference: Preference, *, reason: str | None = None) -> None:
+    """Remove a preference, its entries, and the items nothing else holds.
+
+    Args:
+        state: The memory's.
+        preference: One that is held.
+        reason: Put on record for the items that go; None for nothing.
+    """
+    store, namespace = state.store, state.namespace
+    with state.lock:
+        row = store.preference_row(namespace, preference.id)
+        if row is None:
+            return
+        if state.budget is not None:
+            _thin(state, preference, row)
+        with state.changing(state.encoder):
+            items = [] if reason is None else store.items_under(row)
+            held = store.held_at(items)
+            store.remove_preference(namespace, preference.id, keep_texts=state.reserve > 0)
+            left = store.held_at(items)
+            records = [
+                (
+                    item.digest,
+                    NotKept(item_id=item.item.id, text=item.item.text, stage="expired", reason=reason or ""),
+                )
+                for item_row, item in held.items()
+                if item_row not in left
+            ]
+            store.put_not_kept(namespace, records, {})
+
+
+def _thin(state: State, preference: Preference, row: int) -> None:
+    """Remove so much of what belongs to a preference that one change can remove the rest."""
+    assert state.budget is not None
+    store = state.store
+    while True:
+        with state.lock, store.transaction():
+            if not store.forget_some(state.namespace, preference, pieces(state.budget)):
+                break
+    found = store.read("SELECT row, item FROM entries WHERE preference = ? ORDER BY row", (row,))
+    bytes_of = [TOUCHED + store.item_bytes(item) for _, item in found]
+    left, going = sum(bytes_of), 0
+    while left > state.budget.touched // 2 and going < len(found):
+        left -= bytes_of[going]
+        going += 1
+    evict(state, [entry for entry, _ in found[:going]], None)

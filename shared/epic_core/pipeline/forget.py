@@ -1,0 +1,85 @@
+"""Forgetting items: their entries, texts, verdicts and traces leave the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from epic_core.errors import (
+    UnknownItemError,
+)
+from epic_core.pipeline.expiry import drop_expired
+from epic_core.pipeline.ingest import chunked
+from epic_core.pipeline.session import State
+from epic_core.storage.namespace import Addition
+from epic_core.storage.tables.items import version_of
+from epic_core.types import Item
+
+
+def forget(state: State, items: Sequence[str | Item]) -> int:
+    """Forget items, and that they were seen; how many of them were held, or waited.
+
+    Raises:
+        UnknownItemError: for an id of which nothing is known; nothing is forgotten then.
+    """
+    store, namespace = state.store, state.namespace
+    drop_expired(state)
+    with state.lock:
+        everything = [part for item in items for part in _with_chunks(state, item)]
+        held = _checked_known(state, everything)
+        # Under a budget, one by one: the journal of each change has to fit.
+        step = len(everything) if state.budget is None else 1
+        for start in range(0, len(everything), max(1, step)):
+            piece = everything[start : start + step]
+            ids = list(dict.fromkeys(item.id if isinstance(item, Item) else item for item in piece))
+            with state.changing(state.encoder) as space:
+                addition = Addition(forgotten=True)
+                _forget_traces(state, piece, ids)
+                for item_id in ids:
+                    row = store.item_row(namespace, item_id)
+                    if row is not None:
+                        addition.gone += space.rows_of.get(row, [])
+                        addition.gone_items.append(row)
+                store.remove_items(namespace, ids)
+                addition.sums = store.sums()
+            space.apply(addition)
+    store.give_back()
+    return held
+
+
+def _with_chunks(state: State, item: str | Item) -> list[str | Item]:
+    """An item, the chunks it is cut into, and those it is held in."""
+    item_id = item.id if isinstance(item, Item) else item
+    cut: list[str | Item] = list(chunked(state, [item])[0]) if isinstance(item, Item) else []
+    chunks = [key for key in state.store.chunks_from(state.namespace, item_id, 0) if key != item_id]
+    own = [] if chunks and item_id not in state.store.known(state.namespace, [item_id]) and not cut else [item]
+    return [*own, *cut, *chunks]
+
+
+def _checked_known(state: State, items: Sequence[str | Item]) -> int:
+    ids = [item for item in items if isinstance(item, str)]
+    known, recorded = state.store.known(state.namespace, ids), state.store.recorded(state.namespace, ids)
+    for item_id in ids:
+        if item_id not in known and item_id not in recorded:
+            raise UnknownItemError(
+                f"Nothing is known of an item with the id {item_id!r}. To forget that one was seen which was not kept,"
+                " give the item itself (`memory.forget(Item(...))`)."
+            )
+    every = {item.id if isinstance(item, Item) else item for item in items}
+    return len(state.store.known(state.namespace, sorted(every)))
+
+
+def _forget_traces(state: State, items: Sequence[str | Item], ids: Sequence[str]) -> None:
+    """Forget what models said of items, that they were seen, and why they were not kept."""
+    store, namespace = state.store, state.namespace
+    known, recorded = store.known(namespace, ids), store.recorded(namespace, ids)
+    digests = {held.digest for held in known.values()}
+    digests |= {digest for found in recorded.values() for digest in found}
+    texts = [held.text for held in known.values()]
+    for item in items:
+        if isinstance(item, Item):
+            digests.add(version_of(item))
+            texts.append(item.text)
+    store.forget_chunks(namespace, texts)
+    store.unsee(namespace, digests)
+    for item_id in ids:
+        store.forget_not_kept(namespace, item_id=item_id)
