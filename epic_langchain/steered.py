@@ -63,7 +63,7 @@ class SteeredRetriever(BaseRetriever):
         fallback: A retriever, or any Runnable from a query to Documents, asked instead of the store for a query that
             matches no preference (unless the mode is "off"). It is given the call's `configurable`.
         floor: Cosine from which a preference matches and steers; default: the encoder's own, else 0.2,
-            to match, and to steer what the core weighs (`epic_core.steering.relevance`). In paper mode everything steers,
+            to match, and to steer what the core weighs (`steering.relevance`). In paper mode everything steers,
             unless this is given.
         overfetch: How many times k are fetched where stances decide; 1 leaves stances out of account.
         search_kwargs: What else the store's search by vector takes. A call cannot replace a `filter` that is here.

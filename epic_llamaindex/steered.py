@@ -75,7 +75,7 @@ class SteeredRetriever(BaseRetriever):
         fallback: A retriever asked instead of the leaf, with the bundle as it came, for a query that matches no
             preference (unless the mode is "off").
         floor: Cosine from which a preference matches and steers; default: the encoder's own, else 0.2,
-            to match, and to steer what the core weighs (`epic_core.steering.relevance`). In paper mode everything steers,
+            to match, and to steer what the core weighs (`steering.relevance`). In paper mode everything steers,
             unless this is given.
         overfetch: How many times `similarity_top_k` are fetched where stances decide; 1 leaves stances out of account.
         annotate: Whether nodes say in their metadata, kept out of what is embedded and of what a model is shown, what

@@ -4,7 +4,7 @@
 
 Fitted on texts and judgements of our own alone: `written/judged.jsonl` (passages, judged by a language model),
 `options.jsonl` and `preferences.jsonl` (short options, of which the first follows the preference) and `stances.jsonl`
-(notes by hand, many of which deny something). Three functions of what `epic_core.verification.features` measures come of
+(notes by hand, many of which deny something). Three functions of what `verification.features` measures come of
 it: relevance, the log-odds that a chunk is kept under a preference; stance, those that it supports it rather than
 conflicts with it; and sure, those that the stance which is the likelier one is right. Each for the bundled encoder, and
 for others: those are fitted with all-MiniLM-L6-v2.

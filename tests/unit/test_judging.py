@@ -28,7 +28,7 @@ from epic_core.errors import (
     VerifierError,
 )
 from epic_core.lm import Completion, Token
-from epic_core.pipeline.judge import AT_ONCE, Judged
+from epic_core.pipeline.judge import JUDGED_AT_ONCE, Judged
 from epic_core.types import Verdict
 from helpers import (
     BROKEN,
@@ -393,11 +393,11 @@ def test_an_endless_iterator_is_read_only_a_little_ahead() -> None:
     assert taken == []
     first = [one.item.text for one in itertools.islice(judging, 5)]
     assert first == [f"red wine {number}" for number in range(5)]
-    assert len(taken) == report.seen == lm.calls == AT_ONCE
-    assert [one.item.text for one in itertools.islice(judging, AT_ONCE)][-1] == f"red wine {AT_ONCE + 4}"
-    assert len(taken) == report.seen == 2 * AT_ONCE
+    assert len(taken) == report.seen == lm.calls == JUDGED_AT_ONCE
+    assert [one.item.text for one in itertools.islice(judging, JUDGED_AT_ONCE)][-1] == f"red wine {JUDGED_AT_ONCE + 4}"
+    assert len(taken) == report.seen == 2 * JUDGED_AT_ONCE
     judging.close()
-    assert next(judging, None) is None and len(taken) == 2 * AT_ONCE
+    assert next(judging, None) is None and len(taken) == 2 * JUDGED_AT_ONCE
 
 
 @pytest.mark.parametrize("stream", [endless, aendless])
@@ -408,9 +408,9 @@ async def test_an_endless_stream_is_read_only_a_little_ahead(stream: Any) -> Non
         assert one.kept
         if one.item.text == "red wine 5":
             break
-    assert len(taken) == AT_ONCE
+    assert len(taken) == JUDGED_AT_ONCE
     await judging.aclose()
-    assert len(taken) <= AT_ONCE + 1
+    assert len(taken) <= JUDGED_AT_ONCE + 1
 
 
 def test_what_a_slow_source_gave_does_not_wait_for_a_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,7 +424,7 @@ def test_what_a_slow_source_gave_does_not_wait_for_a_whole_batch(monkeypatch: py
 def test_verdicts_of_several_batches_come_in_order() -> None:
     items = documents(40)
     judged = list(memory_of(Scripted()).judge(iter(items)))
-    assert len(items) > 2 * AT_ONCE
+    assert len(items) > 2 * JUDGED_AT_ONCE
     assert [one.item for one in judged] == items
     assert [one.kept for one in judged] == [True, False, True, True, False] * 40
 
@@ -766,9 +766,9 @@ async def test_what_is_no_item_is_refused_before_anything_is_asked(judge: Judge)
 
 async def test_of_a_stream_what_came_before_is_judged(judge: Judge) -> None:
     memory = memory_of(Scripted())
-    texts = [*(f"red wine {n}" for n in range(AT_ONCE)), 3]
+    texts = [*(f"red wine {n}" for n in range(JUDGED_AT_ONCE)), 3]
     seen: list[str] = []
-    with pytest.raises(InvalidInputError, match=f"Item {AT_ONCE}"):
+    with pytest.raises(InvalidInputError, match=f"Item {JUDGED_AT_ONCE}"):
         for one in memory.judge(iter(texts)):  # type: ignore[arg-type]
             seen.append(one.item.text)  # noqa: PERF401
     assert seen == texts[:-1]

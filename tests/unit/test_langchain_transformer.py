@@ -31,7 +31,7 @@ from pydantic import ValidationError
 from chat_models import ScriptedChat
 from epic_core import Preference, Stance
 from epic_core.errors import EncoderError, InvalidInputError, LMError, MemoryClosedError, NoPreferencesError
-from epic_core.pipeline.judge import AT_ONCE
+from epic_core.pipeline.judge import JUDGED_AT_ONCE
 from epic_core.types import BuildReport
 from epic_core.verification import LMVerifier
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings
@@ -182,7 +182,7 @@ async def test_every_way_gives_the_same(anyhow: Transform) -> None:
 async def test_every_way_gives_the_same_over_many_batches(split: bool, anyhow: Transform) -> None:
     keep = transformer(Scripted(concurrency=3), split=split)
     given = docs(14)
-    assert len(given) > AT_ONCE
+    assert len(given) > JUDGED_AT_ONCE
     found = await anyhow(keep, given)
     assert [document.page_content for document in found] == [
         document.page_content
@@ -415,7 +415,7 @@ def test_an_endless_iterator_is_transformed_as_it_comes() -> None:
     coming = keep.lazy_transform(source())
     assert taken == []
     assert ids(list(itertools.islice(coming, 3))) == ["0", "1", "2"]
-    assert len(taken) <= AT_ONCE
+    assert len(taken) <= JUDGED_AT_ONCE
     coming.close()  # type: ignore[attr-defined]
     assert keep.report.seen == len(taken) == keep.report.kept
 
@@ -431,15 +431,15 @@ async def test_an_endless_stream_is_transformed_as_it_comes() -> None:
     keep = transformer()
     coming = keep.alazy_transform(source())
     assert (await anext(coming)).id == "0"
-    assert len(taken) <= AT_ONCE + 1
+    assert len(taken) <= JUDGED_AT_ONCE + 1
     await coming.aclose()  # type: ignore[attr-defined]
     # What comes slowly is not waited for: on a busy machine the first batch is a smaller one.
-    assert 1 <= keep.report.seen == keep.report.kept <= AT_ONCE
+    assert 1 <= keep.report.seen == keep.report.kept <= JUDGED_AT_ONCE
 
 
 def test_a_source_that_fails_is_heard_of_after_what_was_decided() -> None:
     def source() -> Iterator[Document]:
-        yield from docs(AT_ONCE // 5 + 1)
+        yield from docs(JUDGED_AT_ONCE // 5 + 1)
         raise OSError("the disk is gone")
 
     lm = Scripted()
@@ -448,8 +448,8 @@ def test_a_source_that_fails_is_heard_of_after_what_was_decided() -> None:
     with pytest.raises(OSError, match="the disk is gone"):
         for document in keep.lazy_transform(source()):
             found.append(document)  # noqa: PERF402
-    assert found == transformer().invoke(docs(AT_ONCE // 5 + 1)[:AT_ONCE])
-    assert keep.report.seen == AT_ONCE and keep.undecided == []
+    assert found == transformer().invoke(docs(JUDGED_AT_ONCE // 5 + 1)[:JUDGED_AT_ONCE])
+    assert keep.report.seen == JUDGED_AT_ONCE and keep.undecided == []
 
 
 def test_two_iterators_at_once_do_not_mix() -> None:

@@ -49,7 +49,7 @@ from epic_core.errors import (
     NoPreferencesError,
     UndecidedError,
 )
-from epic_core.pipeline.judge import AT_ONCE
+from epic_core.pipeline.judge import JUDGED_AT_ONCE
 from epic_core.types import BuildReport
 from epic_core.verification import LMVerifier
 from epic_llamaindex.adapters import encoder_of
@@ -150,7 +150,7 @@ async def test_both_ways_give_the_same(run: Run) -> None:
 async def test_both_ways_give_the_same_over_many_batches(run: Run) -> None:
     keep = step(Scripted(concurrency=3))
     given = nodes(14)
-    assert len(given) > AT_ONCE
+    assert len(given) > JUDGED_AT_ONCE
     assert await run(keep, given) == [one for node in given for one in step()([node])]
     assert (keep.report.seen, keep.report.kept, keep.report.discarded) == (70, 42, 14)
 

@@ -50,7 +50,7 @@ class Walk:
     passage_weight: float = 0.05
     passages: int = 50
     told_apart: int = 20
-    telling: float = 0.5
+    telling: float = 0.35
 
 
 # What the stance policy "prefer" leaves of a share. Cosines differ by a third, shares by orders of magnitude: what a

@@ -178,7 +178,7 @@ def reread_preferences(state: State, report: BuildReport) -> Steps[None]:
         waiting = [
             each for each in held if each.id in marked and each.text not in report.unread and asks_model(state, each)
         ]
-    made = yield from read(state, waiting, report)
+    made = yield from read_preferences(state, waiting, report)
     for before, (preference, unread) in zip(waiting, made, strict=True):
         if preference == before:
             continue
@@ -213,7 +213,7 @@ def set_aspects(
     if aspects is None:
         if _wanted_of(state, stated).aspects and held.expansion is not None and held.expansion.source == "model":
             stated = replace(stated, expansion=None)
-        ((stated, failed),) = yield from read(state, [stated], report)
+        ((stated, failed),) = yield from read_preferences(state, [stated], report)
     with state.changing(state.encoder) as space:
         current = _current(space, held)
         unread = failed or (aspects is not None and _still_unread(state, replace(current, aspects=aspects)))
@@ -246,7 +246,9 @@ def set_expansion(
         # The aspects are asked for with it only where nobody could read them; those of the parser stay its own.
         known = aspects_of(held)
         parsed = held.aspects is None and not marked and known.understood
-        ((stated, failed),) = yield from read(state, [replace(stated, aspects=known) if parsed else stated], report)
+        ((stated, failed),) = yield from read_preferences(
+            state, [replace(stated, aspects=known) if parsed else stated], report
+        )
         stated = replace(stated, aspects=None) if parsed else stated
     with state.changing(state.encoder) as space:
         current = _current(space, held)

@@ -52,7 +52,7 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
     """
     meta = state.store.meta()
     if "encoder" not in meta:
-        if found(state, given or []):
+        if found_namespace(state, given or []):
             return
         meta = state.store.meta()
     if reencode and state.other_encoder():
@@ -82,7 +82,7 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
         return
     now = time.time()
     given = [p for p in given if p.expires_at is None or p.expires_at.timestamp() > now]
-    if state.namespace in state.store.namespaces() or not found(state, given):
+    if state.namespace in state.store.namespaces() or not found_namespace(state, given):
         _reconcile(state, given, sync=sync)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
-from epic_core.errors import DamagedError, StoreError
+from epic_core.errors import StoreError
 from epic_core.storage.store import Store
-from epic_core.storage.vector_codec import code_length
 
 # Table, then column by column the part that its bytes belong to.
 _PARTS: dict[str, dict[str, str]] = {
@@ -36,11 +35,14 @@ def sizes(store: Store) -> dict[str, int]:
 
     A table's pages, those of its SQL indexes included, go to the parts by the bytes their columns have in it. "rest"
     is what belongs to no part: the description, the schema, free pages.
+
+    Raises:
+        DamagedError: if a row is not as it was written; its bytes could count to another part.
     """
     count, _, page = store.pages()
     made = dict.fromkeys(PARTS, 0)
     with store.reading():
-        _check_codes(store)
+        store.check_rows()
         pages = _pages(store)
         for table, columns in _parts(store).items():
             shares = _shares(store, table, columns)
@@ -53,16 +55,6 @@ def sizes(store: Store) -> dict[str, int]:
     total = max(count * page, store.file_bytes())
     made["rest"] = total - sum(made.values())
     return {**made, "total": total}
-
-
-def _check_codes(store: Store) -> None:
-    """Raise where a damaged row takes bytes of one of its columns for those of another."""
-    dimension = (store.meta().get("encoder") or {}).get("dimension", 0)
-    lengths = [code_length(dimension, small=small) for small in (False, True)]
-    for table, column in (("items", "second_tier"), ("entries", "vector")):
-        other = f"SELECT 1 FROM {table} WHERE length(CAST({column} AS BLOB)) NOT IN (?, ?) LIMIT 1"
-        if store.read(other, lengths):
-            raise DamagedError(store.path, f"a vector has not the length {dimension}")
 
 
 def _parts(store: Store) -> dict[str, dict[str, str]]:

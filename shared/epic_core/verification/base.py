@@ -24,7 +24,7 @@ class Verifier(Protocol):
         stream, astream: As `verify` and `averify`, but yielding `(position, verdict)` in any order, so that
             one slow item holds up no other.
         rewriter: A `Rewriter`, or None. With one, a verdict needs no instructions.
-        aspect_reader: A `Reader` (`epic_core.preferences.lm_reader`), or None: the model that reads what preferences like and
+        aspect_reader: A `Reader` (`preferences.lm_reader`), or None: the model that reads what preferences like and
             avoid.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -150,9 +151,20 @@ class Database(Connection):
         Raises:
             DamagedError: if anything is not as it was written.
         """
+        return self._checked(self._check)
+
+    def check_rows(self) -> int:
+        """Compare every row with its checksums; how many there are.
+
+        Raises:
+            DamagedError: if one is not as it was written.
+        """
+        return self._checked(lambda: self.schema.of_version(self.schema.check_version(self._db, self.path)))
+
+    def _checked(self, schema: Callable[[], Schema]) -> int:
         with self.reading():
             try:
-                return self._check().check_rows(self._db, self.path)
+                return schema().check_rows(self._db, self.path)
             except sqlite3.Error as error:
                 raise self._explained(error) from error
             except UnicodeDecodeError as error:
