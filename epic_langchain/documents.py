@@ -20,8 +20,8 @@ from epic_core.integrations.metadata import (
     own_metadata,
 )
 from epic_core.pipeline.judge import Judged
-from epic_core.storage.row_codec import dumped_metadata
 from epic_core.types import stable_id
+from epic_core.types.metadata import dumped_metadata
 
 
 def checked_documents(documents: Iterable[Document]) -> list[Document]:

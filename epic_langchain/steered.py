@@ -17,12 +17,12 @@ from typing_extensions import Self, override
 from epic_core import Preference
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
-from epic_core.integrations.metadata import copied
-from epic_core.pipeline.coarse_filter import checked_tau
 from epic_core.runtime.batching import unique_preferences
 from epic_core.steering import Mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch, refuses_dimension
 from epic_core.types import FloatArray, checked_k, checked_text
+from epic_core.types.metadata import copied
+from epic_core.types.validation import checked_tau
 from epic_langchain.adapters import encoder_of
 from epic_langchain.embeddings import EpicEmbeddings
 from epic_langchain.per_call import per_call

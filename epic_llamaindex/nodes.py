@@ -21,8 +21,9 @@ from llama_index.core.schema import (
 from epic_core import Hit, Item
 from epic_core.context import format_hit
 from epic_core.errors import InvalidInputError
-from epic_core.integrations.metadata import PREFIX, copied, hit_metadata, own_metadata
+from epic_core.integrations.metadata import PREFIX, hit_metadata, own_metadata
 from epic_core.integrations.reranking import CONTENT, content_of
+from epic_core.types.metadata import copied
 from epic_llamaindex.filters import SOURCE
 
 Guidance: TypeAlias = Literal["metadata", "text"]

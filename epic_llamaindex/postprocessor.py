@@ -26,7 +26,6 @@ from epic_core.context import format_hit
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.integrations.judging_memory import Prepared
-from epic_core.integrations.metadata import copied
 from epic_core.integrations.reranking import (
     CONTENT,
     GUIDANCE,
@@ -37,10 +36,11 @@ from epic_core.integrations.reranking import (
     content_of,
     waited_for,
 )
-from epic_core.pipeline.coarse_filter import checked_tau
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
+from epic_core.types.metadata import copied
+from epic_core.types.validation import checked_tau
 from epic_core.verification import LMVerifier, Verifier
 from epic_llamaindex.adapters import encoder_of, verifier_of
 from epic_llamaindex.component import JudgingComponent

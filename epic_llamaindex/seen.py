@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from llama_index.core.schema import BaseNode
 
-from epic_core.integrations.metadata import copied
 from epic_core.storage.row_codec import digest
+from epic_core.types.metadata import copied
 from epic_llamaindex.nodes import text_of
 
 _Place: TypeAlias = tuple[str, object, object]

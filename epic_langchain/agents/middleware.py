@@ -24,9 +24,9 @@ from typing_extensions import NotRequired
 from epic_core import BuildReport, EpicMemory
 from epic_core.context import without_tags
 from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.lm.prompting import one_line
 from epic_core.runtime.threads import in_thread
 from epic_core.types import checked_k
-from epic_core.verification.prompts import one_line
 from epic_langchain.agents.notes import Notes
 from epic_langchain.agents.options import (
     OPTIONS,

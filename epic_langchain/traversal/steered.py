@@ -15,12 +15,12 @@ from typing_extensions import override
 
 from epic_core import Preference
 from epic_core.errors import InvalidInputError
-from epic_core.integrations.metadata import copied
 from epic_core.lm.failures import kind_of
-from epic_core.pipeline.coarse_filter import checked_tau
 from epic_core.runtime.batching import unique_preferences
 from epic_core.steering.query_steering import Mode, checked_mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target
+from epic_core.types.metadata import copied
+from epic_core.types.validation import checked_tau
 from epic_langchain.adapters import encoder_of
 from epic_langchain.traversal.stores import EpicGraphAdapter, QueryVector
 from epic_langchain.vectorstore import EpicVectorStore

@@ -23,9 +23,10 @@ from epic_core import EpicMemory, Filter, Hit, Hits
 from epic_core.collection import Collection, Condition, Matches, Record
 from epic_core.encoders import aembed, embed
 from epic_core.errors import InvalidInputError
-from epic_core.integrations.metadata import hit_metadata, penalty_of
+from epic_core.integrations.metadata import hit_metadata
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.threads import in_thread
+from epic_core.steering.stance import penalty_of
 from epic_core.types import FloatArray, checked_string
 from epic_langchain.documents import document_of, document_of_record
 from epic_langchain.filters import condition_of, filter_of

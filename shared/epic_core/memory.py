@@ -15,6 +15,7 @@ from typing_extensions import Unpack
 
 from epic_core.context import ALLOWANCE, format_context, those_that_matter, told_in_context
 from epic_core.encoders import Encoder, encoder_of
+from epic_core.encoders.base import checked_vector
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.pipeline.aspects import (
@@ -25,7 +26,7 @@ from epic_core.pipeline.aspects import (
     checked_expanding,
     checked_reading,
 )
-from epic_core.pipeline.coarse_filter import checked_keep_rate, checked_tau
+from epic_core.pipeline.coarse_filter import checked_keep_rate
 from epic_core.pipeline.export import read_export
 from epic_core.pipeline.fallback import checked_fallback
 from epic_core.pipeline.housekeeping import Housekeeping
@@ -42,7 +43,6 @@ from epic_core.pipeline.search import (
     StancePolicy,
     checked_filter,
     checked_search,
-    checked_vector,
     preferences_by_weight,
     search,
     search_vector,
@@ -58,6 +58,7 @@ from epic_core.storage.row_codec import digest
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker, ConversationChunker
 from epic_core.types import BuildReport, FloatArray, Hits, Item, Preference, checked_text
+from epic_core.types.validation import checked_tau
 from epic_core.verification import Verifier
 from epic_core.verification.by_name import verifier_of
 

@@ -36,8 +36,7 @@ from common import parse, parser, personas, read_jsonl
 from epic_core import EpicMemory, Expansion, Preference, QuerySteering
 from epic_core.context import those_that_matter
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
-from epic_core.encoders.base import Encoder
-from epic_core.pipeline.coarse_filter import default_tau
+from epic_core.encoders.base import Encoder, default_tau
 from epic_core.steering.relevance import default_relevant
 from epic_core.types import Hits
 from fitting import written

@@ -25,8 +25,7 @@ import numpy as np
 from common import parse, parser, personas, read_jsonl
 from epic_core.cli.sources import Sources
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
-from epic_core.encoders.base import Encoder
-from epic_core.pipeline.coarse_filter import default_tau
+from epic_core.encoders.base import Encoder, default_tau
 from epic_core.types import Candidate, Decision, Preference
 from epic_core.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier, shipped_weights
 from epic_core.verification.features import MEASURES, sure_measured

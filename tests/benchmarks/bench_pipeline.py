@@ -26,8 +26,7 @@ import bench_steered
 from common import parse, parser, read_jsonl
 from epic_core import EpicMemory
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
-from epic_core.encoders.base import Encoder
-from epic_core.pipeline.coarse_filter import default_tau
+from epic_core.encoders.base import Encoder, default_tau
 from epic_core.preferences.parser import aspects_of
 from epic_core.steering import QuerySteering
 from epic_core.types import Hits, Stance

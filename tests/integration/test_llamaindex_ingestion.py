@@ -31,8 +31,9 @@ from epic_core import Preference, Stance
 from epic_core.encoders import OllamaEncoder, default_encoder
 from epic_core.errors import EncoderError, InvalidInputError, LMUnavailableError, NoPreferencesError, UndecidedError
 from epic_core.lm import OllamaLM
+from epic_core.lm.prompting import Prompt
 from epic_core.verification import EmbeddedVerifier
-from epic_core.verification.prompts import Prompt, Prompts
+from epic_core.verification.prompts import Prompts
 from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
 from epic_llamaindex.embeddings import EpicEmbedding
 from epic_llamaindex.transform import EpicTransform

@@ -41,9 +41,10 @@ import pytest
 from epic_core import EpicMemory, Item
 from epic_core.errors import UnknownItemError
 from epic_core.lm import Completion, Message, OllamaLM, OpenAICompatibleLM
+from epic_core.lm.prompting import Prompt
 from epic_core.types import BuildReport, Candidate, Preference, Stance
 from epic_core.verification import LMVerifier
-from epic_core.verification.prompts import Prompt, Prompts
+from epic_core.verification.prompts import Prompts
 from helpers import HashEncoder
 from lm_servers import LMServer
 

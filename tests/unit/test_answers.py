@@ -31,11 +31,12 @@ from answer_shapes import (
     XML_KEEP,
     Kept,
 )
+from epic_core.lm.answers import UnreadableAnswer
 from epic_core.lm.base import Token
 from epic_core.types import Decision
 from epic_core.verification.answers import read_batch, read_decision, read_instruction, read_rewrite
 from epic_core.verification.confidence import probability
-from epic_core.verification.values import Answer, UnreadableAnswer
+from epic_core.verification.values import Answer
 
 
 def verdict(answer: Answer) -> Kept | str:

@@ -19,12 +19,12 @@ from epic_core.encoders import default_encoder
 from epic_core.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
 from epic_core.integrations.judging_memory import Prepared
 from epic_core.lm import Completion, Message
+from epic_core.lm.answers import UnreadableAnswer
 from epic_core.preferences.lm_reader import AspectReader, read_aspects
 from epic_core.preferences.parser import parse_aspects
 from epic_core.runtime.batching import unique_preferences
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects
-from epic_core.verification.values import UnreadableAnswer
 from helpers import HashEncoder, KeepAll
 from lm_servers import LMServer
 from scripted import (

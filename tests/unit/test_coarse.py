@@ -15,16 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from epic_core.encoders.base import default_tau
 from epic_core.errors import InvalidInputError
-from epic_core.pipeline.coarse_filter import (
-    CoarseMatches,
-    checked_tau,
-    coarse_filter,
-    coarse_stream,
-    default_tau,
-    tau_for_keep_rate,
-)
+from epic_core.pipeline.coarse_filter import CoarseMatches, coarse_filter, coarse_stream, tau_for_keep_rate
 from epic_core.types import FloatArray
+from epic_core.types.validation import checked_tau
 
 # Eighths: every product and sum is exact in float32, so a brute-force loop must agree to the last bit.
 EIGHTHS = st.integers(-8, 8).map(lambda n: n / 8)

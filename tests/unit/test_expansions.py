@@ -17,11 +17,11 @@ from epic_core.cli.main import main
 from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, LMError, UnknownPreferenceError
 from epic_core.lm import Completion
+from epic_core.lm.answers import UnreadableAnswer
 from epic_core.preferences.lm_reader import AspectReader, read_answer
 from epic_core.preferences.parser import parse_aspects
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects, Expansion
-from epic_core.verification.values import UnreadableAnswer
 from helpers import HashEncoder, KeepAll
 from lm_servers import LMServer
 from scripted import SEA, TRAIN, WINE, Own, Scripted, forget_environment, preference_read, verifier_of

@@ -15,7 +15,7 @@ from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction import Extraction, Extractor, Fact, Unextracted, entity_key
 from epic_core.graph.extraction.lm import LMExtractor, read_extraction
 from epic_core.lm import OllamaLM, OpenAICompatibleLM
-from epic_core.verification.values import UnreadableAnswer
+from epic_core.lm.answers import UnreadableAnswer
 from lm_servers import Json, LMServer, Reply, in_turn
 
 PASSAGE = "Idris Pell scored for Sallow Green, whose pitch lies by the Wend."

@@ -22,13 +22,12 @@ from pydantic import BaseModel, ConfigDict
 
 from epic_core import EpicMemory, Item
 from epic_core.encoders import Encoder, default_encoder
-from epic_core.encoders.base import aembed_query, embed, embed_query
+from epic_core.encoders.base import aembed_query, default_tau, embed, embed_query
 from epic_core.errors import (
     EncoderError,
     EncoderMismatchError,
     InvalidInputError,
 )
-from epic_core.pipeline.coarse_filter import default_tau
 from epic_core.steering.relevance import default_floor, sample_texts
 from epic_core.types import FloatArray
 from epic_langchain.adapters import (

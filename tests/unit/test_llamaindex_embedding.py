@@ -29,8 +29,8 @@ from pydantic import Field, ValidationError
 
 from epic_core import EpicMemory
 from epic_core.encoders import Encoder, default_encoder
+from epic_core.encoders.base import default_tau
 from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
-from epic_core.pipeline.coarse_filter import default_tau
 from epic_core.steering.relevance import default_floor, sample_texts
 from epic_llamaindex.adapters import LlamaIndexEncoder, encoder_of
 from epic_llamaindex.embeddings import EpicEmbedding

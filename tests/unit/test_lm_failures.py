@@ -14,8 +14,9 @@ import pytest
 
 from epic_core.errors import LMError, LMSetupError, LMUnavailableError
 from epic_core.lm import Completion, Message
+from epic_core.lm.prompting import Prompt
 from epic_core.verification import LMVerifier
-from epic_core.verification.prompts import Prompt, Prompts
+from epic_core.verification.prompts import Prompts
 from scripted import (
     DISCARDED,
     EXPECTED,

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from epic_core import Item
 from epic_core.errors import InvalidInputError
 from epic_core.lm import Completion, Message, Token
+from epic_core.lm.prompting import Prompt
 from epic_core.types import Candidate, Decision, Stance, Verdict
 from epic_core.verification import LMVerifier
-from epic_core.verification.prompts import Prompt, Prompts
+from epic_core.verification.prompts import Prompts
 from scripted import (
     DISCARDED,
     EXPECTED,

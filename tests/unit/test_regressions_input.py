@@ -20,10 +20,11 @@ from epic_core.cli.main import main
 from epic_core.cli.sources import Sources
 from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, StoreError, UnknownItemError, UnknownPreferenceError
-from epic_core.pipeline.coarse_filter import checked_tau, tau_for_keep_rate
+from epic_core.pipeline.coarse_filter import tau_for_keep_rate
 from epic_core.storage.store import Store
 from epic_core.text.chunking import ConversationChunker, WordChunker
 from epic_core.types import Candidate
+from epic_core.types.validation import checked_tau
 from helpers import Answering, HashEncoder, KeepAll, keep
 
 WINE = "red wine"

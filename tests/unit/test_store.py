@@ -14,12 +14,13 @@ import pytest
 
 from epic_core.errors import EpicError, InvalidInputError, MemoryClosedError, StoreError
 from epic_core.storage.memory_schema import APPLICATION_ID, GRAPH_VERSION, SCHEMA_VERSION, USES
-from epic_core.storage.row_codec import DIGEST_BYTES, deflated
+from epic_core.storage.row_codec import deflated
 from epic_core.storage.sizes import sizes
 from epic_core.storage.store import NewEntry, Store
 from epic_core.storage.tables.items import version_of
 from epic_core.storage.vector_codec import code_length
 from epic_core.types import Item, MemoryEntry, Preference, Stance
+from epic_core.types.digests import DIGEST_BYTES
 
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
 NAMESPACE = "default"

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from epic_core.errors import InvalidInputError
 from epic_core.lm import Message
+from epic_core.lm.prompting import Prompt, numbered, quoted, section
 from epic_core.types import Decision, Preference, Stance, Verdict
 from epic_core.verification import prompts
 from epic_core.verification.lm import LMVerifier
-from epic_core.verification.prompts import Prompt, Prompts, numbered, quoted, section
+from epic_core.verification.prompts import Prompts
 from hostile_chunks import CHUNKS
 from scripted import Own, candidate
 

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epic_core.errors import InvalidInputError
-from epic_core.storage.row_codec import dumped_metadata
 from epic_core.text.chunking import ConversationChunker, WordChunker
 from epic_core.types import Item, Preference, checked_text
+from epic_core.types.metadata import dumped_metadata
 
 TEXT_SUFFIXES = (".txt", ".md")
 LINES_SUFFIX = ".jsonl"

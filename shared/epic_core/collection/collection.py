@@ -17,19 +17,17 @@ import numpy as np
 
 from epic_core.collection.loaded import Condition, Held, Match, Only
 from epic_core.collection.tables import CollectionTables, Key, Record, keys_of
-from epic_core.encoders.base import Encoder
+from epic_core.encoders.base import Encoder, checked_vector, described
 from epic_core.encoders.by_name import encoder_of
 from epic_core.errors import EncoderMismatchError
 from epic_core.filters import Filter
-from epic_core.pipeline.search import checked_vector
-from epic_core.pipeline.session import described
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Clock, Encode, Steer, Steps, arun, run
 from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import Mode, QuerySteering, checked_mode
-from epic_core.storage.row_codec import dumped_metadata
 from epic_core.storage.vector_codec import packed, rounded
 from epic_core.types import FloatArray, Preference, Stance, checked_k, checked_string
+from epic_core.types.metadata import dumped_metadata
 
 __all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
+from epic_core.encoders.base import checked_vector
 from epic_core.errors import InvalidInputError
-from epic_core.pipeline.search import checked_vector
 from epic_core.storage.row_codec import decoding, deflated, inflated
 from epic_core.storage.sqlite.database import Database
 from epic_core.storage.sqlite.tables import META, Schema, Table

@@ -13,8 +13,8 @@ import numpy as np
 from epic_core.encoders.base import checked
 from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.lm.failures import MOST_ENDED, of_ended_loop, said
-from epic_core.pipeline.coarse_filter import checked_tau
 from epic_core.types import FloatArray
+from epic_core.types.validation import checked_tau
 
 A = TypeVar("A")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from epic_core.errors import EncoderError
+from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.runtime.threads import in_thread
 from epic_core.types import FloatArray
 
@@ -125,3 +125,40 @@ def checked(encoder: Encoder, texts: Sequence[str], vectors: object) -> FloatArr
         )
     normalised: FloatArray = array / np.sqrt(squares)[:, None]
     return normalised
+
+
+CONTRIEVER_TAU = 0.3
+
+
+def default_tau(encoder: object) -> float:
+    """The threshold that belongs to an encoder: its own `tau`, else the paper's 0.3."""
+    return float(getattr(encoder, "tau", CONTRIEVER_TAU))
+
+
+def checked_vector(
+    vector: Sequence[float] | FloatArray, dimension: int, of: object, what: str = "A vector to search for"
+) -> FloatArray:
+    """A vector of numbers as a unit vector, shape `(d,)`; one of zeros as it is.
+
+    Raises:
+        InvalidInputError: for another dimension than what is searched has, or numbers that are not finite.
+    """
+    try:
+        array = np.asarray(vector, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{what} must be a list of numbers.") from None
+    norm = float(np.linalg.norm(array)) if array.ndim == 1 else np.nan
+    if not np.isfinite(norm):
+        raise InvalidInputError(f"{what} must be a list of finite numbers.")
+    if len(array) != dimension:
+        raise InvalidInputError(
+            f"The vector has {len(array)} dimensions, those of {of} have {dimension}. Embed it with the model that was"
+            " used there."
+        )
+    unit: FloatArray = (array / norm if norm > 0.0 else array).astype(np.float32)
+    return unit
+
+
+def described(encoder: Encoder) -> dict[str, Any]:
+    """What a file remembers of its encoder."""
+    return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}

@@ -19,12 +19,12 @@ from epic_core.pipeline.eviction import make_room
 from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Clock, Encode, Steps, Take
 from epic_core.runtime.progress import Progress
-from epic_core.runtime.streaming import extractions_by
+from epic_core.runtime.streaming import Portions, streamed
 from epic_core.storage.store import Store, verifier_number
 from epic_core.storage.tables.graph import MOST_ENTITIES, TOUCHED, NewEntity, PassageRow
 from epic_core.storage.vector_codec import code_length, rounded
-from epic_core.types import BuildReport, FloatArray, Item
-from epic_core.verification.base import writable
+from epic_core.types import BuildReport, FloatArray, Item, Usage
+from epic_core.types.validation import writable
 
 Hold: TypeAlias = Callable[[], HeldGraph | None]
 
@@ -266,3 +266,22 @@ def _count(report: GraphReport, found: Found, growth: Growth) -> None:
         if passage.failure is not None:
             report.failed += 1
             report.note(found.items[passage.item].id, passage.failure, found.answers[passage.item])
+
+
+def extractions_by(extractor: Extractor, texts: Sequence[str]) -> Portions[Extraction | Unextracted]:
+    """What an extractor finds in texts."""
+    from epic_core.graph.extraction.base import Extraction, Fact, Unextracted
+
+    def sound(answer: Extraction | Unextracted) -> bool:
+        if isinstance(answer, Unextracted):
+            said = [answer.reason, answer.answer]
+        elif isinstance(answer.entities, (tuple, list)) and isinstance(answer.facts, (tuple, list)):
+            if not all(isinstance(fact, Fact) for fact in answer.facts):
+                return False
+            said = [*answer.entities, *(part for f in answer.facts for part in (f.subject, f.relation, f.object))]
+        else:
+            return False
+        return isinstance(answer.usage, Usage) and all(isinstance(text, str) for text in said)
+
+    name = f"extractor {extractor.name!r}"
+    return streamed(extractor, texts, (Extraction, Unextracted), name, sound=sound)

@@ -8,7 +8,7 @@ ours; all else is the user's.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epic_core.collection.collection import Key
@@ -16,6 +16,7 @@ from epic_core.errors import InvalidInputError
 from epic_core.pipeline.judge import Judged
 from epic_core.storage.namespace import PENALTY
 from epic_core.types import Hit, Stance
+from epic_core.types.metadata import copied
 
 PREFIX = "epic_"
 ORIGINAL = "epic_original"
@@ -24,7 +25,6 @@ ORIGINAL = "epic_original"
 REWRITE = "epic_rewrite"
 """What a verifier that rewrites made of a text that stays as it is."""
 
-_STANCES = {stance.value: stance for stance in Stance}
 # So that embeddings computed on another machine give the same metadata, and a framework's hash of them stays the same.
 _DIGITS = 4
 
@@ -32,13 +32,6 @@ _DIGITS = 4
 def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of metadata, without guidance that was written earlier."""
     return {key: copied(value) for key, value in metadata.items() if not key.startswith(PREFIX) or key == ORIGINAL}
-
-
-def copied(value: Any) -> Any:
-    """A value with its lists and mappings anew; what is in them may be anything."""
-    if isinstance(value, dict):
-        return {key: copied(part) for key, part in value.items()}
-    return [copied(part) for part in value] if isinstance(value, list) else value
 
 
 # writing
@@ -137,40 +130,3 @@ def _key(facts: object) -> Key | None:
         raise TypeError(f"an instruction is no text but {type(text).__name__}")
     text.encode()
     return Key(text=text, stance=Stance(stance or Stance.NEUTRAL)) if text.strip() else None
-
-
-def penalty_of(metadata: Mapping[str, Any], preferences: Collection[str]) -> float:
-    """What the stance to some preferences takes off a score; 0 if it is not known."""
-    if "epic_stance" not in metadata and "epic_alignments" not in metadata:
-        return 0.0
-    stance = stance_to(metadata, preferences)
-    return 0.0 if stance is None else PENALTY[stance]
-
-
-def stance_to(metadata: Mapping[str, Any], preferences: Collection[str]) -> Stance | None:
-    """How a document stands to some preferences, by its metadata: its worst stance, from supports to conflicts.
-
-    `epic_alignments` (JSON, a list of objects with `preference` and `stance`) tells of each preference; without it,
-    `epic_stance` of `epic_preference`, or of whoever asks if that is not said. What cannot be read says nothing.
-
-    Returns:
-        None if it is not known.
-    """
-    stances = [
-        _STANCES.get(str(told.get("stance")))
-        for told in _told(metadata)
-        if told.get("preference") is None or str(told["preference"]) in preferences
-    ]
-    return max(filter(None, stances), key=PENALTY.__getitem__, default=None)
-
-
-def _told(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    alignments = metadata.get("epic_alignments")
-    if isinstance(alignments, str):
-        try:
-            alignments = json.loads(alignments)
-        except (ValueError, RecursionError):
-            alignments = None
-    if isinstance(alignments, list):
-        return [told for told in alignments if isinstance(told, dict)]
-    return [{"preference": metadata.get("epic_preference"), "stance": metadata.get("epic_stance")}]

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from epic_core.errors import LMError
+from epic_core.lm.answers import UnreadableAnswer
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
+from epic_core.lm.prompting import Prompt, size_of
 from epic_core.lm.retries import Calling, Complete, Patience, patiently
 from epic_core.types import Decision, Usage
-from epic_core.verification.prompts import Prompt, size_of
-from epic_core.verification.values import UnreadableAnswer
 
 T = TypeVar("T")
 

@@ -16,10 +16,11 @@ from epic_core.preferences.foreign import warn_of_unread
 from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.effects import Clock, Steps, Take
 from epic_core.runtime.progress import Progress
-from epic_core.runtime.streaming import Portion, readings_by
+from epic_core.runtime.streaming import Portion, Portions, streamed
 from epic_core.storage.namespace import Space
 from epic_core.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_core.types.preferences import Aspects, Expansion
+from epic_core.verification.base import Verifier
 
 if TYPE_CHECKING:
     from epic_core.lm.base import LanguageModel
@@ -420,3 +421,10 @@ class AspectsKept:
     ) -> Callable[[BuildReport, Clock, Progress], Steps[None]]:
         checked = None if expansion is None else checked_expansion(expansion)
         return partial(set_expansion, self._state, preference, checked)
+
+
+def readings_by(reader: Reader, preferences: Sequence[Preference]) -> Portions[AspectReading]:
+    """What a reader reads of preferences, all in one portion."""
+    from epic_core.preferences.lm_reader import AspectReading
+
+    return streamed(reader, preferences, AspectReading, f"reader of aspects {reader.name!r}")

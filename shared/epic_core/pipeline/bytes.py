@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from epic_core.pipeline.session import State
-from epic_core.storage.row_codec import deflated, dumped_metadata
+from epic_core.storage.row_codec import deflated
 from epic_core.types import Item
+from epic_core.types.metadata import dumped_metadata
 
 ROW = 160
 """What a row takes besides its columns."""

@@ -20,27 +20,11 @@ from numpy.typing import NDArray
 from epic_core.errors import InvalidInputError
 from epic_core.preferences.evidence import highest_two
 from epic_core.types import FloatArray
+from epic_core.types.validation import checked_tau
 
-CONTRIEVER_TAU = 0.3
 _BLOCK = 8192
 # Two of many phrases are nearer than one text is.
 _NEARER = 0.02
-
-
-def default_tau(encoder: object) -> float:
-    """The threshold that belongs to an encoder: its own `tau`, else the paper's 0.3."""
-    return float(getattr(encoder, "tau", CONTRIEVER_TAU))
-
-
-def checked_tau(tau: float, what: str = "tau") -> float:
-    """tau as a float.
-
-    Raises:
-        InvalidInputError: unless it is a number in [-1, 1].
-    """
-    if not isinstance(tau, Real) or isinstance(tau, bool) or not -1.0 <= tau <= 1.0:
-        raise InvalidInputError(f"{what} must be a cosine between -1 and 1, not {tau!r}.")
-    return float(tau)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,15 +14,17 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from epic_core.encoders.base import described
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.pipeline.aspects import asks_model, read_preferences
-from epic_core.pipeline.coarse_filter import checked_tau
-from epic_core.pipeline.session import State, described
+from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Encode, Steps
-from epic_core.storage.row_codec import DIGEST_BYTES, dumped_metadata
 from epic_core.storage.store import NewEntry
 from epic_core.storage.tables.items import HeldItem
 from epic_core.types import FloatArray, Item, Preference, Stance
+from epic_core.types.digests import DIGEST_BYTES
+from epic_core.types.metadata import dumped_metadata
+from epic_core.types.validation import checked_tau
 
 FORMAT = 1
 

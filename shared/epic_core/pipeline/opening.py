@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from epic_core.encoders.base import embed
+from epic_core.encoders.base import described, embed
 from epic_core.errors import BudgetError, PreferencesMismatchError, StoreError
 from epic_core.pipeline.aspects import read_preferences
 from epic_core.pipeline.eviction import make_room, weigh
 from epic_core.pipeline.export import Portable, take_in
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_core.pipeline.reencode import reencode_memory
-from epic_core.pipeline.session import State, described
+from epic_core.pipeline.session import State
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.retention.budget import DEFAULT_RESERVE, Budget
 from epic_core.runtime.effects import Clock, run

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from epic_core.encoders.base import Encoder
+from epic_core.encoders.base import Encoder, described
 from epic_core.errors import (
     BudgetError,
 )
-from epic_core.pipeline.session import State, described
+from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Encode, Steps
 from epic_core.types import FloatArray
 

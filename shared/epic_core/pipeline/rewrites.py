@@ -10,10 +10,11 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import BudgetError
 from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Encode, Steps, Take
-from epic_core.runtime.streaming import Portion, rewritten_by
+from epic_core.runtime.streaming import Portion, Portions, streamed
 from epic_core.storage.store import Store
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
-from epic_core.verification.base import Rewriter, Rewriting, Rewritten, rewriter_of, writable
+from epic_core.types.validation import writable
+from epic_core.verification.base import Rewriter, Rewriting, Rewritten, rewriter_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,3 +177,8 @@ def remember_rewrite(store: Store, namespace: str, item: Item, rewrite: Rewrite)
     """Keep a rewritten text in the cache. Call it inside a transaction."""
     texts = [preference.text for preference in rewrite.preferences]
     store.remember_rewrite(namespace, rewrite.version, item.text, texts, rewrite.text)
+
+
+def rewritten_by(rewriter: Rewriter, rewritings: Sequence[Rewriting]) -> Portions[Rewritten]:
+    """A rewriter's texts for rewritings, all in one portion."""
+    return streamed(rewriter, rewritings, Rewritten, f"rewriter {rewriter.name!r}")

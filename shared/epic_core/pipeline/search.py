@@ -255,30 +255,6 @@ def search_vector(state: State, asked: Search, vector: FloatArray) -> Hits:
         return Hits(result.hits, vector=vector, vectors=result.vectors, relevant=result.relevant)
 
 
-def checked_vector(
-    vector: Sequence[float] | FloatArray, dimension: int, of: object, what: str = "A vector to search for"
-) -> FloatArray:
-    """A vector of numbers as a unit vector, shape `(d,)`; one of zeros as it is.
-
-    Raises:
-        InvalidInputError: for another dimension than what is searched has, or numbers that are not finite.
-    """
-    try:
-        array = np.asarray(vector, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"{what} must be a list of numbers.") from None
-    norm = float(np.linalg.norm(array)) if array.ndim == 1 else np.nan
-    if not np.isfinite(norm):
-        raise InvalidInputError(f"{what} must be a list of finite numbers.")
-    if len(array) != dimension:
-        raise InvalidInputError(
-            f"The vector has {len(array)} dimensions, those of {of} have {dimension}. Embed it with the model that was"
-            " used there."
-        )
-    unit: FloatArray = (array / norm if norm > 0.0 else array).astype(np.float32)
-    return unit
-
-
 def checked_search(
     state: State,
     query: str,

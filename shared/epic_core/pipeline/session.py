@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from epic_core.encoders.base import Encoder
+from epic_core.encoders.base import Encoder, default_tau, described
 from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
-from epic_core.pipeline.coarse_filter import default_tau
 from epic_core.preferences.evidence import borrows
 from epic_core.retention.budget import Budget
 from epic_core.retention.policies import ByValue, RetentionPolicy
@@ -238,11 +237,6 @@ class State:
         if not isinstance(made, dict) or not {"name", "dimension", "fingerprint"} <= made.keys():
             raise StoreError(f"{self.store.path} is damaged: it does not say which encoder it was made with.")
         return None if made == described(self.encoder) else made
-
-
-def described(encoder: Encoder) -> dict[str, Any]:
-    """What a file remembers of its encoder."""
-    return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
 
 
 def _named(encoder: Mapping[str, Any]) -> str:

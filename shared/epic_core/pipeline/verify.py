@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeAlias
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any, TypeAlias
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import BudgetError, EpicError
@@ -12,12 +13,22 @@ from epic_core.pipeline.commit import Outcome
 from epic_core.pipeline.rewrites import Rewrite, rewriting_of, rewritings_of
 from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Encode, Steps, Take
-from epic_core.runtime.streaming import Portion, verdicts_on
+from epic_core.runtime.streaming import LARGEST_PORTION, Portion, Portions
 from epic_core.storage.store import NewEntry, verifier_number
 from epic_core.storage.tables.items import version_of
-from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
+from epic_core.types import (
+    Alignment,
+    BuildReport,
+    Candidate,
+    Decision,
+    FloatArray,
+    Item,
+    Preference,
+    Stance,
+    Verdict,
+)
 from epic_core.types.reports import NotKept
-from epic_core.verification.base import Verifier, rewriter_of
+from epic_core.verification.base import Verifier, checked_verdict, rewriter_of
 
 _KNOWN_AT_ONCE = 256
 _REMEMBERED = 16
@@ -242,3 +253,38 @@ def count_undecided(report: BuildReport, item: Item, reason: str, answer: str) -
         report.failures[item.id] = reason
         if answer:
             report.answers[item.id] = answer[:_ANSWER_REPORTED]
+
+
+def verdicts_on(candidates: Sequence[Candidate], verifier: Verifier) -> Portions[Verdict]:
+    """A verifier's verdicts on candidates."""
+    stream: Any = getattr(verifier, "stream", None)
+    astream: Any = getattr(verifier, "astream", None)
+
+    async def numbered() -> AsyncIterator[tuple[int, Any]]:
+        position = 0
+        verdicts = verifier.averify(candidates)
+        try:
+            async for verdict in verdicts:
+                yield position, verdict
+                position += 1
+        finally:
+            if isinstance(verdicts, AsyncGeneratorType):
+                await verdicts.aclose()
+
+    def counted() -> Iterator[tuple[int, Any]]:
+        verdicts = verifier.verify(candidates)
+        try:
+            yield from enumerate(verdicts)
+        finally:
+            if isinstance(verdicts, GeneratorType):
+                verdicts.close()
+
+    rewritten = rewriter_of(verifier) is not None
+    return Portions(
+        len(candidates),
+        answers=(lambda: stream(candidates)) if stream else counted,
+        aanswers=(lambda: astream(candidates)) if astream else numbered,
+        check=lambda position, verdict: checked_verdict(candidates[position], verdict, rewritten=rewritten),
+        name=f"verifier {verifier.name!r}",
+        size=int(getattr(verifier, "block", LARGEST_PORTION)),
+    )

@@ -13,17 +13,24 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from epic_core.errors import InvalidInputError, LMError
+from epic_core.lm.answers import (
+    Record,
+    UnreadableAnswer,
+    is_no,
+    json_pieces,
+    line_of,
+    mappings,
+    own_lines,
+    said_in,
+    value_of,
+)
 from epic_core.lm.base import LanguageModel, Schema
 from epic_core.lm.client import Asker, UnreadableTwice
+from epic_core.lm.prompting import Prompt, section, size_of, version
 from epic_core.lm.retries import Calling, Patience, adrive, drive
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Preference, Usage
 from epic_core.types.preferences import FIRMNESS, Aspects, Expansion
-from epic_core.verification import prompts as asked
-from epic_core.verification.forms import own_lines, said_in
-from epic_core.verification.json_form import json_pieces, mappings
-from epic_core.verification.prompts import Prompt, size_of
-from epic_core.verification.values import Record, UnreadableAnswer, is_no, line_of, value_of
 
 _MOST_TOKENS = 512
 _MOST_TOKENS_EXPANDED = 900
@@ -189,7 +196,7 @@ class AspectReader:
         self._asker = Asker(lm, patience)
         self._expansions = expansions
         prompts = [_PROMPT, _PROMPT_EXPANDED] if expansions else [_PROMPT]
-        self.name = f"aspects/{lm.name}/{asked.version(prompts)}"
+        self.name = f"aspects/{lm.name}/{version(prompts)}"
 
     @property
     def aspects_only(self) -> AspectReader:
@@ -230,7 +237,7 @@ class AspectReader:
 
     def _reading(self, place: int, preference: Preference) -> Calling[tuple[int, AspectReading]]:
         usage = Usage()
-        shown = asked.section(preference.text, "preference")
+        shown = section(preference.text, "preference")
         expanded = self._expansions and preference.expansion is None
         prompt, schema = (_PROMPT_EXPANDED, _SCHEMA_EXPANDED) if expanded else (_PROMPT, _SCHEMA)
         most = _MOST_TOKENS_EXPANDED if expanded else _MOST_TOKENS

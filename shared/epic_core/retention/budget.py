@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from epic_core.errors import InvalidInputError
-from epic_core.storage.row_codec import DIGEST_BYTES
+from epic_core.types.digests import DIGEST_BYTES
 
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMG", start=1):

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
 from epic_core.runtime.threads import in_thread
-from epic_core.storage.row_codec import dumped_metadata
 from epic_core.text.chunking import ConversationChunker
 from epic_core.types import Item, Preference, stable_id
+from epic_core.types.metadata import dumped_metadata
 
 Items: TypeAlias = str | Item | Iterable[str | Item]
 

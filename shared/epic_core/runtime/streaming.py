@@ -15,24 +15,14 @@ from types import AsyncGeneratorType, GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from epic_core.errors import VerifierError
-from epic_core.types import Candidate, Preference, Usage, Verdict
-from epic_core.verification.base import (
-    Rewriter,
-    Rewriting,
-    Rewritten,
-    Verifier,
-    checked_verdict,
-    rewriter_of,
-    writable,
-)
+from epic_core.types.validation import writable
 
 if TYPE_CHECKING:
-    from epic_core.graph.extraction.base import Extraction, Extractor, Unextracted
-    from epic_core.preferences.lm_reader import AspectReading, Reader
+    pass
 
 R = TypeVar("R")
 
-_LARGEST = 256
+LARGEST_PORTION = 256
 _MOMENT = 0.05
 
 
@@ -73,7 +63,7 @@ class Portions(Generic[R]):
         aanswers: Callable[[], AsyncIterator[tuple[int, Any]]],
         check: Callable[[int, Any], R],
         name: str,
-        size: int = _LARGEST,
+        size: int = LARGEST_PORTION,
     ) -> None:
         self._open = set(range(count))
         self._start = answers
@@ -171,73 +161,7 @@ class Portions(Generic[R]):
         portion.failure = writable(f"{type(error).__name__}: {error}")
 
 
-def verdicts_on(candidates: Sequence[Candidate], verifier: Verifier) -> Portions[Verdict]:
-    """A verifier's verdicts on candidates."""
-    stream: Any = getattr(verifier, "stream", None)
-    astream: Any = getattr(verifier, "astream", None)
-
-    async def numbered() -> AsyncIterator[tuple[int, Any]]:
-        position = 0
-        verdicts = verifier.averify(candidates)
-        try:
-            async for verdict in verdicts:
-                yield position, verdict
-                position += 1
-        finally:
-            if isinstance(verdicts, AsyncGeneratorType):
-                await verdicts.aclose()
-
-    def counted() -> Iterator[tuple[int, Any]]:
-        verdicts = verifier.verify(candidates)
-        try:
-            yield from enumerate(verdicts)
-        finally:
-            if isinstance(verdicts, GeneratorType):
-                verdicts.close()
-
-    rewritten = rewriter_of(verifier) is not None
-    return Portions(
-        len(candidates),
-        answers=(lambda: stream(candidates)) if stream else counted,
-        aanswers=(lambda: astream(candidates)) if astream else numbered,
-        check=lambda position, verdict: checked_verdict(candidates[position], verdict, rewritten=rewritten),
-        name=f"verifier {verifier.name!r}",
-        size=int(getattr(verifier, "block", _LARGEST)),
-    )
-
-
-def rewritten_by(rewriter: Rewriter, rewritings: Sequence[Rewriting]) -> Portions[Rewritten]:
-    """A rewriter's texts for rewritings, all in one portion."""
-    return _streamed(rewriter, rewritings, Rewritten, f"rewriter {rewriter.name!r}")
-
-
-def readings_by(reader: Reader, preferences: Sequence[Preference]) -> Portions[AspectReading]:
-    """What a reader reads of preferences, all in one portion."""
-    from epic_core.preferences.lm_reader import AspectReading
-
-    return _streamed(reader, preferences, AspectReading, f"reader of aspects {reader.name!r}")
-
-
-def extractions_by(extractor: Extractor, texts: Sequence[str]) -> Portions[Extraction | Unextracted]:
-    """What an extractor finds in texts."""
-    from epic_core.graph.extraction.base import Extraction, Fact, Unextracted
-
-    def sound(answer: Extraction | Unextracted) -> bool:
-        if isinstance(answer, Unextracted):
-            said = [answer.reason, answer.answer]
-        elif isinstance(answer.entities, (tuple, list)) and isinstance(answer.facts, (tuple, list)):
-            if not all(isinstance(fact, Fact) for fact in answer.facts):
-                return False
-            said = [*answer.entities, *(part for f in answer.facts for part in (f.subject, f.relation, f.object))]
-        else:
-            return False
-        return isinstance(answer.usage, Usage) and all(isinstance(text, str) for text in said)
-
-    name = f"extractor {extractor.name!r}"
-    return _streamed(extractor, texts, (Extraction, Unextracted), name, sound=sound)
-
-
-def _streamed(
+def streamed(
     source: Any,
     given: Sequence[Any],
     kind: type[R] | tuple[type[R], ...],

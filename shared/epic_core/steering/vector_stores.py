@@ -29,10 +29,10 @@ import numpy as np
 
 from epic_core.encoders.base import Encoder, aembed, embed
 from epic_core.errors import EncoderError, InvalidInputError
-from epic_core.integrations.metadata import penalty_of
 from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import Mode, QuerySteering, checked_mode
 from epic_core.steering.relevance import default_floor
+from epic_core.steering.stance import penalty_of
 from epic_core.types import FloatArray, Preference, checked_k
 
 T = TypeVar("T")

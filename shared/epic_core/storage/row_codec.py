@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from epic_core.errors import DamagedError, InvalidInputError
+from epic_core.errors import DamagedError
+from epic_core.types.digests import DIGEST_BYTES
 
 # Shorter texts hardly get smaller; and what gains little had better stay readable.
 _COMPRESSED_FROM = 200
 _GAIN = 0.9
 # Longer texts are stored as they are; nothing that was compressed is longer.
 _LARGEST = 2**26
-DIGEST_BYTES = 6
-_DEEPEST = 64
 _WINDOW = 2**15
 # What many instructions and rationales have in common. A part of the file format: it stays as it is.
 _PHRASES = (
@@ -87,27 +85,6 @@ def inflated(stored: str | bytes) -> str:
         raise ValueError(f"a text cannot be read ({error})") from None
 
 
-def check_nested(value: Any, deeper: int = _DEEPEST) -> None:
-    """Refuse what JSON would change without a word, or what is so deep that it could not be read back everywhere.
-
-    Raises:
-        TypeError: for a key that is no string.
-        ValueError: for what is nested in too many levels.
-    """
-    if not deeper:
-        raise ValueError("it is nested too deeply")
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"{key!r} is no string, as a key has to be")
-            if isinstance(part, (Mapping, list, tuple)):
-                check_nested(part, deeper - 1)
-    else:
-        for part in value:
-            if isinstance(part, (Mapping, list, tuple)):
-                check_nested(part, deeper - 1)
-
-
 def deflated_by(text: str, *known: str) -> str | bytes:
     """A short text as it is stored beside longer ones: by what it shares with them, if that is a tenth smaller.
 
@@ -144,25 +121,6 @@ def _unpacked(unpacker: Any, stored: bytes) -> str:
 
 def _dictionary(known: tuple[str, ...]) -> bytes:
     return (_PHRASES + "\n".join(known)).encode()[-_WINDOW:]
-
-
-def dumped_metadata(metadata: Mapping[str, Any], item_id: str, what: str = "item", *, ordered: bool = False) -> str:
-    """Metadata as it is stored; `what` it belongs to, for the error. `ordered` keeps the order of its keys.
-
-    Raises:
-        InvalidInputError: if it is not JSON.
-    """
-    try:
-        check_nested(metadata)
-        dumped = json.dumps(
-            dict(metadata), ensure_ascii=False, allow_nan=False, sort_keys=not ordered, separators=(",", ":")
-        )
-        dumped.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            f"The metadata of {what} {item_id!r} is not JSON: {error}. Use strings, finite numbers, lists or mappings."
-        ) from None
-    return dumped
 
 
 @contextmanager

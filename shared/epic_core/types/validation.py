@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime, timezone
-from numbers import Integral
+from numbers import Integral, Real
 
 from epic_core.errors import InvalidInputError
 
@@ -80,3 +80,19 @@ def checked_moment(value: object) -> datetime:
         return moment(value.timestamp())
     except (OverflowError, ValueError, OSError):
         raise InvalidInputError(f"expires_at {value!r} is out of range.") from None
+
+
+def writable(text: str) -> str:
+    """The text, with what a model writes but UTF-8 cannot hold replaced."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
+
+
+def checked_tau(tau: float, what: str = "tau") -> float:
+    """tau as a float.
+
+    Raises:
+        InvalidInputError: unless it is a number in [-1, 1].
+    """
+    if not isinstance(tau, Real) or isinstance(tau, bool) or not -1.0 <= tau <= 1.0:
+        raise InvalidInputError(f"{what} must be a cosine between -1 and 1, not {tau!r}.")
+    return float(tau)

@@ -8,9 +8,10 @@ from epic_core.verification.base import Rewriter, Verifier
 from epic_core.verification.embedded import EmbeddedVerifier
 
 if TYPE_CHECKING:
+    from epic_core.lm.prompting import Prompt
     from epic_core.verification.cross_encoder import CrossEncoderVerifier
     from epic_core.verification.lm import LMVerifier
-    from epic_core.verification.prompts import Prompt, Prompts
+    from epic_core.verification.prompts import Prompts
 
 __all__ = ["CrossEncoderVerifier", "EmbeddedVerifier", "LMVerifier", "Prompt", "Prompts", "Rewriter", "Verifier"]
 

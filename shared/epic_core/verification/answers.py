@@ -11,31 +11,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from epic_core.lm.answers import Record, UnreadableAnswer, json_pieces, mappings, own_lines, paired, said_in, value_of
 from epic_core.types import Decision
 from epic_core.verification.contradictions import beside, says_otherwise
-from epic_core.verification.forms import (
-    INSTRUCTION_LINE,
-    STANCE_LINE,
-    answer_of,
-    line_answers,
-    own_lines,
-    said_in,
-    tag,
-    xml_answers,
-)
-from epic_core.verification.json_form import json_answers, json_pieces, json_records, mappings
+from epic_core.verification.forms import INSTRUCTION_LINE, STANCE_LINE, answer_of, line_answers, tag, xml_answers
+from epic_core.verification.json_form import json_answers, json_records, records_of
 from epic_core.verification.values import (
     CHUNK_KEYS,
     INSTRUCTION_KEYS,
     TEXT_KEYS,
     Answer,
-    Record,
     Relevant,
-    UnreadableAnswer,
     instruction_of,
-    paired,
     stance_of,
-    value_of,
+    stated_in,
     whole_number,
 )
 
@@ -60,7 +49,7 @@ def read_decision(text: str, preferences: Sequence[str], *, instructions: bool) 
         UnreadableAnswer: if there is no decision, there are several that differ, or a Keep lacks what it needs.
     """
     said = said_in(text)
-    pieces = json_pieces(said)
+    pieces = json_pieces(said, stated_in)
     answers = [*json_answers(pieces, said, preferences), *xml_answers(said, preferences)]
     # Lines beside them may not say otherwise.
     lines = line_answers(beside(pieces, said), preferences, alone=not answers)
@@ -68,7 +57,7 @@ def read_decision(text: str, preferences: Sequence[str], *, instructions: bool) 
     if not answers:
         raise UnreadableAnswer("it states no decision, Keep or Discard" if said.strip() else "it is empty")
     found = _agreed(answers)
-    stated = [piece.begin for piece in pieces if piece.records]
+    stated = [piece.begin for piece in pieces if records_of(piece)]
     stated += [answer.span[0] for answer, _ in answers if answer.span]
     if says_otherwise(pieces, said, min(stated, default=0), found[0].decision):
         raise UnreadableAnswer("it states one decision and then says the other")
@@ -90,7 +79,7 @@ def read_batch(
     """
     said = said_in(text)
     try:
-        found = list(json_records(json_pieces(said), said))
+        found = list(json_records(json_pieces(said, stated_in), said))
     except UnreadableAnswer:
         return {}
     numbers = [whole_number(value_of(record, CHUNK_KEYS)) for record, _, _ in found]
@@ -119,8 +108,8 @@ def read_instruction(text: str) -> Relevant:
         UnreadableAnswer: if there is none.
     """
     said = said_in(text)
-    for piece in json_pieces(said):
-        for record in mappings(piece.value):
+    for piece in json_pieces(said, stated_in):
+        for record in mappings(piece.value, stated_in):
             instruction = instruction_of(value_of(record, INSTRUCTION_KEYS))
             if instruction and piece.whole:
                 return Relevant(index=0, stance=stance_of(value_of(record, ("stance",))), instruction=instruction)
@@ -152,8 +141,8 @@ def read_rewrite(text: str) -> str:
         UnreadableAnswer: if there is none.
     """
     said = said_in(text)
-    for piece in json_pieces(said):
-        for record in mappings(piece.value):
+    for piece in json_pieces(said, stated_in):
+        for record in mappings(piece.value, stated_in):
             written = value_of(record, TEXT_KEYS)
             if piece.whole and isinstance(written, str) and re.search(r"\w", written):
                 return paired(written).strip()

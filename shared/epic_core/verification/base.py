@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from epic_core.errors import VerifierError
 from epic_core.types import Alignment, Candidate, Decision, Item, Preference, Usage, Verdict
+from epic_core.types.validation import writable
 
 
 @runtime_checkable
@@ -144,8 +145,3 @@ def checked_verdict(candidate: Candidate, verdict: object, *, rewritten: bool = 
 
 def _cleaned(alignment: Alignment) -> Alignment:
     return replace(alignment, instruction=writable(alignment.instruction), rationale=writable(alignment.rationale))
-
-
-def writable(text: str) -> str:
-    """The text, with what a model writes but UTF-8 cannot hold replaced."""
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from epic_core.lm.answers import OPENING, STRING_OR_BRACKET, Piece, own_lines
 from epic_core.types import Decision
-from epic_core.verification.forms import own_lines
-from epic_core.verification.json_form import OPENING, STRING_OR_BRACKET, Piece
+from epic_core.verification.json_form import records_of
 
 # Another decision in words, beside the one that is stated: a sentence of its own, or what a final word says.
 _ENDS = r"""[ \t*_"'`)\]]{0,9}(?:$|[.!;,:(–—]|[ \t]-)"""
@@ -44,7 +44,7 @@ _ANSWER_TAG = re.compile(
 def beside(pieces: Sequence[Piece], said: str) -> str:
     """What was said beside the JSON that states something."""
     for piece in pieces:
-        if piece.records:
+        if records_of(piece):
             said = said[: piece.begin] + " " * (piece.end - piece.begin) + said[piece.end :]
     return said
 
@@ -53,7 +53,7 @@ def says_otherwise(pieces: Sequence[Piece], said: str, begin: int, decision: Dec
     """Whether words beside what states a decision, from `begin` on, say the other one."""
     words, place = "", 0
     for piece in pieces:
-        if (piece.records or isinstance(piece.value, Mapping)) and piece.begin >= place:
+        if (records_of(piece) or isinstance(piece.value, Mapping)) and piece.begin >= place:
             end = piece.end if piece.strict else _end_of(said, piece)
             words += said[place : piece.begin] + _gap(end - piece.begin)
             place = end

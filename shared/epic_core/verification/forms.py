@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from epic_core.lm.answers import Record, UnreadableAnswer, is_no, line_of, own_lines, value_of
 from epic_core.types import Decision
 from epic_core.verification.values import (
     INSTRUCTION_KEYS,
@@ -15,36 +16,19 @@ from epic_core.verification.values import (
     PREFERENCES_KEYS,
     RATIONALE_KEYS,
     Answer,
-    Record,
     Relevant,
-    UnreadableAnswer,
     decision_of,
     instruction_of,
-    is_no,
-    line_of,
     names_decision,
     places_of,
     relevance_of,
     stance_of,
     stated_in,
-    value_of,
 )
 
-_LONGEST_ANSWER = 20_000
 # Of a list of preferences as many entries are looked at: so many, and so many times the number of preferences.
 _FEWEST_LISTED = 16
 _LISTED_TIMES = 4
-
-_THINKING = re.compile(
-    r"<(/?)(?:[a-z]{1,12}:)?(think|thinking|thoughts?|reasoning|analysis|reflection|scratchpad)\s{0,3}>"
-    r"|\[(/?)(think)\]|◁(/?)(think)▷|<\|(start|end|begin_of|end_of)_(thinking|thought)\|>"
-    r"|<\|(channel)\|>\s{0,3}(\w+)[^<|]{0,80}(?:<\|constrain\|>[^<|]{0,80})?<\|message\|>|<\|(end)()\|>",
-    re.I,
-)
-_TEMPLATE_TOKEN = re.compile(
-    r"<[|｜][^|｜<>]{1,30}[|｜]>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|</?(?:answer|output|response)>", re.I
-)
-_QUOTED_LINE = re.compile(r"^[ \t>]{0,20}\|.*$", re.M)
 
 
 _BEGINS = r"^[^\w\n]{0,20}(?:\d{1,2}[.)][^\w\n]{0,9})?_{0,4}"
@@ -65,38 +49,6 @@ _FIRST_WORD = re.compile(
 
 
 # the answer without what is not part of it
-
-
-def said_in(text: str) -> str:
-    """What was said aloud, everything else blanked out so that positions stay."""
-    said: list[tuple[int, int]] = []
-    thinking, since = "", 0
-    for mark in _THINKING.finditer(text):
-        marker, name = (group.casefold() for group in mark.groups() if group is not None)
-        kind = "channel" if marker == "channel" or not name else name[:5]
-        final = marker == "channel" and name == "final"
-        ends = final or marker.startswith(("/", "end"))
-        if final or (ends and not thinking and name):
-            # All before it was thinking, whether or not something said so.
-            said.clear()
-            thinking, since = "", mark.end()
-        elif ends and thinking == kind:
-            thinking, since = "", mark.end()
-        elif not ends and not thinking:
-            said.append((since, mark.start()))
-            thinking = kind
-    if not thinking:
-        said.append((since, len(text)))
-    made, place = "", 0
-    for begin, end in said:
-        made += " " * (begin - place) + text[begin:end]
-        place = end
-    begins = len(made) - len(made.lstrip())
-    return _TEMPLATE_TOKEN.sub(_blank, made[: begins + _LONGEST_ANSWER])
-
-
-def _blank(match: re.Match[str]) -> str:
-    return " " * (match.end() - match.start())
 
 
 def word_in(match: re.Match[str], group: int) -> tuple[int, int]:
@@ -235,11 +187,6 @@ def tag(name: str, text: str) -> str:
 
 
 # plain lines
-
-
-def own_lines(said: str) -> str:
-    """What was said, without lines of a document that were repeated as the prompt marked them."""
-    return _QUOTED_LINE.sub(_blank, said)
 
 
 def line_answers(said: str, preferences: Sequence[str], *, alone: bool) -> Iterator[tuple[Answer, bool]]:

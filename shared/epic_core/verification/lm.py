@@ -9,19 +9,20 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from epic_core.errors import InvalidInputError, LMError
+from epic_core.lm.answers import UnreadableAnswer
 from epic_core.lm.base import Completion, LanguageModel
 from epic_core.lm.client import Asker, UnreadableTwice
+from epic_core.lm.prompting import numbered, one_line, section, size_of, version
 from epic_core.lm.retries import Calling, Patience, adrive, drive
 from epic_core.preferences.lm_reader import AspectReader
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Usage, Verdict
-from epic_core.verification import prompts as asked
 from epic_core.verification.answers import read_batch, read_decision, read_instruction
 from epic_core.verification.base import combined
 from epic_core.verification.confidence import probability
-from epic_core.verification.prompts import Prompts, size_of
+from epic_core.verification.prompts import Prompts, batch_schema, decide_schema, instruct_schema, single_schema
 from epic_core.verification.rewriting import LMRewriter
-from epic_core.verification.values import Answer, UnreadableAnswer
+from epic_core.verification.values import Answer
 
 Way: TypeAlias = Literal["paper", "single", "batch"]
 Refine: TypeAlias = Literal["rewrite"]
@@ -115,7 +116,7 @@ class LMVerifier:
         }[way]
         if refine:
             used = [own.batch_decide, own.decide] if way == "batch" else [own.decide]
-        self.name = f"lm/{lm.name}/{refine or way}/{asked.version(used)}"
+        self.name = f"lm/{lm.name}/{refine or way}/{version(used)}"
         self.rewriter = LMRewriter(self._asker, self.prompts.rewrite) if refine else None
 
     # the seam
@@ -177,7 +178,7 @@ class LMVerifier:
         size = 0
         for position, candidate in enumerate(candidates):
             lines = {preference.id: _line_size(preference) for preference in candidate.preferences}
-            chunk = size_of(asked.section(candidate.item.text)) + _HEADING + _NUMBER * len(lines)
+            chunk = size_of(section(candidate.item.text)) + _HEADING + _NUMBER * len(lines)
             more = chunk + sum(line for key, line in lines.items() if key not in held)
             room = groups and len(groups[-1]) < self.batch_size and len(held | lines.keys()) <= _MOST_PREFERENCES
             if room and self._asker.fits(size + more, self._answer_tokens(len(groups[-1]) + 1)):
@@ -210,8 +211,8 @@ class LMVerifier:
         instructing = self._instructing
         prompt = self.prompts.single if instructing else self.prompts.decide
         texts = [preference.text for preference in preferences]
-        values = {"preferences": asked.numbered(texts), "chunk": asked.section(candidate.item.text)}
-        schema = asked.single_schema(len(texts)) if instructing else asked.decide_schema(len(texts))
+        values = {"preferences": numbered(texts), "chunk": section(candidate.item.text)}
+        schema = single_schema(len(texts)) if instructing else decide_schema(len(texts))
         answer, completion = yield from self._asker.readable(
             self._asker.request(prompt, values, schema, self._answer_tokens(1, len(texts))),
             prompt,
@@ -234,13 +235,13 @@ class LMVerifier:
                 alignments.append(alignment)
                 continue
             values = {
-                "preferences": asked.numbered([texts[alignment.preference_id]]),
-                "chunk": asked.section(candidate.item.text),
-                "rationale": asked.one_line(verdict.rationale),
+                "preferences": numbered([texts[alignment.preference_id]]),
+                "chunk": section(candidate.item.text),
+                "rationale": one_line(verdict.rationale),
             }
             prompt = self.prompts.instruct
             written, _ = yield from self._asker.readable(
-                self._asker.request(prompt, values, asked.instruct_schema(), self._answer_tokens(1, 1)),
+                self._asker.request(prompt, values, instruct_schema(), self._answer_tokens(1, 1)),
                 prompt,
                 read_instruction,
                 usage,
@@ -260,11 +261,11 @@ class LMVerifier:
         prompt = self.prompts.batch if instructing else self.prompts.batch_decide
         texts = [preference.text for preference in preferences]
         chunks = "\n\n".join(
-            f"Chunk {number}, to be judged under {_named(places)}:\n{asked.section(candidate.item.text)}"
+            f"Chunk {number}, to be judged under {_named(places)}:\n{section(candidate.item.text)}"
             for number, (candidate, places) in enumerate(zip(chosen, under, strict=True), start=1)
         )
-        schema = asked.batch_schema(len(chosen), len(texts), decide_only=not instructing)
-        values = {"preferences": asked.numbered(texts), "chunk": chunks}
+        schema = batch_schema(len(chosen), len(texts), decide_only=not instructing)
+        values = {"preferences": numbered(texts), "chunk": chunks}
         answers: dict[int, Answer] = {}
         completion = Completion(text="")
         try:
@@ -293,7 +294,7 @@ class LMVerifier:
     def _parts(self, candidate: Candidate) -> list[list[Preference]]:
         """The preferences, in lists that fit into a prompt with the chunk."""
         prompt = self.prompts.single if self._instructing else self.prompts.decide
-        fixed = prompt.size + size_of(asked.section(candidate.item.text))
+        fixed = prompt.size + size_of(section(candidate.item.text))
         parts: list[list[Preference]] = []
         size = 0
         for preference in candidate.preferences:
@@ -348,7 +349,7 @@ def _sharing(verdicts: Sequence[tuple[int, Verdict]], usage: Usage) -> list[tupl
 
 def _line_size(preference: Preference) -> int:
     """Bytes of a preference as a prompt shows it, with its number."""
-    return size_of(asked.one_line(preference.text)) + 8
+    return size_of(one_line(preference.text)) + 8
 
 
 def _named(places: Sequence[int]) -> str:

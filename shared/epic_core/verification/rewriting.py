@@ -7,13 +7,13 @@ from contextlib import aclosing
 
 from epic_core.errors import LMError
 from epic_core.lm.client import Asker, UnreadableTwice
+from epic_core.lm.prompting import Prompt, numbered, one_line, section, size_of, version
 from epic_core.lm.retries import Calling, adrive, drive
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
-from epic_core.verification import prompts as asked
 from epic_core.verification.answers import read_rewrite
 from epic_core.verification.base import Rewriting, Rewritten
-from epic_core.verification.prompts import Prompt, size_of
+from epic_core.verification.prompts import rewrite_schema
 
 
 class LMRewriter:
@@ -30,7 +30,7 @@ class LMRewriter:
     def __init__(self, asker: Asker, prompt: Prompt) -> None:
         self._asker = asker
         self._prompt = prompt
-        self.name = f"rewrite/{asker.lm.name}/{asked.version([prompt])}"
+        self.name = f"rewrite/{asker.lm.name}/{version([prompt])}"
 
     def stream(self, rewritings: Sequence[Rewriting]) -> Iterator[tuple[int, Rewritten]]:
         """Positions and rewritten texts, in the order in which they are there."""
@@ -57,14 +57,14 @@ class LMRewriter:
     def _rewritten(self, place: int, rewriting: Rewriting) -> Calling[tuple[int, Rewritten]]:
         usage = Usage()
         values = {
-            "preferences": asked.numbered([preference.text for preference in rewriting.preferences]),
-            "chunk": asked.section(rewriting.item.text),
-            "rationale": asked.one_line(rewriting.rationale),
+            "preferences": numbered([preference.text for preference in rewriting.preferences]),
+            "chunk": section(rewriting.item.text),
+            "rationale": one_line(rewriting.rationale),
         }
         # It is to be no longer than the chunk; an answer of more than its bytes in tokens has gone astray.
         limit = 64 + size_of(rewriting.item.text)
         try:
-            request = self._asker.request(self._prompt, values, asked.rewrite_schema(), min(limit, 2048))
+            request = self._asker.request(self._prompt, values, rewrite_schema(), min(limit, 2048))
             text, _ = yield from self._asker.readable(request, self._prompt, read_rewrite, usage)
         except (LMError, UnreadableTwice) as error:
             answer = error.answer if isinstance(error, UnreadableTwice) else ""

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
-from epic_core.errors import EpicError
+from epic_core.lm.answers import Record, _letters, is_no, line_of
 from epic_core.types import Decision, Stance
 
-Record: TypeAlias = Mapping[str, Any]
-"""An object of an answer."""
-
-_LONGEST_LINE = 600
 _LONGEST_NUMBERS = 300
 # Letters that a part of a preference needs to stand for it.
 _SHORTEST_PART = 12
@@ -63,17 +59,8 @@ _SENTENCE_ENDS = re.compile(r"[.!]\s|\n")
 _ONE_NUMBER = r"(?:(?:preferences?|prefs?|numbers?|no|nr|p)[\s.#:]{0,5}|#)?\d+"
 _NUMBERS = re.compile(rf"^\W{{0,20}}{_ONE_NUMBER}(?:(?: ?[,;/&] ?(?:and )?| and | ){_ONE_NUMBER})*\W{{0,20}}$", re.I)
 _NO = re.compile(r"\W{0,9}(?:no|none|not|false|never|irrelevant|unrelated|n/a)\b", re.I)
-_NO_ALONE = re.compile(
-    r"\W{0,9}(?:no|none|false|never|n/a|(?:it(?:['’]s|\s+is)\s+)?(?:not\s+(?:at\s+all\s+)?|ir|un)"
-    r"(?:relevant|related|applicable)(?:\s+at\s+all)?)\W{0,9}",
-    re.I,
-)
 _YES = re.compile(r"\W{0,9}(?:yes|true|relevant)\b", re.I)
 _LEADING_NUMBER = re.compile(r"^\W*(?:preference\s*|p)?#?(\d{1,5})\s*[.):\]-]+\s*(.+)$", re.I | re.S)
-
-
-class UnreadableAnswer(EpicError):  # noqa: N818
-    """A model's answer that says nothing which can be relied on; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,10 +172,6 @@ def _letters_of(preferences: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(_letters(preference) for preference in preferences)
 
 
-def _letters(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text.casefold())
-
-
 def whole_number(value: Any) -> int | None:
     """A number, however it is written."""
     if isinstance(value, bool):
@@ -222,45 +205,12 @@ def stance_of(value: Any) -> Stance:
     return Stance.NEUTRAL
 
 
-def value_of(record: Record, keys: Sequence[str]) -> Any:
-    """The value of the first of several keys, whatever their case and punctuation."""
-    plain = {_letters(key): value for key, value in record.items() if isinstance(key, str)}
-    for key in keys:
-        if plain.get(key) is not None:
-            return plain[key]
-    return None
-
-
-def line_of(value: Any) -> str:
-    """A text on one line and of a length that can be stored; empty for what is no text."""
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if not isinstance(value, str):
-        return ""
-    text = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", paired(value)).split()).strip("`*").strip()
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        text = text[1:-1].strip()
-    return text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 4].rsplit(" ", 1)[0] + " ..."
-
-
-def paired(text: str) -> str:
-    """The text, with the halves of characters put together that escapes leave apart."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def relevance_of(record: Record) -> bool | None:
     """Whether an object says that what it speaks of is relevant; None if it does not say."""
     values = [value for key, value in record.items() if isinstance(key, str) and _letters(key) in _RELEVANCE_KEYS]
     if any(is_no(value) or (isinstance(value, str) and _NO.match(value)) for value in values):
         return False
     return True if any(value is True or (isinstance(value, str) and _YES.match(value)) for value in values) else None
-
-
-def is_no(value: Any) -> bool:
-    """Whether a value stands for no, or says that something is not relevant and nothing else."""
-    if isinstance(value, str):
-        return _NO_ALONE.fullmatch(value) is not None
-    return isinstance(value, (bool, int, float)) and value == 0
 
 
 def instruction_of(value: Any) -> str:

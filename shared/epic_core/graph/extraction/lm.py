@@ -10,16 +10,13 @@ from typing import Any
 
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.graph.extraction.base import LONGEST_NAME, Extraction, Fact, Unextracted, entity_key
+from epic_core.lm.answers import UnreadableAnswer, is_no, json_pieces, line_of, mappings, own_lines, said_in, value_of
 from epic_core.lm.base import LanguageModel, Schema
 from epic_core.lm.client import Asker, UnreadableTwice
+from epic_core.lm.prompting import Prompt, section, size_of, version
 from epic_core.lm.retries import Calling, Patience, adrive, drive
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
-from epic_core.verification import prompts as asked
-from epic_core.verification.forms import own_lines, said_in
-from epic_core.verification.json_form import json_pieces, mappings
-from epic_core.verification.prompts import Prompt, size_of
-from epic_core.verification.values import UnreadableAnswer, is_no, line_of, value_of
 
 _MOST_TOKENS = 1024
 _MOST_ENTITIES = 64
@@ -80,7 +77,7 @@ class LMExtractor:
                 f'LMExtractor needs a language model, such as OllamaLM("qwen3:4b"), not a {type(lm).__name__}.'
             )
         self._asker = Asker(lm, Patience(retries=retries, backoff=backoff))
-        self.name = f"lm/{lm.name}/{asked.version([_PROMPT])}"
+        self.name = f"lm/{lm.name}/{version([_PROMPT])}"
 
     def stream(self, texts: Sequence[str]) -> Iterator[tuple[int, Extraction | Unextracted]]:
         """`(position, extraction)` for each text, in the order in which they are there.
@@ -112,7 +109,7 @@ class LMExtractor:
 
     def _reading(self, place: int, text: str) -> Calling[tuple[int, Extraction | Unextracted]]:
         usage = Usage()
-        shown = asked.section(text, "passage")
+        shown = section(text, "passage")
         try:
             if not self._asker.fits(_PROMPT.size + size_of(shown), _MOST_TOKENS):
                 raise LMError(

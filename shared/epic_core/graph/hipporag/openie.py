@@ -20,9 +20,8 @@ from typing import Any
 
 from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction.base import LONGEST_NAME, Extractor, Unextracted
+from epic_core.lm.answers import UnreadableAnswer, json_pieces, mappings
 from epic_core.lm.failures import said
-from epic_core.verification.json_form import json_pieces, mappings
-from epic_core.verification.values import UnreadableAnswer
 
 _MOST_ENTITIES = 100
 _MOST_TRIPLES = 200

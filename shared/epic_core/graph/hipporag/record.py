@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.graph.hipporag.instance import Instance, write_json
-from epic_core.integrations.metadata import copied
 from epic_core.memory import EpicMemory
 from epic_core.storage.tables.items import HeldItem
 from epic_core.types import Hit, Item, MemoryEntry
+from epic_core.types.metadata import copied
 
 _FILE = "epic_passages.json"
 _VERSION = 1

@@ -6,9 +6,10 @@ import json
 from collections.abc import Sequence
 
 from epic_core.storage.memory_schema import PENDING
-from epic_core.storage.row_codec import decoding, deflated, dumped_metadata, inflated
+from epic_core.storage.row_codec import decoding, deflated, inflated
 from epic_core.storage.tables.verdicts import VerdictTables
 from epic_core.types import Item
+from epic_core.types.metadata import dumped_metadata
 
 _COLUMNS = ", ".join(PENDING.checked)
 

@@ -1,0 +1,50 @@
+"""Stances that an item's metadata states, and what they take off a score."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from epic_core.storage.namespace import PENALTY
+from epic_core.types import Stance
+
+
+def penalty_of(metadata: Mapping[str, Any], preferences: Collection[str]) -> float:
+    """What the stance to some preferences takes off a score; 0 if it is not known."""
+    if "epic_stance" not in metadata and "epic_alignments" not in metadata:
+        return 0.0
+    stance = stance_to(metadata, preferences)
+    return 0.0 if stance is None else PENALTY[stance]
+
+
+def stance_to(metadata: Mapping[str, Any], preferences: Collection[str]) -> Stance | None:
+    """How a document stands to some preferences, by its metadata: its worst stance, from supports to conflicts.
+
+    `epic_alignments` (JSON, a list of objects with `preference` and `stance`) tells of each preference; without it,
+    `epic_stance` of `epic_preference`, or of whoever asks if that is not said. What cannot be read says nothing.
+
+    Returns:
+        None if it is not known.
+    """
+    stances = [
+        _STANCES.get(str(told.get("stance")))
+        for told in _told(metadata)
+        if told.get("preference") is None or str(told["preference"]) in preferences
+    ]
+    return max(filter(None, stances), key=PENALTY.__getitem__, default=None)
+
+
+def _told(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    alignments = metadata.get("epic_alignments")
+    if isinstance(alignments, str):
+        try:
+            alignments = json.loads(alignments)
+        except (ValueError, RecursionError):
+            alignments = None
+    if isinstance(alignments, list):
+        return [told for told in alignments if isinstance(told, dict)]
+    return [{"preference": metadata.get("epic_preference"), "stance": metadata.get("epic_stance")}]
+
+
+_STANCES = {stance.value: stance for stance in Stance}
