@@ -19,9 +19,9 @@ from epic_core.integrations.metadata import (
     keys_of_guidance,
     own_metadata,
 )
-from epic_core.pipeline.judge import Judged
 from epic_core.types import stable_id
 from epic_core.types.metadata import dumped_metadata
+from epic_core.types.verdicts import Judged
 
 
 def checked_documents(documents: Iterable[Document]) -> list[Document]:

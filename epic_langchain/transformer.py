@@ -17,11 +17,10 @@ from typing_extensions import Self, override
 from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
-from epic_core.pipeline.coarse_filter import checked_keep_rate
-from epic_core.pipeline.judge import Judged
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
-from epic_core.types.validation import checked_tau
+from epic_core.types.validation import checked_keep_rate, checked_tau
+from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
 from epic_langchain.adapters import calling_with, encoder_of, verifier_of
 from epic_langchain.documents import checked_document, checked_documents, documents_of, item_of, several

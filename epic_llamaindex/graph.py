@@ -25,8 +25,8 @@ from epic_core.graph.reports import GraphReport
 from epic_core.graph.sources import checked_source, graph_over, warn_of_failures
 from epic_core.lm import LanguageModel
 from epic_core.lm.failures import kind_of
-from epic_core.pipeline.search import StancePolicy
 from epic_core.steering import Mode
+from epic_core.types.modes import StancePolicy
 from epic_llamaindex.adapters import lm_of
 from epic_llamaindex.retrievers import EpicRetriever, Guidance
 

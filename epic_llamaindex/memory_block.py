@@ -17,10 +17,10 @@ from typing_extensions import Self, override
 from epic_core import BuildReport, EpicMemory, Filter, Hit
 from epic_core.context import documents_of_context, format_context, without_tags
 from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
-from epic_core.pipeline.search import StancePolicy
 from epic_core.runtime.batching import storable
 from epic_core.text.chunking import ConversationChunker
 from epic_core.types import Hits, checked_text
+from epic_core.types.modes import StancePolicy
 from epic_core.types.validation import checked_tau
 from epic_llamaindex.filters import filter_of
 

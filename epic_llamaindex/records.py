@@ -26,9 +26,8 @@ from llama_index.core.vector_stores.types import MetadataFilters
 
 from epic_core import Filter
 from epic_core.collection import Key, Record
-from epic_core.errors import InvalidInputError
+from epic_core.errors import InvalidInputError, decoding
 from epic_core.integrations.metadata import keys_of_guidance
-from epic_core.storage.row_codec import decoding
 from epic_llamaindex.filters import SOURCE, filter_of
 
 _OURS = "\x00"

@@ -31,10 +31,9 @@ from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.lm import LanguageModel
 from epic_core.memory import Options
-from epic_core.pipeline.search import StancePolicy, checked_stance_policy
 from epic_core.runtime.threads import in_thread
-from epic_core.steering.query_steering import Mode, checked_mode
 from epic_core.types import checked_k, checked_text
+from epic_core.types.modes import Mode, StancePolicy, checked_mode, checked_stance_policy
 from epic_core.verification import Verifier
 from epic_llamaindex.adapters import encoder_of, verifier_of
 from epic_llamaindex.filters import SOURCE, filter_of

@@ -15,8 +15,8 @@ from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, Node
 from epic_core import BuildReport, Decision, Item
 from epic_core.errors import InvalidInputError, UndecidedError
 from epic_core.integrations.metadata import REWRITE, as_metadata, guidance_of, own_metadata
-from epic_core.pipeline.judge import Judged
-from epic_core.storage.row_codec import digest
+from epic_core.types.digests import digest
+from epic_core.types.verdicts import Judged
 from epic_llamaindex.links import relink
 from epic_llamaindex.nodes import checked_nodes, copy_of, text_of
 from epic_llamaindex.seen import Reprocessed, digest_of

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from llama_index.core.schema import BaseNode
 
-from epic_core.storage.row_codec import digest
+from epic_core.types.digests import digest
 from epic_core.types.metadata import copied
 from epic_llamaindex.nodes import text_of
 

@@ -21,9 +21,9 @@ from epic_core.encoders import Encoder
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
 from epic_core.runtime.batching import unique_preferences
-from epic_core.steering.query_steering import Mode, checked_mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, refuses_dimension
 from epic_core.types import FloatArray
+from epic_core.types.modes import Mode, checked_mode
 from epic_core.types.validation import checked_tau
 from epic_llamaindex.adapters import encoder_of
 from epic_llamaindex.embeddings import EpicEmbedding

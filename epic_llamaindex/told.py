@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from epic_core.encoders import Encoder, StaticEncoder
-from epic_core.storage.row_codec import digest
+from epic_core.types.digests import digest
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
 

@@ -24,11 +24,10 @@ from epic_core.encoders.base import default_tau
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.judging_memory import Prepared, settings_of
 from epic_core.lm.failures import said
-from epic_core.pipeline.coarse_filter import checked_keep_rate
-from epic_core.pipeline.judge import Judged
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
-from epic_core.types.validation import checked_tau
+from epic_core.types.validation import checked_keep_rate, checked_tau
+from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
 from epic_llamaindex.adapters import encoder_of, verifier_of
 from epic_llamaindex.component import JudgingComponent

@@ -31,10 +31,9 @@ from typing_extensions import Self
 from epic_core import Filter, Preference
 from epic_core.collection import Collection, Key, Match, Record
 from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError
+from epic_core.errors import InvalidInputError, decoding
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
-from epic_core.storage.row_codec import decoding
 from epic_core.types.metadata import check_nested
 from epic_langchain.adapters import encoder_of
 

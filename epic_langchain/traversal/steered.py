@@ -17,9 +17,9 @@ from epic_core import Preference
 from epic_core.errors import InvalidInputError
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.batching import unique_preferences
-from epic_core.steering.query_steering import Mode, checked_mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target
 from epic_core.types.metadata import copied
+from epic_core.types.modes import Mode, checked_mode
 from epic_core.types.validation import checked_tau
 from epic_langchain.adapters import encoder_of
 from epic_langchain.traversal.stores import EpicGraphAdapter, QueryVector

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class EpicError(Exception):
     """Base of every error this package raises on purpose."""
@@ -113,3 +117,12 @@ class MissingExtraError(EpicError, ImportError):
             f" (from a clone: pip install '.[{extra}]')",
             name=package,
         )
+
+
+@contextmanager
+def decoding(path: Path | None) -> Iterator[None]:
+    """A file that holds what we never write is damaged."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise DamagedError(path, str(error)[:200]) from None

@@ -26,12 +26,11 @@ from epic_core.pipeline.aspects import (
     checked_expanding,
     checked_reading,
 )
-from epic_core.pipeline.coarse_filter import checked_keep_rate
 from epic_core.pipeline.export import read_export
 from epic_core.pipeline.fallback import checked_fallback
 from epic_core.pipeline.housekeeping import Housekeeping
 from epic_core.pipeline.ingest import PARTS, add_batch, retry, warn
-from epic_core.pipeline.judge import JUDGED_AT_ONCE, Judged, judge_batch
+from epic_core.pipeline.judge import JUDGED_AT_ONCE, judge_batch
 from epic_core.pipeline.opening import found_namespace, hold_to, take_over, take_up
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_core.pipeline.reencode import reencode_memory
@@ -40,7 +39,6 @@ from epic_core.pipeline.search import (
     BY_VECTOR,
     Keys,
     MinScore,
-    StancePolicy,
     checked_filter,
     checked_search,
     preferences_by_weight,
@@ -51,21 +49,22 @@ from epic_core.pipeline.session import State
 from epic_core.retention.budget import checked_budget, checked_reserve
 from epic_core.retention.policies import ByValue, RetentionPolicy, checked_policy
 from epic_core.runtime.batching import Items, abatches, batches, checked_part, conversation_items, unique_preferences
-from epic_core.runtime.effects import Clock, Steps, arun, run
+from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
-from epic_core.steering.query_steering import Mode, checked_mode
-from epic_core.storage.row_codec import digest
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker, ConversationChunker
 from epic_core.types import BuildReport, FloatArray, Hits, Item, Preference, checked_text
-from epic_core.types.validation import checked_tau
+from epic_core.types.digests import digest
+from epic_core.types.modes import Mode, StancePolicy, checked_mode
+from epic_core.types.validation import checked_keep_rate, checked_tau
+from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
 from epic_core.verification.by_name import verifier_of
 
 if TYPE_CHECKING:
     from epic_core.lm.base import LanguageModel
 
-Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Steps[None]]
+Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Effects[None]]
 """Work that says in a report what it did."""
 
 OnBatch: TypeAlias = Callable[[BuildReport], object]
@@ -324,10 +323,10 @@ class EpicMemory(AspectsKept, Housekeeping):
 
     # running
 
-    def _run(self, steps: Steps[R], clock: Clock | None = None) -> R:
+    def _run(self, steps: Effects[R], clock: Clock | None = None) -> R:
         return run(steps, clock or Clock())
 
-    async def _arun(self, steps: Steps[R], clock: Clock | None = None) -> R:
+    async def _arun(self, steps: Effects[R], clock: Clock | None = None) -> R:
         return await arun(steps, clock or Clock())
 
     def _reported(self, steps: Reporting, progress: bool = False) -> BuildReport:
@@ -461,7 +460,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         """As `retry`, without blocking the event loop."""
         return await self._areported(self._retrying, progress)
 
-    def _retrying(self, report: BuildReport, clock: Clock, progress: Progress) -> Steps[None]:
+    def _retrying(self, report: BuildReport, clock: Clock, progress: Progress) -> Effects[None]:
         yield from retry(self._state, report, clock, progress)
         yield from renew_rewrites(self._state, self._state.encoder, report)
 
@@ -683,7 +682,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         """As `preferences_for`, without blocking the event loop."""
         return those_that_matter(await self._arun(self._weighing(query, namespace)), allowance)
 
-    def _weighing(self, query: str, namespace: str | None) -> Steps[list[tuple[Preference, float]]]:
+    def _weighing(self, query: str, namespace: str | None) -> Effects[list[tuple[Preference, float]]]:
         checked_text(query, "The query")
         name = self.namespace if namespace is None else checked_text(namespace, "The namespace")
         return preferences_by_weight(self._state, query, name)

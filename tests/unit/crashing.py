@@ -32,9 +32,9 @@ from epic_core import EpicMemory, Item
 from epic_core.errors import StoreError
 from epic_core.runtime import batching as intake
 from epic_core.runtime import streaming as portions
-from epic_core.storage.row_codec import item_digest
 from epic_core.storage.sqlite.files import SIDE_FILES
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Verdict
+from epic_core.types.digests import item_digest
 from epic_core.types.metadata import dumped_metadata
 from helpers import FakeVerifier
 

@@ -35,9 +35,9 @@ from epic_core.errors import (
     ReadOnlyError,
     StoreError,
 )
-from epic_core.storage.namespace import PENALTY
 from epic_core.storage.vector_index import EntryIndex
 from epic_core.types import FloatArray, Stance
+from epic_core.types.verdicts import PENALTY
 from helpers import BROKEN, AlteredEncoder, HashEncoder
 
 DIMENSION = 256

@@ -28,8 +28,9 @@ from epic_core.errors import (
     VerifierError,
 )
 from epic_core.lm import Completion, Token
-from epic_core.pipeline.judge import JUDGED_AT_ONCE, Judged
+from epic_core.pipeline.judge import JUDGED_AT_ONCE
 from epic_core.types import Verdict
+from epic_core.types.verdicts import Judged
 from helpers import (
     BROKEN,
     CONTRACT_BREAKERS,

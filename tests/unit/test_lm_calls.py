@@ -14,7 +14,8 @@ import pytest
 from epic_core.errors import EpicError, InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm import Completion, LanguageModel, Message
 from epic_core.lm.base import Schema
-from epic_core.lm.retries import Complete, Patience, adrive, drive, patiently
+from epic_core.lm.retries import Complete, Patience, patiently
+from epic_core.runtime.effects import arun, run
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
 from epic_core.verification import LMVerifier
@@ -46,7 +47,41 @@ def lm(request: pytest.FixtureRequest, server: LMServer, kind: str) -> Model:
 # patience
 
 DOWN = LMUnavailableError("no server")
-REQUEST = Complete(messages=HELLO, schema=SCHEMA, max_tokens=50)
+
+
+class OfOthers:
+    """A model from elsewhere, which raises or returns what it likes."""
+
+    name = "other"
+    concurrency = 1
+    context: int | None = None
+
+    def __init__(self, *said: object) -> None:
+        self.said = list(said)
+        self.calls = 0
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        assert (messages, schema, max_tokens) == (HELLO, SCHEMA, 50)
+        self.calls += 1
+        said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        if isinstance(said, BaseException):
+            raise said
+        return said  # type: ignore[return-value]
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        await asyncio.sleep(0)
+        return self.complete(messages, schema=schema, max_tokens=max_tokens)
+
+
+def request_to(lm: LanguageModel) -> Complete:
+    return Complete(lm=lm, messages=HELLO, schema=SCHEMA, max_tokens=50)
+
+
+REQUEST = request_to(OfOthers(DOWN))
 
 
 def played(patience: Patience, *answers: object) -> tuple[list[float], Completion | LMError]:
@@ -161,44 +196,16 @@ def test_patience_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
 # patience with a server
 
 
-class OfOthers:
-    """A model from elsewhere, which raises or returns what it likes."""
-
-    name = "other"
-    concurrency = 1
-    context: int | None = None
-
-    def __init__(self, *said: object) -> None:
-        self.said = list(said)
-        self.calls = 0
-
-    def complete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        assert (messages, schema, max_tokens) == (HELLO, SCHEMA, 50)
-        self.calls += 1
-        said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
-        if isinstance(said, BaseException):
-            raise said
-        return said  # type: ignore[return-value]
-
-    async def acomplete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        await asyncio.sleep(0)
-        return self.complete(messages, schema=schema, max_tokens=max_tokens)
-
-
 Drive: TypeAlias = Callable[[LanguageModel, Patience, Usage], Awaitable[Completion]]
 
 
-@pytest.fixture(params=["drive", "adrive"])
+@pytest.fixture(params=["run", "arun"])
 def one(request: pytest.FixtureRequest) -> Drive:
     """Asks for one item."""
 
     async def one(lm: LanguageModel, patience: Patience, usage: Usage) -> Completion:
-        calling = patiently(REQUEST, patience, usage)
-        return drive(calling, lm) if request.param == "drive" else await adrive(calling, lm)
+        calling = patiently(request_to(lm), patience, usage)
+        return run(calling) if request.param == "run" else await arun(calling, threaded=False)
 
     return one
 
@@ -271,7 +278,7 @@ async def test_whatever_a_model_from_elsewhere_raises_may_pass(one: Drive) -> No
 def test_what_is_no_failure_goes_through(error: type[BaseException]) -> None:
     lm = OfOthers(error())
     with pytest.raises(error):
-        drive(patiently(REQUEST, Patience(), Usage()), lm)
+        run(patiently(request_to(lm), Patience(), Usage()))
     assert lm.calls == 1
 
 
@@ -292,7 +299,7 @@ async def test_a_text_that_is_none_is_named(one: Drive) -> None:
 
 async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, lm: Model) -> None:
     server.answer = lambda request: Reply(status=500)
-    task = asyncio.create_task(adrive(patiently(REQUEST, Patience(backoff=20.0), Usage()), lm))
+    task = asyncio.create_task(arun(patiently(request_to(lm), Patience(backoff=20.0), Usage()), threaded=False))
     await asyncio.to_thread(until, lambda: server.calls == 1)
     await asyncio.sleep(0.02)
     task.cancel()

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from epic_core import Preference, QuerySteering
 from epic_core.encoders import default_encoder
+from epic_core.encoders.cache import TextVectors
 from epic_core.errors import DuplicatePreferenceError, EncoderError, InvalidInputError
 from epic_core.steering.stance import stance_to
-from epic_core.steering.vector_stores import Found, SteeredSearch, Target, TextVectors, checked_k
-from epic_core.storage.namespace import PENALTY
+from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_k
 from epic_core.types import FloatArray, Stance
+from epic_core.types.verdicts import PENALTY
 from helpers import HashEncoder
 
 CASINO, QUIET, BANK = (

@@ -17,17 +17,18 @@ import numpy as np
 
 from epic_core.collection.loaded import Condition, Held, Match, Only
 from epic_core.collection.tables import CollectionTables, Key, Record, keys_of
-from epic_core.encoders.base import Encoder, checked_vector, described
+from epic_core.encoders.base import Embed, Encoder, checked_vector, described
 from epic_core.encoders.by_name import encoder_of
 from epic_core.errors import EncoderMismatchError
 from epic_core.filters import Filter
 from epic_core.runtime.batching import unique_preferences
-from epic_core.runtime.effects import Clock, Encode, Steer, Steps, arun, run
-from epic_core.steering.cache import Steerings
-from epic_core.steering.query_steering import Mode, QuerySteering, checked_mode
+from epic_core.runtime.effects import Clock, Effects, arun, run
+from epic_core.steering.cache import Steer, Steerings
+from epic_core.steering.query_steering import QuerySteering
 from epic_core.storage.vector_codec import packed, rounded
 from epic_core.types import FloatArray, Preference, Stance, checked_k, checked_string
 from epic_core.types.metadata import dumped_metadata
+from epic_core.types.modes import Mode, checked_mode
 
 __all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record"]
 
@@ -161,7 +162,7 @@ class Collection:
         """As `add`, without blocking the event loop."""
         return await arun(self._add(records), Clock())
 
-    def _add(self, records: Iterable[Record]) -> Steps[list[str]]:
+    def _add(self, records: Iterable[Record]) -> Effects[list[str]]:
         given = list(records)
         said = {record.id: dumped_metadata(record.metadata, record.id, "document", ordered=True) for record in given}
         latest = {record.id: record for record in given}
@@ -171,7 +172,7 @@ class Collection:
         self._tables.check_writable()
         vectors: FloatArray = np.empty((0, 0), dtype=np.float32)
         if texts:
-            vectors = yield Encode(self.encoder, texts, "embedding")
+            vectors = yield Embed(self.encoder, texts, "embedding")
         # Without any key, a model would be asked for its dimension.
         made = described(self.encoder) if all_keys else None
         vectors, places = self._placed(vectors, texts, keys)
@@ -354,14 +355,14 @@ class Collection:
         ids: Iterable[str] | None,
         preferences: Iterable[str | Preference] | None,
         steering: Mode | None,
-    ) -> Steps[Matches]:
+    ) -> Effects[Matches]:
         checked_k(k)
         mode = self.steering if steering is None else checked_mode(steering)
         chosen = self.preferences if preferences is None else _preferences(preferences)
         only = None if ids is None else set(ids)
         if embedding is None:
             text = checked_string(query, "The query")
-            vector: FloatArray = (yield Encode(self.encoder, [text], "embedding", query=True))[0]
+            vector: FloatArray = (yield Embed(self.encoder, [text], "embedding", query=True))[0]
         else:
             with self._searching(checked=False):
                 vector = self._unit(embedding)

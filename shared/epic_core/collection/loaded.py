@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from epic_core.collection.tables import CollectionTables, Record
 from epic_core.errors import DamagedError, StoreError
 from epic_core.filters import Filter
-from epic_core.storage.namespace import PENALTY
 from epic_core.storage.vector_index import EntryIndex
 from epic_core.types import FloatArray, Stance
+from epic_core.types.verdicts import PENALTY
 
 Condition: TypeAlias = Filter | Callable[[Record], bool]
 """What a record has to satisfy: a filter over its metadata, or any function of it."""

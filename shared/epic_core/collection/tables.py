@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from epic_core.encoders.base import checked_vector
-from epic_core.errors import InvalidInputError
-from epic_core.storage.row_codec import decoding, deflated, inflated
+from epic_core.errors import InvalidInputError, decoding
+from epic_core.storage.row_codec import deflated, inflated
 from epic_core.storage.sqlite.database import Database
 from epic_core.storage.sqlite.tables import META, Schema, Table
 from epic_core.storage.vector_codec import unpacked

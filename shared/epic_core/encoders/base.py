@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from epic_core.errors import EncoderError, InvalidInputError
+from epic_core.runtime.effects import Effect
 from epic_core.runtime.threads import in_thread
 from epic_core.types import FloatArray
 
@@ -162,3 +165,29 @@ def checked_vector(
 def described(encoder: Encoder) -> dict[str, Any]:
     """What a file remembers of its encoder."""
     return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
+
+
+@dataclass
+class Embed(Effect):
+    """Embeddings of texts, or of queries: a float32 array of shape `(len(texts), d)`.
+
+    It still runs after an interruption: verdicts that were reached are written with their embeddings.
+    """
+
+    encoder: Encoder
+    texts: Sequence[str]
+    part: str
+    query: bool = False
+    saves: ClassVar[bool] = True
+
+    def run(self, stopped: threading.Event | None) -> FloatArray:
+        """Encode the texts."""
+        if self.query:
+            return np.stack([embed_query(self.encoder, text) for text in self.texts])
+        return embed(self.encoder, self.texts)
+
+    async def arun(self) -> FloatArray:
+        """Encode the texts without blocking the event loop."""
+        if self.query:
+            return np.stack([await aembed_query(self.encoder, text) for text in self.texts])
+        return await aembed(self.encoder, self.texts)

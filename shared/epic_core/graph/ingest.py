@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from epic_core.encoders.base import Embed
 from epic_core.errors import BudgetError, EncoderError
 from epic_core.graph.extraction.base import LONGEST_NAME, Extraction, Extractor, Unextracted, entity_key
 from epic_core.graph.loaded import Growth, HeldGraph
@@ -17,9 +18,9 @@ from epic_core.graph.reports import GraphReport
 from epic_core.graph.synonyms import Near, called, synonyms
 from epic_core.pipeline.eviction import make_room
 from epic_core.pipeline.session import State
-from epic_core.runtime.effects import Clock, Encode, Steps, Take
+from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
-from epic_core.runtime.streaming import Portions, streamed
+from epic_core.runtime.streaming import AnswerStream, NextBatch, streamed
 from epic_core.storage.store import Store, verifier_number
 from epic_core.storage.tables.graph import MOST_ENTITIES, TOUCHED, NewEntity, PassageRow
 from epic_core.storage.vector_codec import code_length, rounded
@@ -80,8 +81,8 @@ class Found:
         return names
 
 
-def grow(work: Work, rows: Sequence[int], progress: Progress) -> Steps[None]:
-    """Take passages in, by their items' rows: a portion is committed when it is extracted.
+def grow(work: Work, rows: Sequence[int], progress: Progress) -> Effects[None]:
+    """Take passages in, by their items' rows: a batch is committed when it is extracted.
 
     A passage that the extractor fails for is noted with the reason; it is found by its text alone until it is tried
     again.
@@ -95,23 +96,23 @@ def grow(work: Work, rows: Sequence[int], progress: Progress) -> Steps[None]:
         with state.lock, state.store.reading():
             items = state.store.items_at(rows[start : start + _BLOCK])
         numbers, waiting = list(items), set(items)
-        portions = extractions_by(work.extractor, [item.text for item in items.values()])
+        stream = extractions_by(work.extractor, [item.text for item in items.values()])
         while True:
-            portion = yield Take(portions, "extraction")
-            answers = {numbers[place]: answer for place, answer in portion.answers}
-            if portion.last and portion.failure:
-                answers |= dict.fromkeys(waiting - answers.keys(), Unextracted(portion.failure))
+            batch = yield NextBatch(stream, "extraction")
+            answers = {numbers[place]: answer for place, answer in batch.answers}
+            if batch.last and batch.failure:
+                answers |= dict.fromkeys(waiting - answers.keys(), Unextracted(batch.failure))
             waiting -= answers.keys()
             for answer in answers.values():
                 report.usage.add(answer.usage)
             named = {row: _named(answer) for row, answer in answers.items()}
             yield from _fitted(work, Found(items=items, answers=answers, named=named))
             progress.advance(len(answers))
-            if portion.last:
+            if batch.last:
                 break
 
 
-def _fitted(work: Work, found: Found) -> Steps[None]:
+def _fitted(work: Work, found: Found) -> Effects[None]:
     """`_written`; under a byte budget passage by passage, each after room has been made for it."""
     state, report = work.state, work.report
     if state.budget is None:
@@ -139,7 +140,7 @@ def _said(answer: Extraction | Unextracted) -> int:
     return 0 if isinstance(answer, Unextracted) else sum(4 + len(fact.relation.encode()) for fact in answer.facts)
 
 
-def _written(work: Work, found: Found) -> Steps[None]:
+def _written(work: Work, found: Found) -> Effects[None]:
     """Commit what was found, with embeddings of the names that are new."""
     state, store, clock = work.state, work.state.store, work.clock
     encoder, vectors = state.encoder, dict[str, FloatArray]()
@@ -149,7 +150,7 @@ def _written(work: Work, found: Found) -> Steps[None]:
             new = _new(work.hold(), _alive(store, found))
         missing = [name for name in new.values() if name not in vectors]
         if missing:
-            encoded: FloatArray = yield Encode(encoder, missing, "embedding entities")
+            encoded: FloatArray = yield Embed(encoder, missing, "embedding entities")
             # What the file gives back: what is alike does not depend on when it was read.
             vectors.update(zip(missing, rounded(encoded), strict=True))
         started = time.perf_counter()
@@ -268,7 +269,7 @@ def _count(report: GraphReport, found: Found, growth: Growth) -> None:
             report.note(found.items[passage.item].id, passage.failure, found.answers[passage.item])
 
 
-def extractions_by(extractor: Extractor, texts: Sequence[str]) -> Portions[Extraction | Unextracted]:
+def extractions_by(extractor: Extractor, texts: Sequence[str]) -> AnswerStream[Extraction | Unextracted]:
     """What an extractor finds in texts."""
     from epic_core.graph.extraction.base import Extraction, Fact, Unextracted
 

@@ -19,14 +19,14 @@ from epic_core.graph.reports import GraphReport, Neighbour
 from epic_core.graph.search import GraphHits, Reader, Walk, search
 from epic_core.memory import EpicMemory, Options
 from epic_core.pipeline.ingest import add_batch
-from epic_core.pipeline.search import Keys, MinScore, Search, StancePolicy, checked_search
+from epic_core.pipeline.search import Keys, MinScore, Search, checked_search
 from epic_core.pipeline.session import State
 from epic_core.runtime.batching import Items, abatches, batches, checked_part
-from epic_core.runtime.effects import Clock, Steps, arun, run
+from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
-from epic_core.steering.query_steering import Mode
 from epic_core.storage.store import Store, verifier_number
 from epic_core.types import Item, Preference, checked_text
+from epic_core.types.modes import Mode, StancePolicy
 
 
 class GraphMemory:
@@ -134,7 +134,7 @@ class GraphMemory:
     def add(self, items: Items, *, progress: bool = False) -> GraphReport:
         """Offer items: coarse filter, fine verification, index; what is kept is taken into the graph.
 
-        Committed batch by batch, the graph portion by portion: what was interrupted in between `update` takes in.
+        Committed batch by batch, the graph batch by batch: what was interrupted in between `update` takes in.
 
         Args:
             items: As for `EpicMemory.add`.
@@ -216,7 +216,7 @@ class GraphMemory:
         failed: bool = False,
         others: bool = False,
         after: int = 0,
-    ) -> Steps[None]:
+    ) -> Effects[None]:
         namespace, number = self.memory.namespace, verifier_number(self.extractor.name)
         self._store.extend()
         with self._state.lock, self._store.reading():

@@ -19,19 +19,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.encoders.base import Encoder
+from epic_core.encoders.base import Embed, Encoder
+from epic_core.encoders.cache import EmbedCached, TextVectors
 from epic_core.graph.extraction.base import PhraseExtractor
 from epic_core.graph.loaded import HeldGraph
 from epic_core.graph.seeds import entity_seeds, names_by_key
 from epic_core.pipeline import ranking
 from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, mean_vector, sampled
 from epic_core.pipeline.session import State
-from epic_core.runtime.effects import Clock, Encode, Look, Steer, Steps
-from epic_core.steering.cache import Steerings
+from epic_core.runtime.effects import Clock, Effects
+from epic_core.steering.cache import Steer, Steerings
 from epic_core.steering.query_steering import QuerySteering, SteeredQuery
-from epic_core.steering.vector_stores import TextVectors
-from epic_core.storage.namespace import PENALTY, Space
+from epic_core.storage.namespace import Space
 from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
+from epic_core.types.verdicts import PENALTY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +114,7 @@ def search(
     walk: Walk,
     asked: Search,
     clock: Clock,
-) -> Steps[GraphHits]:
+) -> Effects[GraphHits]:
     """Stage 3, the walk, and the k best passages; where it can start at no entity, what the memory itself finds.
 
     Args:
@@ -128,8 +129,8 @@ def search(
     clock.add("linking", started)
     vectors: FloatArray | Sequence[FloatArray] = []
     if unknown:
-        vectors = yield Encode(encoder, [named[key] for key in unknown], "linking")
-    vector = mean_vector((yield Encode(encoder, asked.embed, "embedding", query=True)))
+        vectors = yield Embed(encoder, [named[key] for key in unknown], "linking")
+    vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
     yield from sampled(state, asked.namespace, asked.mode)
     visited: Visited | None = None
     with state.lock, state.store.reading():
@@ -140,7 +141,7 @@ def search(
             visited = _walked(state, held, walk, asked, vector, seeds, clock) if seeds else None
     said: FloatArray | None = None
     if visited is not None and visited.texts:
-        embeddings: FloatArray = yield Look(reader.texts, visited.texts, "telling apart")
+        embeddings: FloatArray = yield EmbedCached(reader.texts, visited.texts, "telling apart")
         steering: QuerySteering = yield Steer(reader.steerings, visited.preferences, asked.mode)
         said = steering.score_texts(vector, visited.texts, embeddings, scaled=False)
     if state.encoder is not encoder:  # embedded anew in the meantime

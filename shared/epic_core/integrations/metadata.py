@@ -13,10 +13,9 @@ from typing import Any
 
 from epic_core.collection.collection import Key
 from epic_core.errors import InvalidInputError
-from epic_core.pipeline.judge import Judged
-from epic_core.storage.namespace import PENALTY
 from epic_core.types import Hit, Stance
 from epic_core.types.metadata import copied
+from epic_core.types.verdicts import PENALTY, Judged
 
 PREFIX = "epic_"
 ORIGINAL = "epic_original"

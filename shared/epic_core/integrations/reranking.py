@@ -21,19 +21,18 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from epic_core.context import MATTERING, format_hit
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
+from epic_core.encoders.cache import TextVectors
 from epic_core.errors import InvalidInputError, LMError, LMUnavailableError, NoPreferencesError
 from epic_core.integrations.metadata import REWRITE, as_metadata, guidance_of
 from epic_core.lm.base import LanguageModel
 from epic_core.lm.retries import Patience
 from epic_core.memory import EpicMemory
-from epic_core.pipeline.judge import Judged
 from epic_core.runtime.batching import storable
 from epic_core.runtime.threads import in_thread
 from epic_core.steering.cache import Steerings
-from epic_core.steering.query_steering import Mode, checked_mode
-from epic_core.steering.vector_stores import TextVectors
-from epic_core.storage.namespace import PENALTY
 from epic_core.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Preference, Stance
+from epic_core.types.modes import Mode, checked_mode
+from epic_core.types.verdicts import PENALTY, Judged
 from epic_core.verification.lm import LMVerifier
 
 Keep: TypeAlias = Literal["all", "relevant", "supports"]

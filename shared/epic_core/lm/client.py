@@ -11,7 +11,8 @@ from epic_core.errors import LMError
 from epic_core.lm.answers import UnreadableAnswer
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
 from epic_core.lm.prompting import Prompt, size_of
-from epic_core.lm.retries import Calling, Complete, Patience, patiently
+from epic_core.lm.retries import Complete, Patience, patiently
+from epic_core.runtime.effects import Effects
 from epic_core.types import Decision, Usage
 
 T = TypeVar("T")
@@ -76,9 +77,11 @@ class Asker:
                 f"The chunk is too long for the model: {needed}, {self.lm.name} has {self.lm.context}."
                 " Cut it (chunker=WordChunker()), or give the model more (context=)."
             )
-        return Complete(messages=messages, schema=schema if prompt.structured else None, max_tokens=max_tokens)
+        return Complete(
+            lm=self.lm, messages=messages, schema=schema if prompt.structured else None, max_tokens=max_tokens
+        )
 
-    def answer(self, request: Complete, usage: Usage) -> Calling[Completion]:
+    def answer(self, request: Complete, usage: Usage) -> Effects[Completion]:
         """An answer.
 
         Raises:
@@ -88,7 +91,7 @@ class Asker:
 
     def readable(
         self, request: Complete, prompt: Prompt, read: Callable[[str], T], usage: Usage
-    ) -> Calling[tuple[T, Completion]]:
+    ) -> Effects[tuple[T, Completion]]:
         """What `read` makes of an answer; of another one, if it cannot read the first or that was cut off.
 
         Raises:

@@ -1,47 +1,71 @@
-"""Calling a model with patience: retries with backoff, and no waiting for a server that is not there.
-
-What is to be asked is written once, as generators that yield a `Complete` and are sent the answer; `drive`
-runs them with synchronous calls, `adrive` with asynchronous ones, and both pause between attempts.
-"""
+"""Retries: calls of a model with backoff, and no waiting for a server that is not there."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
+from epic_core.runtime.effects import Effect, Effects
 from epic_core.runtime.threads import in_thread
-from epic_core.runtime.workers import StoppedError
 from epic_core.types import Usage
-
-R = TypeVar("R")
 
 _LONGEST_PAUSE = 30.0
 _ITEMS_UNTIL_DOWN = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Complete:
-    """Asks for a completion; answered with it, or with the `LMError` that stands in its way."""
+class Complete(Effect):
+    """A completion; its result is that, or the `LMError` that stands in its way.
 
+    A model that has no `acomplete` is called in a worker thread.
+    """
+
+    lm: LanguageModel
     messages: Sequence[Message]
     schema: Schema | None = None
     max_tokens: int | None = None
 
+    def run(self, stopped: threading.Event | None) -> Completion | LMError:
+        """Ask the model."""
+        try:
+            return _checked(self._complete())
+        except Exception as error:
+            return _failure(error)
+
+    async def arun(self) -> Completion | LMError:
+        """Ask the model without blocking the event loop."""
+        try:
+            if not callable(getattr(self.lm, "acomplete", None)):
+                return _checked(await in_thread(self._complete))
+            return _checked(await self.lm.acomplete(self.messages, schema=self.schema, max_tokens=self.max_tokens))
+        except Exception as error:
+            return _failure(error)
+
+    def _complete(self) -> Completion:
+        return self.lm.complete(self.messages, schema=self.schema, max_tokens=self.max_tokens)
+
 
 @dataclass(frozen=True)
-class _Pause:
-    """Asks for some seconds of waiting."""
+class Pause(Effect):
+    """Some seconds of waiting."""
 
     seconds: float
 
+    def run(self, stopped: threading.Event | None) -> None:
+        """Wait, or until `stopped` is set."""
+        if stopped is None:
+            time.sleep(self.seconds)
+        else:
+            stopped.wait(self.seconds)
 
-Calling: TypeAlias = Generator[Any, Any, R]
+    async def arun(self) -> None:
+        """Wait without blocking the event loop."""
+        await asyncio.sleep(self.seconds)
 
 
 @dataclass
@@ -98,7 +122,7 @@ class Patience:
         return min(doubled if error.retry_after is None else max(self.backoff, error.retry_after), _LONGEST_PAUSE)
 
 
-def patiently(request: Complete, patience: Patience, usage: Usage) -> Calling[Completion]:
+def patiently(request: Complete, patience: Patience, usage: Usage) -> Effects[Completion]:
     """One answer, tried for as often as `patience` allows.
 
     Raises:
@@ -126,64 +150,7 @@ def patiently(request: Complete, patience: Patience, usage: Usage) -> Calling[Co
             raise answer
         usage.retries += 1
         attempt += 1
-        yield _Pause(pause)
-
-
-def drive(calling: Calling[R], lm: LanguageModel, stopped: threading.Event | None = None) -> R:
-    """Run synchronously what is to be asked.
-
-    Raises:
-        StoppedError: instead of another call, once `stopped` is set; it also ends a pause.
-    """
-    answer: Any = None
-    while True:
-        try:
-            request = calling.send(answer)
-        except StopIteration as stop:
-            result: R = stop.value
-            return result
-        if isinstance(request, _Pause):
-            if stopped is None:
-                time.sleep(request.seconds)
-            else:
-                stopped.wait(request.seconds)
-            answer = None
-            continue
-        if stopped is not None and stopped.is_set():
-            raise StoppedError
-        try:
-            answer = _checked(_complete(lm, request))
-        except Exception as error:
-            answer = _failure(error)
-
-
-async def adrive(calling: Calling[R], lm: LanguageModel) -> R:
-    """As `drive`, without blocking the event loop. A model that has no `acomplete` is called in a thread."""
-    answer: Any = None
-    while True:
-        try:
-            request = calling.send(answer)
-        except StopIteration as stop:
-            result: R = stop.value
-            return result
-        if isinstance(request, _Pause):
-            await asyncio.sleep(request.seconds)
-            answer = None
-            continue
-        try:
-            answer = _checked(await _acomplete(lm, request))
-        except Exception as error:
-            answer = _failure(error)
-
-
-def _complete(lm: LanguageModel, request: Complete) -> Completion:
-    return lm.complete(request.messages, schema=request.schema, max_tokens=request.max_tokens)
-
-
-async def _acomplete(lm: LanguageModel, request: Complete) -> Completion:
-    if not callable(getattr(lm, "acomplete", None)):
-        return await in_thread(_complete, lm, request)
-    return await lm.acomplete(request.messages, schema=request.schema, max_tokens=request.max_tokens)
+        yield Pause(pause)
 
 
 def _checked(answer: object) -> Completion:

@@ -14,9 +14,9 @@ from epic_core.errors import BudgetError, InvalidInputError, UnknownPreferenceEr
 from epic_core.pipeline.session import State
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.preferences.parser import aspects_of
-from epic_core.runtime.effects import Clock, Steps, Take
+from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
-from epic_core.runtime.streaming import Portion, Portions, streamed
+from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch, streamed
 from epic_core.storage.namespace import Space
 from epic_core.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_core.types.preferences import Aspects, Expansion
@@ -119,7 +119,7 @@ def asks_model(state: State, preference: Preference) -> bool:
 
 def read_preferences(
     state: State, preferences: Sequence[Preference], report: BuildReport
-) -> Steps[list[tuple[Preference, bool]]]:
+) -> Effects[list[tuple[Preference, bool]]]:
     """Return preferences with what a model says of those that lack it, and whether it is still to say that.
 
     One call for each that lacks aspects or an expansion. Where none is asked, or it fails, both stay None: the aspects
@@ -134,17 +134,17 @@ def read_preferences(
         return made
     if not any(wanted[place].expansion for place in waiting):
         model = getattr(model, "aspects_only", model)
-    portions = readings_by(model, [preferences[place] for place in waiting])
+    stream = readings_by(model, [preferences[place] for place in waiting])
     asked = list(waiting)
     while waiting:
-        portion: Portion[AspectReading] = yield Take(portions)
-        for position, reading in portion.answers:
+        batch: Batch[AspectReading] = yield NextBatch(stream)
+        for position, reading in batch.answers:
             place = asked[position]
             made[place] = _with(preferences[place], reading, wanted[place], report)
             waiting.remove(place)
-        if portion.last:
+        if batch.last:
             for place in waiting:
-                report.unread[preferences[place].text] = portion.failure or "no answer"
+                report.unread[preferences[place].text] = batch.failure or "no answer"
                 made[place] = (preferences[place], True)
             waiting = []
     return made
@@ -169,7 +169,7 @@ def _with(
     return preference, failed
 
 
-def reread_preferences(state: State, report: BuildReport) -> Steps[None]:
+def reread_preferences(state: State, report: BuildReport) -> Effects[None]:
     """Ask about the preferences that a model failed to read or to expand; about each once for a report."""
     if _model(state.verifier, state.expander) is None:
         return
@@ -201,7 +201,7 @@ def set_aspects(
     report: BuildReport,
     clock: Clock,
     progress: Progress,
-) -> Steps[None]:
+) -> Effects[None]:
     """Write what a preference likes and avoids; None has it read anew, and what a model wrote of its expansion.
 
     Raises:
@@ -232,7 +232,7 @@ def set_expansion(
     report: BuildReport,
     clock: Clock,
     progress: Progress,
-) -> Steps[None]:
+) -> Effects[None]:
     """Write what a preference means in practice; None has it written anew by the model, or removed if there is none.
 
     Raises:
@@ -364,7 +364,7 @@ class AspectsKept:
 
     def _setting(
         self, preference: str | Preference, aspects: Aspects | Mapping[str, Any] | None
-    ) -> Callable[[BuildReport, Clock, Progress], Steps[None]]:
+    ) -> Callable[[BuildReport, Clock, Progress], Effects[None]]:
         checked = None if aspects is None else checked_aspects(aspects)
         if checked is not None and not checked.understood:
             checked = None
@@ -418,13 +418,13 @@ class AspectsKept:
 
     def _expanding(
         self, preference: str | Preference, expansion: Expansion | Mapping[str, Any] | None
-    ) -> Callable[[BuildReport, Clock, Progress], Steps[None]]:
+    ) -> Callable[[BuildReport, Clock, Progress], Effects[None]]:
         checked = None if expansion is None else checked_expansion(expansion)
         return partial(set_expansion, self._state, preference, checked)
 
 
-def readings_by(reader: Reader, preferences: Sequence[Preference]) -> Portions[AspectReading]:
-    """What a reader reads of preferences, all in one portion."""
+def readings_by(reader: Reader, preferences: Sequence[Preference]) -> AnswerStream[AspectReading]:
+    """What a reader reads of preferences, all in one batch."""
     from epic_core.preferences.lm_reader import AspectReading
 
     return streamed(reader, preferences, AspectReading, f"reader of aspects {reader.name!r}")

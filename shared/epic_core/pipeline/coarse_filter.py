@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from epic_core.errors import InvalidInputError
 from epic_core.preferences.evidence import highest_two
 from epic_core.types import FloatArray
-from epic_core.types.validation import checked_tau
+from epic_core.types.validation import checked_keep_rate, checked_tau
 
 _BLOCK = 8192
 # Two of many phrases are nearer than one text is.
@@ -108,17 +107,6 @@ def coarse_stream(
     """As `coarse_filter`, block by block over an iterator, in constant memory; rows count within a block."""
     for block in blocks:
         yield coarse_filter(block, preferences, tau, highest=highest)
-
-
-def checked_keep_rate(keep_rate: float) -> float:
-    """The share as a float.
-
-    Raises:
-        InvalidInputError: unless it is a number in (0, 1].
-    """
-    if not isinstance(keep_rate, Real) or isinstance(keep_rate, bool) or not 0.0 < keep_rate <= 1.0:
-        raise InvalidInputError(f"keep_rate must be a share in (0, 1], not {keep_rate!r}.")
-    return float(keep_rate)
 
 
 def tau_for_keep_rate(embeddings: FloatArray, preferences: FloatArray, keep_rate: float) -> float:

@@ -14,15 +14,14 @@ from epic_core.pipeline.eviction import make_room, pieces
 from epic_core.pipeline.light_tier import admitted
 from epic_core.pipeline.rewrites import renew_rewrites
 from epic_core.pipeline.session import State
-from epic_core.pipeline.verify import Decided, forget_gone, outcome_of, remember, unverified, verdicts_on_all
-from epic_core.runtime.effects import Clock, Steps
+from epic_core.pipeline.verify import VerdictBatches, forget_gone, outcome_of, remember, unverified
+from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.storage.tables.items import version_of
 from epic_core.storage.tables.seen import EVICTED
 from epic_core.storage.vector_codec import code_length
 from epic_core.types import BuildReport, Candidate, Item
 from epic_core.types.reports import NotKept
-from epic_core.verification.base import Verifier
 
 _KNOWN_AT_ONCE = 256
 _DISCARDED = 24
@@ -40,19 +39,18 @@ def settle(
     progress: Progress,
     *,
     retried: bool = False,
-) -> Steps[None]:
+) -> Effects[None]:
     """Verify candidates and write the verdicts as they come."""
 
-    def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
-        outcome = yield from outcome_of(state, encoder, verifier, decided, new, report)
-        outcome.retried = retried
-        renew = yield from written(state, outcome, report, clock)
-        progress.advance(len(decided))
-        if renew:
-            yield from renew_rewrites(state, encoder, report)
-
     if state.fine:
-        yield from verdicts_on_all(state, candidates, report, commit)
+        verdicts = VerdictBatches(state, candidates, report)
+        while (batch := (yield from verdicts.next_batch())) is not None:
+            outcome = yield from outcome_of(state, encoder, verdicts.verifier, batch.decided, batch.new, report)
+            outcome.retried = retried
+            renew = yield from written(state, outcome, report, clock)
+            progress.advance(len(batch.decided))
+            if renew:
+                yield from renew_rewrites(state, encoder, report)
         return
     for start in range(0, len(candidates), _KNOWN_AT_ONCE):
         block = candidates[start : start + _KNOWN_AT_ONCE]
@@ -63,7 +61,7 @@ def settle(
         progress.advance(len(block))
 
 
-def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> Steps[bool]:
+def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> Effects[bool]:
     """`write`, after room has been made for it: under a budget in small pieces.
 
     Returns:
@@ -115,7 +113,7 @@ def _pieces(outcome: Outcome, step: int, discarded: int = _DISCARDED) -> Iterato
         yield replace(empty, kept=outcome.kept[start : start + step])
 
 
-def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> Steps[bool]:
+def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> Effects[bool]:
     assert state.budget is not None
     needed = _bytes(state, piece)
     items = len(piece.kept) + len(piece.light) + len(piece.undecided)
@@ -139,7 +137,7 @@ def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> 
     return _turn_down(state, piece, report, clock)
 
 
-def _timed(steps: Steps[bool], clock: Clock) -> Steps[bool]:
+def _timed(steps: Effects[bool], clock: Clock) -> Effects[bool]:
     started = time.perf_counter()
     room = yield from steps
     clock.add("making room", started)

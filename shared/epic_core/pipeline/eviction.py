@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.errors import BudgetError, InvalidInputError
+from epic_core.encoders.base import Embed
+from epic_core.errors import BudgetError, InvalidInputError, decoding
 from epic_core.pipeline.bytes import TOUCHED, by_bytes
 from epic_core.pipeline.commit import write
 from epic_core.pipeline.light_tier import leave
 from epic_core.pipeline.session import State
-from epic_core.pipeline.verify import Decided, outcome_of, verdicts_on_all
+from epic_core.pipeline.verify import VerdictBatches, outcome_of
 from epic_core.retention.budget import Budget
 from epic_core.retention.policies import Held, Positions, choose
-from epic_core.runtime.effects import Clock, Encode, Steps
+from epic_core.runtime.effects import Clock, Effects
 from epic_core.storage.memory_schema import ENTRIES
 from epic_core.storage.namespace import Addition
-from epic_core.storage.row_codec import decoding
 from epic_core.storage.store import verifier_number
 from epic_core.storage.tables.items import HeldItem, version_of
 from epic_core.storage.tables.seen import EVICTED
@@ -28,7 +28,6 @@ from epic_core.storage.vector_codec import unpacked
 from epic_core.text.extract import shortened
 from epic_core.types import BuildReport, Candidate, FloatArray, Stance
 from epic_core.types.reports import NotKept
-from epic_core.verification.base import Verifier
 
 _ROUNDS = 30
 # The share of the budget that the light tier frees at least when there is no room.
@@ -63,7 +62,7 @@ def lacking(state: State, needed: int) -> int:
     return (count - free) * page + needed - state.budget.pages(page) * page
 
 
-def make_room(state: State, needed: int, report: BuildReport) -> Steps[bool]:
+def make_room(state: State, needed: int, report: BuildReport) -> Effects[bool]:
     """Have room for so many bytes more; whether there is.
 
     What goes is chosen by the retention policy, its share at a time. Of what would go, the entries the verifier was
@@ -188,7 +187,7 @@ def _shorter(held: HeldItem, instructions: Sequence[str]) -> str | None:
     return less if len(less) <= _WORTH * len(text) else None
 
 
-def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: BuildReport) -> Steps[set[int]]:
+def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
     """Have a language model judge what another verifier kept; the rows of the entries that stay therefore."""
     verifier = state.verifier
     if not getattr(verifier, "cached", False):
@@ -206,7 +205,7 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
             if row in items and preference in position_of:
                 asked.append((row, position_of[preference], float(held.similarity[position])))
         preferences, vectors = list(space.preferences), space.vectors
-    embeddings: FloatArray = yield Encode(state.encoder, [items[row].text for row, _, _ in asked], "embedding")
+    embeddings: FloatArray = yield Embed(state.encoder, [items[row].text for row, _, _ in asked], "embedding")
     candidates = [
         Candidate(
             item=items[row],
@@ -219,9 +218,9 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
     ]
     kept: set[tuple[str, str | None]] = set()
     again = BuildReport(usage=report.usage)
-
-    def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
-        outcome = yield from outcome_of(state, state.encoder, verifier, decided, new, again)
+    verdicts = VerdictBatches(state, candidates, again)
+    while (batch := (yield from verdicts.next_batch())) is not None:
+        outcome = yield from outcome_of(state, state.encoder, verdicts.verifier, batch.decided, batch.new, again)
         # What it does not keep goes anyway; what it cannot say stays as it was judged.
         outcome.discarded, outcome.undecided, outcome.records, outcome.rejected = [], [], [], []
         step = pieces(state.budget)
@@ -233,8 +232,6 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
             except BudgetError:
                 continue  # no room for what it says: then they go
             kept.update((item.id, entry.preference_id) for item, entries in outcome.kept for entry in entries)
-
-    yield from verdicts_on_all(state, candidates, again, commit)
     with state.lock, state.store.reading():
         spared: set[int] = set()
         for item_id, preference_id in kept:

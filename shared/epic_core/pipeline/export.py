@@ -14,11 +14,11 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from epic_core.encoders.base import described
+from epic_core.encoders.base import Embed, described
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.pipeline.aspects import asks_model, read_preferences
 from epic_core.pipeline.session import State
-from epic_core.runtime.effects import Encode, Steps
+from epic_core.runtime.effects import Effects
 from epic_core.storage.store import NewEntry
 from epic_core.storage.tables.items import HeldItem
 from epic_core.types import FloatArray, Item, Preference, Stance
@@ -215,7 +215,7 @@ def _whole(value: Any) -> int:
     return int(value)
 
 
-def take_in(state: State, read: Portable) -> Steps[None]:
+def take_in(state: State, read: Portable) -> Effects[None]:
     """Write what was read into a namespace that holds nothing, in one transaction.
 
     Raises:
@@ -224,9 +224,9 @@ def take_in(state: State, read: Portable) -> Steps[None]:
     encoder = state.encoder
     asked = {preference.id for preference in read.preferences if asks_model(state, preference)}
     stated = yield from read_preferences(state, read.preferences, state.opened)
-    preferences: FloatArray = yield Encode(encoder, [preference.text for preference in read.preferences], "embedding")
+    preferences: FloatArray = yield Embed(encoder, [preference.text for preference in read.preferences], "embedding")
     texts = _embedded(read)
-    vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
+    vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
     vector_of = dict(zip(texts, vectors, strict=True))
     store, namespace = state.store, state.namespace
     with state.lock, store.transaction():

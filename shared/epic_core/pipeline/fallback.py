@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeAlias
 
 from epic_core.errors import InvalidInputError
+from epic_core.runtime.effects import Effect
+from epic_core.runtime.threads import in_thread
 from epic_core.types import Hit, Item
 
 FallbackCall: TypeAlias = Callable[[str, int], Iterable[Any]]
@@ -57,6 +61,37 @@ def asynchronous_call(fallback: Any, query: str, k: int) -> Any:
     if plain is not None and any(map(inspect.iscoroutinefunction, (plain[0], type(plain[0]).__call__))):
         return ask(fallback, query, k)
     return None
+
+
+@dataclass
+class AskFallback(Effect):
+    """The k results that a fallback finds best, as it returns them."""
+
+    fallback: Any
+    query: str
+    k: int
+    part: str = "fallback"
+
+    def run(self, stopped: threading.Event | None) -> Any:
+        """Ask it.
+
+        Raises:
+            InvalidInputError: if it is asynchronous.
+        """
+        answer = ask(self.fallback, self.query, self.k)
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()
+            raise InvalidInputError("This fallback is asynchronous. Use asearch, or give a synchronous fallback.")
+        return answer
+
+    async def arun(self) -> Any:
+        """Ask it: in its own asynchronous way, or in a worker thread."""
+        call = asynchronous_call(self.fallback, self.query, self.k)
+        if call is not None:
+            return await call
+        answer = await in_thread(ask, self.fallback, self.query, self.k)
+        return await answer if inspect.isawaitable(answer) else answer
 
 
 def hits_of(found: object) -> list[Hit]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from epic_core.encoders.base import Encoder
+from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import NoPreferencesError
 from epic_core.pipeline.aspects import reread_preferences
 from epic_core.pipeline.coarse_filter import coarse_filter, tau_for_keep_rate
@@ -20,7 +20,7 @@ from epic_core.pipeline.rewrites import held_for
 from epic_core.pipeline.session import State
 from epic_core.preferences.foreign import count_foreign
 from epic_core.preferences.library import borrowed
-from epic_core.runtime.effects import Clock, Encode, Steps
+from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.storage.namespace import Space
 from epic_core.storage.tables.items import version_of
@@ -37,7 +37,7 @@ _EXPANDED_KEPT = 1024
 
 def add_batch(
     state: State, batch: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
-) -> Steps[None]:
+) -> Effects[None]:
     """Take one batch through the three stages and write it."""
     drop_expired(state)
     yield from reread_preferences(state, report)
@@ -54,7 +54,7 @@ def add_batch(
     report.known += known
     report.waiting += waiting
     count_foreign(report, fresh, encoder)
-    embeddings: FloatArray = yield Encode(encoder, [item.text for item in fresh], "embedding")
+    embeddings: FloatArray = yield Embed(encoder, [item.text for item in fresh], "embedding")
     expanded = yield from expanded_phrases(state, encoder, preferences)
 
     started = time.perf_counter()
@@ -82,7 +82,7 @@ def _catch_up(
     seen: Sequence[Preference],
     report: BuildReport,
     clock: Clock,
-) -> Steps[None]:
+) -> Effects[None]:
     """Match a batch with preferences that were added while it was being verified."""
     known = {preference.id for preference in seen}
     while True:
@@ -99,7 +99,7 @@ def _catch_up(
         yield from settle(state, encoder, candidates, BuildReport(usage=report.usage), clock, Progress())
 
 
-def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -> Steps[None]:
+def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -> Effects[None]:
     """Verify the undecided items again: under the preferences they wait for, and those that came since."""
     drop_expired(state)
     yield from reread_preferences(state, report)
@@ -110,7 +110,7 @@ def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -
         preferences, vectors = list(space.preferences), space.vectors
         held = {item.id: held_for(state, item) for item, _, _ in queue}
     items = [item for item, _, _ in queue]
-    embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
+    embeddings: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
     near = vectors @ embeddings.T >= np.float32(state.tau if state.coarse else -1.0)
     candidates, orphans = [], []
     for column, (item, _, waiting) in enumerate(queue):
@@ -281,7 +281,7 @@ def resolve_keep_rate(state: State, embeddings: FloatArray, vectors: FloatArray,
         )
 
 
-def expanded_phrases(state: State, encoder: Encoder, preferences: Sequence[Preference]) -> Steps[list[FloatArray]]:
+def expanded_phrases(state: State, encoder: Encoder, preferences: Sequence[Preference]) -> Effects[list[FloatArray]]:
     """Return the embeddings of what follows and breaks each preference, by its expansion; none without coarse stage."""
     if not state.coarse:
         return []
@@ -297,7 +297,7 @@ def expanded_phrases(state: State, encoder: Encoder, preferences: Sequence[Prefe
     texts = [text for one in phrases for text in one]
     vectors = np.empty((0, 0), dtype=np.float32)
     if texts:
-        vectors = yield Encode(encoder, texts, "embedding")
+        vectors = yield Embed(encoder, texts, "embedding")
     new, start = {}, 0
     for preference, one in zip(missing, phrases, strict=True):
         new[preference] = vectors[start : start + len(one)]

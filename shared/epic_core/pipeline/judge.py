@@ -3,50 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from epic_core.encoders.base import Embed
 from epic_core.errors import NoPreferencesError
 from epic_core.pipeline.commit import Outcome
 from epic_core.pipeline.ingest import coarse_stage, expanded_phrases, resolve_keep_rate
 from epic_core.pipeline.rewrites import rewritings_of
 from epic_core.pipeline.session import State
-from epic_core.pipeline.verify import Decided, count_undecided, forget_gone, remember, verdicts_on_all
-from epic_core.runtime.effects import Clock, Encode, Steps
+from epic_core.pipeline.verify import Decided, VerdictBatches, count_undecided, forget_gone, remember
+from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Verdict
+from epic_core.types.verdicts import Judged
 from epic_core.verification.base import Rewriting, Verifier, rewriter_of
 
 JUDGED_AT_ONCE = 64
 """How many items are judged before the first of them is handed out."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """An item and what was decided about it.
-
-    Attributes:
-        item: The item.
-        verdict: Keep with one alignment for each preference, strongest first; Discard; or Undecided.
-        preferences: Those of the alignments, in their order.
-        similarities: Sim(E(x), E(p)) for each of them, in [-1, 1].
-        rewrite: x^, where the verifier rewrites; else empty.
-    """
-
-    item: Item
-    verdict: Verdict
-    preferences: tuple[Preference, ...] = ()
-    similarities: tuple[float, ...] = ()
-    rewrite: str = ""
-
-    @property
-    def kept(self) -> bool:
-        """Whether it is for this user."""
-        return self.verdict.decision is Decision.KEEP
-
-
 def judge_batch(
     state: State, items: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
-) -> Steps[list[Judged]]:
+) -> Effects[list[Judged]]:
     """What is decided about each of some items, in their order. Verdicts of models are remembered.
 
     Raises:
@@ -63,7 +41,7 @@ def judge_batch(
     # Ids of their own: two items may have one in common.
     plain = [replace(item, id=f"judged {number}") for number, item in enumerate(items)]
     report.seen += len(items)
-    embeddings: FloatArray = yield Encode(encoder, [item.text for item in plain], "embedding")
+    embeddings: FloatArray = yield Embed(encoder, [item.text for item in plain], "embedding")
     expanded = yield from expanded_phrases(state, encoder, preferences)
     resolve_keep_rate(state, embeddings, vectors, report)
     candidates, _ = coarse_stage(state, plain, embeddings, preferences, vectors, expanded)
@@ -71,16 +49,15 @@ def judge_batch(
     progress.begin(len(items), len(items), done=len(items) - len(candidates))
     judged: dict[str, Judged] = {}
 
-    def commit(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
-        remember(state, Outcome(encoder=encoder, version=verifier.name, verdicts=list(new)))
-        for one in (yield from _judged(state, verifier, decided, preferences, report)):
-            judged[one.item.id] = one
-        if state.store.writable:
-            forget_gone(state, preferences)
-        progress.advance(len(decided))
-
     if state.fine:
-        yield from verdicts_on_all(state, candidates, report, commit)
+        verdicts = VerdictBatches(state, candidates, report)
+        while (batch := (yield from verdicts.next_batch())) is not None:
+            remember(state, Outcome(encoder=encoder, version=verdicts.verifier.name, verdicts=list(batch.new)))
+            for one in (yield from _judged(state, verdicts.verifier, batch.decided, preferences, report)):
+                judged[one.item.id] = one
+            if state.store.writable:
+                forget_gone(state, preferences)
+            progress.advance(len(batch.decided))
     else:
         judged = {candidate.item.id: _unverified(candidate) for candidate in candidates}
         progress.advance(len(candidates))
@@ -103,7 +80,7 @@ def judge_batch(
 
 def _judged(
     state: State, verifier: Verifier, decided: Decided, preferences: Sequence[Preference], report: BuildReport
-) -> Steps[list[Judged]]:
+) -> Effects[list[Judged]]:
     """Candidates with their verdicts, rewritten where the verifier does that."""
     rewriter = rewriter_of(verifier)
     made = [_aligned(candidate, verdict) for candidate, verdict in decided]

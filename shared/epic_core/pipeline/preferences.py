@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from epic_core.encoders.base import Encoder
+from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import (
     DuplicatePreferenceError,
     EpicError,
@@ -22,26 +22,25 @@ from epic_core.pipeline.expiry import drop_expired, take_away
 from epic_core.pipeline.ingest import candidate_of, expanded_phrases
 from epic_core.pipeline.rewrites import put_rewrite, renew_rewrites
 from epic_core.pipeline.session import State
-from epic_core.pipeline.verify import Decided, outcome_of, remember, unverified, verdicts_on_all
+from epic_core.pipeline.verify import VerdictBatches, outcome_of, remember, unverified
 from epic_core.preferences.foreign import warn_of_unread
-from epic_core.runtime.effects import Clock, Encode, Steps
+from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.storage.namespace import Space
 from epic_core.storage.vector_codec import rounded
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
-from epic_core.verification.base import Verifier
 
 
 def add_preference(
     state: State, preference: Preference, report: BuildReport, clock: Clock, progress: Progress
-) -> Steps[None]:
+) -> Effects[None]:
     """Add a preference, and match the held items with it."""
     yield from _introduce(state, preference, None, report, clock, progress)
 
 
 def replace_preference(
     state: State, old: str | Preference, preference: Preference, report: BuildReport, clock: Clock, progress: Progress
-) -> Steps[None]:
+) -> Effects[None]:
     """Put a preference in another's place, and match the held items with it."""
     with state.lock:
         space = state.space()
@@ -49,7 +48,7 @@ def replace_preference(
     if replacing.id == preference.id and replacing.means(preference):
         # Another spelling, or another end: what is held for it stays, and what was said of it that it does not bring.
         encoder = state.encoder
-        vectors: FloatArray = yield Encode(encoder, [preference.text], "embedding")
+        vectors: FloatArray = yield Embed(encoder, [preference.text], "embedding")
         with state.changing(encoder) as space:
             state.store.set_preference(state.namespace, preference, vectors[0])
             restate(state, space, preference)
@@ -59,7 +58,7 @@ def replace_preference(
 
 def remove_preference(
     state: State, preference: str | Preference, report: BuildReport, clock: Clock, progress: Progress
-) -> Steps[None]:
+) -> Effects[None]:
     """Remove a preference, its entries, and the items nothing else holds."""
     encoder = state.encoder
     drop_expired(state)
@@ -78,7 +77,7 @@ def _introduce(
     report: BuildReport,
     clock: Clock,
     progress: Progress,
-) -> Steps[None]:
+) -> Effects[None]:
     _check_end(preference)
     drop_expired(state)
     with state.lock:
@@ -88,28 +87,28 @@ def _introduce(
     ((preference, unread),) = yield from read_preferences(state, [preference], report)
     warn_of_unread(report, [preference], encoder)
     # As the file will give it back: later items are matched with that.
-    vectors: FloatArray = rounded((yield Encode(encoder, [preference.text], "embedding")))
-    embeddings: FloatArray = yield Encode(encoder, [item.text for item in items], "embedding")
+    vectors: FloatArray = rounded((yield Embed(encoder, [preference.text], "embedding")))
+    embeddings: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
     expanded = yield from expanded_phrases(state, encoder, [preference])
     started = time.perf_counter()
     candidates = _matching(state, items, embeddings, preference, vectors, expanded)
     started = clock.add("coarse filter", started)
     report.seen, report.passed = len(items), len(candidates)
     outcome = Outcome(encoder=encoder, unread=unread)
-
-    def collect(verifier: Verifier, decided: Decided, new: Decided) -> Steps[None]:
-        # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
-        without = None if replacing is None else replacing.id
-        part = yield from outcome_of(state, encoder, verifier, decided, new, report, without=without)
-        remember(state, part)
-        outcome.kept += part.kept
-        outcome.undecided += part.undecided
-        outcome.rewrites |= part.rewrites
-        progress.advance(len(decided))
-
     progress.expect(len(candidates))
     if state.fine:
-        yield from verdicts_on_all(state, candidates, report, collect)
+        without = None if replacing is None else replacing.id
+        verdicts = VerdictBatches(state, candidates, report)
+        while (batch := (yield from verdicts.next_batch())) is not None:
+            part = yield from outcome_of(
+                state, encoder, verdicts.verifier, batch.decided, batch.new, report, without=without
+            )
+            # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
+            remember(state, part)
+            outcome.kept += part.kept
+            outcome.undecided += part.undecided
+            outcome.rewrites |= part.rewrites
+            progress.advance(len(batch.decided))
     else:
         outcome.kept += [(candidate.item, unverified(candidate)) for candidate in candidates]
     yield from _put_in_force(state, encoder, preference, vectors[0], replacing, outcome, report, clock)
@@ -117,7 +116,7 @@ def _introduce(
     seen = {item.id: item for item in items}
     with state.lock:
         late = [item for item in state.store.items(state.namespace) if seen.get(item.id) != item]
-    embeddings = yield Encode(encoder, [item.text for item in late], "embedding")
+    embeddings = yield Embed(encoder, [item.text for item in late], "embedding")
     late_candidates = _matching(state, late, embeddings, preference, vectors, expanded)
     yield from settle(state, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
     yield from renew_rewrites(state, encoder, report)
@@ -132,7 +131,7 @@ def _put_in_force(
     outcome: Outcome,
     report: BuildReport,
     clock: Clock,
-) -> Steps[None]:
+) -> Effects[None]:
     """Write a preference with all that it holds, in place of another's: at once, or under a budget piece by piece.
 
     In pieces the old preference goes last. Whatever happens in between, nothing that is held is lost: until the end

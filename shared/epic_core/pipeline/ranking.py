@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from epic_core.steering.query_steering import QuerySteering, SteeredQuery
 from epic_core.steering.relevance import default_relevant
-from epic_core.storage.namespace import PENALTY, Space
+from epic_core.storage.namespace import Space
 from epic_core.storage.store import Store
 from epic_core.types import FloatArray, Stance
+from epic_core.types.verdicts import PENALTY
 
 # What an instruction that is nearer than its text adds, and what sharing all telling words does.
 INSTRUCTED = 0.5

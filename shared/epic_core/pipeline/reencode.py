@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from epic_core.encoders.base import Encoder, described
+from epic_core.encoders.base import Embed, Encoder, described
 from epic_core.errors import (
     BudgetError,
 )
 from epic_core.pipeline.session import State
-from epic_core.runtime.effects import Encode, Steps
+from epic_core.runtime.effects import Effects
 from epic_core.types import FloatArray
 
 
-def reencode_memory(state: State, encoder: Encoder) -> Steps[None]:
+def reencode_memory(state: State, encoder: Encoder) -> Effects[None]:
     """Embed everything anew, in one transaction.
 
     Raises:
@@ -27,7 +27,7 @@ def reencode_memory(state: State, encoder: Encoder) -> Steps[None]:
             texts = state.store.embedded_texts()
         vectors: list[FloatArray] = []
         for table in texts:
-            vectors += [(yield Encode(encoder, list(table.values()), "embedding"))]
+            vectors += [(yield Embed(encoder, list(table.values()), "embedding"))]
         with state.lock:
             if not _embedded_anew(state, encoder, texts, vectors):
                 continue  # something was written meanwhile

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from epic_core.encoders.base import Encoder
+from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import BudgetError
 from epic_core.pipeline.session import State
-from epic_core.runtime.effects import Encode, Steps, Take
-from epic_core.runtime.streaming import Portion, Portions, streamed
+from epic_core.runtime.effects import Effects
+from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch, streamed
 from epic_core.storage.store import Store
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
 from epic_core.types.validation import writable
@@ -48,7 +48,7 @@ def held_for(state: State, item: Item) -> set[str | None]:
 
 def rewritings_of(
     state: State, rewriter: Rewriter, rewritings: Sequence[Rewriting], report: BuildReport
-) -> Steps[tuple[dict[int, Rewrite], dict[int, tuple[str, str]]]]:
+) -> Effects[tuple[dict[int, Rewrite], dict[int, tuple[str, str]]]]:
     """Rewritten texts by position, and why others failed, with what was answered.
 
     Texts are remembered as they come: after an interruption they are not asked for again.
@@ -56,12 +56,12 @@ def rewritings_of(
     first = _first_alike(rewritings)
     done, asked = _recalled(state, rewriter, {place: rewritings[place] for place in set(first)})
     failed: dict[int, tuple[str, str]] = {}
-    portions = rewritten_by(rewriter, [rewritings[place] for place in asked])
+    stream = rewritten_by(rewriter, [rewritings[place] for place in asked])
     waiting = set(asked)
     while waiting:
-        portion: Portion[Rewritten] = yield Take(portions)
+        batch: Batch[Rewritten] = yield NextBatch(stream)
         made: list[int] = []
-        for position, rewritten in portion.answers:
+        for position, rewritten in batch.answers:
             place = asked[position]
             waiting.discard(place)
             report.usage.add(rewritten.usage)
@@ -75,8 +75,8 @@ def rewritings_of(
             with suppress(BudgetError), state.lock, state.store.transaction():
                 for place in made:
                     remember_rewrite(state.store, state.namespace, rewritings[place].item, done[place])
-        if portion.last:
-            failed |= dict.fromkeys(waiting, (f"It could not be rewritten. {portion.failure}", ""))
+        if batch.last:
+            failed |= dict.fromkeys(waiting, (f"It could not be rewritten. {batch.failure}", ""))
             waiting.clear()
     for place, same in enumerate(first):
         if same in failed:
@@ -112,7 +112,7 @@ def _first_alike(rewritings: Sequence[Rewriting]) -> list[int]:
     ]
 
 
-def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Steps[None]:
+def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Effects[None]:
     """Rewrite the items whose preferences are not those they were rewritten for. What fails keeps its text."""
     rewriter = rewriter_of(state.verifier)
     with state.lock:
@@ -126,7 +126,7 @@ def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Steps
         rewritings = [_renewing(state, items[row], row, known) for row in rows]
     done, failed = yield from rewritings_of(state, rewriter, rewritings, report)
     texts = list(dict.fromkeys(rewrite.text for rewrite in done.values()))
-    vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
+    vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
     vector_of = dict(zip(texts, vectors, strict=True))
     places = list(done)
     step = 2 if state.budget is not None else max(1, len(places))
@@ -144,11 +144,11 @@ def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Steps
         )
 
 
-def _take_back(state: State, encoder: Encoder, items: Mapping[int, Item], report: BuildReport) -> Steps[None]:
+def _take_back(state: State, encoder: Encoder, items: Mapping[int, Item], report: BuildReport) -> Effects[None]:
     """Let items show their own text again: it was rewritten for other preferences, and nobody is there to renew it."""
     if not items:
         return
-    vectors: FloatArray = yield Encode(encoder, [item.text for item in items.values()], "embedding instructions")
+    vectors: FloatArray = yield Embed(encoder, [item.text for item in items.values()], "embedding instructions")
     with state.changing(encoder):
         for (row, item), vector in zip(items.items(), vectors, strict=True):
             if state.store.item_row(state.namespace, item.id) == row:
@@ -179,6 +179,6 @@ def remember_rewrite(store: Store, namespace: str, item: Item, rewrite: Rewrite)
     store.remember_rewrite(namespace, rewrite.version, item.text, texts, rewrite.text)
 
 
-def rewritten_by(rewriter: Rewriter, rewritings: Sequence[Rewriting]) -> Portions[Rewritten]:
-    """A rewriter's texts for rewritings, all in one portion."""
+def rewritten_by(rewriter: Rewriter, rewritings: Sequence[Rewriting]) -> AnswerStream[Rewritten]:
+    """A rewriter's texts for rewritings, all in one batch."""
     return streamed(rewriter, rewritings, Rewritten, f"rewriter {rewriter.name!r}")

@@ -11,21 +11,24 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_core.encoders.base import Embed
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.pipeline import ranking
-from epic_core.pipeline.fallback import hits_of
+from epic_core.pipeline.fallback import AskFallback, hits_of
 from epic_core.pipeline.session import State
-from epic_core.runtime.effects import Ask, Clock, Encode, Sample, Steps
-from epic_core.steering.query_steering import Mode, QuerySteering, SteeredQuery, checked_mode
+from epic_core.runtime.effects import Clock, Effects
+from epic_core.steering.cache import Prepare
+from epic_core.steering.query_steering import QuerySteering, SteeredQuery
 from epic_core.steering.relevance import default_floor
-from epic_core.storage.namespace import PENALTY, Space
+from epic_core.storage.namespace import Space
 from epic_core.storage.store import Store
 from epic_core.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
+from epic_core.types.modes import Mode, checked_mode, checked_stance_policy
+from epic_core.types.verdicts import PENALTY
 
 BY_VECTOR = "(a vector)"
 
-StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
 Keys: TypeAlias = Literal["both", "instruction"]
 """What an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
 MinScore: TypeAlias = float | Literal["auto"] | None
@@ -49,35 +52,35 @@ class Search:
     min_score: MinScore = "auto"
 
 
-def search(state: State, asked: Search, clock: Clock) -> Steps[Hits]:
+def search(state: State, asked: Search, clock: Clock) -> Effects[Hits]:
     """Search, and ask the fallback where nothing held is relevant."""
     encoder = state.encoder
-    vector = mean_vector((yield Encode(encoder, asked.embed, "embedding", query=True)))
+    vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
     yield from sampled(state, asked.namespace, asked.mode)
     if state.encoder is not encoder:  # embedded anew in the meantime
         return (yield from search(state, asked, clock))
     return (yield from found_near(state, asked, vector, clock))
 
 
-def preferences_by_weight(state: State, query: str, namespace: str) -> Steps[list[tuple[Preference, float]]]:
+def preferences_by_weight(state: State, query: str, namespace: str) -> Effects[list[tuple[Preference, float]]]:
     """Weigh the preferences by how much they matter to a query, heaviest first, each with the chance that it does."""
-    vector: FloatArray = (yield Encode(state.encoder, [query], "embedding", query=True))[0]
+    vector: FloatArray = (yield Embed(state.encoder, [query], "embedding", query=True))[0]
     with state.lock:
         steering = state.space(namespace).steering("signed")
     if not steering.ready:
-        yield Sample(steering)
+        yield Prepare(steering)
     return steering.matters(vector)
 
 
-def sampled(state: State, namespace: str, mode: Mode) -> Steps[None]:
+def sampled(state: State, namespace: str, mode: Mode) -> Effects[None]:
     """Encode once what steering has to know of an encoder and of the preferences."""
     with state.lock:
         steering = state.space(namespace).steering(mode)
     if not steering.ready:
-        yield Sample(steering)
+        yield Prepare(steering)
 
 
-def found_near(state: State, asked: Search, vector: FloatArray, clock: Clock) -> Steps[Hits]:
+def found_near(state: State, asked: Search, vector: FloatArray, clock: Clock) -> Effects[Hits]:
     """Search with E(q), and ask the fallback where nothing held is relevant."""
     with state.lock, state.store.reading():
         started = time.perf_counter()
@@ -95,7 +98,7 @@ def found_near(state: State, asked: Search, vector: FloatArray, clock: Clock) ->
         vectors = [] if asks else result.vectors
     hits = result.hits
     if asks:
-        answer = yield Ask(state.fallback, asked.query, asked.k)
+        answer = yield AskFallback(state.fallback, asked.query, asked.k)
         broader = hits_of(answer)
         if asked.filter is not None:
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
@@ -317,18 +320,6 @@ def checked_min_score(min_score: object) -> MinScore:
     if not isinstance(min_score, Real) or isinstance(min_score, bool) or not -1.0 <= float(min_score) <= 1.0:
         raise InvalidInputError(f'min_score must be a cosine between -1 and 1, "auto" or None; not {min_score!r}.')
     return float(min_score)
-
-
-def checked_stance_policy(policy: object) -> str:
-    """The policy.
-
-    Raises:
-        InvalidInputError: for anything that is none.
-    """
-    known = get_args(StancePolicy)
-    if policy not in known:
-        raise InvalidInputError(f"stance_policy must be one of {', '.join(known)}; not {policy!r}.")
-    return str(policy)
 
 
 def checked_filter(filter: Filter | None) -> Filter | None:

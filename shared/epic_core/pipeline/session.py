@@ -14,12 +14,12 @@ from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
 from epic_core.preferences.evidence import borrows
 from epic_core.retention.budget import Budget
 from epic_core.retention.policies import ByValue, RetentionPolicy
-from epic_core.steering.query_steering import Mode
 from epic_core.storage.namespace import Space
-from epic_core.storage.row_codec import digest
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker
 from epic_core.types import BuildReport, FloatArray, Preference
+from epic_core.types.digests import digest
+from epic_core.types.modes import Mode
 from epic_core.verification.base import Verifier
 
 if TYPE_CHECKING:

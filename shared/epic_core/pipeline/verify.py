@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, TypeAlias
 
-from epic_core.encoders.base import Encoder
+from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import BudgetError, EpicError
 from epic_core.pipeline.commit import Outcome
 from epic_core.pipeline.rewrites import Rewrite, rewriting_of, rewritings_of
 from epic_core.pipeline.session import State
-from epic_core.runtime.effects import Encode, Steps, Take
-from epic_core.runtime.streaming import LARGEST_PORTION, Portion, Portions
+from epic_core.runtime.effects import Effects
+from epic_core.runtime.streaming import LARGEST_BATCH, AnswerStream, Batch, NextBatch
 from epic_core.storage.store import NewEntry, verifier_number
 from epic_core.storage.tables.items import version_of
 from epic_core.types import (
@@ -40,59 +41,70 @@ Decided: TypeAlias = Sequence[tuple[Candidate, Verdict]]
 """Candidates with their verdicts."""
 
 
-def verdicts_on_all(
-    state: State,
-    candidates: Sequence[Candidate],
-    report: BuildReport,
-    commit: Callable[[Verifier, Decided, Decided], Steps[None]],
-) -> Steps[None]:
-    """Reach a verdict on every candidate: from the cache, or by asking the verifier.
+@dataclass(frozen=True)
+class VerdictBatch:
+    """Some verdicts: all that were reached, and those among them that are to be remembered."""
+
+    decided: Decided
+    new: Decided
+
+
+class VerdictBatches:
+    """The verdicts on candidates, batch by batch: those of the cache first, then the verifier's as they come.
 
     Args:
         state: The memory's.
         candidates: Some may have the same text; each text is asked about once.
         report: Counts what was cached and what it took.
-        commit: Steps that take in verdicts as they come: the verifier, all that were reached, and those
-            among them that are new.
     """
-    verifier = state.verifier
-    caching = bool(getattr(verifier, "cached", False)) and state.store.verdicts_kept > 0
-    alike: dict[Hashable, list[Candidate]] = {}
-    for candidate in candidates:
-        alike.setdefault(_asked_as(candidate) if caching else id(candidate), []).append(candidate)
-    chosen = [same[0] for same in alike.values()]
 
-    def for_all(decided: Decided) -> Decided:
-        if not caching:
-            return decided
-        return [(same, verdict) for candidate, verdict in decided for same in alike[_asked_as(candidate)]]
+    def __init__(self, state: State, candidates: Sequence[Candidate], report: BuildReport) -> None:
+        self.verifier = verifier = state.verifier
+        self._report = report
+        remembers = bool(getattr(verifier, "cached", False))
+        self._caching = caching = remembers and state.store.verdicts_kept > 0
+        self._alike: dict[Hashable, list[Candidate]] = {}
+        for candidate in candidates:
+            self._alike.setdefault(_asked_as(candidate) if caching else id(candidate), []).append(candidate)
+        chosen = [same[0] for same in self._alike.values()]
+        if remembers and candidates and state.verified_by != verifier.name:
+            with state.lock, state.store.transaction():
+                state.store.set_meta(**{f"verifier/{state.namespace}": verifier.name})
+            state.verified_by = verifier.name
+        with state.lock:
+            self._recalled = state.store.recall(state.namespace, verifier.name, chosen if caching else [])
+        report.cached += self._recalled.pairs
+        self._known = list(self._recalled.known)
+        self._asked = self._recalled.asked if caching else chosen
+        self._waiting = set(range(len(self._asked)))
+        self._stream = verdicts_on(self._asked, verifier)
 
-    if getattr(verifier, "cached", False) and candidates and state.verified_by != verifier.name:
-        with state.lock, state.store.transaction():
-            state.store.set_meta(**{f"verifier/{state.namespace}": verifier.name})
-        state.verified_by = verifier.name
-    with state.lock:
-        recalled = state.store.recall(state.namespace, verifier.name, chosen if caching else [])
-    report.cached += recalled.pairs
-    for start in range(0, len(recalled.known), _KNOWN_AT_ONCE):
-        yield from commit(verifier, for_all(recalled.known[start : start + _KNOWN_AT_ONCE]), [])
-    asked = recalled.asked if caching else chosen
-    portions = verdicts_on(asked, verifier)
-    waiting = set(range(len(asked)))
-    while waiting:
-        portion: Portion[Verdict] = yield Take(portions)
+    def next_batch(self) -> Effects[VerdictBatch | None]:
+        """Return the next batch; None once every candidate has its verdict."""
+        if self._known:
+            known, self._known = self._known[:_KNOWN_AT_ONCE], self._known[_KNOWN_AT_ONCE:]
+            return VerdictBatch(self._for_all(known), [])
+        if not self._waiting:
+            return None
+        batch: Batch[Verdict] = yield NextBatch(self._stream)
         new: list[tuple[Candidate, Verdict]] = []
-        for position, verdict in portion.answers:
-            waiting.discard(position)
-            new.append((asked[position], verdict))
+        for position, verdict in batch.answers:
+            self._waiting.discard(position)
+            new.append((self._asked[position], verdict))
             if verdict.usage is not None:
-                report.usage.add(verdict.usage)
-        if portion.last:
-            failed = Verdict(decision=Decision.UNDECIDED, rationale=portion.failure or "no verdict")
-            new += [(asked[position], failed) for position in sorted(waiting)]
-            waiting.clear()
-        whole = [recalled.completed(*one) for one in new]
-        yield from commit(verifier, for_all(whole), new if caching else [])
+                self._report.usage.add(verdict.usage)
+        if batch.last:
+            failed = Verdict(decision=Decision.UNDECIDED, rationale=batch.failure or "no verdict")
+            new += [(self._asked[position], failed) for position in sorted(self._waiting)]
+            self._waiting.clear()
+        whole = [self._recalled.completed(*one) for one in new]
+        return VerdictBatch(self._for_all(whole), new if self._caching else [])
+
+    def _for_all(self, decided: Decided) -> Decided:
+        """Give every candidate with the same text and preferences the same verdict."""
+        if not self._caching:
+            return decided
+        return [(same, verdict) for candidate, verdict in decided for same in self._alike[_asked_as(candidate)]]
 
 
 def _asked_as(candidate: Candidate) -> Hashable:
@@ -109,7 +121,7 @@ def outcome_of(
     report: BuildReport,
     *,
     without: str | None = None,
-) -> Steps[Outcome]:
+) -> Effects[Outcome]:
     """What verdicts mean for the memory, with the embeddings of instructions or rewritten texts.
 
     Args:
@@ -153,7 +165,7 @@ def outcome_of(
         )
     )
     try:
-        vectors: FloatArray = yield Encode(encoder, texts, "embedding instructions")
+        vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
     except GeneratorExit:
         # The encoder failed or was interrupted. What the model said is kept all the same, if anything can be.
         with suppress(EpicError):
@@ -255,7 +267,7 @@ def count_undecided(report: BuildReport, item: Item, reason: str, answer: str) -
             report.answers[item.id] = answer[:_ANSWER_REPORTED]
 
 
-def verdicts_on(candidates: Sequence[Candidate], verifier: Verifier) -> Portions[Verdict]:
+def verdicts_on(candidates: Sequence[Candidate], verifier: Verifier) -> AnswerStream[Verdict]:
     """A verifier's verdicts on candidates."""
     stream: Any = getattr(verifier, "stream", None)
     astream: Any = getattr(verifier, "astream", None)
@@ -280,11 +292,11 @@ def verdicts_on(candidates: Sequence[Candidate], verifier: Verifier) -> Portions
                 verdicts.close()
 
     rewritten = rewriter_of(verifier) is not None
-    return Portions(
+    return AnswerStream(
         len(candidates),
         answers=(lambda: stream(candidates)) if stream else counted,
         aanswers=(lambda: astream(candidates)) if astream else numbered,
         check=lambda position, verdict: checked_verdict(candidates[position], verdict, rewritten=rewritten),
         name=f"verifier {verifier.name!r}",
-        size=int(getattr(verifier, "block", LARGEST_PORTION)),
+        size=int(getattr(verifier, "block", LARGEST_BATCH)),
     )

@@ -27,7 +27,8 @@ from epic_core.lm.answers import (
 from epic_core.lm.base import LanguageModel, Schema
 from epic_core.lm.client import Asker, UnreadableTwice
 from epic_core.lm.prompting import Prompt, section, size_of, version
-from epic_core.lm.retries import Calling, Patience, adrive, drive
+from epic_core.lm.retries import Patience
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Preference, Usage
 from epic_core.types.preferences import FIRMNESS, Aspects, Expansion
@@ -217,7 +218,7 @@ class AspectReader:
         """Positions and readings, in the order in which they are there."""
         self._asker.patience.begin()
         yield from completed(
-            lambda place, stopped: drive(self._reading(place, preferences[place]), self._asker.lm, stopped),
+            lambda place, stopped: run(self._reading(place, preferences[place]), stopped=stopped),
             range(len(preferences)),
             self._asker.concurrency,
         )
@@ -227,7 +228,7 @@ class AspectReader:
         self._asker.patience.begin()
         async with self._asker.session():
             readings = acompleted(
-                lambda place: adrive(self._reading(place, preferences[place]), self._asker.lm),
+                lambda place: arun(self._reading(place, preferences[place]), threaded=False),
                 range(len(preferences)),
                 self._asker.concurrency,
             )
@@ -235,7 +236,7 @@ class AspectReader:
                 async for reading in readings:
                     yield reading
 
-    def _reading(self, place: int, preference: Preference) -> Calling[tuple[int, AspectReading]]:
+    def _reading(self, place: int, preference: Preference) -> Effects[tuple[int, AspectReading]]:
         usage = Usage()
         shown = section(preference.text, "preference")
         expanded = self._expansions and preference.expansion is None

@@ -1,6 +1,6 @@
-"""What a verifier or a rewriter answers, in portions that are committed as they come.
+"""Streams of answers, in batches that are committed as they come.
 
-A portion ends when it is large enough or a moment has passed since it began, so that what a slow model decided is
+A batch ends when it is large enough or a moment has passed since it began, so that what a slow model decided is
 committed at once and what a fast one decides costs few commits; when something is wrong; or when the work is
 interrupted: what was decided until then is handed out first, and the interruption after it.
 """
@@ -8,42 +8,41 @@ interrupted: what was decided until then is handed out first, and the interrupti
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import AsyncGeneratorType, GeneratorType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from epic_core.errors import VerifierError
+from epic_core.runtime.effects import Effect
 from epic_core.types.validation import writable
-
-if TYPE_CHECKING:
-    pass
 
 R = TypeVar("R")
 
-LARGEST_PORTION = 256
+LARGEST_BATCH = 256
 _MOMENT = 0.05
 
 
 @dataclass
-class Portion(Generic[R]):
+class Batch(Generic[R]):
     """Some answers, by the position of what was asked.
 
     Attributes:
         answers: Position and answer, in the order in which they came.
         last: Whether there will be no more.
-        failure: Why the rest has no answer, if this is the last portion and some have none.
-        stopped: The interruption that ended it.
+        failure: Why the rest has no answer, if this is the last batch and some have none.
+        interruption: What ended it from outside.
     """
 
     answers: list[tuple[int, R]] = field(default_factory=list)
     last: bool = False
     failure: str | None = None
-    stopped: BaseException | None = None
+    interruption: BaseException | None = None
 
 
-class Portions(Generic[R]):
+class AnswerStream(Generic[R]):
     """The answers to a sequence of questions, each with its position, as somebody gives them.
 
     Args:
@@ -52,7 +51,7 @@ class Portions(Generic[R]):
         aanswers: As `answers`, asynchronously.
         check: Makes an answer what it should be, or raises VerifierError.
         name: Of who answers.
-        size: After so many answers a portion ends.
+        size: After so many answers a batch ends.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class Portions(Generic[R]):
         aanswers: Callable[[], AsyncIterator[tuple[int, Any]]],
         check: Callable[[int, Any], R],
         name: str,
-        size: int = LARGEST_PORTION,
+        size: int = LARGEST_BATCH,
     ) -> None:
         self._open = set(range(count))
         self._start = answers
@@ -74,61 +73,61 @@ class Portions(Generic[R]):
         self._running: Iterator[tuple[int, Any]] | None = None
         self._arunning: AsyncIterator[tuple[int, Any]] | None = None
 
-    def portion(self) -> Portion[R]:
-        """The next portion."""
-        portion: Portion[R] = Portion()
+    def next_batch(self) -> Batch[R]:
+        """Return the next batch."""
+        batch: Batch[R] = Batch()
         began = time.perf_counter()
         try:
             if self._running is None:
                 self._running = self._start()
-            while not self._full(portion, began):
+            while not self._full(batch, began):
                 try:
                     position, answer = next(self._running)
                 except StopIteration:
-                    self._end(portion)
+                    self._end(batch)
                     break
-                self._take(portion, position, answer)
+                self._take(batch, position, answer)
         except VerifierError:
             self.close()
             raise
         except Exception as error:
-            self._fail(portion, error)
+            self._fail(batch, error)
         except BaseException as stop:
-            if not portion.answers:
+            if not batch.answers:
                 self.close()
                 raise
-            portion.stopped = stop
-        if portion.last or portion.stopped:
+            batch.interruption = stop
+        if batch.last or batch.interruption:
             self.close()
-        return portion
+        return batch
 
-    async def aportion(self) -> Portion[R]:
-        """As `portion`, without blocking the event loop."""
-        portion: Portion[R] = Portion()
+    async def anext_batch(self) -> Batch[R]:
+        """As `batch`, without blocking the event loop."""
+        batch: Batch[R] = Batch()
         began = time.perf_counter()
         try:
             if self._arunning is None:
                 self._arunning = self._astart()
-            while not self._full(portion, began):
+            while not self._full(batch, began):
                 try:
                     position, answer = await self._arunning.__anext__()
                 except StopAsyncIteration:
-                    self._end(portion)
+                    self._end(batch)
                     break
-                self._take(portion, position, answer)
+                self._take(batch, position, answer)
         except VerifierError:
             await self.aclose()
             raise
         except Exception as error:
-            self._fail(portion, error)
+            self._fail(batch, error)
         except asyncio.CancelledError as stop:
-            if not portion.answers:
+            if not batch.answers:
                 await self.aclose()
                 raise
-            portion.stopped = stop
-        if portion.last or portion.stopped:
+            batch.interruption = stop
+        if batch.last or batch.interruption:
             await self.aclose()
-        return portion
+        return batch
 
     def close(self) -> None:
         """Let go of what the answerer holds open, at once and not when it is collected."""
@@ -140,25 +139,53 @@ class Portions(Generic[R]):
         if isinstance(self._arunning, AsyncGeneratorType):
             await self._arunning.aclose()
 
-    def _full(self, portion: Portion[R], began: float) -> bool:
-        many = len(portion.answers)
+    def _full(self, batch: Batch[R], began: float) -> bool:
+        many = len(batch.answers)
         if not self._open:
             return False  # how it ends is still to come: well, or with an interruption
         return many >= self._size or (many > 0 and time.perf_counter() - began >= _MOMENT)
 
-    def _take(self, portion: Portion[R], position: int, answer: object) -> None:
+    def _take(self, batch: Batch[R], position: int, answer: object) -> None:
         if position not in self._open:
             raise VerifierError(f"{self._name} gave more answers than it was asked for.")
-        portion.answers.append((position, self._check(position, answer)))
+        batch.answers.append((position, self._check(position, answer)))
         self._open.discard(position)
 
-    def _end(self, portion: Portion[R]) -> None:
-        portion.last = True
-        portion.failure = f"{self._name} gave no verdict" if self._open else None
+    def _end(self, batch: Batch[R]) -> None:
+        batch.last = True
+        batch.failure = f"{self._name} gave no verdict" if self._open else None
 
-    def _fail(self, portion: Portion[R], error: Exception) -> None:
-        portion.last = True
-        portion.failure = writable(f"{type(error).__name__}: {error}")
+    def _fail(self, batch: Batch[R], error: Exception) -> None:
+        batch.last = True
+        batch.failure = writable(f"{type(error).__name__}: {error}")
+
+
+@dataclass
+class NextBatch(Effect, Generic[R]):
+    """The next batch of a stream; its result is a `Batch`."""
+
+    stream: AnswerStream[R]
+    part: str = "verification"
+
+    def run(self, stopped: threading.Event | None) -> Batch[R]:
+        """Wait for the batch."""
+        return self.stream.next_batch()
+
+    async def arun(self) -> Batch[R]:
+        """Wait for the batch without blocking the event loop."""
+        return await self.stream.anext_batch()
+
+    def interruption(self, result: Batch[R]) -> BaseException | None:
+        """Return what ended the batch from outside."""
+        return result.interruption
+
+    def close(self) -> None:
+        """End the stream."""
+        self.stream.close()
+
+    async def aclose(self) -> None:
+        """End the stream."""
+        await self.stream.aclose()
 
 
 def streamed(
@@ -168,7 +195,7 @@ def streamed(
     name: str,
     *,
     sound: Callable[[R], bool] = lambda _: True,
-) -> Portions[R]:
+) -> AnswerStream[R]:
     """What `stream` and `astream` of a source yield for what they are given."""
 
     def checked(_: int, answer: Any) -> R:
@@ -179,7 +206,7 @@ def streamed(
             raise VerifierError(f"The {name} yielded an object of {type(answer).__name__} that does not hold texts.")
         return answer
 
-    return Portions(
+    return AnswerStream(
         len(given),
         answers=lambda: source.stream(given),
         aanswers=lambda: source.astream(given),

@@ -9,12 +9,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextvars import copy_context
 from typing import Any, TypeVar
 
+from epic_core.runtime.effects import StoppedError
+
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class StoppedError(Exception):
-    """Raised by a function that ends its work because `completed` has been interrupted."""
 
 
 def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequence[T], workers: int) -> Iterator[R]:

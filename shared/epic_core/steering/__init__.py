@@ -1,5 +1,6 @@
 """Stage 3, query steering: towards what a user likes, away from what they avoid (Eq. 7-8, section 3.3)."""
 
-from epic_core.steering.query_steering import Mode, QuerySteering, SteeredQuery
+from epic_core.steering.query_steering import QuerySteering, SteeredQuery
+from epic_core.types.modes import Mode
 
 __all__ = ["Mode", "QuerySteering", "SteeredQuery"]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from epic_core.encoders.base import Encoder
 from epic_core.runtime.batching import unique_preferences
-from epic_core.steering.query_steering import Mode, QuerySteering
+from epic_core.runtime.effects import Effect
+from epic_core.steering.query_steering import QuerySteering
 from epic_core.types import Preference
+from epic_core.types.modes import Mode
 
 
 class Steerings:
@@ -64,3 +67,37 @@ class Steerings:
             self._made[made.mode, preferences] = made
             while len(self._made) > self.size:
                 self._made.popitem(last=False)
+
+
+@dataclass
+class Steer(Effect):
+    """Steering by some preferences: a `QuerySteering` that is ready for queries."""
+
+    steerings: Steerings
+    preferences: tuple[str | Preference, ...]
+    mode: Mode
+    part: str = "steering"
+
+    def run(self, stopped: threading.Event | None) -> QuerySteering:
+        """Find it, or make it."""
+        return self.steerings.of(self.preferences, self.mode)
+
+    async def arun(self) -> QuerySteering:
+        """Find it, or make it without blocking the event loop."""
+        return await self.steerings.aof(self.preferences, self.mode)
+
+
+@dataclass
+class Prepare(Effect):
+    """Everything encoded that steering needs."""
+
+    steering: QuerySteering
+    part: str = "steering"
+
+    def run(self, stopped: threading.Event | None) -> None:
+        """Encode it."""
+        self.steering.prepare()
+
+    async def arun(self) -> None:
+        """Encode it without blocking the event loop."""
+        await self.steering.aprepare()

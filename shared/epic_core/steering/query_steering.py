@@ -47,7 +47,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,9 +70,7 @@ from epic_core.steering.relevance import (
 )
 from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, Preference
-
-Mode: TypeAlias = Literal["paper", "signed", "off"]
-MODES: tuple[str, ...] = get_args(Mode)
+from epic_core.types.modes import Mode, checked_mode
 
 # From which rel(p) on a preference steers at all, and how fast the strength grows with it.
 LEAST = -1.5
@@ -99,18 +97,6 @@ OFF_TOPIC = 2.0
 TIE = 0.02
 # A share below this changes no order worth the time.
 _FELT = 0.02
-
-
-def checked_mode(mode: str) -> Mode:
-    """The mode.
-
-    Raises:
-        InvalidInputError: if there is no such mode.
-    """
-    for known in get_args(Mode):
-        if mode == known:
-            return known  # type: ignore[no-any-return]
-    raise InvalidInputError(f"Steering knows the modes {', '.join(MODES)}; not {mode!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from epic_core.storage.namespace import PENALTY
 from epic_core.types import Stance
+from epic_core.types.verdicts import PENALTY
 
 
 def penalty_of(metadata: Mapping[str, Any], preferences: Collection[str]) -> float:

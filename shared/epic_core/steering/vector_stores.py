@@ -17,31 +17,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from numbers import Integral
-from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from epic_core.encoders.base import Encoder, aembed, embed
+from epic_core.encoders.base import Encoder
+from epic_core.encoders.cache import TextVectors
 from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.steering.cache import Steerings
-from epic_core.steering.query_steering import Mode, QuerySteering, checked_mode
+from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
 from epic_core.steering.stance import penalty_of
 from epic_core.types import FloatArray, Preference, checked_k
+from epic_core.types.modes import Mode, checked_mode
 
 T = TypeVar("T")
 Fetch: TypeAlias = Callable[[list[float], int], Sequence[T]]
 AsyncFetch: TypeAlias = Callable[[list[float], int], Awaitable[Sequence[T]]]
 Read: TypeAlias = Callable[[T], tuple[str, Mapping[str, Any]]]
-Key: TypeAlias = str | bytes
-# Longer texts are remembered by a digest.
-_LONGEST_KEY = 1000
 # How stores put it that a vector is of the wrong dimension, each with an exception of its own; and they name it.
 _OTHER_DIMENSION = re.compile(r"dimension|shape|vector (?:size|length)", re.I)
 
@@ -209,65 +205,6 @@ def refuses_dimension(error: Exception, vector: Sequence[float]) -> bool:
     """Whether a store failed because it holds vectors of another dimension than the one it was asked with."""
     said = str(error)
     return _OTHER_DIMENSION.search(said) is not None and str(len(vector)) in said
-
-
-class TextVectors:
-    """Embeddings of texts, each encoded when it is first asked for, and kept as long as it is among the last used.
-
-    Safe to use from several threads.
-
-    Args:
-        encoder: Encodes texts.
-        size: How many are kept.
-    """
-
-    def __init__(self, encoder: Encoder, *, size: int = 4096) -> None:
-        self.encoder = encoder
-        self.size = size
-        self._kept: OrderedDict[Key, FloatArray] = OrderedDict()
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def of(self, texts: Sequence[str]) -> FloatArray:
-        """Unit vectors, shape `(len(texts), d)`, of at least one text."""
-        keys, vectors, missing = self._known(texts)
-        if missing:
-            vectors |= self._keep(missing, embed(self.encoder, list(missing.values())))
-        return np.concatenate([vectors[key] for key in keys])
-
-    async def aof(self, texts: Sequence[str]) -> FloatArray:
-        """As `of`, without blocking the event loop."""
-        keys, vectors, missing = self._known(texts)
-        if missing:
-            vectors |= self._keep(missing, await aembed(self.encoder, list(missing.values())))
-        return np.concatenate([vectors[key] for key in keys])
-
-    def _known(self, texts: Sequence[str]) -> tuple[list[Key], dict[Key, FloatArray], dict[Key, str]]:
-        keys = [text if len(text) <= _LONGEST_KEY else _digest(text) for text in texts]
-        kept, known, missing = self._kept, {}, {}
-        with self._lock:
-            for key, text in zip(keys, texts, strict=True):
-                if key in kept:
-                    kept.move_to_end(key)
-                    known[key] = kept[key]
-                else:
-                    missing[key] = text
-        return keys, known, missing
-
-    def _keep(self, texts: Mapping[Key, str], vectors: FloatArray) -> dict[Key, FloatArray]:
-        # Copies, each of shape (1, d): a part of an array would keep all of it alive.
-        made = {key: vectors[row : row + 1].copy() for row, key in enumerate(texts)}
-        with self._lock:
-            self._kept.update(made)
-            while len(self._kept) > self.size:
-                self._kept.popitem(last=False)
-        return made
-
-
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _ranked(

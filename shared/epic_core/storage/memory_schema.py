@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from epic_core.errors import DamagedError
-from epic_core.storage.row_codec import deflated, item_digest
+from epic_core.storage.row_codec import deflated
 from epic_core.storage.sqlite.tables import META, Schema, Table, described
 from epic_core.storage.vector_codec import packed
+from epic_core.types.digests import item_digest
 
 APPLICATION_ID = 0x45504943  # "EPIC"
 SCHEMA_VERSION = 4

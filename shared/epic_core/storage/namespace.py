@@ -16,7 +16,7 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import UnknownPreferenceError
 from epic_core.filters import Filter
 from epic_core.preferences.evidence import Sides, worded
-from epic_core.steering.query_steering import Mode, QuerySteering
+from epic_core.steering.query_steering import QuerySteering
 from epic_core.storage.store import SpaceRows, Store
 from epic_core.storage.tables.items import HeldItem
 from epic_core.storage.tables.seen import numbers
@@ -26,6 +26,8 @@ from epic_core.storage.vector_table import VectorTable
 from epic_core.text.lexical_index import LexicalIndex
 from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
+from epic_core.types.modes import Mode
+from epic_core.types.verdicts import PENALTY
 
 _FILTERS_KEPT = 64
 _NOTED = 20_000
@@ -36,7 +38,6 @@ MOST_WORDED = 20_000
 # What the stance policy "prefer" takes off the cosine of an entry: supports above mixed above conflicts where both
 # answer the query about as well.
 _CLASHING = frozenset({Stance.CONFLICTS, Stance.MIXED})
-PENALTY = {Stance.SUPPORTS: 0.0, Stance.NEUTRAL: 0.04, Stance.MIXED: 0.1, Stance.CONFLICTS: 0.2}
 
 
 Sums: TypeAlias = tuple[tuple[str, int, int], ...]
@@ -339,8 +340,8 @@ class Space:
         for position, held in enumerate(self.preferences):
             if held.id in wanted:
                 return position
-        listed = "".join(f"\n  {held.text}" for held in self.preferences) or " none"
-        raise UnknownPreferenceError(f"No preference {str(preference)!r} is held. Held are:{listed}")
+        word_set = "".join(f"\n  {held.text}" for held in self.preferences) or " none"
+        raise UnknownPreferenceError(f"No preference {str(preference)!r} is held. Held are:{word_set}")
 
     def positions(self, preferences: Iterable[str | Preference]) -> NDArray[np.intp]:
         """Positions of several preferences, ascending, each once."""

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from hashlib import blake2b
-from pathlib import Path
 from typing import Any
-
-from epic_core.errors import DamagedError
-from epic_core.types.digests import DIGEST_BYTES
 
 # Shorter texts hardly get smaller; and what gains little had better stay readable.
 _COMPRESSED_FROM = 200
@@ -40,23 +33,6 @@ def checksum(*columns: Any) -> int:
             ]
         )
     )
-
-
-def digest(*parts: str, size: int = 16) -> bytes:
-    """A short hash of strings, each with its length: no two lists of strings are alike."""
-    made = blake2b(digest_size=size)
-    for part in parts:
-        encoded = part.encode("utf-8", "replace")
-        made.update(len(encoded).to_bytes(8, "little") + encoded)
-    return made.digest()
-
-
-def item_digest(item_id: str, text: str, metadata: str) -> bytes:
-    """Six bytes that tell one version of an item from another; metadata as JSON.
-
-    Of ten thousand others, one is taken for the same with a chance of 4e-11.
-    """
-    return digest(item_id, text, metadata, size=DIGEST_BYTES)
 
 
 def deflated(text: str) -> str | bytes:
@@ -121,12 +97,3 @@ def _unpacked(unpacker: Any, stored: bytes) -> str:
 
 def _dictionary(known: tuple[str, ...]) -> bytes:
     return (_PHRASES + "\n".join(known)).encode()[-_WINDOW:]
-
-
-@contextmanager
-def decoding(path: Path | None) -> Iterator[None]:
-    """A file that holds what we never write is damaged."""
-    try:
-        yield
-    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise DamagedError(path, str(error)[:200]) from None

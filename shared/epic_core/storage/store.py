@@ -13,18 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from epic_core.errors import decoding
 from epic_core.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, PREFERENCES, USES
-from epic_core.storage.row_codec import (
-    decoding,
-    deflated,
-    deflated_by,
-    digest,
-    inflated,
-    inflated_by,
-)
+from epic_core.storage.row_codec import deflated, deflated_by, inflated, inflated_by
 from epic_core.storage.tables.items import HeldItem, ItemTable
 from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
+from epic_core.types.digests import digest
 
 _STANCES = {str(stance): stance for stance in Stance}
 _ENTRY = ", ".join(f"e.{name}" for name in (*ENTRIES.checked, "crc", *ENTRIES.texts, "text_crc"))

@@ -353,3 +353,8 @@ def _by_first(signs: Iterable[str]) -> dict[str, list[tuple[str, ...]]]:
 _OVERS, _EXCHANGES, _GONES, _PASSIVES = map(_by_first, (_OVER, _EXCHANGED, _GONE, _PASSIVE))
 # Without one of these a part of a text denies nothing.
 _SIGNS = _NEGATIONS | {*_OVERS, *_EXCHANGES, *_GONES, *_PASSIVES, "used", "stopped", "stops", "stop"}
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())

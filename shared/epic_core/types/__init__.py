@@ -42,6 +42,7 @@ from epic_core.types.validation import (
     stable_id,
 )
 from epic_core.types.verdicts import (
+    PENALTY,
     Alignment,
     Candidate,
     Decision,
@@ -54,6 +55,7 @@ __all__ = [
     "FIRMNESS",
     "LONGEST_PHRASE",
     "MOST_PHRASES",
+    "PENALTY",
     "Alignment",
     "AspectSource",
     "Aspects",

@@ -96,3 +96,14 @@ def checked_tau(tau: float, what: str = "tau") -> float:
     if not isinstance(tau, Real) or isinstance(tau, bool) or not -1.0 <= tau <= 1.0:
         raise InvalidInputError(f"{what} must be a cosine between -1 and 1, not {tau!r}.")
     return float(tau)
+
+
+def checked_keep_rate(keep_rate: float) -> float:
+    """The share as a float.
+
+    Raises:
+        InvalidInputError: unless it is a number in (0, 1].
+    """
+    if not isinstance(keep_rate, Real) or isinstance(keep_rate, bool) or not 0.0 < keep_rate <= 1.0:
+        raise InvalidInputError(f"keep_rate must be a share in (0, 1], not {keep_rate!r}.")
+    return float(keep_rate)

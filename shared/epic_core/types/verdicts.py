@@ -116,3 +116,30 @@ class Candidate:
     preferences: tuple[Preference, ...]
     similarities: tuple[float, ...]
     preference_embeddings: FloatArray
+
+
+PENALTY = {Stance.SUPPORTS: 0.0, Stance.NEUTRAL: 0.04, Stance.MIXED: 0.1, Stance.CONFLICTS: 0.2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """An item and what was decided about it.
+
+    Attributes:
+        item: The item.
+        verdict: Keep with one alignment for each preference, strongest first; Discard; or Undecided.
+        preferences: Those of the alignments, in their order.
+        similarities: Sim(E(x), E(p)) for each of them, in [-1, 1].
+        rewrite: x^, where the verifier rewrites; else empty.
+    """
+
+    item: Item
+    verdict: Verdict
+    preferences: tuple[Preference, ...] = ()
+    similarities: tuple[float, ...] = ()
+    rewrite: str = ""
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is for this user."""
+        return self.verdict.decision is Decision.KEEP

@@ -13,8 +13,9 @@ from epic_core.lm.answers import UnreadableAnswer
 from epic_core.lm.base import Completion, LanguageModel
 from epic_core.lm.client import Asker, UnreadableTwice
 from epic_core.lm.prompting import numbered, one_line, section, size_of, version
-from epic_core.lm.retries import Calling, Patience, adrive, drive
+from epic_core.lm.retries import Patience
 from epic_core.preferences.lm_reader import AspectReader
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Usage, Verdict
 from epic_core.verification.answers import read_batch, read_decision, read_instruction
@@ -147,7 +148,7 @@ class LMVerifier:
         self._asker.patience.begin()
         groups = self._groups(candidates)
         for verdicts in completed(
-            lambda group, stopped: drive(self._judged(candidates, group), self.lm, stopped),
+            lambda group, stopped: run(self._judged(candidates, group), stopped=stopped),
             groups,
             self._asker.concurrency,
         ):
@@ -159,7 +160,7 @@ class LMVerifier:
         groups = self._groups(candidates)
         async with self._asker.session():
             judged = acompleted(
-                lambda group: adrive(self._judged(candidates, group), self.lm), groups, self._asker.concurrency
+                lambda group: arun(self._judged(candidates, group), threaded=False), groups, self._asker.concurrency
             )
             async with aclosing(judged):
                 async for verdicts in judged:
@@ -190,13 +191,13 @@ class LMVerifier:
                 held, size = set(lines), prompt.size + chunk + sum(lines.values())
         return groups
 
-    def _judged(self, candidates: Sequence[Candidate], group: Sequence[int]) -> Calling[list[tuple[int, Verdict]]]:
+    def _judged(self, candidates: Sequence[Candidate], group: Sequence[int]) -> Effects[list[tuple[int, Verdict]]]:
         if len(group) == 1:
             verdict = yield from self._one(candidates[group[0]], Usage())
             return [(group[0], verdict)]
         return (yield from self._several(candidates, group))
 
-    def _one(self, candidate: Candidate, usage: Usage) -> Calling[Verdict]:
+    def _one(self, candidate: Candidate, usage: Usage) -> Effects[Verdict]:
         """The verdict on one candidate; in parts, where its preferences do not fit into one prompt."""
         try:
             verdicts: list[Verdict] = []
@@ -207,7 +208,7 @@ class LMVerifier:
             return Verdict(decision=Decision.UNDECIDED, rationale=str(error), answer=answer, usage=usage)
         return replace(combined(verdicts), usage=usage)
 
-    def _decided(self, candidate: Candidate, preferences: Sequence[Preference], usage: Usage) -> Calling[Verdict]:
+    def _decided(self, candidate: Candidate, preferences: Sequence[Preference], usage: Usage) -> Effects[Verdict]:
         instructing = self._instructing
         prompt = self.prompts.single if instructing else self.prompts.decide
         texts = [preference.text for preference in preferences]
@@ -226,7 +227,7 @@ class LMVerifier:
 
     def _instructed(
         self, candidate: Candidate, verdict: Verdict, preferences: Sequence[Preference], usage: Usage
-    ) -> Calling[Verdict]:
+    ) -> Effects[Verdict]:
         """i_x(p) = IG(x, p, rationale), one call for each relevant preference that has no instruction yet."""
         texts = {preference.id: preference.text for preference in preferences}
         alignments = []
@@ -250,7 +251,7 @@ class LMVerifier:
             alignments.append(replace(alignment, instruction=written.instruction, stance=stance))
         return replace(verdict, alignments=tuple(alignments))
 
-    def _several(self, candidates: Sequence[Candidate], group: Sequence[int]) -> Calling[list[tuple[int, Verdict]]]:
+    def _several(self, candidates: Sequence[Candidate], group: Sequence[int]) -> Effects[list[tuple[int, Verdict]]]:
         """Verdicts on several candidates of one answer; those it leaves out are asked about one by one."""
         usage = Usage()
         chosen = [candidates[position] for position in group]

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from epic_core.errors import LMError
 from epic_core.lm.client import Asker, UnreadableTwice
 from epic_core.lm.prompting import Prompt, numbered, one_line, section, size_of, version
-from epic_core.lm.retries import Calling, adrive, drive
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
 from epic_core.verification.answers import read_rewrite
@@ -36,7 +36,7 @@ class LMRewriter:
         """Positions and rewritten texts, in the order in which they are there."""
         self._asker.patience.begin()
         yield from completed(
-            lambda place, stopped: drive(self._rewritten(place, rewritings[place]), self._asker.lm, stopped),
+            lambda place, stopped: run(self._rewritten(place, rewritings[place]), stopped=stopped),
             range(len(rewritings)),
             self._asker.concurrency,
         )
@@ -46,7 +46,7 @@ class LMRewriter:
         self._asker.patience.begin()
         async with self._asker.session():
             rewritten = acompleted(
-                lambda place: adrive(self._rewritten(place, rewritings[place]), self._asker.lm),
+                lambda place: arun(self._rewritten(place, rewritings[place]), threaded=False),
                 range(len(rewritings)),
                 self._asker.concurrency,
             )
@@ -54,7 +54,7 @@ class LMRewriter:
                 async for result in rewritten:
                     yield result
 
-    def _rewritten(self, place: int, rewriting: Rewriting) -> Calling[tuple[int, Rewritten]]:
+    def _rewritten(self, place: int, rewriting: Rewriting) -> Effects[tuple[int, Rewritten]]:
         usage = Usage()
         values = {
             "preferences": numbered([preference.text for preference in rewriting.preferences]),

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from epic_core.preferences.grammar.cues import listed
+from epic_core.text.stems import word_set
 
 
 def _ranges(wanted: str, last: int) -> str:
@@ -44,12 +44,12 @@ _IRREGULAR = {
     "analyses": "analysis", "crises": "crisis", "bases": "base",
 }  # fmt: skip
 # Words that only look like plurals, among them family names that are a first name and an s.
-_WHOLE = listed(
+_WHOLE = word_set(
     "news lens series species chess mars texas wales athens brussels naples swiss christmas alas atlas bias canvas"
     " chaos cosmos gas pancreas whereas always perhaps adams williams roberts peters stevens edwards richards"
     " phillips philips daniels matthews andrews rogers evans owens jacobs abrahams michaels charles james jones"
 )
-_KEEP_IE = listed("movies cookies pies ties lies zombies selfies brownies smoothies hoodies prairies genies pixies")
+_KEEP_IE = word_set("movies cookies pies ties lies zombies selfies brownies smoothies hoodies prairies genies pixies")
 _KOREAN = re.compile("[\uac00-\ud7a3]{3,}")
 _PARTICLES = (
     "에서는", "에서도", "으로는", "으로도", "에게서", "이라는",

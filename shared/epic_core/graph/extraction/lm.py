@@ -14,7 +14,8 @@ from epic_core.lm.answers import UnreadableAnswer, is_no, json_pieces, line_of, 
 from epic_core.lm.base import LanguageModel, Schema
 from epic_core.lm.client import Asker, UnreadableTwice
 from epic_core.lm.prompting import Prompt, section, size_of, version
-from epic_core.lm.retries import Calling, Patience, adrive, drive
+from epic_core.lm.retries import Patience
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
 
@@ -88,7 +89,7 @@ class LMExtractor:
         _check(texts)
         self._asker.patience.begin()
         yield from completed(
-            lambda place, stopped: drive(self._reading(place, texts[place]), self._asker.lm, stopped),
+            lambda place, stopped: run(self._reading(place, texts[place]), stopped=stopped),
             range(len(texts)),
             self._asker.concurrency,
         )
@@ -99,7 +100,7 @@ class LMExtractor:
         self._asker.patience.begin()
         async with self._asker.session():
             readings = acompleted(
-                lambda place: adrive(self._reading(place, texts[place]), self._asker.lm),
+                lambda place: arun(self._reading(place, texts[place]), threaded=False),
                 range(len(texts)),
                 self._asker.concurrency,
             )
@@ -107,7 +108,7 @@ class LMExtractor:
                 async for reading in readings:
                     yield reading
 
-    def _reading(self, place: int, text: str) -> Calling[tuple[int, Extraction | Unextracted]]:
+    def _reading(self, place: int, text: str) -> Effects[tuple[int, Extraction | Unextracted]]:
         usage = Usage()
         shown = section(text, "passage")
         try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from epic_core.preferences.grammar.cues import listed
+from epic_core.text.stems import word_set
 
 # Between two phrases, and in none.
-FUNCTION = listed("""
+FUNCTION = word_set("""
 the a an this that these those my your his her its our their whose some any no every each either neither both all half
 several many much few little more most less least fewer enough other another others such same own one ones two three
 four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty
@@ -28,18 +28,18 @@ where's how's let's isn't aren't wasn't weren't don't doesn't didn't won't would
 haven't hadn't mustn't needn't cannot
 """)
 # After these an unknown lower-case word is a verb.
-BEFORE_VERB = listed("""
+BEFORE_VERB = word_set("""
 to will would can could may might must shall should do does did don't doesn't didn't won't wouldn't can't couldn't
 cannot shouldn't not never i we they you he she who i'll we'll you'll they'll he'll she'll let's please
 """)
-BE = listed(
+BE = word_set(
     "is are was were be been being am isn't aren't wasn't weren't it's he's she's they're we're i'm you're that's"
 )
-DETERMINERS = listed("""
+DETERMINERS = word_set("""
 the a an this these those my your his her its our their each every some any no another all both me us him them it you
 one two three four five six seven eight nine ten several many
 """)
-PREPOSITIONS = listed("""
+PREPOSITIONS = word_set("""
 of in on at by for with from into onto upon over under about above below across after against along among around as
 before behind beneath beside between beyond during inside near off outside past per since through throughout toward
 towards until via within without the a an this that these those my your his her its our their each every some any no
@@ -78,7 +78,7 @@ drape crease reverse rate roughen inflate refit insure grip sew stitch knit whis
 rule star direct compose portray depict inhabit emerge evolve  repair drift leak list answer state beat sink escape
 ripen bloom
 """
-_IRREGULAR = listed("""
+_IRREGULAR = word_set("""
 am is are was were been being has had having does did done goes went gone came became began begun bent bet bit bitten
 bled blew blown broke broken bought brought built burnt caught chose chosen clung crept dealt drew drawn drank drunk
 drove driven ate eaten fell fallen felt fought flew flown forbade forgot forgotten froze frozen gave given got gotten
@@ -90,7 +90,7 @@ understood undertook undid undone underwent woke woken won wore worn wove woven 
 should will would can could may might must ought used seems let lets
 """)
 # Verbs above that are as often the name of a thing; only -ed and -ing of them are verbs.
-_NOUNS_TOO = listed("""
+_NOUNS_TOO = word_set("""
 repair drift leak list answer state bake bark bend bother burn call cause change charge check claim climb concern cook
 copy cost count cover cross cut deal demand display drink drive drop end face fall fear feed feature finish fit flow fly
 focus fold force form gain guess help hope increase jump judge kick lack last lead lift limit look love matter measure
@@ -101,7 +101,7 @@ study suit supply support surprise swap swim swing talk taste tear tie touch tra
 vote wait walk wash waste watch wear wind wish wonder work worry wrap yield shine dry empty place raise mean mix own
 """)
 # Nouns that are of no help alone, whatever stands before the run.
-VAGUE = listed("""
+VAGUE = word_set("""
 thing things way ways day days time times year years month months week weeks hour hours minute minutes second seconds
 moment moments decade decades century centuries morning afternoon evening night nights noon midnight weekend weekends
 part parts piece pieces bit bits kind kinds sort sorts type types form forms lot lots number numbers amount amounts
@@ -124,7 +124,7 @@ mother brother sister parents child children death birth kilometre km cm mm kg m
 spite sake term terms favourites feet inside outside left right centre center favourite favorite
 """)
 # They go from the beginning of a phrase.
-GENERIC = listed("""
+GENERIC = word_set("""
 new old young big small large little great good better best bad worse worst long short high low wide narrow deep tall
 thin thick heavy full empty first second third fourth fifth last next final previous former latter current recent late
 early main major minor whole entire total single double own certain various different similar same usual normal common
@@ -141,7 +141,7 @@ sorry keen fond aware absent original separate sixth seventh eighth ninth tenth 
 downy sensitive superb shiny elastic superb busy quiet
 """)
 # A name after them stands also by itself.
-TITLES = listed("""
+TITLES = word_set("""
 mr mrs ms miss dr prof professor doctor sir dame lord lady saint st father mother sister brother uncle aunt aunty granny
 grandma grandpa captain colonel general major sergeant officer inspector president chancellor minister senator governor
 mayor king queen prince princess emperor empress duke duchess count countess earl baron baroness bishop archbishop pope
@@ -149,7 +149,7 @@ reverend rev vicar judge coach goalkeeper striker author writer poet painter com
 """)
 # What "of" follows in a name without being one: "University of Oslo".
 KINDS = (
-    listed("""
+    word_set("""
 university college school institute academy museum gallery library church cathedral abbey monastery temple bank house
 court ministry department office council parliament board league society association order kingdom republic empire
 county city town village isle island lake river sea bay gulf strait mount battle siege treaty war act lord lady book
@@ -157,45 +157,45 @@ county city town village isle island lake river sea bay gulf strait mount battle
     | TITLES
 )
 # Small words inside names.
-CONNECTORS = listed("of de la le du des del della di da dos das van von der ibn")
-NOT_ADVERBS = listed("""
+CONNECTORS = word_set("of de la le du des del della di da dos das van von der ibn")
+NOT_ADVERBS = word_set("""
 family supply jelly fly butterfly dragonfly belly lily ally assembly bully holly italy july monopoly anomaly rally reply
 gully poly curly fully ply sally polly molly billy emily kelly sicily lily homily panoply melancholy early only ugly
 woolly wooly trolly doily dolly folly filly jolly brolly potbelly underbelly firefly housefly
 """)
-NOT_PARTICIPLES = listed("""
+NOT_PARTICIPLES = word_set("""
 bed seed weed shed sled reed breed steed bleed need feed speed greed creed deed moped watershed flowerbed seabed seaweed
 red led ted fred wed riverbed bobsled hundred kindred sacred biped linseed aniseed birdseed rapeseed swede
 """)
-NOT_GERUNDS = listed("""
+NOT_GERUNDS = word_set("""
 king ring string spring wing morning evening building thing ceiling pudding wedding painting clothing meeting housing
 lightning pricing beijing herring duckling dumpling seedling sapling earring sterling viking ping lining
 """)
 # Verbs in -ing that are no activities.
-LIGHT = listed("""
+LIGHT = word_set("""
 being having doing going getting making taking giving using putting saying coming seeing looking trying letting keeping
 becoming leaving including according following regarding concerning considering depending remaining resulting telling
 asking showing bringing finding happening wanting needing knowing thinking calling starting starring featuring aged
 ending adding allowing providing containing consisting involving requiring receiving losing winning beginning
 """)
 # Words that begin a name where a sentence begins.
-SENTENCE_NAMES = listed("""
+SENTENCE_NAMES = word_set("""
 new old great little big upper lower grand will mark bill rose grant art jack sue drew hope
 """)
 # After "the", at the end of a name.
-EPITHETS = listed("""
+EPITHETS = word_set("""
 elder younger great good bold bald fat pious wise terrible conqueror confessor magnificent lion
 """)
-MONTHS = listed("""
+MONTHS = word_set("""
 monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september
 october november december jan feb mar apr jun jul aug sep sept oct nov dec
 """)
 # They end as adjectives do.
-NO_ADJECTIVE = listed("""
+NO_ADJECTIVE = word_set("""
 table cable vegetable stable bible forest harvest chest nest guest quest west east test vest pest crest interest contest
 protest request priest handful armful spoonful octopus timetable rest
 """)
-COMPASS = listed("""
+COMPASS = word_set("""
 north south east west northern southern eastern western central
 """)
 

@@ -25,8 +25,8 @@ from epic_core.lm.failures import kind_of
 from epic_core.memory import EpicMemory
 from epic_core.runtime.threads import in_thread
 from epic_core.steering.cache import Steerings
-from epic_core.steering.query_steering import Mode, checked_mode
 from epic_core.types import Hits, Item, Preference, checked_k, checked_text
+from epic_core.types.modes import Mode, checked_mode
 from epic_core.types.validation import checked_tau
 
 Instructions: TypeAlias = Literal["answer", "index", "off"]

@@ -15,11 +15,6 @@ def words(text: str) -> str:
     return any_of(*text.split())
 
 
-def listed(text: str) -> frozenset[str]:
-    """The words of a text."""
-    return frozenset(text.split())
-
-
 def verbs(bases: str, forms: str = "s|es|ed|ing") -> str:
     """A pattern for verbs and their regular forms; "steer clear of, hate": the first word is inflected."""
     return any_of(*(_inflected(*verb.strip().partition(" "), forms) for verb in bases.split(",")))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from epic_core.preferences.grammar.cues import ADVERB, LIGHT, any_of, listed, pattern, verbs, words
+from epic_core.preferences.grammar.cues import ADVERB, LIGHT, any_of, pattern, verbs, words
+from epic_core.text.stems import word_set
 
 PUNCTUATION = " ,.;:!?'\"“”‘’"
 # What stands before a phrase and is none of it.
@@ -52,7 +53,7 @@ _CONTAINS = any_of(
 _HEADED = re.compile(rf"(?:[\w-]+ )?{_HEAD}(?:,? (?:and|or) (?:\w+ )?{_HEAD})? (?:(?:that|which) )?{_CONTAINS}\s", re.I)
 HEAD_ALONE = re.compile(rf"(?:{ADVERB} |any |an? |the |all )*(?:{_HEAD}|those|ones)", re.I)
 # And after it.
-_TRAILING_WORDS = listed(
+_TRAILING_WORDS = word_set(
     "what person drinker eater please thanks exclusively and or but so then i we i'm we're i've i'd i'll will"
     " would do does am is are was were have has had a an the to that which who where also strictly generally"
     " usually always never really only strongly much just simply absolutely with my for it not even because as of"
@@ -71,7 +72,7 @@ _TRAILING_PHRASE = re.compile(
     r")$"
 )
 # Phrases that name nothing.
-_EMPTY = listed(
+_EMPTY = word_set(
     "it them that this those these so him her us me anything something everything nothing i we they things thing"
     " stuff do go be have no not ones one myself kind explanations explanation products discussions content all"
     " you my answers people others consume buy wear watch eat want like use most first last always way ways idea"

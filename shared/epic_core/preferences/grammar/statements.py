@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from epic_core.preferences.grammar.cues import ADVERB, SUBJECT, any_of, listed, pattern, words
+from epic_core.preferences.grammar.cues import ADVERB, SUBJECT, any_of, pattern, words
+from epic_core.text.stems import word_set
 
 _SOMEBODY = any_of(
     "i'm|i'd|i've|i'll|i|im|ive|we|they|it's|it|this|that's|these|those|he|she|you|people|everything|there|nobody|"
@@ -37,7 +38,7 @@ STATEMENT = re.compile(
 _NO_WISH = "".join(
     f"(?<!{word} )"
     for word in sorted(
-        listed(
+        word_set(
             "prefer like love want need try trying tend choose rather aim refuse ability desire willing except"
             " committed going attempt strive seek hope wish have decline dedicated way ways able how reluctant"
             " supposed intend hate"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from epic_core.preferences.grammar.cues import ADVERB, CUE, LIGHT, SUBJECT, listed
+from epic_core.preferences.grammar.cues import ADVERB, CUE, LIGHT, SUBJECT
 from epic_core.preferences.grammar.phrases import HEAD_ALONE, PUNCTUATION, phrases_of
+from epic_core.text.stems import word_set
 
 LIKED, AVOIDED, NEITHER = 1, -1, 0
 _VERBS = {"liked": LIKED, "liked_phrase": LIKED, "avoided": AVOIDED, "avoided_phrase": AVOIDED, "not": AVOIDED}
@@ -45,7 +46,7 @@ _PAIR = re.compile(r"\s*,\s*(?:(?:and|or|but)\s+)?|\s+(?:and|or|but)\s+", re.I)
 _LAST_OF_ALL = re.compile(r"(?:,|\bbut)\s*$", re.I)
 _TO = re.compile(r" to (?=\w)", re.I)
 # "to" is no contrast in "prefer access to parks" and "prefer trains to save time".
-_BEFORE_TO = listed(
+_BEFORE_TO = word_set(
     "access approach approaches solution solutions commitment adherence listen listening due related next close"
     " proximity exposure exposed travel traveling travelling go going transition according addition alternative"
     " alternatives respect attention return returning back able want way ways moving visit visits trip trips how"

@@ -10,8 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from epic_core.errors import AlreadyThereError, DamagedError, StoreError
-from epic_core.storage.row_codec import decoding
+from epic_core.errors import AlreadyThereError, DamagedError, StoreError, decoding
 from epic_core.storage.sqlite.connection import Connection
 from epic_core.storage.sqlite.files import SIDE_FILES, check_path, new_file
 from epic_core.storage.sqlite.tables import META, Schema

@@ -18,8 +18,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_core.errors import decoding
 from epic_core.storage.memory_schema import ENTITIES, PASSAGES
-from epic_core.storage.row_codec import decoding, deflated, inflated
+from epic_core.storage.row_codec import deflated, inflated
 from epic_core.storage.tables.preferences import PreferenceTable
 from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray

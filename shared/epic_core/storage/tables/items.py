@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from epic_core.errors import decoding
 from epic_core.storage.memory_schema import ITEMS
-from epic_core.storage.row_codec import decoding, deflated, inflated, item_digest
+from epic_core.storage.row_codec import deflated, inflated
 from epic_core.storage.tables.graph import GraphTable
 from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, Item
+from epic_core.types.digests import item_digest
 from epic_core.types.metadata import dumped_metadata
 
 _ITEM = ", ".join(f"i.{name}" for name in (*ITEMS.checked, "crc", *ITEMS.texts, "text_crc"))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from epic_core.errors import DamagedError
+from epic_core.errors import DamagedError, decoding
 from epic_core.storage.memory_schema import PREFERENCES
-from epic_core.storage.row_codec import decoding
 from epic_core.storage.tables.seen import Ledger
 from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, Preference, moment

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from epic_core.errors import decoding
 from epic_core.storage.memory_schema import PENDING
-from epic_core.storage.row_codec import decoding, deflated, inflated
+from epic_core.storage.row_codec import deflated, inflated
 from epic_core.storage.tables.verdicts import VerdictTables
 from epic_core.types import Item
 from epic_core.types.metadata import dumped_metadata

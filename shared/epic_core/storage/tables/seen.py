@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_core.errors import decoding
 from epic_core.storage.memory_schema import LEDGER, NOT_KEPT
-from epic_core.storage.row_codec import decoding
 from epic_core.storage.tables.retry_queue import RetryQueue
 from epic_core.types.digests import DIGEST_BYTES as _WIDTH
 from epic_core.types.reports import NotKept

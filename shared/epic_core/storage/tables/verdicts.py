@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from epic_core.storage.memory_schema import MEMORY, REWRITES, VERDICTS
-from epic_core.storage.row_codec import digest
 from epic_core.storage.sqlite.database import Database
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
+from epic_core.types.digests import digest
 from epic_core.verification.base import combined
 
 _FREED = 0.1

@@ -1,0 +1,99 @@
+"""Caches of embeddings."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from threading import Lock
+from typing import TypeAlias
+
+import numpy as np
+
+from epic_core.encoders.base import Encoder, aembed, embed
+from epic_core.runtime.effects import Effect
+from epic_core.types import FloatArray
+
+Key: TypeAlias = str | bytes
+
+
+# Longer texts are remembered by a digest.
+_LONGEST_KEY = 1000
+
+
+class TextVectors:
+    """Embeddings of texts, each encoded when it is first asked for, and kept as long as it is among the last used.
+
+    Safe to use from several threads.
+
+    Args:
+        encoder: Encodes texts.
+        size: How many are kept.
+    """
+
+    def __init__(self, encoder: Encoder, *, size: int = 4096) -> None:
+        self.encoder = encoder
+        self.size = size
+        self._kept: OrderedDict[Key, FloatArray] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, texts: Sequence[str]) -> FloatArray:
+        """Unit vectors, shape `(len(texts), d)`, of at least one text."""
+        keys, vectors, missing = self._known(texts)
+        if missing:
+            vectors |= self._keep(missing, embed(self.encoder, list(missing.values())))
+        return np.concatenate([vectors[key] for key in keys])
+
+    async def aof(self, texts: Sequence[str]) -> FloatArray:
+        """As `of`, without blocking the event loop."""
+        keys, vectors, missing = self._known(texts)
+        if missing:
+            vectors |= self._keep(missing, await aembed(self.encoder, list(missing.values())))
+        return np.concatenate([vectors[key] for key in keys])
+
+    def _known(self, texts: Sequence[str]) -> tuple[list[Key], dict[Key, FloatArray], dict[Key, str]]:
+        keys = [text if len(text) <= _LONGEST_KEY else _digest(text) for text in texts]
+        kept, known, missing = self._kept, {}, {}
+        with self._lock:
+            for key, text in zip(keys, texts, strict=True):
+                if key in kept:
+                    kept.move_to_end(key)
+                    known[key] = kept[key]
+                else:
+                    missing[key] = text
+        return keys, known, missing
+
+    def _keep(self, texts: Mapping[Key, str], vectors: FloatArray) -> dict[Key, FloatArray]:
+        # Copies, each of shape (1, d): a part of an array would keep all of it alive.
+        made = {key: vectors[row : row + 1].copy() for row, key in enumerate(texts)}
+        with self._lock:
+            self._kept.update(made)
+            while len(self._kept) > self.size:
+                self._kept.popitem(last=False)
+        return made
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+@dataclass
+class EmbedCached(Effect):
+    """Embeddings of texts that are kept for a while: a float32 array of shape `(len(texts), d)`."""
+
+    cache: TextVectors
+    texts: Sequence[str]
+    part: str
+
+    def run(self, stopped: threading.Event | None) -> FloatArray:
+        """Encode those that are not kept."""
+        return self.cache.of(self.texts)
+
+    async def arun(self) -> FloatArray:
+        """Encode those that are not kept, without blocking the event loop."""
+        return await self.cache.aof(self.texts)
