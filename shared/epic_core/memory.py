@@ -234,9 +234,9 @@ class EpicMemory(AspectsKept, Housekeeping):
             # Last, so that no argument that cannot be leaves a file behind.
             store=Store(None) if _store is None else _store(),
         )
-        self._state.store.verdicts_kept = int(verdict_cache)
-        self._state.store.ledger_kept = None if ledger is None else int(ledger)
-        self._state.store.not_kept_kept = None if not_kept is None else int(not_kept)
+        self._state.store.verdicts.kept = int(verdict_cache)
+        self._state.store.seen.kept = None if ledger is None else int(ledger)
+        self._state.store.seen.records_kept = None if not_kept is None else int(not_kept)
         hold_to(self._state, octets, light)
         if _store is None:
             found_namespace(self._state, given)
@@ -615,9 +615,9 @@ class EpicMemory(AspectsKept, Housekeeping):
         """The held items with these ids, in order; those that are not held are left out."""
         with self._state.lock, self._state.store.reading():
             name = self._state.space(namespace).namespace
-            found = [self._state.store.item_row(name, item_id) for item_id in item_ids]
+            found = [self._state.store.items.row(name, item_id) for item_id in item_ids]
             rows = [row for row in found if row is not None]
-            items = self._state.store.items_at(list(dict.fromkeys(rows)))
+            items = self._state.store.items.at(list(dict.fromkeys(rows)))
         return [items[row] for row in rows]
 
     def items(self, filter: Filter | None = None, *, waiting: bool = False, namespace: str | None = None) -> list[Item]:
@@ -639,11 +639,11 @@ class EpicMemory(AspectsKept, Housekeeping):
         with self._state.lock, self._state.store.reading():
             space, store = self._state.space(name), self._state.store
             if waiting:
-                found = [item for item, *_ in store.pending(space.namespace)]
+                found = [item for item, *_ in store.retry_queue.waiting(space.namespace)]
                 return [item for item in found if condition is None or condition.matches(item.metadata)]
             if condition is None:
-                return list(store.items(space.namespace))
-            held = store.items_at(rows := sorted(space.items_matching(condition)))
+                return list(store.items.all(space.namespace))
+            held = store.items.at(rows := sorted(space.items_matching(condition)))
             return [held[row] for row in rows]
 
     def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:

@@ -91,7 +91,7 @@ def entries_of(memory: EpicMemory) -> list[dict[str, str]]:
     """Document, instruction, preference and rationale of every entry held."""
     state = memory._state
     found = []
-    for item in state.store.items(state.namespace):
+    for item in state.store.items.all(state.namespace):
         found += [
             {
                 "document": item.text,

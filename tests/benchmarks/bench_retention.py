@@ -333,7 +333,7 @@ def _pairs(memory: EpicMemory) -> set[tuple[str, str]]:
     """Item and preference of each entry held."""
     state = memory._state
     pairs = set()
-    for item in state.store.items(state.namespace):
+    for item in state.store.items.all(state.namespace):
         pairs |= {(item.id, entry.preference) for entry in memory.explain(item.id).entries}
     return pairs
 

@@ -579,7 +579,7 @@ def test_what_is_written_after_the_clock_went_back_is_held_and_counted(
         assert found(again) == late
         assert again.verify() > 0
         again.export(tmp_path / "export.jsonl")
-        uses = again._state.store.uses()
+        uses = again._state.store.entries.uses()
         assert uses and all(count >= 1 for count, _ in uses.values())
     with EpicMemory.import_(
         tmp_path / "export.jsonl", tmp_path / "imported.epic", encoder=again.encoder, verifier=again.verifier
@@ -596,8 +596,8 @@ def test_a_use_is_never_older_than_it_was(path: Path, clock: Clock) -> None:
     with opened(path) as memory:
         found(memory)
     with opened(path) as memory:
-        assert {used for _, used in memory._state.store.uses().values()} == {int(last)}
-        assert {count for count, _ in memory._state.store.uses().values()} == {2}
+        assert {used for _, used in memory._state.store.entries.uses().values()} == {int(last)}
+        assert {count for count, _ in memory._state.store.entries.uses().values()} == {2}
 
 
 @BACK

@@ -15,7 +15,7 @@ import pytest
 
 from epic_core import EpicMemory, Filter, Item
 from epic_core.errors import DamagedError, EncoderMismatchError, LMUnavailableError, StoreError
-from epic_core.storage.memory_schema import GRAPH_VERSION, SCHEMA_VERSION, TABLES
+from epic_core.storage.memory_schema import SCHEMA_VERSION, TABLES
 from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
@@ -55,7 +55,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with EpicMemory.open(path, [TRAIN], namespace="other", verifier=KeepAll(), encoder=HashEncoder(DIMENSION)) as other:
         other.add([Item(id="theirs", text="night train")])
     with closing(sqlite3.connect(path)) as db:
-        assert not [table.name for table in TABLES if not db.execute(f"SELECT 1 FROM {table.name}").fetchall()]
+        empty = {table.name for table in TABLES if not db.execute(f"SELECT 1 FROM {table.name}").fetchall()}
+    assert empty == {"entities", "passages"}  # a graph is damaged in its own tests
     return path
 
 
@@ -353,24 +354,10 @@ def test_a_database_of_another_application_is_refused(tmp_path: Path) -> None:
     refused(path, "not a memory")
 
 
-@pytest.mark.parametrize("version", [-1, 0, GRAPH_VERSION + 1, 2**31 - 1])
+@pytest.mark.parametrize("version", [-1, 0, SCHEMA_VERSION + 1, 2**31 - 1])
 def test_another_version_is_refused(copy: Path, version: int) -> None:
     changed(copy, f"PRAGMA user_version = {version}")
     refused(copy, f"version {version}")
-
-
-@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
-def test_a_file_that_calls_itself_older_than_it_is_is_refused(tmp_path: Path, version: int) -> None:
-    path = tmp_path / "me.epic"
-    # Short texts, and vectors whose codes could be taken for those of an older version.
-    with opened(path, preferences=[WINE], encoder=HashEncoder(DIMENSION)) as memory:
-        memory.add(["red wine"])
-        assert len(memory) == 1
-    changed(path, f"PRAGMA user_version = {version}")
-    before = path.read_bytes()
-    with pytest.raises(StoreError):
-        opened(path)
-    assert path.read_bytes() == before
 
 
 MARK = "INSERT INTO ledger (namespace, digests, crc) VALUES ('default', x'00', 0)"

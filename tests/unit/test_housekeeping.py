@@ -199,13 +199,13 @@ def test_what_was_rewritten_is_forgotten_too(path: Path) -> None:
     item = SECRETS["held"]
     with memory(path) as held:
         held.add([item, *OTHERS[:5]])
-        row = held._state.store.item_row("default", item.id)
+        row = held._state.store.items.row("default", item.id)
         assert row is not None
         ids = [held.preferences[0].id]
         vector = HashEncoder().vector("rewritten")
         with held._state.lock, held._state.store.transaction():
-            held._state.store.set_rewrite(row, "A rewritten Zanzibar text", ids, vector)
-            held._state.store.remember_rewrite("default", "m", item.text, [WINE], "A rewritten Zanzibar text")
+            held._state.store.entries.set_rewrite(row, "A rewritten Zanzibar text", ids, vector)
+            held._state.store.verdicts.remember_rewrite("default", "m", item.text, [WINE], "A rewritten Zanzibar text")
         held.forget(item.id)
     assert shows(path, item) == [] and b"rewritten Zanzibar" not in path.read_bytes()
 
@@ -327,11 +327,11 @@ def rich(path: Path | None = None) -> EpicMemory:
             Item(id="h", text="nothing at all"),
         ]
     )
-    row = held._state.store.item_row("default", "b")
+    row = held._state.store.items.row("default", "b")
     assert row is not None
     with held._state.lock, held._state.store.transaction():
         ids = [preference.id for preference in held.preferences[:2]]
-        held._state.store.set_rewrite(row, "Wine by the sea", ids, HashEncoder().vector("Wine by the sea"))
+        held._state.store.entries.set_rewrite(row, "Wine by the sea", ids, HashEncoder().vector("Wine by the sea"))
         held._state.mark_stale()
     for _ in range(70):
         held.search(WINE, k=2)
@@ -627,7 +627,7 @@ def test_an_export_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
         yield '{"kind": "item"}'
         raise OSError("no space")
 
-    monkeypatch.setattr("epic_core.pipeline.housekeeping.portable.lines_of", broken)
+    monkeypatch.setattr("epic_core.pipeline.housekeeping.lines_of", broken)
     with pytest.raises((OSError, StoreError)):
         held.export(target, overwrite=True)
     assert target.read_text("utf-8") == "mine" and files(tmp_path) == ["export.jsonl"]
@@ -746,7 +746,7 @@ def test_a_backup_is_of_the_last_commit(tmp_path: Path, path: Path) -> None:
     with memory(path) as held, opened(path) as other:
         held.add(OTHERS[:5])
         with other._state.lock, other._state.store.transaction():
-            other._state.store.remove_items("default", ["other1"])
+            other._state.store.items.remove("default", ["other1"])
             held.backup(tmp_path / "copy.epic")
         with opened(tmp_path / "copy.epic") as copy:
             assert len(copy) == 5

@@ -430,7 +430,7 @@ def test_a_search_does_not_wait_for_a_large_change_under_way(path: Path, monkeyp
         before = looks(reader)
         with writer._state.lock, writer._state.store.transaction():
             for number in range(4000):
-                writer._state.store.put_item("other", Item(id=str(number), text=os.urandom(400).hex()))
+                writer._state.store.items.put("other", Item(id=str(number), text=os.urandom(400).hex()))
             assert looks(reader) == before
         assert looks(reader) == before
 

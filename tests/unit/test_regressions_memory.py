@@ -96,10 +96,10 @@ def test_freed_pages_go_back_to_the_file_system(path: Path) -> None:
     items = [Item(text=f"{n} " + "long text " * 500) for n in range(50)]
     with store.transaction():
         for item in items:
-            store.put_item("default", item)
+            store.items.put("default", item)
     full = path.stat().st_size
     with store.transaction():
-        store.remove_items("default", [item.id for item in items])
+        store.items.remove("default", [item.id for item in items])
     store.give_back()
     assert path.stat().st_size < empty + (full - empty) / 10
     store.close()

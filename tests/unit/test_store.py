@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from epic_core.errors import EpicError, InvalidInputError, MemoryClosedError, StoreError
-from epic_core.storage.memory_schema import APPLICATION_ID, GRAPH_VERSION, SCHEMA_VERSION, USES
+from epic_core.storage.memory_schema import APPLICATION_ID, SCHEMA_VERSION, USES
 from epic_core.storage.row_codec import deflated
 from epic_core.storage.sizes import sizes
-from epic_core.storage.store import NewEntry, Store
+from epic_core.storage.store import Store
+from epic_core.storage.tables.entries import NewEntry
 from epic_core.storage.tables.items import version_of
 from epic_core.storage.vector_codec import code_length
 from epic_core.types import Item, MemoryEntry, Preference, Stance
@@ -49,10 +50,10 @@ def put(store: Store, text: str, preference: str = "p") -> tuple[int, int]:
     """Write an item with one entry; their rows."""
     wanted = Preference(text=preference)
     with store.transaction():
-        if wanted.id not in {held.id for held in store.preferences(NAMESPACE, 2)[1]}:
-            store.add_preference(NAMESPACE, wanted, VECTOR)
-        item = store.put_item(NAMESPACE, Item(text=text))
-        row, _ = store.add_entry(item, store.preference_row(NAMESPACE, wanted.id), entry(wanted.id))
+        if wanted.id not in {held.id for held in store.preferences.load(NAMESPACE, 2)[1]}:
+            store.preferences.add(NAMESPACE, wanted, VECTOR)
+        item = store.items.put(NAMESPACE, Item(text=text))
+        row, _ = store.entries.add(item, store.preferences.row(NAMESPACE, wanted.id), entry(wanted.id))
         return item, row
 
 
@@ -60,28 +61,29 @@ def entries_of(store: Store, item: int) -> list[MemoryEntry]:
     """What is held of an item, in a store that says which encoder it was made with."""
     with store.transaction():
         store.set_meta(encoder=ENCODER)
-    return store.entries_of(NAMESPACE, item)
+    return store.entries.of_item(NAMESPACE, item)
 
 
 def test_what_is_written_is_read_back_after_reopening(path: Path) -> None:
     store = Store(path)
     with store.transaction():
-        store.add_preference(NAMESPACE, Preference(text="p"), VECTOR)
-        item = store.put_item(NAMESPACE, Item(text="Ünïcode 🙂", id="a", metadata={"n": 1, "list": ["x", None]}))
-        store.add_entry(item, store.preference_row(NAMESPACE, Preference(text="p").id), entry(Preference(text="p").id))
-        store.put_pending(NAMESPACE, Item(text="later", id="b"), "no answer", ["x"])
+        store.preferences.add(NAMESPACE, Preference(text="p"), VECTOR)
+        item = store.items.put(NAMESPACE, Item(text="Ünïcode 🙂", id="a", metadata={"n": 1, "list": ["x", None]}))
+        wanted = Preference(text="p").id
+        store.entries.add(item, store.preferences.row(NAMESPACE, wanted), entry(wanted))
+        store.retry_queue.put(NAMESPACE, Item(text="later", id="b"), "no answer", ["x"])
         store.set_meta(tau=0.3, encoder=ENCODER)
     store.close()
 
     store = Store(path)
-    rows, preferences, vectors = store.preferences(NAMESPACE, 2)
+    rows, preferences, vectors = store.preferences.load(NAMESPACE, 2)
     assert (len(rows), preferences, vectors.tolist()) == (1, [Preference(text="p")], [[1.0, 0.0]])
-    assert list(store.items(NAMESPACE)) == [Item(text="Ünïcode 🙂", id="a", metadata={"n": 1, "list": ["x", None]})]
-    (stored,) = store.entries_of(NAMESPACE, item)
+    assert list(store.items.all(NAMESPACE)) == [Item(text="Ünïcode 🙂", id="a", metadata={"n": 1, "list": ["x", None]})]
+    (stored,) = store.entries.of_item(NAMESPACE, item)
     assert (stored.instruction, stored.stance, stored.confidence) == ("Use it.", Stance.MIXED, 0.25)
     assert (stored.rationale, stored.similarity, stored.preference) == ("near", 0.5, "p")
-    assert store.space(NAMESPACE, 2).vectors.tolist() == [[1.0, 0.0]]
-    assert store.pending(NAMESPACE) == [(Item(text="later", id="b"), "no answer", ["x"])]
+    assert store.entries.rows(NAMESPACE, 2).vectors.tolist() == [[1.0, 0.0]]
+    assert store.retry_queue.waiting(NAMESPACE) == [(Item(text="later", id="b"), "no answer", ["x"])]
     assert store.meta() == {"tau": 0.3, "encoder": ENCODER}
     store.close()
 
@@ -94,7 +96,7 @@ def test_row_ids_are_never_used_twice(path: Path) -> None:
         assert not {("item", item), ("entry", row)} & seen
         seen |= {("item", item), ("entry", row)}
         with store.transaction():
-            store.remove_items(NAMESPACE, [Item(text=text).id])
+            store.items.remove(NAMESPACE, [Item(text=text).id])
         store.close()
         store = Store(path)
     store.close()
@@ -103,12 +105,12 @@ def test_row_ids_are_never_used_twice(path: Path) -> None:
 def test_preference_rows_are_never_used_twice(path: Path) -> None:
     store = Store(path)
     with store.transaction():
-        first = store.add_preference(NAMESPACE, Preference(text="p"), VECTOR)
+        first = store.preferences.add(NAMESPACE, Preference(text="p"), VECTOR)
         store.remove_preference(NAMESPACE, Preference(text="p").id)
     store.close()
     store = Store(path)
     with store.transaction():
-        assert store.add_preference(NAMESPACE, Preference(text="p"), VECTOR) > first
+        assert store.preferences.add(NAMESPACE, Preference(text="p"), VECTOR) > first
     store.close()
 
 
@@ -117,23 +119,23 @@ def test_a_failed_transaction_leaves_nothing(path: Path, error: BaseException) -
     store = Store(path)
     put(store, "kept")
     with pytest.raises(type(error)), store.transaction():
-        store.put_item(NAMESPACE, Item(text="lost"))
-        store.put_pending(NAMESPACE, Item(text="pending"), "", [])
+        store.items.put(NAMESPACE, Item(text="lost"))
+        store.retry_queue.put(NAMESPACE, Item(text="pending"), "", [])
         store.set_meta(tau=0.9)
         raise error
-    assert [item.text for item in store.items(NAMESPACE)] == ["kept"]
-    assert store.pending(NAMESPACE) == [] and store.meta() == {}
+    assert [item.text for item in store.items.all(NAMESPACE)] == ["kept"]
+    assert store.retry_queue.waiting(NAMESPACE) == [] and store.meta() == {}
     put(store, "after")
     store.close()
-    assert [item.text for item in Store(path).items(NAMESPACE)] == ["kept", "after"]
+    assert [item.text for item in Store(path).items.all(NAMESPACE)] == ["kept", "after"]
 
 
 def test_a_broken_rule_of_the_database_is_a_store_error_and_leaves_nothing(path: Path) -> None:
     store = Store(path)
     with pytest.raises(StoreError, match="FOREIGN KEY"), store.transaction():
-        store.add_preference(NAMESPACE, Preference(text="p"), VECTOR)
+        store.preferences.add(NAMESPACE, Preference(text="p"), VECTOR)
         store.insert(USES, entry=77, count=1, used=1)
-    assert store.preferences(NAMESPACE, 2)[1] == []
+    assert store.preferences.load(NAMESPACE, 2)[1] == []
     store.close()
     assert Store(path).verify() == 0
 
@@ -144,9 +146,10 @@ def test_removing_a_preference_removes_its_entries_and_orphans_only(path: Path) 
     put(store, "only p", "p")
     put(store, "only q", "q")
     with store.transaction():
-        store.add_entry(both, store.preference_row(NAMESPACE, Preference(text="q").id), entry(Preference(text="q").id))
+        wanted = Preference(text="q").id
+        store.entries.add(both, store.preferences.row(NAMESPACE, wanted), entry(wanted))
         store.remove_preference(NAMESPACE, Preference(text="p").id)
-    assert [item.text for item in store.items(NAMESPACE)] == ["both", "only q"]
+    assert [item.text for item in store.items.all(NAMESPACE)] == ["both", "only q"]
     assert [e.preference for e in entries_of(store, both)] == ["q"]
     expected = {"items": 2, "light": 0, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0, "seen": 0}
     assert store.counts(NAMESPACE) == expected
@@ -157,11 +160,11 @@ def test_removing_a_preference_removes_its_entries_and_orphans_only(path: Path) 
 def test_namespaces_are_apart(path: Path) -> None:
     store = Store(path)
     with store.transaction():
-        store.put_item("a", Item(text="one"))
-        store.put_item("b", Item(text="one"))
-        store.remove_items("a", [Item(text="one").id])
-    assert store.namespaces() == ["b"]
-    assert [item.text for item in store.items("b")] == ["one"]
+        store.items.put("a", Item(text="one"))
+        store.items.put("b", Item(text="one"))
+        store.items.remove("a", [Item(text="one").id])
+    assert store.preferences.namespaces() == ["b"]
+    assert [item.text for item in store.items.all("b")] == ["one"]
     store.close()
 
 
@@ -169,8 +172,8 @@ def test_metadata_that_is_not_json_is_an_error_naming_the_item(path: Path) -> No
     store = Store(path)
     for value in (object(), float("nan"), {1, 2}):
         with pytest.raises(InvalidInputError, match="'odd'"), store.transaction():
-            store.put_item(NAMESPACE, Item(text="x", id="odd", metadata={"value": value}))
-    assert list(store.items(NAMESPACE)) == []
+            store.items.put(NAMESPACE, Item(text="x", id="odd", metadata={"value": value}))
+    assert list(store.items.all(NAMESPACE)) == []
     store.close()
 
 
@@ -208,7 +211,7 @@ def test_a_newer_schema_is_refused_and_names_both_versions(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 7}")
     database.close()
-    with pytest.raises(StoreError, match=rf"version {SCHEMA_VERSION + 7}.*reads {GRAPH_VERSION}"):
+    with pytest.raises(StoreError, match=rf"version {SCHEMA_VERSION + 7}.*reads {SCHEMA_VERSION}"):
         Store(path)
 
 
@@ -219,7 +222,7 @@ def test_a_cut_file_is_a_store_error(path: Path) -> None:
     store.close()
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(StoreError):
-        list(Store(path).items(NAMESPACE))
+        list(Store(path).items.all(NAMESPACE))
 
 
 def test_a_vector_of_another_length_is_a_store_error(path: Path) -> None:
@@ -227,9 +230,9 @@ def test_a_vector_of_another_length_is_a_store_error(path: Path) -> None:
     put(store, "text")
     # A code has five bytes for each four components, begun or whole.
     with pytest.raises(StoreError, match="damaged"):
-        store.space(NAMESPACE, 5)
+        store.entries.rows(NAMESPACE, 5)
     with pytest.raises(StoreError, match="damaged"):
-        store.preferences(NAMESPACE, 5)
+        store.preferences.load(NAMESPACE, 5)
     store.close()
 
 
@@ -306,7 +309,7 @@ def test_use_after_close_says_so(path: Path) -> None:
     store = Store(path)
     store.close()
     for use in (
-        lambda: list(store.items(NAMESPACE)),
+        lambda: list(store.items.all(NAMESPACE)),
         store.meta,
         lambda: put(store, "x"),
         lambda: sizes(store),
@@ -334,9 +337,9 @@ def test_the_file_says_whose_it_is(path: Path) -> None:
 def test_nothing_is_pickled(path: Path) -> None:
     store, long = Store(path), "a text that is long enough to be compressed " * 20
     put(store, long)
-    store.ledger_kept = 10
+    store.seen.kept = 10
     with store.transaction():
-        store.see(NAMESPACE, [version_of(Item(text="seen"))])
+        store.seen.add(NAMESPACE, [version_of(Item(text="seen"))])
     store.close()
     database = sqlite3.connect(path)
     database.row_factory = sqlite3.Row
@@ -370,7 +373,7 @@ def test_removed_text_is_gone_from_the_file(path: Path, text: str) -> None:
     put(store, text)
     assert kept in path.read_bytes()
     with store.transaction():
-        store.remove_items(NAMESPACE, [Item(text=text).id])
+        store.items.remove(NAMESPACE, [Item(text=text).id])
     store.give_back()
     store.close()
     assert kept not in path.read_bytes() and b"a secret" not in path.read_bytes()

@@ -118,11 +118,11 @@ class CollectionTables(Database):
 
     def drop(self, ids: Sequence[str]) -> None:
         """Remove records by their ids; those that are not there are ignored."""
-        self._db.executemany("DELETE FROM records WHERE id = ?", [(record_id,) for record_id in ids])
+        self.connection.executemany("DELETE FROM records WHERE id = ?", [(record_id,) for record_id in ids])
 
     def drop_all(self) -> None:
         """Remove every record."""
-        self._db.execute("DELETE FROM records")
+        self.connection.execute("DELETE FROM records")
 
     def ids(self) -> dict[str, int]:
         """Id to row of every record, in the order in which they were written."""

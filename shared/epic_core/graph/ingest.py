@@ -21,7 +21,8 @@ from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.streaming import AnswerStream, NextBatch, streamed
-from epic_core.storage.store import Store, verifier_number
+from epic_core.storage.store import Store
+from epic_core.storage.tables.entries import verifier_number
 from epic_core.storage.tables.graph import MOST_ENTITIES, TOUCHED, NewEntity, PassageRow
 from epic_core.storage.vector_codec import code_length, rounded
 from epic_core.types import BuildReport, FloatArray, Item, Usage
@@ -94,7 +95,7 @@ def grow(work: Work, rows: Sequence[int], progress: Progress) -> Effects[None]:
     progress.expect(len(rows))
     for start in range(0, len(rows), _BLOCK):
         with state.lock, state.store.reading():
-            items = state.store.items_at(rows[start : start + _BLOCK])
+            items = state.store.items.at(rows[start : start + _BLOCK])
         numbers, waiting = list(items), set(items)
         stream = extractions_by(work.extractor, [item.text for item in items.values()])
         while True:
@@ -124,7 +125,7 @@ def _fitted(work: Work, found: Found) -> Effects[None]:
         room = False
         try:
             # It has to be removable, too.
-            fits = _TOUCHED + 2 * (state.store.item_bytes(row) + entities * TOUCHED) <= state.budget.touched
+            fits = _TOUCHED + 2 * (state.store.items.bytes_of(row) + entities * TOUCHED) <= state.budget.touched
             needed = _GROWTH + (code_length(state.encoder.dimension) + _ROW) * entities + _said(answer)
             if fits and (yield from make_room(state, needed, evicted)):
                 yield from _written(work, found.of([row]))
@@ -175,7 +176,7 @@ def _written(work: Work, found: Found) -> Effects[None]:
 
 def _alive(store: Store, found: Found) -> Found:
     """Without the passages that went in the meantime, or were cut: what is no longer there must not be written."""
-    items = store.items_at(list(found.answers))
+    items = store.items.at(list(found.answers))
     return found.of({row for row, item in items.items() if item.text == found.items[row].text})
 
 
@@ -211,13 +212,13 @@ def _write(
         ]
         cosines = [cosine for _, cosine in alike]
         entity = NewEntity(name=name, key=key, vector=vectors[name], near=list(zip(rows, cosines, strict=True)))
-        growth.entities.append((store.add_entity(held.namespace, entity), entity))
+        growth.entities.append((store.graph.add_entity(held.namespace, entity), entity))
     row_of = ChainMap({entity.key: row for row, entity in growth.entities}, held.names.row_of)
     name_of = ChainMap({row: entity.name for row, entity in growth.entities}, held.names.name_of)
     growth.passages = [_passage(row, found, number, row_of, name_of) for row in found.answers]
-    growth.replaced = store.put_passages(growth.passages)
-    growth.crcs = store.crcs_of_passages([passage.item for passage in growth.passages])
-    growth.marks, growth.newest = store.graph_marks(), store.newest_in_graph()
+    growth.replaced = store.graph.put_passages(growth.passages)
+    growth.crcs = store.graph.crcs_of_passages([passage.item for passage in growth.passages])
+    growth.marks, growth.newest = store.graph.marks(), store.graph.newest()
     return growth
 
 

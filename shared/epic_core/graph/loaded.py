@@ -142,7 +142,7 @@ class HeldGraph:
         Raises:
             DamagedError: if that cannot be a graph.
         """
-        marks = self._store.graph_marks()
+        marks = self._store.graph.marks()
         if marks != self._marks:
             with self._whole():
                 self._read_anew(marks)
@@ -158,21 +158,21 @@ class HeldGraph:
 
     def _read_anew(self, marks: GraphMarks) -> None:
         store, namespace = self._store, self.namespace
-        newest, change, hint = store.newest_in_graph(), store.changed_elsewhere(), store.hints.end
-        new = store.passage_crcs(namespace, after=self._newest[0])
-        called = store.entities_called(namespace, after=self._newest[1])
+        newest, change, hint = store.graph.newest(), store.changed_elsewhere(), store.graph.hints.end
+        new = store.graph.passage_crcs(namespace, after=self._newest[0])
+        called = store.graph.entities_called(namespace, after=self._newest[1])
         items: Collection[int] = ()
         entities: Collection[int] = ()
-        if self._marks.plus(store.added_since(*self._newest)) == marks:
+        if self._marks.plus(store.graph.added_since(*self._newest)) == marks:
             pass  # nothing but additions
-        elif change == self._change and self._hint >= store.hints.first:
+        elif change == self._change and self._hint >= store.graph.hints.first:
             # This connection's changes alone.
-            items, entities = store.hints.since(self._hint)
-            new |= store.passage_crcs_at(namespace, list(dict.fromkeys(items)))
-            called |= store.entities_called_at(namespace, list(dict.fromkeys(entities)))
+            items, entities = store.graph.hints.since(self._hint)
+            new |= store.graph.passage_crcs_at(namespace, list(dict.fromkeys(items)))
+            called |= store.graph.entities_called_at(namespace, list(dict.fromkeys(entities)))
         else:
             items, entities = self._crc_of.keys(), self.names.name_of.keys()
-            new, called = store.passage_crcs(namespace), store.entities_called(namespace)
+            new, called = store.graph.passage_crcs(namespace), store.graph.entities_called(namespace)
         changed = {item: crc for item, crc in new.items() if self._crc_of.get(item) != crc}
         gone = {item for item in items if item in self._crc_of and self._crc_of[item] != new.get(item)}
         missing = [row for row in called if row not in self.names.name_of]
@@ -182,7 +182,7 @@ class HeldGraph:
 
     def _take(self, changed: dict[int, int], gone: set[int], entities: Sequence[int], gone_entities: set[int]) -> None:
         self.names.remove(gone_entities)
-        found = self._store.entity_rows(entities, self.encoder.dimension)
+        found = self._store.graph.entity_rows(entities, self.encoder.dimension)
         if len(set(found.keys)) < len(found.keys) or not self.names.row_of.keys().isdisjoint(found.keys):
             raise DamagedError(self._store.path, "two of its entities have one key")
         self.names.add(found.rows, found.names, found.keys, found.vectors)
@@ -200,7 +200,7 @@ class HeldGraph:
 
     def _said(self, items: Sequence[int]) -> tuple[Ids, tuple[Ids, Ids], tuple[Ids, Ids]]:
         """What a network takes of items; of those that were not taken in, nothing."""
-        rows = self._store.passage_rows(items)
+        rows = self._store.graph.passage_rows(items)
         if not np.isin(rows.entities, self.names.rows).all():
             raise DamagedError(self._store.path, "a passage names an entity that is not there")
         outside = np.setdiff1d(np.array(items, dtype=np.int64), rows.items)
@@ -244,7 +244,7 @@ class HeldGraph:
             ),
         )
         self._crc_of.update(growth.crcs)
-        self._marks, self._newest, self._hint = growth.marks, growth.newest, self._store.hints.end
+        self._marks, self._newest, self._hint = growth.marks, growth.newest, self._store.graph.hints.end
 
 
 def _longer(column: NDArray[Any], room: int) -> Any:

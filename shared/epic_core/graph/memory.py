@@ -24,7 +24,8 @@ from epic_core.pipeline.session import State
 from epic_core.runtime.batching import Items, abatches, batches, checked_part
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
-from epic_core.storage.store import Store, verifier_number
+from epic_core.storage.store import Store
+from epic_core.storage.tables.entries import verifier_number
 from epic_core.types import Item, Preference, checked_text
 from epic_core.types.modes import Mode, StancePolicy
 
@@ -82,8 +83,8 @@ class GraphMemory:
         self._loaded: HeldGraph | None = None
         # Up to this row everything was offered to the graph: `update` tries again what did not fit, not each `add`.
         self._offered = 0
-        if not self._store.has_graph and self._store.writable:
-            self._store.extend()
+        if self._store.writable:
+            self._store.graph.begin()
 
     @classmethod
     def open(
@@ -218,14 +219,14 @@ class GraphMemory:
         after: int = 0,
     ) -> Effects[None]:
         namespace, number = self.memory.namespace, verifier_number(self.extractor.name)
-        self._store.extend()
+        self._store.graph.begin()
         with self._state.lock, self._store.reading():
-            newest, _ = self._store.newest_in_graph()
-            rows = set(self._store.outside_graph(namespace, after))
+            newest, _ = self._store.graph.newest()
+            rows = set(self._store.graph.outside(namespace, after))
             if failed:
-                rows.update(row for row, *_ in self._store.failed_passages(namespace))
+                rows.update(row for row, *_ in self._store.graph.failed_passages(namespace))
             if others:
-                rows.update(self._store.extracted_by_others(namespace, number))
+                rows.update(self._store.graph.extracted_by_others(namespace, number))
         if rows:
             bar = bar or Progress()
             work = Work(
@@ -351,7 +352,7 @@ class GraphMemory:
             if held is None or (item_id is not None and row is None):
                 return []
             name_of = held.names.name_of
-            rows = name_of if row is None else self._store.passage_rows([row]).entities.tolist()
+            rows = name_of if row is None else self._store.graph.passage_rows([row]).entities.tolist()
             return [name_of[one] for one in rows]
 
     def facts(self, item_id: str) -> list[tuple[str, str, str]]:
@@ -364,7 +365,9 @@ class GraphMemory:
             if held is None or row is None:
                 return []
             name_of = held.names.name_of
-            return [(name_of[one], relation, name_of[other]) for one, relation, other in self._store.relations(row)]
+            return [
+                (name_of[one], relation, name_of[other]) for one, relation, other in self._store.graph.relations(row)
+            ]
 
     def neighbours(self, entity: str) -> list[Neighbour]:
         """The entities that share a fact with one, or are called much alike; the heaviest edge first.
@@ -384,14 +387,14 @@ class GraphMemory:
     def failures(self) -> dict[str, str]:
         """Item id to the reason, of all passages the extractor failed for; `retry` has them extracted again."""
         with self._state.lock, self._store.reading():
-            return {item_id: reason for _, item_id, reason in self._store.failed_passages(self.memory.namespace)}
+            return {item_id: reason for _, item_id, reason in self._store.graph.failed_passages(self.memory.namespace)}
 
     def counts(self) -> dict[str, int]:
         """Numbers of "passages", "entities", "edges", "failed" and "outside" (held, and not taken in yet)."""
         with self._state.lock, self._store.reading():
             held = self._looked()
-            made = self._store.graph_counts(self.memory.namespace)
-            outside = len(self._store.outside_graph(self.memory.namespace))
+            made = self._store.graph.counts(self.memory.namespace)
+            outside = len(self._store.graph.outside(self.memory.namespace))
             return {**made, "edges": 0 if held is None else held.network.edges, "outside": outside}
 
     # the rest
@@ -410,14 +413,14 @@ class GraphMemory:
         return self._reader
 
     def _passage(self, item_id: object) -> int | None:
-        row: int | None = self._store.item_row(self.memory.namespace, checked_text(item_id, "The item's id"))
+        row: int | None = self._store.items.row(self.memory.namespace, checked_text(item_id, "The item's id"))
         return row
 
     def _looked(self) -> HeldGraph | None:
         """The graph as the file has it by now, under the lock; None for a file that has none and may not be written."""
         state = self._state
         state.space()  # whether another process has embedded it anew
-        if not self._store.has_graph:
+        if not self._store.graph.begun:
             return None
         if self._loaded is None or self._loaded.encoder is not state.encoder:
             self._loaded = HeldGraph(self._store, self.memory.namespace, state.encoder)

@@ -179,7 +179,7 @@ def _walked(
     texts: list[str] = []
     if tells:
         told = [space.item_of[row] for row, _ in best[: walk.told_apart]]
-        items = state.store.items_at(told)
+        items = state.store.items.at(told)
         texts = [items[item].text for item in told]
         clock.add("index", started)
     total = sum(seeds.values())

@@ -83,7 +83,7 @@ def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
         with state.lock, state.store.transaction():
             state.mark_stale()
             for position, preference_id in enumerate(order):
-                state.store.move_preference(state.namespace, preference_id, position)
+                state.store.preferences.move(state.namespace, preference_id, position)
 
 
 def settings_of(memory: EpicMemory) -> dict[str, Any]:

@@ -174,7 +174,7 @@ def reread_preferences(state: State, report: BuildReport) -> Effects[None]:
     if _model(state.verifier, state.expander) is None:
         return
     with state.lock:
-        marked = state.store.unread(state.namespace)
+        marked = state.store.preferences.unread(state.namespace)
         held = state.space().preferences if marked else []
         waiting = [
             each for each in held if each.id in marked and each.text not in report.unread and asks_model(state, each)
@@ -187,7 +187,7 @@ def reread_preferences(state: State, report: BuildReport) -> Effects[None]:
             with state.changing(state.encoder) as space:
                 current = _held(space, preference)
                 # Somebody may have said it in the meantime, or replaced the preference.
-                if current is not None and preference.id in state.store.unread(state.namespace):
+                if current is not None and preference.id in state.store.preferences.unread(state.namespace):
                     _write(state, _completed(current, preference), unread=unread)
         except BudgetError as error:
             # No reason to take in nothing at all.
@@ -241,7 +241,7 @@ def set_expansion(
     with state.lock:
         space = state.space()
         held = space.preferences[space.find(preference)]
-        marked = held.id in state.store.unread(state.namespace)
+        marked = held.id in state.store.preferences.unread(state.namespace)
     stated, failed = replace(held, expansion=expansion), False
     if expansion is None:
         # The aspects are asked for with it only where nobody could read them; those of the parser stay its own.
@@ -288,13 +288,13 @@ def _completed(current: Preference, read: Preference) -> Preference:
 
 def _still_unread(state: State, preference: Preference) -> bool:
     """Tell whether a preference that waited to be read waits for something that nobody has said now."""
-    marked = preference.id in state.store.unread(state.namespace)
+    marked = preference.id in state.store.preferences.unread(state.namespace)
     lacks_aspects = preference.aspects is None and state.aspects != "parser"
     return marked and (lacks_aspects or _wanted_of(state, preference).expansion)
 
 
 def _write(state: State, preference: Preference, *, unread: bool) -> None:
-    state.store.set_stated(state.namespace, preference, unread=unread)
+    state.store.preferences.set_stated(state.namespace, preference, unread=unread)
     forget_discarded(state)
 
 
@@ -302,7 +302,7 @@ def forget_discarded(state: State) -> None:
     """Have what was discarded verified again when it comes, if aspects had a part in that. Call it in a transaction."""
     # A model's verdict is by the words.
     if not getattr(state.verifier, "cached", False):
-        state.store.clear_ledger(state.namespace)
+        state.store.seen.clear(state.namespace)
 
 
 class AspectsKept:
@@ -339,7 +339,7 @@ class AspectsKept:
         The next change asks about them again.
         """
         with self._state.lock:
-            space, marked = self._state.space(), self._state.store.unread(self._state.namespace)
+            space, marked = self._state.space(), self._state.store.preferences.unread(self._state.namespace)
             return [each.text for each in space.preferences if each.id in marked]
 
     def set_aspects(self, preference: str | Preference, aspects: Aspects | Mapping[str, Any] | None) -> BuildReport:

@@ -35,7 +35,7 @@ def by_bytes(state: State, rows: Sequence[int], item_of: Callable[[int], int]) -
     piece: list[int] = []
     octets = 0
     for row in rows:
-        size = TOUCHED + 2 * state.store.item_bytes(item_of(row))
+        size = TOUCHED + 2 * state.store.items.bytes_of(item_of(row))
         if piece and octets + size > budget.touched // 2:
             yield piece
             piece, octets = [], 0

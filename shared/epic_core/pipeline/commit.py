@@ -12,7 +12,7 @@ from epic_core.pipeline.rewrites import Rewrite, put_rewrite
 from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Clock
 from epic_core.storage.namespace import Addition, Space
-from epic_core.storage.store import NewEntry
+from epic_core.storage.tables.entries import NewEntry
 from epic_core.storage.tables.items import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
 from epic_core.types.reports import NotKept
@@ -70,13 +70,13 @@ def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> 
             turned_away = writing.turn_away(outcome)
             writing.clear_the_way(outcome)
             for item, reason, preference_ids in outcome.undecided:
-                state.store.put_pending(state.namespace, item, reason, preference_ids)
+                state.store.retry_queue.put(state.namespace, item, reason, preference_ids)
             remove(state, [row for row in outcome.leaving if space.light(row)], writing.addition)
             for item, embedding in outcome.light:
                 writing.light(item, embedding)
             for item, entries in outcome.kept:
                 writing.keep(item, entries, outcome.rewrites.get(item.id), outcome.vectors.get(item.id))
-            state.store.remember(state.namespace, outcome.version, outcome.verdicts)
+            state.store.verdicts.remember(state.namespace, outcome.version, outcome.verdicts)
             writing.note(outcome)
             outrun = writing.forget_gone(outcome)
             writing.addition.sums = state.store.sums()
@@ -121,9 +121,9 @@ class _Writing:
         if outcome.retried:
             self._drop_outdated(outcome)
         coming = len(outcome.undecided)
-        if not coming or self._store.pending_count(self._namespace) + coming <= self._room:
+        if not coming or self._store.retry_queue.count(self._namespace) + coming <= self._room:
             return []
-        waiting = {item.id for item, _, _ in self._store.pending(self._namespace)}
+        waiting = {item.id for item, _, _ in self._store.retry_queue.waiting(self._namespace)}
         decided = {item.id for item in [*(i for i, _ in outcome.kept), *outcome.discarded]}
         # What waits already keeps its place, what was decided leaves it.
         room = max(0, self._room - len(waiting - decided))
@@ -140,10 +140,10 @@ class _Writing:
             *(item for item, _ in outcome.light),
             *outcome.discarded,
         ]
-        known = self._store.known(self._namespace, [item.id for item in items])
+        known = self._store.items.known(self._namespace, [item.id for item in items])
         for item in items:
             if item.id in known and known[item.id].is_version(item):
-                row = self._store.item_row(self._namespace, item.id)
+                row = self._store.items.row(self._namespace, item.id)
                 if row is not None:
                     # The same item, held under other preferences: it stays.
                     self._held[item.id] = row
@@ -152,18 +152,18 @@ class _Writing:
         gone = [i for i in known if i not in self._held and undecided.get(i) != known[i].text]
         current = {item.id: item.text for item in items}
         outdated = [held.text for i, held in known.items() if held.text != current[i]]
-        outdated += [held.text for held in self._store.known(self._namespace, outcome.stale).values()]
-        self._store.forget_chunks(self._namespace, outdated)
-        self._store.remove_items(self._namespace, [*gone, *outcome.stale])
+        outdated += [held.text for held in self._store.items.known(self._namespace, outcome.stale).values()]
+        self._store.verdicts.forget_chunks(self._namespace, outdated)
+        self._store.items.remove(self._namespace, [*gone, *outcome.stale])
         for item in outcome.discarded + [item for item, _ in outcome.kept]:
-            self._store.drop_pending(self._namespace, item.id)
+            self._store.retry_queue.drop(self._namespace, item.id)
         self.removed = bool(outcome.stale) or any(known[item_id].state == "held" for item_id in gone)
 
     def _drop_outdated(self, outcome: Outcome) -> None:
         """Forget verdicts about versions that were replaced while they were being verified again."""
         items = [*(i for i, _ in outcome.kept), *(i for i, _, _ in outcome.undecided), *outcome.discarded]
         items += [item for item, _ in outcome.light]
-        current = {item.id for item in items if self._store.is_current(self._namespace, item)}
+        current = {item.id for item in items if self._store.items.is_current(self._namespace, item)}
         outcome.kept = [pair for pair in outcome.kept if pair[0].id in current]
         outcome.undecided = [triple for triple in outcome.undecided if triple[0].id in current]
         outcome.light = [pair for pair in outcome.light if pair[0].id in current]
@@ -175,10 +175,10 @@ class _Writing:
             self._put(item, embedding)
 
     def _put(self, item: Item, embedding: FloatArray | None) -> int:
-        row = self._store.put_item(self._namespace, item, embedding)
+        row = self._store.items.put(self._namespace, item, embedding)
         if embedding is not None:
             self.addition.texts.append(row)
-            self.addition.text_crcs.append(self._store.item_crc(row))
+            self.addition.text_crcs.append(self._store.items.crc(row))
             self.addition.text_vectors.append(embedding)
         return row
 
@@ -191,20 +191,20 @@ class _Writing:
         if row is None:
             row = self._put(item, embedding)
         else:
-            earlier = self._store.entry_preferences(row)
+            earlier = self._store.entries.preferences_of(row)
             again = [earlier[entry.preference_id] for entry in alive if entry.preference_id in earlier]
-            self._store.remove_entries(again)
-            self._store.promote(row)
+            self._store.entries.remove(again)
+            self._store.items.promote(row)
             self.removed = True
         self.kept += 1
-        recorded = self._store.recorded(self._namespace, [item.id])
+        recorded = self._store.seen.recorded(self._namespace, [item.id])
         if recorded:
             # What is held was not kept before: that is over, and its earlier versions are forgotten.
-            self._store.unsee(self._namespace, recorded[item.id])
-            self._store.forget_not_kept(self._namespace, item_id=item.id)
+            self._store.seen.remove(self._namespace, recorded[item.id])
+            self._store.seen.forget_records(self._namespace, item_id=item.id)
             self.addition.forgotten = True
         for entry in alive:
-            entry_row, crc = self._store.add_entry(row, self._preference_rows.get(entry.preference_id or ""), entry)
+            entry_row, crc = self._store.entries.add(row, self._preference_rows.get(entry.preference_id or ""), entry)
             self.addition.rows.append(entry_row)
             self.addition.crcs.append(crc)
             self.addition.items.append(row)
@@ -220,15 +220,15 @@ class _Writing:
 
     def note(self, outcome: Outcome) -> None:
         """Note what is not held, so that it is known when it comes again, and why some of it is not."""
-        if self._store.ledger_kept != 0:
+        if self._store.seen.kept != 0:
             seen = [version_of(item) for item in outcome.discarded]
             self.addition.seen += seen
-            self.addition.forgotten |= self._store.see(self._namespace, seen) > 0
-        self._store.put_not_kept(self._namespace, outcome.records, self._preference_texts)
+            self.addition.forgotten |= self._store.seen.add(self._namespace, seen) > 0
+        self._store.seen.put_records(self._namespace, outcome.records, self._preference_texts)
 
     def forget_gone(self, outcome: Outcome) -> bool:
         """Forget what was answered under preferences that have gone; whether a text was rewritten for one of them."""
         rewritten = [preference for rewrite in outcome.rewrites.values() for preference in rewrite.preferences]
         for preference in {p.id: p for p in outcome.asked + rewritten if p.id not in self._preference_rows}.values():
-            self._store.forget_preference(self._namespace, preference)
+            self._store.verdicts.forget_preference(self._namespace, preference)
         return any(preference.id not in self._preference_rows for preference in rewritten)

@@ -84,7 +84,7 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
     renew = False
     # Where earlier versions have to go first, they go one by one.
     ids = [item.id for item in outcome.discarded]
-    held = bool(ids) and bool(state.store.known(state.namespace, ids))
+    held = bool(ids) and bool(state.store.items.known(state.namespace, ids))
     for piece in _pieces(outcome, min(4, pieces(state.budget)), 1 if held else _DISCARDED):
         renew |= yield from _fitted(state, piece, report, clock)
     forget_gone(state, outcome.asked)
@@ -183,5 +183,5 @@ def _bytes(state: State, piece: Outcome) -> int:
         octets += sum(code + len(entry.instruction.encode()) + len(entry.rationale.encode()) + ROW for entry in entries)
     octets += sum(len(rewrite.text.encode()) for rewrite in piece.rewrites.values())
     octets += sum(item_bytes(item) + len(reason.encode()) + 200 for item, reason, _ in piece.undecided)
-    octets += 8 * len(piece.discarded) + 600 * min(len(piece.records), state.store.records_room())
+    octets += 8 * len(piece.discarded) + 600 * min(len(piece.records), state.store.seen.records_room())
     return int(_FILLING * octets) + _SLACK

@@ -21,7 +21,7 @@ from epic_core.retention.policies import Held, Positions, choose
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.storage.memory_schema import ENTRIES
 from epic_core.storage.namespace import Addition
-from epic_core.storage.store import verifier_number
+from epic_core.storage.tables.entries import verifier_number
 from epic_core.storage.tables.items import HeldItem, version_of
 from epic_core.storage.tables.seen import EVICTED
 from epic_core.storage.vector_codec import unpacked
@@ -108,7 +108,7 @@ def weigh(state: State) -> Weighed:
     found = [row for row in found if (-1 if row[3] is None else row[3]) in live]
     for _, crc, *columns in found:
         ENTRIES.verify(store.path, crc, *columns[: len(ENTRIES.checked)])
-    uses = store.uses()
+    uses = store.entries.uses()
     rows = np.array([row[0] for row in found], dtype=np.int64)
     items = np.array([row[2] for row in found], dtype=np.int64)
     _, place, shared = np.unique(items, return_inverse=True, return_counts=True)
@@ -166,12 +166,12 @@ def _shorten(state: State, weighed: Weighed, doomed: Positions, report: BuildRep
     store, namespace = state.store, state.namespace
     for piece in by_bytes(state, sorted(rows), lambda row: row):
         with state.changing(state.encoder):
-            for row, held in store.held_at(piece).items():
-                entries = store.entry_lines(row)
+            for row, held in store.items.held_at(piece).items():
+                entries = store.entries.lines(row)
                 text = _shorter(held, [held.rewrite or columns["instruction"] for _, columns in entries])
                 if text is None:
                     continue
-                store.forget_chunks(namespace, [held.item.text])
+                store.verdicts.forget_chunks(namespace, [held.item.text])
                 store.shorten(row, text)
                 report.shortened += 1
                 spared.update(entry for entry, _ in entries)
@@ -198,7 +198,7 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
     with state.lock, state.store.reading():
         space = state.space()
         position_of = {row: position for position, row in enumerate(space.preference_rows)}
-        items = state.store.items_at([int(row) for row in held.items[other]])
+        items = state.store.items.at([int(row) for row in held.items[other]])
         asked: list[tuple[int, int, float]] = []
         for position in other.tolist():
             row, preference = int(held.items[position]), int(held.preferences[position])
@@ -235,9 +235,9 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
     with state.lock, state.store.reading():
         spared: set[int] = set()
         for item_id, preference_id in kept:
-            item_row = state.store.item_row(state.namespace, item_id)
+            item_row = state.store.items.row(state.namespace, item_id)
             if item_row is not None:
-                entries = state.store.entry_preferences(item_row)
+                entries = state.store.entries.preferences_of(item_row)
                 spared |= {entries[preference_id]} if preference_id in entries else set()
         return spared
 
@@ -268,17 +268,17 @@ def evict(state: State, rows: Sequence[int], reason: str | None) -> int:
 
 def _remove(state: State, rows: Sequence[int], reason: str | None) -> Addition:
     store, namespace = state.store, state.namespace
-    known = store.preferences_at(namespace)
+    known = store.preferences.at(namespace)
     sql = "SELECT row, item, preference, similarity FROM entries WHERE row IN"
     found = list(store.among(sql, list(rows)))
-    items = store.held_at(sorted({item for _, item, _, _ in found}))
-    store.remove_entries([row for row, *_ in found])
+    items = store.items.held_at(sorted({item for _, item, _, _ in found}))
+    store.entries.remove([row for row, *_ in found])
     store.drop_orphans(list(items))
     left = {row for (row,) in store.among("SELECT row FROM items WHERE row IN", list(items))}
     gone = [held for row, held in items.items() if row not in left]
     seen = [held.digest for held in gone]
-    forgotten = store.see(namespace, seen) > 0
-    store.forget_chunks(namespace, [held.item.text for held in gone])
+    forgotten = store.seen.add(namespace, seen) > 0
+    store.verdicts.forget_chunks(namespace, [held.item.text for held in gone])
     if reason is not None:
         records = []
         for _, item, preference, similarity in found:
@@ -293,7 +293,7 @@ def _remove(state: State, rows: Sequence[int], reason: str | None) -> Addition:
                 similarity=float(similarity),
             )
             records.append((held.digest, record))
-        store.put_not_kept(namespace, records, {each.text: row for row, each in known.items()})
+        store.seen.put_records(namespace, records, {each.text: row for row, each in known.items()})
     return Addition(
         gone=[row for row, *_ in found],
         gone_items=[row for row in items if row not in left],

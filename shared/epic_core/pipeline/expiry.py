@@ -35,16 +35,16 @@ def take_away(state: State, preference: Preference, *, reason: str | None = None
     """
     store, namespace = state.store, state.namespace
     with state.lock:
-        row = store.preference_row(namespace, preference.id)
+        row = store.preferences.row(namespace, preference.id)
         if row is None:
             return
         if state.budget is not None:
             _thin(state, preference, row)
         with state.changing(state.encoder):
-            items = [] if reason is None else store.items_under(row)
-            held = store.held_at(items)
+            items = [] if reason is None else store.entries.items_under(row)
+            held = store.items.held_at(items)
             store.remove_preference(namespace, preference.id, keep_texts=state.reserve > 0)
-            left = store.held_at(items)
+            left = store.items.held_at(items)
             records = [
                 (
                     item.digest,
@@ -53,7 +53,7 @@ def take_away(state: State, preference: Preference, *, reason: str | None = None
                 for item_row, item in held.items()
                 if item_row not in left
             ]
-            store.put_not_kept(namespace, records, {})
+            store.seen.put_records(namespace, records, {})
 
 
 def _thin(state: State, preference: Preference, row: int) -> None:
@@ -62,10 +62,10 @@ def _thin(state: State, preference: Preference, row: int) -> None:
     store = state.store
     while True:
         with state.lock, store.transaction():
-            if not store.forget_some(state.namespace, preference, pieces(state.budget)):
+            if not store.verdicts.forget_some(state.namespace, preference, pieces(state.budget)):
                 break
     found = store.read("SELECT row, item FROM entries WHERE preference = ? ORDER BY row", (row,))
-    bytes_of = [TOUCHED + store.item_bytes(item) for _, item in found]
+    bytes_of = [TOUCHED + store.items.bytes_of(item) for _, item in found]
     left, going = sum(bytes_of), 0
     while left > state.budget.touched // 2 and going < len(found):
         left -= bytes_of[going]

@@ -14,13 +14,15 @@ from epic_core.types.reports import Explanation, Stats
 def explain(state: State, item_id: str) -> Explanation:
     """Why an item is held."""
     store, namespace = state.store, state.namespace
-    row = store.item_row(namespace, item_id)
-    waits = next(((item, reason) for item, reason, _ in store.pending(namespace) if item.id == item_id), None)
+    row = store.items.row(namespace, item_id)
+    waits = next(
+        ((item, reason) for item, reason, _ in store.retry_queue.waiting(namespace) if item.id == item_id), None
+    )
     waiting = "" if waits is None else f"Undecided, in the retry queue: {waits[1]}"
     if row is None:
         if waits is not None:
             return Explanation(item=waits[0], entries=(), note=waiting)
-        for record in store.not_kept(namespace):
+        for record in store.seen.records(namespace):
             if record.item_id == item_id:
                 item = Item(id=item_id, text=record.text)
                 return Explanation(item=item, entries=(), note=f"Not held. {record.why}.")
@@ -28,15 +30,15 @@ def explain(state: State, item_id: str) -> Explanation:
             f"No item with the id {item_id!r} is held: it was never added, or it was not kept, and is not in the sample"
             " of those whose reason is on record."
         )
-    item = store.items_at([row])[row]
-    entries = tuple(store.entries_of(namespace, row))
+    item = store.items.at([row])[row]
+    entries = tuple(store.entries.of_item(namespace, row))
     note = waiting if entries else waiting or _why_light(state, item_id)
     return Explanation(item=item, entries=entries, note=note)
 
 
 def _why_light(state: State, item_id: str) -> str:
     """Say why an item is in the light tier, as far as that is on record."""
-    why = next((record.why for record in state.store.not_kept(state.namespace) if record.item_id == item_id), "")
+    why = next((record.why for record in state.store.seen.records(state.namespace) if record.item_id == item_id), "")
     return "In the light tier, held by its text only" + (f": {why}." if why else ".")
 
 

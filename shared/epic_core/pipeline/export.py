@@ -19,7 +19,7 @@ from epic_core.errors import InvalidInputError, StoreError
 from epic_core.pipeline.aspects import asks_model, read_preferences
 from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Effects
-from epic_core.storage.store import NewEntry
+from epic_core.storage.tables.entries import NewEntry
 from epic_core.storage.tables.items import HeldItem
 from epic_core.types import FloatArray, Item, Preference, Stance
 from epic_core.types.digests import DIGEST_BYTES
@@ -61,15 +61,15 @@ def lines_of(state: State) -> Iterator[str]:
             **{name: meta.get(f"{name}/{namespace}") for name in ("tau", "verifier")},
         }
         yield json.dumps(header, ensure_ascii=False)
-        known, unread = store.preferences_at(namespace), store.unread(namespace)
+        known, unread = store.preferences.at(namespace), store.preferences.unread(namespace)
         for preference in known.values():
             mark = {"unread": True} if preference.id in unread else {}
             yield json.dumps({"kind": "preference", **preference.as_object(), **mark}, ensure_ascii=False)
-        uses, items = store.uses(), 0
-        for row, held in store.held_items(namespace):
+        uses, items = store.entries.uses(), 0
+        for row, held in store.items.held(namespace):
             items += 1
-            yield json.dumps(_item_line(held, store.entry_lines(row), known, uses), ensure_ascii=False)
-        waiting = store.pending(namespace)
+            yield json.dumps(_item_line(held, store.entries.lines(row), known, uses), ensure_ascii=False)
+        waiting = store.retry_queue.waiting(namespace)
         for item, reason, preferences in waiting:
             pending = {"kind": "pending", **_item(item), "reason": reason, "preferences": preferences}
             yield json.dumps(pending, ensure_ascii=False)
@@ -230,7 +230,7 @@ def take_in(state: State, read: Portable) -> Effects[None]:
     vector_of = dict(zip(texts, vectors, strict=True))
     store, namespace = state.store, state.namespace
     with state.lock, store.transaction():
-        if namespace in store.namespaces():
+        if namespace in store.preferences.namespaces():
             raise StoreError(
                 f"{store.path} holds something in the namespace {namespace!r} already. Give another file or namespace."
             )
@@ -243,7 +243,7 @@ def take_in(state: State, read: Portable) -> Effects[None]:
             if read.header.get(name) is not None and (same or name == "verifier"):
                 store.set_meta(**{f"{name}/{namespace}": read.header[name]})
         rows = {
-            preference.id: store.add_preference(
+            preference.id: store.preferences.add(
                 namespace,
                 preference,
                 vector,
@@ -254,7 +254,7 @@ def take_in(state: State, read: Portable) -> Effects[None]:
         for held, made_for, entries in read.items:
             _write(state, held, made_for, entries, vector_of, rows)
         for item, reason, ids in read.pending:
-            store.put_pending(namespace, item, reason, ids)
+            store.retry_queue.put(namespace, item, reason, ids)
 
 
 def _embedded(read: Portable) -> list[str]:
@@ -275,7 +275,7 @@ def _write(
     rows: Mapping[str, int],
 ) -> None:
     store, namespace = state.store, state.namespace
-    item_row = store.restore_item(namespace, held, vector_of[held.item.text])
+    item_row = store.items.restore(namespace, held, vector_of[held.item.text])
     for columns in entries:
         entry = dict(columns)
         uses, used = entry.pop("uses"), entry.pop("used")
@@ -283,10 +283,10 @@ def _write(
         if preference is not None and preference not in rows:
             raise InvalidInputError(f"Item {held.item.id!r} is held for a preference that is not in the export.")
         vector = vector_of[entry["instruction"] or held.rewrite or held.item.text]
-        row, _ = store.add_entry(
+        row, _ = store.entries.add(
             item_row, rows.get(preference or ""), NewEntry(preference_id=preference, vector=vector, **entry)
         )
         if uses:
-            store.add_uses({row: (uses, used or 0)})
+            store.entries.add_uses({row: (uses, used or 0)})
     if held.rewrite:
-        store.set_rewrite(item_row, held.rewrite, made_for, vector_of[held.rewrite])
+        store.entries.set_rewrite(item_row, held.rewrite, made_for, vector_of[held.rewrite])

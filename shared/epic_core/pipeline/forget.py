@@ -35,11 +35,11 @@ def forget(state: State, items: Sequence[str | Item]) -> int:
                 addition = Addition(forgotten=True)
                 _forget_traces(state, piece, ids)
                 for item_id in ids:
-                    row = store.item_row(namespace, item_id)
+                    row = store.items.row(namespace, item_id)
                     if row is not None:
                         addition.gone += space.rows_of.get(row, [])
                         addition.gone_items.append(row)
-                store.remove_items(namespace, ids)
+                store.items.remove(namespace, ids)
                 addition.sums = store.sums()
             space.apply(addition)
     store.give_back()
@@ -50,14 +50,14 @@ def _with_chunks(state: State, item: str | Item) -> list[str | Item]:
     """An item, the chunks it is cut into, and those it is held in."""
     item_id = item.id if isinstance(item, Item) else item
     cut: list[str | Item] = list(chunked(state, [item])[0]) if isinstance(item, Item) else []
-    chunks = [key for key in state.store.chunks_from(state.namespace, item_id, 0) if key != item_id]
-    own = [] if chunks and item_id not in state.store.known(state.namespace, [item_id]) and not cut else [item]
+    chunks = [key for key in state.store.items.chunks_from(state.namespace, item_id, 0) if key != item_id]
+    own = [] if chunks and item_id not in state.store.items.known(state.namespace, [item_id]) and not cut else [item]
     return [*own, *cut, *chunks]
 
 
 def _checked_known(state: State, items: Sequence[str | Item]) -> int:
     ids = [item for item in items if isinstance(item, str)]
-    known, recorded = state.store.known(state.namespace, ids), state.store.recorded(state.namespace, ids)
+    known, recorded = state.store.items.known(state.namespace, ids), state.store.seen.recorded(state.namespace, ids)
     for item_id in ids:
         if item_id not in known and item_id not in recorded:
             raise UnknownItemError(
@@ -65,13 +65,13 @@ def _checked_known(state: State, items: Sequence[str | Item]) -> int:
                 " give the item itself (`memory.forget(Item(...))`)."
             )
     every = {item.id if isinstance(item, Item) else item for item in items}
-    return len(state.store.known(state.namespace, sorted(every)))
+    return len(state.store.items.known(state.namespace, sorted(every)))
 
 
 def _forget_traces(state: State, items: Sequence[str | Item], ids: Sequence[str]) -> None:
     """Forget what models said of items, that they were seen, and why they were not kept."""
     store, namespace = state.store, state.namespace
-    known, recorded = store.known(namespace, ids), store.recorded(namespace, ids)
+    known, recorded = store.items.known(namespace, ids), store.seen.recorded(namespace, ids)
     digests = {held.digest for held in known.values()}
     digests |= {digest for found in recorded.values() for digest in found}
     texts = [held.text for held in known.values()]
@@ -79,7 +79,7 @@ def _forget_traces(state: State, items: Sequence[str | Item], ids: Sequence[str]
         if isinstance(item, Item):
             digests.add(version_of(item))
             texts.append(item.text)
-    store.forget_chunks(namespace, texts)
-    store.unsee(namespace, digests)
+    store.verdicts.forget_chunks(namespace, texts)
+    store.seen.remove(namespace, digests)
     for item_id in ids:
-        store.forget_not_kept(namespace, item_id=item_id)
+        store.seen.forget_records(namespace, item_id=item_id)

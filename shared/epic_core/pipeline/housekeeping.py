@@ -50,13 +50,13 @@ class Housekeeping:
         A uniform sample of what was discarded, and the last of what was evicted; `not_kept=` says how many of each.
         """
         with self._state.lock:
-            return self._state.store.not_kept(self._state.namespace)
+            return self._state.store.seen.records(self._state.namespace)
 
     @property
     def namespaces(self) -> list[str]:
         """The namespaces of the file that hold something, sorted."""
         with self._state.lock:
-            return self._state.store.namespaces()
+            return self._state.store.preferences.namespaces()
 
     def forget(self, *items: str | Item) -> int:
         """Forget items for good: text, entries, what a model said of them, and that they were ever seen.

@@ -106,7 +106,7 @@ def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -
     with state.lock:
         encoder, space = state.encoder, state.space()
         store, namespace = state.store, state.namespace
-        queue = store.pending(namespace)
+        queue = store.retry_queue.waiting(namespace)
         preferences, vectors = list(space.preferences), space.vectors
         held = {item.id: held_for(state, item) for item, _, _ in queue}
     items = [item for item, _, _ in queue]
@@ -154,12 +154,12 @@ def warn(report: BuildReport, state: State) -> None:
             f"Similarity decided this time; before, it was a language model ({state.verified_by}). To have it decide"
             " again, give the same verifier (`--llm` on the command line)."
         )
-    if state.store.verdicts_dropped:
+    if state.store.verdicts.dropped:
         report.warnings.append(
-            f"{state.store.verdicts_dropped} verdicts were dropped from the cache, which keeps"
-            f" {state.store.verdicts_kept}: they will be asked for again. Raise verdict_cache to keep them."
+            f"{state.store.verdicts.dropped} verdicts were dropped from the cache, which keeps"
+            f" {state.store.verdicts.kept}: they will be asked for again. Raise verdict_cache to keep them."
         )
-        state.store.verdicts_dropped = 0
+        state.store.verdicts.dropped = 0
     if report.new >= _ENOUGH_TO_JUDGE and not report.kept and not report.undecided:
         where = (
             "the coarse filter let nothing through: lower tau, or set keep_rate"
@@ -207,12 +207,12 @@ def chunked(state: State, items: Sequence[Item]) -> tuple[list[Item], list[str]]
             for number, piece in enumerate(pieces)
         ]
     stale: list[str] = []
-    for chunk in chunks if state.store.holds_chunks(state.namespace) else []:
+    for chunk in chunks if state.store.items.holds_chunks(state.namespace) else []:
         number, count = chunk.metadata.get("chunk"), chunk.metadata.get("chunks")
         if number is None or count is None:
-            stale += state.store.chunks_from(state.namespace, chunk.id, 0)
+            stale += state.store.items.chunks_from(state.namespace, chunk.id, 0)
         elif number == 0 and chunk.id.endswith("#0"):
-            stale += state.store.chunks_from(state.namespace, chunk.id[:-2], count)
+            stale += state.store.items.chunks_from(state.namespace, chunk.id[:-2], count)
     return chunks, stale
 
 
@@ -221,13 +221,13 @@ def _fresh(state: State, space: Space, items: list[Item]) -> tuple[list[Item], i
 
     Also how many are held already, how many the ledger knows, and how many wait.
     """
-    known = state.store.known(state.namespace, [item.id for item in items])
+    known = state.store.items.known(state.namespace, [item.id for item in items])
     latest = {item.id: item for item in items}
     versions = {item.id: version_of(item) for item in latest.values()}
     current = {key for key, held in known.items() if held.digest == versions[key]}
     waiting = sum(known[key].state == "pending" for key in current)
     other = [item for item in latest.values() if item.id not in current]
-    if not other or state.store.ledger_kept == 0:
+    if not other or state.store.seen.kept == 0:
         return other, len(items) - len(other), 0, waiting
     seen = space.was_seen([versions[item.id] for item in other])
     # One whose earlier version is held replaces it, whatever was decided about it before.
@@ -244,7 +244,7 @@ def _below_tau(
     vectors: FloatArray,
 ) -> list[tuple[bytes, NotKept]]:
     """Why the coarse filter left out some items: those with the smallest digests, which make the sample."""
-    limit = state.store.records_room()
+    limit = state.store.seen.records_room()
     if not limit or not preferences:
         return []
     chosen = sorted((version_of(item), item.id, item) for item in discarded)[:limit]

@@ -58,7 +58,7 @@ def admitted(
     if waiting:
         order = np.argsort(of_held, kind="stable").tolist()
         rows, held = [rows[place] for place in order], [float(of_held[place]) for place in order]
-        octets = state.store.light_sizes(rows)
+        octets = state.store.items.light_sizes(rows)
         last = 0
         for place in waiting:
             leaving, freed = last, room
@@ -88,7 +88,7 @@ def leave(state: State, octets: int) -> int:
         rows, _ = _by_worth(state.space())
         if not rows:
             return 0
-        sizes = state.store.light_sizes(rows)
+        sizes = state.store.items.light_sizes(rows)
         going: list[int] = []
         for row in rows:
             if octets <= 0:
@@ -106,11 +106,11 @@ def leave(state: State, octets: int) -> int:
 
 def remove(state: State, rows: Sequence[int], addition: Addition) -> None:
     """Remove items of the light tier. Call it inside a transaction."""
-    held = state.store.held_at(rows)
+    held = state.store.items.held_at(rows)
     addition.gone_items += held
     addition.seen += [one.digest for one in held.values()]
-    addition.forgotten |= state.store.see(state.namespace, [one.digest for one in held.values()]) > 0
-    state.store.remove_items(state.namespace, [one.item.id for one in held.values()])
+    addition.forgotten |= state.store.seen.add(state.namespace, [one.digest for one in held.values()]) > 0
+    state.store.items.remove(state.namespace, [one.item.id for one in held.values()])
 
 
 def _limit(state: State) -> int:

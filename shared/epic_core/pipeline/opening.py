@@ -31,13 +31,13 @@ def found_namespace(state: State, preferences: Sequence[Preference]) -> bool:
     vectors = embed(state.encoder, [preference.text for preference in preferences])
     warn_of_unread(state.opened, [preference for preference, _ in read], state.encoder)
     with state.lock, state.store.transaction():
-        if state.namespace in state.store.namespaces():
+        if state.namespace in state.store.preferences.namespaces():
             return False
         if "encoder" not in state.store.meta():
             state.store.set_meta(encoder=described(state.encoder))
         state.check_encoder()
         for (preference, unread), vector in zip(read, vectors, strict=True):
-            state.store.add_preference(state.namespace, preference, vector, unread=unread)
+            state.store.preferences.add(state.namespace, preference, vector, unread=unread)
         state.store.set_meta(**_settings(state))
     state.mark_stale()
     return True
@@ -63,8 +63,12 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
     state.check_encoder()
     made_by = meta.get(f"verifier/{state.namespace}")
     state.verified_by = made_by if isinstance(made_by, str) else None
-    if state.store.verdicts_kept == 0 and state.store.writable and state.store.namespaces() == [state.namespace]:
-        state.store.forget_verdicts()
+    if (
+        state.store.verdicts.kept == 0
+        and state.store.writable
+        and state.store.preferences.namespaces() == [state.namespace]
+    ):
+        state.store.verdicts.forget_all()
     tau = meta.get(f"tau/{state.namespace}")
     if tau is not None and (not isinstance(tau, (int, float)) or not -1.0 <= tau <= 1.0):
         raise StoreError(f"{state.store.path} is damaged: its tau is {tau!r}, no cosine.")
@@ -76,13 +80,13 @@ def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencod
         with state.store.transaction():
             state.store.set_meta(**settings)
     # From the table: what is indexed is loaded with the first search.
-    held = state.store.preferences(state.namespace, state.encoder.dimension)[1]
+    held = state.store.preferences.load(state.namespace, state.encoder.dimension)[1]
     warn_of_unread(state.opened, [preference for preference in held if not preference.expired], state.encoder)
     if given is None:
         return
     now = time.time()
     given = [p for p in given if p.expires_at is None or p.expires_at.timestamp() > now]
-    if state.namespace in state.store.namespaces() or not found_namespace(state, given):
+    if state.namespace in state.store.preferences.namespaces() or not found_namespace(state, given):
         _reconcile(state, given, sync=sync)
 
 
@@ -120,13 +124,13 @@ def shrink(state: State) -> None:
     store.budget = 0
     parts = sizes(store)
     with state.lock, store.reading():
-        mine = int(weigh(state).sizes.sum()) + store.light_bytes(state.namespace)
-        share = mine / max(mine, store.raw_bytes())
+        mine = int(weigh(state).sizes.sum()) + store.items.light_bytes(state.namespace)
+        share = mine / max(mine, store.items.raw_bytes())
     content = parts["documents"] + parts["index"] + parts["instructions"] + parts["graph"]
     least = (count - free) * page - int(share * content) - parts["verdicts"] - parts["ledger"]
     if least <= budget.pages(page) * page:
         with state.lock, store.transaction():
-            store.trim(state.namespace, budget.verdicts)
+            store.seen.trim(state.namespace, budget.verdicts)
             state.mark_stale()
         # Written anew first: what the gaps take need not be evicted.
         store.compact()
@@ -191,7 +195,7 @@ def _reconcile(state: State, given: list[Preference], *, sync: bool) -> None:
     with state.lock, state.store.transaction():
         state.mark_stale()
         for position, preference in enumerate(given):
-            state.store.move_preference(state.namespace, preference.id, position)
+            state.store.preferences.move(state.namespace, preference.id, position)
 
 
 def _as_stated(held: Preference, given: Preference) -> bool:

@@ -82,7 +82,7 @@ def _introduce(
     drop_expired(state)
     with state.lock:
         _check_new(state.space(), preference, replacing)
-        encoder, items = state.encoder, list(state.store.items(state.namespace))
+        encoder, items = state.encoder, list(state.store.items.all(state.namespace))
     yield from reread_preferences(state, report)
     ((preference, unread),) = yield from read_preferences(state, [preference], report)
     warn_of_unread(report, [preference], encoder)
@@ -115,7 +115,7 @@ def _introduce(
     # Items that came while the others were being verified.
     seen = {item.id: item for item in items}
     with state.lock:
-        late = [item for item in state.store.items(state.namespace) if seen.get(item.id) != item]
+        late = [item for item in state.store.items.all(state.namespace) if seen.get(item.id) != item]
     embeddings = yield Embed(encoder, [item.text for item in late], "embedding")
     late_candidates = _matching(state, late, embeddings, preference, vectors, expanded)
     yield from settle(state, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
@@ -169,7 +169,7 @@ def _place_after(state: State, space: Space, first: Preference, then: Preference
     order = [held.id for held in space.preferences]
     position = space.find(first) + 1
     for place, held_id in enumerate([*order[:position], then.id, *order[position:]]):
-        state.store.move_preference(state.namespace, held_id, place)
+        state.store.preferences.move(state.namespace, held_id, place)
 
 
 def _matching(
@@ -203,30 +203,30 @@ def _write(
     _check_new(space, preference, replacing)
     row = None if replacing is None else space.preference_rows[space.find(replacing)]
     undecided = (coming or outcome).undecided
-    if undecided and store.pending_count(namespace) + len(undecided) > state.retry_queue:
+    if undecided and store.retry_queue.count(namespace) + len(undecided) > state.retry_queue:
         raise RetryQueueFullError(
             f"{len(undecided)} held items are undecided under {preference.text!r}, and the retry queue takes"
             f" {state.retry_queue}. Nothing was changed. The last reason was: {undecided[-1][1][:300]} Mend it,"
             " and do it again: what was decided is remembered."
         )
     position, left = (None, []) if replacing is None or row is None else store.take_out(namespace, row, replacing.id)
-    new = store.add_preference(namespace, preference, vector, position=position, unread=outcome.unread)
+    new = store.preferences.add(namespace, preference, vector, position=position, unread=outcome.unread)
     # What was discarded was discarded under the others.
-    store.clear_ledger(namespace)
+    store.seen.clear(namespace)
     for item, entries in outcome.kept:
-        known = store.known(namespace, [item.id]).get(item.id)
-        row = store.item_row(namespace, item.id)
+        known = store.items.known(namespace, [item.id]).get(item.id)
+        row = store.items.row(namespace, item.id)
         if row is None or known is None or known.text != item.text:
             continue  # gone, or another text by now
-        store.promote(row)
+        store.items.promote(row)
         report.kept += 1
         for entry in entries:
-            store.add_entry(row, new, entry)
+            store.entries.add(row, new, entry)
             report.entries += 1
         if item.id in outcome.rewrites:
             put_rewrite(store, namespace, item, row, outcome.rewrites[item.id], entries[0].vector)
     for item, reason, ids in outcome.undecided:
-        store.put_pending(namespace, item, reason, ids)
+        store.retry_queue.put(namespace, item, reason, ids)
     # Last: an item that only the old preference held may be held by the new one.
     store.drop_orphans(left, keep_texts=state.reserve > 0)
 

@@ -47,7 +47,7 @@ def _embedded_anew(
             *(dict(zip(table, rows, strict=True)) for table, rows in zip(texts, vectors, strict=True))
         )
         state.store.set_meta(encoder=described(encoder))
-        for namespace in state.store.namespaces():
+        for namespace in state.store.preferences.namespaces():
             state.store.set_meta(**{f"tau/{namespace}": None})
     return True
 

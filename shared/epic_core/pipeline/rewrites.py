@@ -40,10 +40,10 @@ def rewriting_of(state: State, candidate: Candidate, verdict: Verdict, without: 
 
 def held_for(state: State, item: Item) -> set[str | None]:
     """The preferences an item is held for, in this very form."""
-    known = state.store.known(state.namespace, [item.id]).get(item.id)
-    row = state.store.item_row(state.namespace, item.id)
+    known = state.store.items.known(state.namespace, [item.id]).get(item.id)
+    row = state.store.items.row(state.namespace, item.id)
     same = known is not None and known.is_version(item)
-    return set(state.store.entry_preferences(row)) if same and row is not None else set()
+    return set(state.store.entries.preferences_of(row)) if same and row is not None else set()
 
 
 def rewritings_of(
@@ -95,7 +95,7 @@ def _recalled(
     for place, rewriting in sorted(rewritings.items()):
         texts = [preference.text for preference in rewriting.preferences]
         with state.lock:
-            known = state.store.recall_rewrite(state.namespace, rewriter.name, rewriting.item.text, texts)
+            known = state.store.verdicts.recall_rewrite(state.namespace, rewriter.name, rewriting.item.text, texts)
         if known is None:
             asked.append(place)
         else:
@@ -116,8 +116,8 @@ def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Effec
     """Rewrite the items whose preferences are not those they were rewritten for. What fails keeps its text."""
     rewriter = rewriter_of(state.verifier)
     with state.lock:
-        rows = state.store.stale_rewrites(state.namespace)
-        items = state.store.items_at(rows)
+        rows = state.store.entries.stale_rewrites(state.namespace)
+        items = state.store.items.at(rows)
     if rewriter is None:
         yield from _take_back(state, encoder, items, report)
         return
@@ -135,7 +135,7 @@ def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Effec
             for place in places[start : start + step]:
                 rewrite = done[place]
                 item = rewritings[place].item
-                if state.store.item_row(state.namespace, item.id) == rows[place]:
+                if state.store.items.row(state.namespace, item.id) == rows[place]:
                     put_rewrite(state.store, state.namespace, item, rows[place], rewrite, vector_of[rewrite.text])
     if failed:
         report.warnings.append(
@@ -151,8 +151,8 @@ def _take_back(state: State, encoder: Encoder, items: Mapping[int, Item], report
     vectors: FloatArray = yield Embed(encoder, [item.text for item in items.values()], "embedding instructions")
     with state.changing(encoder):
         for (row, item), vector in zip(items.items(), vectors, strict=True):
-            if state.store.item_row(state.namespace, item.id) == row:
-                state.store.take_back_rewrite(row, vector)
+            if state.store.items.row(state.namespace, item.id) == row:
+                state.store.entries.take_back_rewrite(row, vector)
     report.warnings.append(
         f"{len(items)} items were rewritten for other preferences than they have now. Without a verifier that rewrites,"
         " they show their own text."
@@ -160,7 +160,7 @@ def _take_back(state: State, encoder: Encoder, items: Mapping[int, Item], report
 
 
 def _renewing(state: State, item: Item, row: int, known: Mapping[str, Preference]) -> Rewriting:
-    entries = state.store.entries_of(state.namespace, row)
+    entries = state.store.entries.of_item(state.namespace, row)
     # Without those that have expired in the meantime.
     held = [entry.preference_id or "" for entry in entries]
     preferences = tuple(known[key] for key in held if key in known)
@@ -169,14 +169,14 @@ def _renewing(state: State, item: Item, row: int, known: Mapping[str, Preference
 
 def put_rewrite(store: Store, namespace: str, item: Item, row: int, rewrite: Rewrite, vector: FloatArray) -> None:
     """Write a rewritten text; all entries of the item are found by it. Call it inside a transaction."""
-    store.set_rewrite(row, rewrite.text, [preference.id for preference in rewrite.preferences], vector)
+    store.entries.set_rewrite(row, rewrite.text, [preference.id for preference in rewrite.preferences], vector)
     remember_rewrite(store, namespace, item, rewrite)
 
 
 def remember_rewrite(store: Store, namespace: str, item: Item, rewrite: Rewrite) -> None:
     """Keep a rewritten text in the cache. Call it inside a transaction."""
     texts = [preference.text for preference in rewrite.preferences]
-    store.remember_rewrite(namespace, rewrite.version, item.text, texts, rewrite.text)
+    store.verdicts.remember_rewrite(namespace, rewrite.version, item.text, texts, rewrite.text)
 
 
 def rewritten_by(rewriter: Rewriter, rewritings: Sequence[Rewriting]) -> AnswerStream[Rewritten]:

@@ -418,9 +418,9 @@ def hits_at(
         for member in groups[-1]:
             known = cosines.get(member)
             scores[member] = float(space.index.vector(member) @ vector) if known is None else known
-    items = store.held_at(list({space.item_of[row] for row, _ in best}))
+    items = store.items.held_at(list({space.item_of[row] for row, _ in best}))
     preferences = dict(zip(space.preference_rows, space.preferences, strict=True))
-    entries = store.entries_at(scores, items, preferences, space.namespace)
+    entries = store.entries.at(scores, items, preferences, space.namespace)
     hits = []
     for (row, score), rows in zip(best, groups, strict=True):
         ordered = sorted(rows, key=scores.__getitem__, reverse=True)

@@ -106,7 +106,7 @@ class State:
                 self._seen_change = change
                 self.mark_stale()
                 self._stamp = ""
-                self.store.recount_verdicts()
+                self.store.verdicts.recount()
             name = self.namespace if namespace is None else namespace
             space = self.spaces.get(name)
             if space is None:
@@ -127,13 +127,13 @@ class State:
         if budget is None:
             store.limit_pages(0)
             store.budget = 0
-            store.ledger_most = store.not_kept_most = 2**31
+            store.seen.most = store.seen.records_most = 2**31
             return
         store.limit_pages(budget.pages(store.pages()[2]))
         store.budget = budget.total
-        store.verdicts_kept = min(store.verdicts_kept, budget.verdicts)
-        store.ledger_most = budget.ledger
-        store.not_kept_most = budget.not_kept
+        store.verdicts.kept = min(store.verdicts.kept, budget.verdicts)
+        store.seen.most = budget.ledger
+        store.seen.records_most = budget.not_kept
         self.retry_queue = min(self.retry_queue, budget.retry_queue)
 
     def _read_budget(self) -> None:
@@ -192,7 +192,7 @@ class State:
             for start in range(0, len(rows), step):
                 piece = {row: self._uses[row] for row in rows[start : start + step]}
                 with self.store.transaction(wait=False):
-                    self.store.add_uses(piece)
+                    self.store.entries.add_uses(piece)
                 for row in piece:
                     del self._uses[row]
 
@@ -203,12 +203,12 @@ class State:
         settings = (self.encoder.fingerprint, *how, self.verifier.name, threshold)
         stamp = digest(*map(str, settings), size=8).hex()
         key = f"ledger/{self.namespace}"
-        if stamp == self._stamp or self.store.ledger_kept == 0:
+        if stamp == self._stamp or self.store.seen.kept == 0:
             return
         with self.lock:
             if self.store.meta().get(key) != stamp:
                 with self.store.transaction():
-                    self.store.clear_ledger(self.namespace)
+                    self.store.seen.clear(self.namespace)
                     self.store.set_meta(**{key: stamp})
                 self.mark_stale()
         self._stamp = stamp

@@ -15,7 +15,7 @@ from epic_core.pipeline.rewrites import Rewrite, rewriting_of, rewritings_of
 from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Effects
 from epic_core.runtime.streaming import LARGEST_BATCH, AnswerStream, Batch, NextBatch
-from epic_core.storage.store import NewEntry, verifier_number
+from epic_core.storage.tables.entries import NewEntry, verifier_number
 from epic_core.storage.tables.items import version_of
 from epic_core.types import (
     Alignment,
@@ -62,7 +62,7 @@ class VerdictBatches:
         self.verifier = verifier = state.verifier
         self._report = report
         remembers = bool(getattr(verifier, "cached", False))
-        self._caching = caching = remembers and state.store.verdicts_kept > 0
+        self._caching = caching = remembers and state.store.verdicts.kept > 0
         self._alike: dict[Hashable, list[Candidate]] = {}
         for candidate in candidates:
             self._alike.setdefault(_asked_as(candidate) if caching else id(candidate), []).append(candidate)
@@ -72,7 +72,7 @@ class VerdictBatches:
                 state.store.set_meta(**{f"verifier/{state.namespace}": verifier.name})
             state.verified_by = verifier.name
         with state.lock:
-            self._recalled = state.store.recall(state.namespace, verifier.name, chosen if caching else [])
+            self._recalled = state.store.verdicts.recall(state.namespace, verifier.name, chosen if caching else [])
         report.cached += self._recalled.pairs
         self._known = list(self._recalled.known)
         self._asked = self._recalled.asked if caching else chosen
@@ -219,7 +219,7 @@ def remember(state: State, outcome: Outcome) -> None:
     step = len(verdicts) if state.budget is None else _REMEMBERED
     for start in range(0, len(verdicts), max(1, step)):
         with suppress(BudgetError), state.lock, state.store.transaction():
-            state.store.remember(state.namespace, outcome.version, verdicts[start : start + step])
+            state.store.verdicts.remember(state.namespace, outcome.version, verdicts[start : start + step])
 
 
 def forget_gone(state: State, asked: Sequence[Preference]) -> None:
@@ -229,7 +229,7 @@ def forget_gone(state: State, asked: Sequence[Preference]) -> None:
     for preference in asked:
         if preference.id not in live:
             with state.lock, state.store.transaction():
-                state.store.forget_preference(state.namespace, preference)
+                state.store.verdicts.forget_preference(state.namespace, preference)
 
 
 def unverified(candidate: Candidate) -> list[NewEntry]:

@@ -17,7 +17,8 @@ from epic_core.errors import UnknownPreferenceError
 from epic_core.filters import Filter
 from epic_core.preferences.evidence import Sides, worded
 from epic_core.steering.query_steering import QuerySteering
-from epic_core.storage.store import SpaceRows, Store
+from epic_core.storage.store import Store
+from epic_core.storage.tables.entries import EntryRows
 from epic_core.storage.tables.items import HeldItem
 from epic_core.storage.tables.seen import numbers
 from epic_core.storage.vector_codec import rounded
@@ -136,7 +137,7 @@ class Space:
         return self._expiry < math.inf and time.time() >= self._expiry
 
     def _read_preferences(self, now: float) -> None:
-        rows, preferences, vectors = self._store.preferences(self.namespace, self._encoder.dimension)
+        rows, preferences, vectors = self._store.preferences.load(self.namespace, self._encoder.dimension)
         ends = [math.inf if p.expires_at is None else p.expires_at.timestamp() for p in preferences]
         live = [position for position, end in enumerate(ends) if end > now]
         self.preference_rows = [rows[position] for position in live]
@@ -151,7 +152,9 @@ class Space:
     def _read_entries(self) -> None:
         live = {-1, *self.preference_rows}
         current = {
-            row: crc for row, (crc, preference) in self._store.entry_crcs(self.namespace).items() if preference in live
+            row: crc
+            for row, (crc, preference) in self._store.entries.crcs(self.namespace).items()
+            if preference in live
         }
         gone = [row for row, crc in self._crc_of.items() if current.get(row) != crc]
         new = [row for row, crc in current.items() if self._crc_of.get(row) != crc]
@@ -159,22 +162,24 @@ class Space:
             self.index = EntryIndex(self._encoder.dimension)
             for known in (self.item_of, self.rows_of, self.preference_of, self.stance_of, self._crc_of):
                 known.clear()
-            self._enter(self._store.space(self.namespace, self._encoder.dimension), live)
+            self._enter(self._store.entries.rows(self.namespace, self._encoder.dimension), live)
             return
         self._leave(gone)
         if new:
-            self._enter(self._store.space(self.namespace, self._encoder.dimension, new), live)
+            self._enter(self._store.entries.rows(self.namespace, self._encoder.dimension, new), live)
 
     def _read_texts(self) -> None:
-        current = self._store.text_crcs(self.namespace)
+        current = self._store.items.text_crcs(self.namespace)
         if not self._keep_texts:
             # What only an expired preference held goes with the next change, and is hidden until then.
-            hidden = {item for row in self._expired_rows for item in self._store.items_under(row)} - self.rows_of.keys()
+            hidden = {
+                item for row in self._expired_rows for item in self._store.entries.items_under(row)
+            } - self.rows_of.keys()
             current = {row: crc for row, crc in current.items() if row not in hidden}
         self._leave_texts([row for row, crc in self._text_crc_of.items() if current.get(row) != crc])
         new = [row for row in current if row not in self._text_crc_of]
         if new:
-            self.texts.add(new, self._store.text_vectors(new, self._encoder.dimension))
+            self.texts.add(new, self._store.items.text_vectors(new, self._encoder.dimension))
         self._text_crc_of = current
 
     def _leave_texts(self, rows: Sequence[int]) -> None:
@@ -191,7 +196,7 @@ class Space:
         """Return items as they are stored, each read and checked once for as long as it does not change."""
         missing = [row for row in rows if row not in self._held]
         if missing:
-            found = store.held_at(missing)
+            found = store.items.held_at(missing)
             if len(self._held) + len(found) > _ITEMS_KEPT:
                 self._held.clear()
             # One without E(x) is not noticed when it changes.
@@ -213,7 +218,7 @@ class Space:
                 self._entries.clear()
                 missing = list(scores)
             preferences = dict(zip(self.preference_rows, self.preferences, strict=True))
-            found = store.entries_at({row: scores[row] for row in missing}, held, preferences, self.namespace)
+            found = store.entries.at({row: scores[row] for row in missing}, held, preferences, self.namespace)
             self._entries.update(found)
         return {row: self._entries[row] for row in scores}
 
@@ -247,7 +252,7 @@ class Space:
         if len(self._lexical) < len(self.texts):
             missing = [row for row in self.texts.rows.tolist() if row not in self._lexical]
             for start in range(0, len(missing), _ITEMS_KEPT):
-                found = store.items_at(missing[start : start + _ITEMS_KEPT])
+                found = store.items.at(missing[start : start + _ITEMS_KEPT])
                 self._lexical.add((row, item.text) for row, item in found.items())
         return self._lexical
 
@@ -265,7 +270,7 @@ class Space:
                 del self.rows_of[item]
             del self.preference_of[row], self.stance_of[row], self._crc_of[row]
 
-    def _enter(self, found: SpaceRows, live: AbstractSet[int] | None = None) -> None:
+    def _enter(self, found: EntryRows, live: AbstractSet[int] | None = None) -> None:
         if live is not None and not set(found.preferences) <= live:
             chosen = [n for n, preference in enumerate(found.preferences) if preference in live]
             found = found.at(chosen)
@@ -286,7 +291,7 @@ class Space:
             self._filtered.clear()
         if addition.rows:
             self._enter(
-                SpaceRows(
+                EntryRows(
                     rows=addition.rows,
                     crcs=addition.crcs,
                     items=addition.items,
@@ -309,7 +314,7 @@ class Space:
     def was_seen(self, digests: Sequence[bytes]) -> NDArray[np.bool_]:
         """Which items, by their digests, the ledger knows."""
         if self._seen is None:
-            self._seen = self._store.seen(self.namespace)
+            self._seen = self._store.seen.digests(self.namespace)
             self._noted = set()
         asked = numbers(digests)
         places = np.searchsorted(self._seen, asked)
@@ -352,7 +357,7 @@ class Space:
         key = condition.identity()
         found = self._filtered.get(key)
         if found is None:
-            metadata = self._store.metadata(self.namespace)
+            metadata = self._store.items.metadata(self.namespace)
             found = frozenset(row for row, said in metadata if condition.matches(said))
             if len(self._filtered) >= _FILTERS_KEPT:
                 self._filtered.clear()

@@ -22,8 +22,6 @@ _PARTS: dict[str, dict[str, str]] = {
     "ledger": {"ledger": "namespace digests"},
     "not_kept": {"ledger": "namespace id digest stage reason preference text"},
     "uses": {"instructions": ""},
-}
-_GRAPH_PARTS = {
     "entities": {"graph": "namespace name key near vector"},
     "passages": {"graph": "item entities facts relations failure"},
 }
@@ -44,7 +42,7 @@ def sizes(store: Store) -> dict[str, int]:
     with store.reading():
         store.check_rows()
         pages = _pages(store)
-        for table, columns in _parts(store).items():
+        for table, columns in _PARTS.items():
             shares = _shares(store, table, columns)
             whole = sum(shares.values())
             if not whole:
@@ -55,10 +53,6 @@ def sizes(store: Store) -> dict[str, int]:
     total = max(count * page, store.file_bytes())
     made["rest"] = total - sum(made.values())
     return {**made, "total": total}
-
-
-def _parts(store: Store) -> dict[str, dict[str, str]]:
-    return {**_PARTS, **_GRAPH_PARTS} if store.has_graph else _PARTS
 
 
 def _shares(store: Store, table: str, columns: Mapping[str, str]) -> dict[str, int]:
@@ -88,6 +82,6 @@ def _pages(store: Store) -> dict[str, int]:
 
 def _estimated(store: Store) -> dict[str, int]:
     count, free, _ = store.pages()
-    octets = {table: sum(_shares(store, table, columns).values()) for table, columns in _parts(store).items()}
+    octets = {table: sum(_shares(store, table, columns).values()) for table, columns in _PARTS.items()}
     whole = sum(chain(octets.values(), [1]))
     return {table: (count - free) * size // whole for table, size in octets.items()}

@@ -1,119 +1,70 @@
-"""The tables of items and entries, the memory M of Eq. 6; one transaction for each change.
-
-Entry rows are numbered by AUTOINCREMENT, so a number is never given twice, and FAISS uses it as its id. An item is
-stored once, however many entries it has; long texts are compressed, vectors are kept as codes (`codes`).
-"""
+"""The store of a memory: one file, a repository for each table, and what concerns several tables."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from epic_core.errors import decoding
-from epic_core.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, PREFERENCES, USES
-from epic_core.storage.row_codec import deflated, deflated_by, inflated, inflated_by
-from epic_core.storage.tables.items import HeldItem, ItemTable
-from epic_core.storage.vector_codec import packed, unpacked
-from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
-from epic_core.types.digests import digest
-
-_STANCES = {str(stance): stance for stance in Stance}
-_ENTRY = ", ".join(f"e.{name}" for name in (*ENTRIES.checked, "crc", *ENTRIES.texts, "text_crc"))
-_INDEXED = ", ".join(f"e.{name}" for name in ENTRIES.checked)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewEntry:
-    """An entry to be written; see `types.MemoryEntry` for the fields.
-
-    Attributes:
-        verifier: A number for the verifier that decided (`verifier_number`).
-        added: Unix seconds; None for now.
-    """
-
-    preference_id: str | None
-    instruction: str
-    stance: Stance
-    rationale: str
-    confidence: float | None
-    similarity: float
-    vector: FloatArray
-    verifier: int = 0
-    added: int | None = None
+from epic_core.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, MEMORY, PREFERENCES
+from epic_core.storage.row_codec import deflated, inflated, inflated_by
+from epic_core.storage.sqlite.database import Database
+from epic_core.storage.tables.entries import Entries
+from epic_core.storage.tables.graph import Graph
+from epic_core.storage.tables.items import Items
+from epic_core.storage.tables.preferences import Preferences
+from epic_core.storage.tables.retry_queue import RetryQueue
+from epic_core.storage.tables.seen import Seen
+from epic_core.storage.tables.verdicts import Verdicts
+from epic_core.storage.vector_codec import packed
+from epic_core.types import FloatArray, Preference
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpaceRows:
-    """What the index of one namespace is made of.
+class Store(Database):
+    """A memory's file. Opened as a `Database` is.
 
     Attributes:
-        rows, crcs, items, preferences, stances: One for each entry: its row, its checksum, its item's row, its
-            preference's row (-1 without one) and its stance.
-        vectors: Shape `(n, d)`.
+        preferences, items, entries, verdicts, retry_queue, seen, graph: The repositories of its tables.
     """
 
-    rows: list[int]
-    crcs: list[int]
-    items: list[int]
-    preferences: list[int]
-    stances: list[Stance]
-    vectors: FloatArray
+    schema = MEMORY
 
-    def at(self, positions: Sequence[int]) -> SpaceRows:
-        """Some of them."""
-        rows, crcs, items, preferences = (
-            [column[n] for n in positions] for column in (self.rows, self.crcs, self.items, self.preferences)
-        )
-        return SpaceRows(
-            rows=rows,
-            crcs=crcs,
-            items=items,
-            preferences=preferences,
-            stances=[self.stances[n] for n in positions],
-            vectors=self.vectors[list(positions)],
-        )
-
-
-def verifier_number(name: str) -> int:
-    """A number for a verifier's name, as entries carry it."""
-    return int.from_bytes(digest(name, size=4), "little")
-
-
-class Store(ItemTable):
-    """A memory's tables. Opened as a `Database` is."""
+    def __init__(self, path: str | Path | None, *, must_exist: bool = False, read_only: bool = False) -> None:
+        self.graph = Graph(self)
+        self.items = Items(self, self.graph)
+        self.preferences = Preferences(self)
+        self.entries = Entries(self, self.items, self.preferences)
+        self.verdicts = Verdicts(self)
+        self.retry_queue = RetryQueue(self)
+        self.seen = Seen(self, self.verdicts)
+        super().__init__(path, must_exist=must_exist, read_only=read_only)
 
     def remove_preference(self, namespace: str, preference_id: str, *, keep_texts: bool = False) -> None:
         """Remove a preference with its entries, and the items nothing else holds; or keep these by their texts."""
-        row = self.preference_row(namespace, preference_id)
+        row = self.preferences.row(namespace, preference_id)
         if row is not None:
             items = self.take_out(namespace, row, preference_id)[1]
             self.drop_orphans(items, keep_texts=keep_texts)
 
-    def items_under(self, preference_row: int) -> list[int]:
-        """Rows of the items that have an entry under a preference."""
-        return [int(item) for (item,) in self.read("SELECT item FROM entries WHERE preference = ?", (preference_row,))]
-
     def take_out(self, namespace: str, row: int, preference_id: str) -> tuple[int, list[int]]:
         """Remove a preference with its entries; its position, and the items that it held."""
         position, text = self.read("SELECT position, text FROM preferences WHERE row = ?", (row,))[0]
-        items = self.items_under(row)
-        self._db.execute("DELETE FROM preferences WHERE row = ?", (row,))
-        self.forget_preference(namespace, Preference(id=preference_id, text=text))
-        self.stop_waiting_for(namespace, preference_id)
-        self.forget_not_kept(namespace, preference=row)
+        items = self.entries.items_under(row)
+        self.connection.execute("DELETE FROM preferences WHERE row = ?", (row,))
+        self.verdicts.forget_preference(namespace, Preference(id=preference_id, text=text))
+        self.retry_queue.stop_waiting_for(namespace, preference_id)
+        self.seen.forget_records(namespace, preference=row)
         return int(position), items
 
     def drop_orphans(self, items: Sequence[int], *, keep_texts: bool = False) -> None:
         """Remove those items that have no entries; or keep those whose E(x) is stored in the light tier."""
         held = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
         orphans = list(self.among(f"SELECT row, second_tier IS NULL FROM items WHERE {held} AND row IN", items))
-        self.leave_graph([row for row, _ in orphans])
+        self.graph.leave([row for row, _ in orphans])
         going = [(row,) for row, bare in orphans if bare or not keep_texts]
-        self._db.executemany("DELETE FROM items WHERE row = ?", going)
+        self.connection.executemany("DELETE FROM items WHERE row = ?", going)
         for row, bare in orphans if keep_texts else ():
             if not bare:
                 # Nothing of what was written for a preference stays behind.
@@ -121,242 +72,19 @@ class Store(ItemTable):
 
     def shorten(self, item_row: int, text: str) -> None:
         """Keep less of an item's text. It still counts as the version that was handed in."""
-        entries = self._entry_texts("item", item_row)
+        entries = self.entries.texts_under("item", item_row)
         # What was cut off must not live on in the graph.
-        self.leave_graph([item_row])
+        self.graph.leave([item_row])
         self.update(ITEMS, item_row, text=deflated(text))
-        self._compress_anew(entries)
-
-    # rewritten texts
-
-    def set_rewrite(self, item_row: int, rewrite: str, preferences: Iterable[str], vector: FloatArray) -> None:
-        """Give an item a text rewritten for some preferences, by their ids: all of its entries are found by it."""
-        self.update(ITEMS, item_row, rewrite=deflated(rewrite), rewritten_for=_rewritten_for(preferences))
-        code = packed(vector.reshape(1, -1))[0]
-        for row in self.entry_preferences(item_row).values():
-            self.update(ENTRIES, row, instruction="", vector=code)
-
-    def take_back_rewrite(self, item_row: int, vector: FloatArray) -> None:
-        """Let an item show its own text again; entries without an instruction are found by it."""
-        self.update(ITEMS, item_row, rewrite=None, rewritten_for=None)
-        code = packed(vector.reshape(1, -1))[0]
-        for (row,) in self.read("SELECT row FROM entries WHERE item = ? AND instruction = ''", (item_row,)):
-            self.update(ENTRIES, row, vector=code)
-
-    def stale_rewrites(self, namespace: str) -> list[int]:
-        """Rows of the items that were rewritten for other preferences than those they have entries under."""
-        rows = self.read(
-            "SELECT row, rewritten_for FROM items WHERE namespace = ? AND rewrite IS NOT NULL ORDER BY row",
-            (namespace,),
-        )
-        return [row for row, made_for in rows if _rewritten_for(self.entry_preferences(row)) != made_for]
-
-    # entries
-
-    def entry_preferences(self, item_row: int) -> dict[str | None, int]:
-        """Preference id to entry row, of an item's entries."""
-        rows = self.read(
-            "SELECT p.id, e.row FROM entries e LEFT JOIN preferences p ON p.row = e.preference WHERE e.item = ?",
-            (item_row,),
-        )
-        return dict(rows)
-
-    def remove_entries(self, rows: Sequence[int]) -> None:
-        """Remove entries."""
-        self._db.executemany("DELETE FROM entries WHERE row = ?", [(row,) for row in rows])
-
-    def add_entry(self, item_row: int, preference: int | None, entry: NewEntry) -> tuple[int, int]:
-        """Write an entry under a preference's row; its row and its checksum."""
-        columns: dict[str, Any] = {
-            "item": item_row,
-            "preference": preference,
-            "stance": str(entry.stance),
-            "confidence": None if entry.confidence is None else float(entry.confidence),
-            "similarity": float(entry.similarity),
-            "added": int(time.time()) if entry.added is None else entry.added,
-            "verifier": entry.verifier,
-            "vector": packed(entry.vector.reshape(1, -1))[0],
-            "instruction": entry.instruction,
-            "rationale": entry.rationale,
-        }
-        known = self._texts_of(item_row, preference)
-        for name in ENTRIES.texts:
-            columns[name] = deflated_by(columns[name], *known)
-        values = ENTRIES.values(columns)
-        row = int(self._db.execute(ENTRIES.insert, values).lastrowid or 0)
-        return row, int(values[ENTRIES.columns.index("crc")])
-
-    def _texts_of(self, item_row: int, preference_row: int | None) -> tuple[str, str]:
-        """The texts that an entry's own texts are compressed by: its item's, and its preference's."""
-        item = self.scalar("SELECT text FROM items WHERE row = ?", (item_row,))
-        preference = self.scalar("SELECT text FROM preferences WHERE row = ?", (preference_row,))
-        with decoding(self.path):
-            return inflated(item), str(preference or "")
-
-    def _entry_texts(self, where: str, row: int) -> list[tuple[int, dict[str, str]]]:
-        """Rows of some entries with their texts, to be compressed anew when what they are compressed by changes."""
-        found = self.read(
-            f"SELECT row, item, preference, instruction, rationale FROM entries WHERE {where} = ?", (row,)
-        )
-        with decoding(self.path):
-            return [
-                (
-                    entry,
-                    {
-                        name: inflated_by(stored, *self._texts_of(item, preference))
-                        for name, stored in zip(ENTRIES.texts, texts, strict=True)
-                    },
-                )
-                for entry, item, preference, *texts in found
-            ]
-
-    def _compress_anew(self, entries: Sequence[tuple[int, dict[str, str]]]) -> None:
-        for row, texts in entries:
-            item, preference = self.read("SELECT item, preference FROM entries WHERE row = ?", (row,))[0]
-            known = self._texts_of(item, preference)
-            self.update(ENTRIES, row, **{name: deflated_by(text, *known) for name, text in texts.items()})
+        self.entries.compress_anew(entries)
 
     def set_preference(self, namespace: str, preference: Preference, vector: FloatArray) -> None:
         """Write a held preference's text and embedding as they are now, and when it expires."""
-        row = self.preference_row(namespace, preference.id)
+        row = self.preferences.row(namespace, preference.id)
         if row is not None:
-            entries = self._entry_texts("preference", row)
-            self.write_preference(row, preference, vector)
-            self._compress_anew(entries)
-
-    def entries_at(
-        self,
-        scores: Mapping[int, float],
-        items: Mapping[int, HeldItem],
-        preferences: Mapping[int, Preference],
-        namespace: str,
-    ) -> dict[int, MemoryEntry]:
-        """Entry row to entry, for rows with their scores in a search.
-
-        Args:
-            scores: By entry row.
-            items: Those that the entries belong to, by row.
-            preferences: The same, of preferences.
-            namespace: Theirs.
-        """
-        found = self.among(f"SELECT e.row, {_ENTRY} FROM entries e WHERE e.row IN", list(scores))
-        with decoding(self.path):
-            return {
-                int(row): self._entry(columns, items, preferences, namespace, scores[row]) for row, *columns in found
-            }
-
-    def entries_of(self, namespace: str, item_row: int) -> list[MemoryEntry]:
-        """An item's entries, oldest first."""
-        items, preferences = self.held_at([item_row]), self.preferences_at(namespace)
-        found = self.read(f"SELECT {_ENTRY} FROM entries e WHERE e.item = ? ORDER BY e.row", (item_row,))
-        with decoding(self.path):
-            return [self._entry(columns, items, preferences, namespace, None) for columns in found]
-
-    def _entry(
-        self,
-        row: Sequence[Any],
-        items: Mapping[int, HeldItem],
-        preferences: Mapping[int, Preference],
-        namespace: str,
-        score: float | None,
-    ) -> MemoryEntry:
-        *checked, crc, instruction, rationale, text_crc = row
-        ENTRIES.verify(self.path, crc, *checked)
-        ENTRIES.verify(self.path, text_crc, instruction, rationale)
-        item, preference_row, stance, confidence, similarity, added, _, _ = checked
-        held, preference = items[item], preferences.get(preference_row)
-        known = (held.item.text, "" if preference is None else preference.text)
-        return MemoryEntry(
-            namespace=namespace,
-            item_id=held.item.id,
-            preference_id=None if preference is None else preference.id,
-            preference="" if preference is None else preference.text,
-            instruction=inflated_by(instruction, *known),
-            stance=Stance(stance),
-            rationale=inflated_by(rationale, *known),
-            confidence=None if confidence is None else float(confidence),
-            similarity=float(similarity),
-            rewrite=held.rewrite,
-            added=float(added),
-            score=score,
-        )
-
-    def entry_crcs(self, namespace: str) -> dict[int, tuple[int, int]]:
-        """Entry row to checksum and preference row (-1 without one), of a namespace."""
-        rows = self.read(
-            "SELECT e.row, e.crc, coalesce(e.preference, -1) FROM entries e JOIN items i ON i.row = e.item"
-            " WHERE i.namespace = ?",
-            (namespace,),
-        )
-        return {row: (crc, preference) for row, crc, preference in rows}
-
-    def space(self, namespace: str, dimension: int, rows: Sequence[int] | None = None) -> SpaceRows:
-        """The entries of a namespace for its index, oldest first: all, or those of some rows."""
-        if rows is None:
-            found = self.read(
-                f"SELECT e.row, e.crc, {_INDEXED} FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?"
-                " ORDER BY e.row",
-                (namespace,),
-            )
-        else:
-            found = sorted(self.among(f"SELECT e.row, e.crc, {_INDEXED} FROM entries e WHERE e.row IN", sorted(rows)))
-        verify, path = ENTRIES.verify, self.path
-        for _, crc, *columns in found:
-            verify(path, crc, *columns)
-        numbers, crcs, items, preferences, stances, *_, codes = (
-            (list(column) for column in zip(*found, strict=True)) if found else ([],) * 10
-        )
-        with decoding(self.path):
-            return SpaceRows(
-                rows=numbers,
-                crcs=crcs,
-                items=items,
-                preferences=[-1 if preference is None else preference for preference in preferences],
-                stances=[Stance(_STANCES.get(stance, stance)) for stance in stances],
-                vectors=unpacked(codes, dimension),
-            )
-
-    def entry_lines(self, item_row: int) -> list[tuple[int, dict[str, Any]]]:
-        """Rows of an item's entries and their columns, vectors left out; oldest first."""
-        lines = []
-        for row, *columns in self.read(
-            f"SELECT e.row, {_ENTRY} FROM entries e WHERE e.item = ? ORDER BY e.row", (item_row,)
-        ):
-            *checked, crc, instruction, rationale, text_crc = columns
-            ENTRIES.verify(self.path, crc, *checked)
-            ENTRIES.verify(self.path, text_crc, instruction, rationale)
-            line = dict(zip(ENTRIES.checked, checked, strict=True))
-            del line["item"], line["vector"]
-            known = self._texts_of(item_row, line["preference"])
-            with decoding(self.path):
-                texts = {"instruction": inflated_by(instruction, *known), "rationale": inflated_by(rationale, *known)}
-            lines.append((int(row), {**line, **texts}))
-        return lines
-
-    # use
-
-    def uses(self) -> dict[int, tuple[int, int]]:
-        """Entry row to how often a search returned it, and when it last did, in Unix seconds."""
-        made = {}
-        for crc, *columns in self.read("SELECT crc, entry, count, used FROM uses"):
-            USES.verify(self.path, crc, *columns)
-            made[int(columns[0])] = (int(columns[1]), int(columns[2]))
-        return made
-
-    def add_uses(self, uses: Mapping[int, tuple[int, int]]) -> None:
-        """Count uses in, of entries that are still there. Call it inside a transaction."""
-        held = {row for (row,) in self.among("SELECT row FROM entries WHERE row IN", list(uses))}
-        before = {}
-        for crc, *columns in self.among("SELECT crc, entry, count, used FROM uses WHERE entry IN", sorted(held)):
-            USES.verify(self.path, crc, *columns)
-            before[columns[0]] = (columns[1], columns[2])
-        rows = []
-        for entry in sorted(held):
-            (count, used), (known, last) = uses[entry], before.get(entry, (0, 0))
-            rows.append({"entry": entry, "count": known + count, "used": max(used, last)})
-        self.insert_all(USES, rows)
-
-    # embedding anew
+            entries = self.entries.texts_under("preference", row)
+            self.preferences.write(row, preference, vector)
+            self.entries.compress_anew(entries)
 
     def embedded_texts(self) -> tuple[dict[int, str], dict[int, str], dict[int, str], dict[int, str]]:
         """Return what every stored vector is the embedding of: by preference, entry, item and entity row."""
@@ -378,7 +106,7 @@ class Store(ItemTable):
             preferences,
             entries,
             {row: text for row, (text, _) in items.items()},
-            self.entity_names(),
+            self.graph.entity_names(),
         )
 
     def replace_vectors(
@@ -399,12 +127,10 @@ class Store(ItemTable):
             for row, code in zip(vectors, codes, strict=True):
                 self.update(table, row, **{column: code})
 
-    # counts
-
     def counts(self, namespace: str) -> dict[str, int]:
         """Count items, those of the light tier, entries, preferences, pending items and what is known besides."""
         one = (namespace,)
-        light = len(self.light_rows(namespace))
+        light = len(self.items.light_rows(namespace))
         return {
             "items": int(self.scalar("SELECT count(*) FROM items WHERE namespace = ?", one)) - light,
             "light": light,
@@ -412,11 +138,21 @@ class Store(ItemTable):
                 "SELECT count(*) FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?", one
             ),
             "preferences": self.scalar("SELECT count(*) FROM preferences WHERE namespace = ?", one),
-            "pending": self.pending_count(namespace),
-            "verdicts": self.verdicts_held(),
-            "seen": self.seen_count(namespace),
+            "pending": self.retry_queue.count(namespace),
+            "verdicts": self.verdicts.count(),
+            "seen": self.seen.count(namespace),
         }
 
+    def sums(self) -> tuple[tuple[str, int, int], ...]:
+        """What each table comes to, and the highest number given to a row: all equal, all contents equal."""
+        apart = "('uses', 'not_kept')"  # what no search depends on
+        return tuple(
+            self.read(
+                f"SELECT name, rows, total FROM sums WHERE name NOT IN {apart}"
+                f" UNION ALL SELECT name, -1, seq FROM sqlite_sequence WHERE name NOT IN {apart} ORDER BY 1, 2"
+            )
+        )
 
-def _rewritten_for(preferences: Iterable[str | None]) -> bytes:
-    return digest(*sorted(preference or "" for preference in preferences), size=8)
+    def holds_anything(self) -> bool:
+        """Whether there is any row but the description."""
+        return bool(self.scalar("SELECT sum(rows) FROM sums WHERE name != 'meta'"))

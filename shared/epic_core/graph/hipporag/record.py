@@ -182,7 +182,7 @@ class Record:
         state = self._memory._state
         with state.lock, state.store.reading():
             space = state.space()
-            held = [one for row, one in state.store.held_items(space.namespace) if space.rows_of.get(row)]
+            held = [one for row, one in state.store.items.held(space.namespace) if space.rows_of.get(row)]
         return [(one, _mark(one, self._instruction(one.item))) for one in held]
 
     def _text(self, one: HeldItem) -> str:
@@ -201,8 +201,8 @@ class Record:
         state = self._memory._state
         with state.lock, state.store.reading():
             space = state.space()
-            row = state.store.item_row(space.namespace, item.id)
-            entries = [] if row is None else state.store.entries_of(space.namespace, row)
+            row = state.store.items.row(space.namespace, item.id)
+            entries = [] if row is None else state.store.entries.of_item(space.namespace, row)
             live = {None, *(preference.id for preference in space.preferences)}
         return [entry for entry in entries if entry.preference_id in live]
 

@@ -20,7 +20,7 @@ class Connection:
     """Statements and transactions of one file, or of a database in memory.
 
     Attributes:
-        schema: Of the kind of file; with its extension, where the file has that.
+        schema: Of the kind of file.
         path: The file, as it was named; None for memory.
         place: Where it is.
         read_only: Whether it is never written into.
@@ -76,7 +76,7 @@ class Connection:
         return StoreError(f"{self.path or f'The {self.schema.noun}'} cannot be read or written: {text}")
 
     @property
-    def _db(self) -> sqlite3.Connection:
+    def connection(self) -> sqlite3.Connection:
         if self._connection is None:
             raise MemoryClosedError(f"This {self.schema.noun} is closed. Open it again.")
         return self._connection
@@ -140,7 +140,7 @@ class Connection:
             StoreError: if another process goes on writing, the file has gone, or there is no space.
         """
         with self._lock:
-            db = self._db
+            db = self.connection
             self.check_place()
             self.check_writable()
             waits = int(self.scalar("PRAGMA busy_timeout"))
@@ -148,11 +148,6 @@ class Connection:
                 db.execute("PRAGMA busy_timeout = 0")
             try:
                 db.execute("BEGIN IMMEDIATE")
-                if self._extended_elsewhere():
-                    # What keeps the sums of the new tables cannot be made inside a transaction that may fail.
-                    db.execute("ROLLBACK")
-                    self._take_up_extension()
-                    db.execute("BEGIN IMMEDIATE")
                 yield
                 self.check_place()
                 self._check_budget()
@@ -167,28 +162,6 @@ class Connection:
             finally:
                 if not wait and self._connection is not None:
                     db.execute(f"PRAGMA busy_timeout = {waits}")
-
-    def _extended_elsewhere(self) -> bool:
-        """Whether the file has got its extension since this connection looked."""
-        extended = self.schema.extended
-        return extended is not None and self.scalar("PRAGMA user_version") == extended.version
-
-    def _take_up_extension(self) -> None:
-        self.schema = self.schema.of_version(int(self.scalar("PRAGMA user_version")))
-        self.schema.keep_sums(self._db)
-
-    def extend(self) -> None:
-        """Give the file the tables of its kind's extension, if it has not got them.
-
-        Raises:
-            ReadOnlyError: if it may not be written; and as `transaction`.
-        """
-        if self.schema.extended is not None and not self._extended_elsewhere():
-            with self.transaction():
-                if self.schema.extended is not None:
-                    self.schema.extend(self._db)
-        if self._extended_elsewhere():
-            self._take_up_extension()
 
     def _check_budget(self) -> None:
         """Refuse a change that would take more bytes than the budget while it is committed."""
@@ -212,11 +185,11 @@ class Connection:
     def reading(self) -> Iterator[None]:
         """Everything read inside is of one state of the file."""
         with self._lock:
-            if self._db.in_transaction:
+            if self.connection.in_transaction:
                 yield
                 return
             try:
-                self._db.execute("BEGIN")
+                self.connection.execute("BEGIN")
             except sqlite3.Error as error:
                 raise self._explained(error) from error
             try:
@@ -228,7 +201,7 @@ class Connection:
         """All rows of a statement."""
         with self._lock:
             try:
-                return self._db.execute(sql, parameters).fetchall()
+                return self.connection.execute(sql, parameters).fetchall()
             except sqlite3.Error as error:
                 raise self._explained(error) from error
             except UnicodeDecodeError as error:
@@ -251,11 +224,11 @@ class Connection:
 
     def insert(self, table: Table, *, row: int | None = None, **columns: Any) -> int:
         """Write a row with its checksums, in place of one with the same key; its number."""
-        return int(self._db.execute(table.insert, table.values(columns, row)).lastrowid or 0)
+        return int(self.connection.execute(table.insert, table.values(columns, row)).lastrowid or 0)
 
     def insert_all(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
         """Write rows as `insert` does."""
-        self._db.executemany(table.insert, [table.values(row) for row in rows])
+        self.connection.executemany(table.insert, [table.values(row) for row in rows])
 
     def update(self, table: Table, row: int, **columns: Any) -> None:
         """Change columns of a row, and its checksums with them."""
@@ -271,4 +244,4 @@ class Connection:
         """Write a row's columns and checksums anew; what refers to it stays."""
         values = dict(zip(table.columns, table.values(columns, row), strict=True))
         assigned = ", ".join(f"{name} = :{name}" for name in values if name != "row")
-        self._db.execute(f"UPDATE {table.name} SET {assigned} WHERE row = :row", values)
+        self.connection.execute(f"UPDATE {table.name} SET {assigned} WHERE row = :row", values)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,7 @@ class Database(Connection):
 
     def _prepare(self) -> None:
         """Set the connection up, and check what it is connected to."""
-        db = self._db
+        db = self.connection
         for pragma in (
             "trusted_schema = OFF",
             "foreign_keys = ON",
@@ -97,7 +96,7 @@ class Database(Connection):
             if self.schema.check_version(db, self.path) < self.schema.version:
                 self._upgrade()
             with self.reading():
-                self.schema = self._check()
+                self._check()
             self._end_interrupted()
             if self.writable and self.scalar("PRAGMA journal_mode") != "delete":
                 # Somebody else's choice: it would leave side files, and a budget would not hold.
@@ -110,7 +109,7 @@ class Database(Connection):
         if self.writable and Path(f"{self.place}-journal").exists():
             # If somebody is writing at the moment, it is theirs.
             with suppress(StoreError), self.transaction(wait=False):
-                self._db.execute(f"PRAGMA user_version = {self.schema.version}")
+                self.connection.execute(f"PRAGMA user_version = {self.schema.version}")
 
     def _upgrade(self) -> None:
         if not self.writable:
@@ -120,24 +119,26 @@ class Database(Connection):
                 " Open it for writing, change its permissions, or copy it."
             )
         self._check_structure()
+        self.connection.execute("PRAGMA foreign_keys = OFF")
         with self.transaction():
             # Another process may have done it in the meantime.
-            version = self.schema.check_version(self._db, self.path)
-            if version < self.schema.version and self.schema.upgrade is not None:
-                self.schema.upgrade(self._db, version, self.path)
+            version = self.schema.check_version(self.connection, self.path)
+            if version < self.schema.version:
+                self.schema.migrate(self.connection, version, self.path)
+        self.connection.execute("PRAGMA foreign_keys = ON")
         self.give_back()
 
-    def _check(self) -> Schema:
-        """What is read quickly; the kind of file it is by now, with its extension where it has that."""
-        schema = self.schema.of_version(self.schema.check_version(self._db, self.path))
-        schema.check_schema(self._db, self.path)
+    def _check(self) -> None:
+        """Check what is read quickly."""
+        schema = self.schema
+        schema.check_version(self.connection, self.path)
+        schema.check_schema(self.connection, self.path)
         self._check_structure()
-        schema.check_sums(self._db, self.path)
-        schema.check_small(self._db, self.path)
+        schema.check_sums(self.connection, self.path)
+        schema.check_small(self.connection, self.path)
         dangling = self.read("PRAGMA foreign_key_check")
         if dangling:
             raise DamagedError(self.path, f"a row of its table {dangling[0][0]} refers to one that is not there")
-        return schema
 
     def _check_structure(self) -> None:
         found = self.scalar("PRAGMA integrity_check(1)")
@@ -150,7 +151,9 @@ class Database(Connection):
         Raises:
             DamagedError: if anything is not as it was written.
         """
-        return self._checked(self._check)
+        with self.reading():
+            self._check()
+            return self.check_rows()
 
     def check_rows(self) -> int:
         """Compare every row with its checksums; how many there are.
@@ -158,12 +161,9 @@ class Database(Connection):
         Raises:
             DamagedError: if one is not as it was written.
         """
-        return self._checked(lambda: self.schema.of_version(self.schema.check_version(self._db, self.path)))
-
-    def _checked(self, schema: Callable[[], Schema]) -> int:
         with self.reading():
             try:
-                return schema().check_rows(self._db, self.path)
+                return self.schema.check_rows(self.connection, self.path)
             except sqlite3.Error as error:
                 raise self._explained(error) from error
             except UnicodeDecodeError as error:
@@ -185,8 +185,8 @@ class Database(Connection):
         if self._written and self.path is not None and self.writable and count * size <= _TIDIED and room:
             self.check_place()
             # Nobody waits for this: whoever reads at the moment goes on reading.
-            self._db.execute("PRAGMA busy_timeout = 0")
-            self._db.execute("VACUUM")
+            self.connection.execute("PRAGMA busy_timeout = 0")
+            self.connection.execute("VACUUM")
 
     def discard_if_new(self, *, whatever: bool = False) -> None:
         """Close, and remove the file if this made it and nobody has written into it since, or whatever it holds."""
@@ -214,7 +214,7 @@ class Database(Connection):
     def set_meta(self, **values: Any) -> None:
         """Write some of `meta`; None removes a key."""
         for key, value in values.items():
-            self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
+            self.connection.execute("DELETE FROM meta WHERE key = ?", (key,))
             if value is not None:
                 self.insert(META, key=key, value=json.dumps(value, separators=(",", ":")))
 
@@ -226,11 +226,11 @@ class Database(Connection):
             try:
                 if not self.page_limit:
                     # Not `execute`: it would free one page a call.
-                    self._db.executescript("PRAGMA incremental_vacuum;")
+                    self.connection.executescript("PRAGMA incremental_vacuum;")
                     return
                 free = int(self.scalar("PRAGMA freelist_count"))
                 while free:
-                    self._db.executescript(f"PRAGMA incremental_vacuum({_GIVEN_BACK});")
+                    self.connection.executescript(f"PRAGMA incremental_vacuum({_GIVEN_BACK});")
                     before, free = free, int(self.scalar("PRAGMA freelist_count"))
                     if free >= before:
                         return
@@ -265,7 +265,7 @@ class Database(Connection):
                 self.give_back()
                 return
             try:
-                self._db.execute("VACUUM")
+                self.connection.execute("VACUUM")
             except sqlite3.Error as error:
                 raise self._explained(error) from error
 
@@ -290,7 +290,7 @@ class Database(Connection):
             with new_file(path, overwrite=overwrite) as made, self._lock:
                 copy = sqlite3.connect(made, isolation_level=None)
                 try:
-                    self._db.backup(copy)
+                    self.connection.backup(copy)
                 finally:
                     copy.close()
         except sqlite3.Error as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from epic_core.errors import DamagedError, StoreError
 from epic_core.storage.row_codec import checksum
@@ -67,6 +67,9 @@ class Table:
             raise DamagedError(path, f"a row of its table {self.name} is not as it was written")
 
 
+Migration: TypeAlias = Callable[[sqlite3.Connection, Path | None], None]
+"""Brings a file from one version of its tables to the next."""
+
 META = Table("meta", ("key", "value"))
 """What a file says of itself."""
 
@@ -83,8 +86,7 @@ class Schema:
         statements: What makes them, but for `sums`.
         tables: All of them.
         small: Those in which a row could be hidden, because no index would notice: read whole on opening.
-        upgrade: Brings a file of an earlier version to this one, inside a transaction.
-        extended: What a file of this kind becomes when it gets the tables of an extension, with a version of its own.
+        migrations: Bring a file to this version, one step each: the last one from the version before this.
     """
 
     noun: str
@@ -94,20 +96,7 @@ class Schema:
     statements: str
     tables: tuple[Table, ...]
     small: tuple[Table, ...]
-    upgrade: Callable[[sqlite3.Connection, int, Path | None], None] | None = None
-    extended: Schema | None = None
-
-    def of_version(self, version: int) -> Schema:
-        """This kind of file, or what it is with its extension."""
-        return self.extended if self.extended is not None and version == self.extended.version else self
-
-    def extend(self, db: sqlite3.Connection) -> None:
-        """Add the tables of the extension to a file of this kind, inside a transaction."""
-        if self.extended is not None:
-            _execute(db, self.extended.statements.removeprefix(self.statements))
-            added = [table.name for table in self.extended.tables if table not in self.tables]
-            db.executemany("INSERT INTO sums VALUES (?, 0, 0)", [(name,) for name in added])
-            db.execute(f"PRAGMA user_version = {self.extended.version}")
+    migrations: tuple[Migration, ...] = ()
 
     def make(self, db: sqlite3.Connection) -> None:
         """Write the tables into an empty database, inside a transaction."""
@@ -145,13 +134,26 @@ class Schema:
         if db.execute("PRAGMA application_id").fetchone()[0] != self.application_id:
             raise StoreError(f"{path} is not a {self.noun} of epic-memory. Give another file name.")
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
-        newest = self.version if self.extended is None else self.extended.version
-        if not 0 < version <= newest:
+        if not 0 < version <= self.version:
             raise StoreError(
-                f"{path} has schema version {version}, this epic-memory reads {newest}."
+                f"{path} has schema version {version}, this epic-memory reads {self.version}."
                 " Use the version of epic-memory that made it, or a newer one."
             )
         return version
+
+    def migrate(self, db: sqlite3.Connection, version: int, path: Path | None) -> None:
+        """Bring a file of an earlier version to this one, inside a transaction without foreign keys.
+
+        Raises:
+            StoreError: if the file is older than the first migration.
+        """
+        steps = self.version - version
+        if steps > len(self.migrations):
+            raise StoreError(f"{path} has schema version {version}, which this epic-memory cannot bring up to date.")
+        for migration in self.migrations[len(self.migrations) - steps :]:
+            migration(db, path)
+        db.execute(f"PRAGMA user_version = {self.version}")
+        self.check_schema(db, path)
 
     def check_schema(self, db: sqlite3.Connection, path: Path | None) -> None:
         """Refuse a file whose tables are not exactly ours: nothing in a file is executed, nothing can be hidden in it.
@@ -192,6 +194,43 @@ class Schema:
             DamagedError: if one is not as it was written.
         """
         return _check_rows(db, path, self.tables)
+
+
+def change_columns(
+    db: sqlite3.Connection, path: Path | None, before: Table, after: Table, statement: str, **added: Any
+) -> None:
+    """Give a table other columns, in a migration: every row is checked, and gets a new checksum.
+
+    Args:
+        db: The file, in a transaction without foreign keys.
+        path: Its name.
+        before: The table as it is.
+        after: As it will be.
+        statement: Makes it: "CREATE TABLE name (...)".
+        added: Values of the columns that it did not have.
+
+    Raises:
+        DamagedError: if a row is not as it was written.
+    """
+    name = before.name
+    _check_rows(db, path, [before])
+    rows = [dict(zip(before.columns, row, strict=True)) for row in _columns_of(db, before)]
+    highest = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (name,)).fetchall()
+    # What keeps the sums is made anew when the file is opened.
+    triggers = db.execute("SELECT name FROM temp.sqlite_master WHERE type = 'trigger' AND tbl_name = ?", (name,))
+    for (trigger,) in triggers.fetchall():
+        db.execute(f"DROP TRIGGER temp.{trigger}")
+    db.execute(f"DROP TABLE {name}")
+    db.execute(statement)
+    values = [{column: {**row, **added}[column] for column in (*after.checked, *after.texts)} for row in rows]
+    db.executemany(after.insert, [after.values(new, row.get("row")) for new, row in zip(values, rows, strict=True)])
+    # A number once given is never given again.
+    db.executemany("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", [(seq, name) for (seq,) in highest])
+    db.execute(f"UPDATE sums SET total = (SELECT coalesce(sum(crc), 0) FROM {name}) WHERE name = ?", (name,))
+
+
+def _columns_of(db: sqlite3.Connection, table: Table) -> list[Any]:
+    return db.execute(f"SELECT {', '.join(table.columns)} FROM {table.name}").fetchall()
 
 
 def described(db: sqlite3.Connection) -> list[tuple[str, str, str]]:

@@ -12,7 +12,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +20,8 @@ from numpy.typing import NDArray
 from epic_core.errors import decoding
 from epic_core.storage.memory_schema import ENTITIES, PASSAGES
 from epic_core.storage.row_codec import deflated, inflated
-from epic_core.storage.tables.preferences import PreferenceTable
+from epic_core.storage.sqlite.database import Database
+from epic_core.storage.tables.repository import Repository
 from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray
 
@@ -165,27 +165,37 @@ class Hints:
         return [item for item, _ in found if item >= 0], [entity for _, entity in found if entity >= 0]
 
 
-class GraphTable(PreferenceTable):
+class Graph(Repository):
     """The graph of a memory.
 
     Attributes:
         hints: What it may have changed.
     """
 
-    def __init__(self, path: str | Path | None, *, must_exist: bool = False, read_only: bool = False) -> None:
+    def __init__(self, db: Database) -> None:
+        super().__init__(db)
         self.hints = Hints()
-        super().__init__(path, must_exist=must_exist, read_only=read_only)
 
     @property
-    def has_graph(self) -> bool:
-        """Whether the file has the tables."""
-        return self.schema.extended is None or self._extended_elsewhere()
+    def begun(self) -> bool:
+        """Whether the file has a graph: its description says so."""
+        return bool(self.db.meta().get("graph"))
+
+    def begin(self) -> None:
+        """Note that the file has a graph, unless that is known.
+
+        Raises:
+            ReadOnlyError: if it may not be written.
+        """
+        if not self.begun:
+            with self.db.transaction():
+                self.db.set_meta(graph=True)
 
     # writing
 
     def add_entity(self, namespace: str, entity: NewEntity) -> int:
         """Write an entity that no passage names yet; its row."""
-        return self.insert(
+        return self.db.insert(
             ENTITIES,
             namespace=namespace,
             name=entity.name,
@@ -206,7 +216,7 @@ class GraphTable(PreferenceTable):
             spelt = np.array(passage.entities, dtype="<u4")
             spelt[np.isin(spelt, list(passage.otherwise))] += _OTHERWISE
             said.update(spelt.tolist())
-            self.insert(
+            self.db.insert(
                 PASSAGES,
                 item=passage.item,
                 extractor=passage.extractor,
@@ -219,18 +229,18 @@ class GraphTable(PreferenceTable):
         self._count(said)
         return bool(left)
 
-    def leave_graph(self, items: Sequence[int]) -> None:
+    def leave(self, items: Sequence[int]) -> None:
         """Take passages out, with the entities that no other passage names, and the spellings that no other has."""
         self.hints.add(items=items)
-        if items and self.has_graph:
+        if items:
             left = self._said(items)
-            self._db.executemany("DELETE FROM passages WHERE item = ?", [(item,) for item in items])
+            self.db.connection.executemany("DELETE FROM passages WHERE item = ?", [(item,) for item in items])
             self._count({entity: -count for entity, count in left.items()})
 
     def _said(self, items: Sequence[int]) -> Counter[int]:
         """How many of some passages name each entity, spelt as it is called or otherwise."""
         said: Counter[int] = Counter()
-        for (entities,) in self.among("SELECT entities FROM passages WHERE item IN", items):
+        for (entities,) in self.db.among("SELECT entities FROM passages WHERE item IN", items):
             with decoding(self.path):
                 said.update(np.frombuffer(entities, dtype="<u4").tolist())
         return said
@@ -244,7 +254,7 @@ class GraphTable(PreferenceTable):
             spelt[row] += change if row == entity else 0
         columns, rows = ", ".join(ENTITIES.columns), [row for row in named if named[row] or spelt[row]]
         with decoding(self.path):
-            for values in list(self.among(f"SELECT {columns} FROM entities WHERE row IN", rows)):
+            for values in list(self.db.among(f"SELECT {columns} FROM entities WHERE row IN", rows)):
                 held = dict(zip(ENTITIES.columns, values, strict=True))
                 ENTITIES.verify(self.path, held["crc"], *(held[name] for name in ENTITIES.checked))
                 held["passages"] += named[held["row"]]
@@ -256,16 +266,16 @@ class GraphTable(PreferenceTable):
                     self.hints.add(entities=[held["row"]])
                     held["name"] = _key(held["name"], held["key"])
                     held["key"] = _stored_key(held["name"], held["name"])
-                self.insert_changed(ENTITIES, held["row"], held)
+                self.db.insert_changed(ENTITIES, held["row"], held)
         self.hints.add(entities=gone)
-        self._db.executemany("DELETE FROM entities WHERE row = ?", [(row,) for row in gone])
+        self.db.connection.executemany("DELETE FROM entities WHERE row = ?", [(row,) for row in gone])
 
     # reading
 
-    def outside_graph(self, namespace: str, after: int = 0) -> list[int]:
+    def outside(self, namespace: str, after: int = 0) -> list[int]:
         """Rows of the held items after some row that the graph has not taken in, those of the light tier apart."""
-        inside = "AND NOT EXISTS (SELECT 1 FROM passages WHERE item = items.row)" if self.has_graph else ""
-        found = self.read(
+        inside = "AND NOT EXISTS (SELECT 1 FROM passages WHERE item = items.row)"
+        found = self.db.read(
             f"SELECT row FROM items WHERE row > ? AND namespace = ?"
             f" AND EXISTS (SELECT 1 FROM entries e WHERE e.item = items.row) {inside} ORDER BY row",
             (after, namespace),
@@ -274,9 +284,7 @@ class GraphTable(PreferenceTable):
 
     def failed_passages(self, namespace: str) -> list[tuple[int, str, str]]:
         """Item row, item id and reason of the passages whose extraction failed, oldest first."""
-        if not self.has_graph:
-            return []
-        return self.read(
+        return self.db.read(
             "SELECT p.item, i.id, p.failure FROM passages p JOIN items i ON i.row = p.item"
             " WHERE i.namespace = ? AND p.failure IS NOT NULL ORDER BY p.item",
             (namespace,),
@@ -284,7 +292,7 @@ class GraphTable(PreferenceTable):
 
     def extracted_by_others(self, namespace: str, extractor: int) -> list[int]:
         """Item rows of the passages that another extractor than this one said something of."""
-        found = self.read(
+        found = self.db.read(
             "SELECT p.item FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ? AND p.extractor != ?",
             (namespace, extractor),
         )
@@ -292,15 +300,15 @@ class GraphTable(PreferenceTable):
 
     def passage_crcs(self, namespace: str, after: int = 0) -> dict[int, int]:
         """Item row to checksum of the passage, of items after some row; -1 for one that was not taken in."""
-        return dict(self.read(f"{_CRCS} AND i.row > ? ORDER BY i.row", (namespace, after)))
+        return dict(self.db.read(f"{_CRCS} AND i.row > ? ORDER BY i.row", (namespace, after)))
 
     def passage_crcs_at(self, namespace: str, items: Sequence[int]) -> dict[int, int]:
         """The same, of some items."""
-        return dict(self.among(f"{_CRCS} AND i.row IN", items, namespace))
+        return dict(self.db.among(f"{_CRCS} AND i.row IN", items, namespace))
 
     def passage_rows(self, items: Sequence[int]) -> PassageRows:
         """What some passages say."""
-        found = sorted(self.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", items), key=_item_of)
+        found = sorted(self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", items), key=_item_of)
         for crc, *columns in found:
             PASSAGES.verify(self.path, crc, *columns)
         with decoding(self.path):
@@ -323,7 +331,7 @@ class GraphTable(PreferenceTable):
 
     def relations(self, item: int) -> list[tuple[int, str, int]]:
         """What a passage says of its entities: row, relation, row."""
-        found = list(self.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", [item]))
+        found = list(self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", [item]))
         said: list[tuple[int, str, int]] = []
         for crc, *columns in found:
             PASSAGES.verify(self.path, crc, *columns)
@@ -337,19 +345,19 @@ class GraphTable(PreferenceTable):
 
     def crcs_of_passages(self, items: Sequence[int]) -> dict[int, int]:
         """Item row to checksum, of some passages."""
-        return dict(self.among("SELECT item, crc FROM passages WHERE item IN", items))
+        return dict(self.db.among("SELECT item, crc FROM passages WHERE item IN", items))
 
     def entities_called(self, namespace: str, after: int = 0) -> dict[int, str]:
         """Row to name, of the entities after some row, oldest first."""
-        return dict(self.read(f"{_CALLED} AND row > ? ORDER BY row", (namespace, after)))
+        return dict(self.db.read(f"{_CALLED} AND row > ? ORDER BY row", (namespace, after)))
 
     def entities_called_at(self, namespace: str, rows: Sequence[int]) -> dict[int, str]:
         """The same, of some entities."""
-        return dict(self.among(f"{_CALLED} AND row IN", rows, namespace))
+        return dict(self.db.among(f"{_CALLED} AND row IN", rows, namespace))
 
     def entity_rows(self, rows: Sequence[int], dimension: int) -> EntityRows:
         """Some entities, oldest first."""
-        found = sorted(self.among(f"SELECT e.row, e.crc, {_ENTITY} FROM entities e WHERE e.row IN", rows))
+        found = sorted(self.db.among(f"SELECT e.row, e.crc, {_ENTITY} FROM entities e WHERE e.row IN", rows))
         for _, crc, *columns in found:
             ENTITIES.verify(self.path, crc, *columns)
         with decoding(self.path):
@@ -369,22 +377,20 @@ class GraphTable(PreferenceTable):
 
     def entity_names(self) -> dict[int, str]:
         """Row to name, of the entities of every namespace."""
-        return dict(self.read("SELECT row, name FROM entities")) if self.has_graph else {}
+        return dict(self.db.read("SELECT row, name FROM entities"))
 
-    def graph_bytes(self, item: int) -> int:
+    def bytes_of(self, item: int) -> int:
         """Half of the bytes of the file that a change of a passage touches; 0 for one that was not taken in."""
-        octets = None
-        if self.has_graph:
-            octets = self.scalar(
-                f"SELECT length(entities) / 4 * {TOUCHED} + length(facts) + coalesce(length(relations), 0)"
-                " FROM passages WHERE item = ?",
-                (item,),
-            )
+        octets = self.db.scalar(
+            f"SELECT length(entities) / 4 * {TOUCHED} + length(facts) + coalesce(length(relations), 0)"
+            " FROM passages WHERE item = ?",
+            (item,),
+        )
         return int(octets or 0)
 
-    def graph_marks(self) -> GraphMarks:
+    def marks(self) -> GraphMarks:
         """What tells whether a graph has changed."""
-        sums = {name: (rows, total) for name, rows, total in self.read("SELECT name, rows, total FROM sums")}
+        sums = {name: (rows, total) for name, rows, total in self.db.read("SELECT name, rows, total FROM sums")}
         return GraphMarks(
             items=sums["items"][0],
             held=sums["items"][1],
@@ -393,33 +399,31 @@ class GraphTable(PreferenceTable):
             said=sums.get("passages", (0, 0))[1],
         )
 
-    def newest_in_graph(self) -> tuple[int, int]:
+    def newest(self) -> tuple[int, int]:
         """The highest rows of items and of entities, of any namespace; 0 without any."""
-        item, entity = (self.scalar(f"SELECT max(row) FROM {table}") for table in ("items", "entities"))
+        item, entity = (self.db.scalar(f"SELECT max(row) FROM {table}") for table in ("items", "entities"))
         return int(item or 0), int(entity or 0)
 
     def added_since(self, item: int, entity: int) -> GraphMarks:
         """What items and entities after some rows come to."""
-        items, held = self.read("SELECT count(*), coalesce(sum(crc), 0) FROM items WHERE row > ?", (item,))[0]
-        passages, said = self.read("SELECT count(*), coalesce(sum(crc), 0) FROM passages WHERE item > ?", (item,))[0]
+        items, held = self.db.read("SELECT count(*), coalesce(sum(crc), 0) FROM items WHERE row > ?", (item,))[0]
+        passages, said = self.db.read("SELECT count(*), coalesce(sum(crc), 0) FROM passages WHERE item > ?", (item,))[0]
         return GraphMarks(
             items=int(items),
             held=int(held),
-            entities=int(self.scalar("SELECT count(*) FROM entities WHERE row > ?", (entity,))),
+            entities=int(self.db.scalar("SELECT count(*) FROM entities WHERE row > ?", (entity,))),
             passages=int(passages),
             said=int(said),
         )
 
-    def graph_counts(self, namespace: str) -> dict[str, int]:
+    def counts(self, namespace: str) -> dict[str, int]:
         """Numbers of entities, of passages that were taken in, and of those whose extraction failed."""
-        if not self.has_graph:
-            return {"entities": 0, "passages": 0, "failed": 0}
         one = (namespace,)
         of_items = "SELECT {} FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ?"
         return {
-            "entities": int(self.scalar("SELECT count(*) FROM entities WHERE namespace = ?", one)),
-            "passages": int(self.scalar(of_items.format("count(*)"), one)),
-            "failed": int(self.scalar(of_items.format("count(p.failure)"), one)),
+            "entities": int(self.db.scalar("SELECT count(*) FROM entities WHERE namespace = ?", one)),
+            "passages": int(self.db.scalar(of_items.format("count(*)"), one)),
+            "failed": int(self.db.scalar(of_items.format("count(p.failure)"), one)),
         }
 
 

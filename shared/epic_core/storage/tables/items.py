@@ -12,7 +12,9 @@ import numpy as np
 from epic_core.errors import decoding
 from epic_core.storage.memory_schema import ITEMS
 from epic_core.storage.row_codec import deflated, inflated
-from epic_core.storage.tables.graph import GraphTable
+from epic_core.storage.sqlite.database import Database
+from epic_core.storage.tables.graph import Graph
+from epic_core.storage.tables.repository import Repository
 from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, Item
 from epic_core.types.digests import item_digest
@@ -68,19 +70,23 @@ def _version(item_id: str, text: str | bytes, metadata: str) -> bytes:
     return item_digest(item_id, inflated(text), dumped_metadata(json.loads(metadata), item_id))
 
 
-class ItemTable(GraphTable):
+class Items(Repository):
     """The items of a memory."""
+
+    def __init__(self, db: Database, graph: Graph) -> None:
+        super().__init__(db)
+        self.graph = graph
 
     def known(self, namespace: str, ids: Sequence[str]) -> dict[str, Known]:
         """Id to what is known of it, of those ids that are held or wait; what is held counts before what waits."""
         known: dict[str, Known] = {}
         with decoding(self.path):
-            for item_id, stored, metadata in self.among(
+            for item_id, stored, metadata in self.db.among(
                 "SELECT id, text, metadata FROM pending WHERE namespace = ? AND id IN", ids, namespace
             ):
                 version = _version(item_id, stored, metadata)
                 known[item_id] = Known(text=inflated(stored), digest=version, stored=version, state="pending")
-            for row in self.among(f"SELECT {_ITEM} FROM items i WHERE namespace = ? AND id IN", ids, namespace):
+            for row in self.db.among(f"SELECT {_ITEM} FROM items i WHERE namespace = ? AND id IN", ids, namespace):
                 held = self._held_item(row)
                 known[held.item.id] = Known(
                     text=held.item.text, digest=held.digest, stored=version_of(held.item), state="held"
@@ -100,16 +106,18 @@ class ItemTable(GraphTable):
 
     def is_current(self, namespace: str, item: Item) -> bool:
         """Whether an item is held, or waits in the retry queue, in this very form."""
-        waiting = self.read("SELECT text, metadata FROM pending WHERE namespace = ? AND id = ?", (namespace, item.id))
+        waiting = self.db.read(
+            "SELECT text, metadata FROM pending WHERE namespace = ? AND id = ?", (namespace, item.id)
+        )
         known = self.known(namespace, [item.id]).get(item.id)
         with decoding(self.path):
             waits = any(_version(item.id, *columns) == version_of(item) for columns in waiting)
         return waits or (known is not None and known.is_version(item))
 
-    def put_item(self, namespace: str, item: Item, vector: FloatArray | None = None) -> int:
+    def put(self, namespace: str, item: Item, vector: FloatArray | None = None) -> int:
         """Write an item in place of any earlier version of it, with E(x) if that is known; return its row."""
-        self.remove_items(namespace, [item.id])
-        return self.insert(
+        self.remove(namespace, [item.id])
+        return self.db.insert(
             ITEMS,
             namespace=namespace,
             id=item.id,
@@ -121,59 +129,55 @@ class ItemTable(GraphTable):
             rewrite=None,
         )
 
-    def restore_item(self, namespace: str, held: HeldItem, vector: FloatArray) -> int:
+    def restore(self, namespace: str, held: HeldItem, vector: FloatArray) -> int:
         """Write an item as it was stored elsewhere; return its row."""
-        row = self.put_item(namespace, held.item, vector)
-        self.update(ITEMS, row, digest=held.digest)
+        row = self.put(namespace, held.item, vector)
+        self.db.update(ITEMS, row, digest=held.digest)
         return row
 
-    def remove_items(self, namespace: str, ids: Sequence[str]) -> None:
+    def remove(self, namespace: str, ids: Sequence[str]) -> None:
         """Remove items with their entries, what the graph has of them, and their place in the retry queue."""
-        found = self.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)
-        self.leave_graph([row for (row,) in found])
+        found = self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)
+        self.graph.leave([row for (row,) in found])
         for table in ("items", "pending"):
-            self._db.executemany(
+            self.db.connection.executemany(
                 f"DELETE FROM {table} WHERE namespace = ? AND id = ?", [(namespace, item_id) for item_id in ids]
             )
 
-    def item_row(self, namespace: str, item_id: str) -> int | None:
+    def row(self, namespace: str, item_id: str) -> int | None:
         """The row of a held item."""
-        row = self.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
+        row = self.db.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
         return None if row is None else int(row)
 
     def raw_bytes(self) -> int:
         """About how many bytes of the file all items and entries take, of every namespace."""
-        items = self.scalar(
+        items = self.db.scalar(
             "SELECT coalesce(sum(length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0)"
             " + length(CAST(metadata AS BLOB)) + 2 * length(CAST(id AS BLOB)) + 120), 0) FROM items"
         )
-        entries = self.scalar(
+        entries = self.db.scalar(
             "SELECT coalesce(sum(length(vector) + length(CAST(instruction AS BLOB))"
             " + length(CAST(rationale AS BLOB)) + 120), 0) FROM entries"
         )
         return int(items) + int(entries)
 
-    def holds_anything(self) -> bool:
-        """Whether there is any row but the description."""
-        return bool(self.scalar("SELECT sum(rows) FROM sums WHERE name != 'meta'"))
-
-    def item_bytes(self, item_row: int) -> int:
+    def bytes_of(self, item_row: int) -> int:
         """About how many bytes of the file an item takes, its entries apart; 0 if it is not there.
 
         What the graph has of it counts by what its removal touches.
         """
-        size = self.scalar(
+        size = self.db.scalar(
             "SELECT length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0)"
             " + length(CAST(metadata AS BLOB)) + 2 * length(CAST(id AS BLOB)) + 160 FROM items WHERE row = ?",
             (item_row,),
         )
-        return 0 if size is None else int(size) + self.graph_bytes(item_row)
+        return 0 if size is None else int(size) + self.graph.bytes_of(item_row)
 
     def holds_chunks(self, namespace: str) -> bool:
         """Whether anything is held that could be a chunk of a document."""
         return bool(
-            self.scalar("SELECT EXISTS (SELECT 1 FROM items WHERE namespace = ?)", (namespace,))
-            or self.scalar("SELECT EXISTS (SELECT 1 FROM pending WHERE namespace = ?)", (namespace,))
+            self.db.scalar("SELECT EXISTS (SELECT 1 FROM items WHERE namespace = ?)", (namespace,))
+            or self.db.scalar("SELECT EXISTS (SELECT 1 FROM pending WHERE namespace = ?)", (namespace,))
         )
 
     def chunks_from(self, namespace: str, document: str, first: int) -> list[str]:
@@ -181,7 +185,7 @@ class ItemTable(GraphTable):
         found: list[str] = []
         for table in ("items", "pending"):
             # '$' follows '#': the index on ids finds a document's chunks without looking at others.
-            rows = self.read(
+            rows = self.db.read(
                 f"SELECT id, metadata FROM {table} WHERE namespace = ? AND id > ? AND id < ?",
                 (namespace, f"{document}#", f"{document}$"),
             )
@@ -191,23 +195,23 @@ class ItemTable(GraphTable):
                 # A user's own id may look like a chunk's.
                 if isinstance(number, int) and number >= first and item_id == f"{document}#{number}":
                     found.append(item_id)
-            if first and self.read(f"SELECT 1 FROM {table} WHERE namespace = ? AND id = ?", (namespace, document)):
+            if first and self.db.read(f"SELECT 1 FROM {table} WHERE namespace = ? AND id = ?", (namespace, document)):
                 found.append(document)
         return found
 
     def promote(self, item_row: int) -> None:
         """Note that an item of the light tier has entries now."""
-        self.hints.add(items=[item_row])
+        self.graph.hints.add(items=[item_row])
 
-    def items(self, namespace: str) -> Iterator[Item]:
+    def all(self, namespace: str) -> Iterator[Item]:
         """All held items, oldest first, read in blocks."""
-        for _, held in self.held_items(namespace):
+        for _, held in self.held(namespace):
             yield held.item
 
-    def held_items(self, namespace: str) -> Iterator[tuple[int, HeldItem]]:
+    def held(self, namespace: str) -> Iterator[tuple[int, HeldItem]]:
         """Rows and items as they are stored, oldest first, read in blocks."""
         last = 0
-        while rows := self.read(
+        while rows := self.db.read(
             f"SELECT i.row, {_ITEM} FROM items i WHERE namespace = ? AND row > ? ORDER BY row LIMIT ?",
             (namespace, last, _BLOCK),
         ):
@@ -219,10 +223,10 @@ class ItemTable(GraphTable):
     def held_at(self, rows: Sequence[int]) -> dict[int, HeldItem]:
         """Item row to item as it is stored."""
         with decoding(self.path):
-            found = self.among(f"SELECT i.row, {_ITEM} FROM items i WHERE row IN", rows)
+            found = self.db.among(f"SELECT i.row, {_ITEM} FROM items i WHERE row IN", rows)
             return {int(row): self._held_item(columns) for row, *columns in found}
 
-    def items_at(self, rows: Sequence[int]) -> dict[int, Item]:
+    def at(self, rows: Sequence[int]) -> dict[int, Item]:
         """Item row to item."""
         return {row: held.item for row, held in self.held_at(rows).items()}
 
@@ -231,7 +235,7 @@ class ItemTable(GraphTable):
         made = []
         columns = ", ".join(ITEMS.checked)
         with decoding(self.path):
-            for row, crc, *values in self.read(
+            for row, crc, *values in self.db.read(
                 f"SELECT row, crc, {columns} FROM items WHERE namespace = ?", (namespace,)
             ):
                 ITEMS.verify(self.path, crc, *values)
@@ -243,9 +247,9 @@ class ItemTable(GraphTable):
 
         An item that the index of entries has lost by a changed byte is not taken for one: the tables are read whole.
         """
-        held = {item for (item,) in self.read("SELECT item FROM entries NOT INDEXED")}
+        held = {item for (item,) in self.db.read("SELECT item FROM entries NOT INDEXED")}
         sql = "SELECT row FROM items NOT INDEXED WHERE namespace = ? AND second_tier IS NOT NULL ORDER BY row"
-        return [int(row) for (row,) in self.read(sql, (namespace,)) if row not in held]
+        return [int(row) for (row,) in self.db.read(sql, (namespace,)) if row not in held]
 
     def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
         """Return about how many bytes of the file some items take, their entries apart."""
@@ -254,27 +258,27 @@ class ItemTable(GraphTable):
             " + 2 * length(CAST(id AS BLOB)) + coalesce(length(second_tier), 0) + 160"
         )
         return {
-            int(row): int(octets) for row, octets in self.among(f"SELECT row, {size} FROM items WHERE row IN", rows)
+            int(row): int(octets) for row, octets in self.db.among(f"SELECT row, {size} FROM items WHERE row IN", rows)
         }
 
     def light_bytes(self, namespace: str) -> int:
         """Return about how many bytes of the file the light tier takes."""
         return sum(self.light_sizes(self.light_rows(namespace)).values())
 
-    def item_crc(self, row: int) -> int:
+    def crc(self, row: int) -> int:
         """Return the checksum of an item."""
-        return int(self.scalar("SELECT crc FROM items WHERE row = ?", (row,)))
+        return int(self.db.scalar("SELECT crc FROM items WHERE row = ?", (row,)))
 
     def text_crcs(self, namespace: str) -> dict[int, int]:
         """Return row and checksum of the items of a namespace whose E(x) is stored."""
         sql = "SELECT row, crc FROM items WHERE namespace = ? AND second_tier IS NOT NULL"
-        return {int(row): crc for row, crc in self.read(sql, (namespace,))}
+        return {int(row): crc for row, crc in self.db.read(sql, (namespace,))}
 
     def text_vectors(self, rows: Sequence[int], dimension: int) -> FloatArray:
         """Return the embeddings E(x) of items, shape `(len(rows), d)`."""
         codes = {}
         columns = ", ".join(ITEMS.checked)
-        for row, crc, *values in self.among(f"SELECT row, crc, {columns} FROM items WHERE row IN", rows):
+        for row, crc, *values in self.db.among(f"SELECT row, crc, {columns} FROM items WHERE row IN", rows):
             ITEMS.verify(self.path, crc, *values)
             codes[row] = values[4]
         vectors = np.empty((len(rows), dimension), dtype=np.float32)

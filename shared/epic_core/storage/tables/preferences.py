@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from epic_core.errors import DamagedError, decoding
 from epic_core.storage.memory_schema import PREFERENCES
-from epic_core.storage.tables.seen import Ledger
+from epic_core.storage.tables.repository import Repository
 from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, Preference, moment
 
@@ -27,13 +27,13 @@ class _Stored(NamedTuple):
     unread: bool
 
 
-class PreferenceTable(Ledger):
+class Preferences(Repository):
     """The preferences of a memory."""
 
-    def preferences(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
+    def load(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
         """Rows, preferences and their embeddings `(m, d)`, in the user's order."""
         columns = ", ".join(PREFERENCES.checked)
-        found = self.read(
+        found = self.db.read(
             f"SELECT row, crc, {columns} FROM preferences WHERE namespace = ? ORDER BY position, row", (namespace,)
         )
         rows, preferences, codes = [], [], []
@@ -56,20 +56,20 @@ class PreferenceTable(Ledger):
             vectors = unpacked(codes, dimension)
         return rows, preferences, vectors
 
-    def preference_row(self, namespace: str, preference_id: str | None) -> int | None:
+    def row(self, namespace: str, preference_id: str | None) -> int | None:
         """The row of a preference."""
-        row = self.scalar("SELECT row FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
+        row = self.db.scalar("SELECT row FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
         return None if row is None else int(row)
 
-    def preferences_at(self, namespace: str) -> dict[int, Preference]:
+    def at(self, namespace: str) -> dict[int, Preference]:
         """Row to preference."""
-        encoder = self.meta().get("encoder")
+        encoder = self.db.meta().get("encoder")
         if not isinstance(encoder, dict) or not isinstance(encoder.get("dimension"), int):
             raise DamagedError(self.path, "it does not say which encoder it was made with")
-        rows, preferences, _ = self.preferences(namespace, encoder["dimension"])
+        rows, preferences, _ = self.load(namespace, encoder["dimension"])
         return dict(zip(rows, preferences, strict=True))
 
-    def add_preference(
+    def add(
         self,
         namespace: str,
         preference: Preference,
@@ -83,10 +83,10 @@ class PreferenceTable(Ledger):
         `unread` says that a model is still to read what it likes and avoids, or to write its expansion.
         """
         if position is None:
-            position = self.scalar(
+            position = self.db.scalar(
                 "SELECT coalesce(max(position), -1) + 1 FROM preferences WHERE namespace = ?", (namespace,)
             )
-        return self.insert(
+        return self.db.insert(
             PREFERENCES,
             namespace=namespace,
             position=position,
@@ -97,47 +97,37 @@ class PreferenceTable(Ledger):
             vector=packed(vector.reshape(1, -1))[0],
         )
 
-    def write_preference(self, row: int, preference: Preference, vector: FloatArray) -> None:
+    def write(self, row: int, preference: Preference, vector: FloatArray) -> None:
         """Change a preference's text and embedding, and when it expires."""
         ends = None if preference.expires_at is None else preference.expires_at.timestamp()
         code = packed(vector.reshape(1, -1))[0]
-        self.update(PREFERENCES, row, text=preference.text, expires=ends, vector=code)
+        self.db.update(PREFERENCES, row, text=preference.text, expires=ends, vector=code)
 
     def set_stated(self, namespace: str, preference: Preference, *, unread: bool) -> None:
         """Write a held preference's aspects and expansion as they are now, and whether a model is still to read it."""
-        row = self.preference_row(namespace, preference.id)
+        row = self.row(namespace, preference.id)
         if row is not None:
-            self.update(PREFERENCES, row, aspects=_written(preference, unread=unread))
+            self.db.update(PREFERENCES, row, aspects=_written(preference, unread=unread))
 
     def unread(self, namespace: str) -> set[str]:
         """Return the ids of the preferences that a model is still to read, or to expand."""
-        found = self.read(
+        found = self.db.read(
             "SELECT id, aspects FROM preferences WHERE namespace = ? AND aspects IS NOT NULL", (namespace,)
         )
         with decoding(self.path):
             return {str(key) for key, written in found if _read(written).unread}
 
-    def move_preference(self, namespace: str, preference_id: str, position: int) -> None:
+    def move(self, namespace: str, preference_id: str, position: int) -> None:
         """Give a preference a place in the user's order."""
-        row = self.preference_row(namespace, preference_id)
+        row = self.row(namespace, preference_id)
         if row is not None:
-            self.update(PREFERENCES, row, position=position)
+            self.db.update(PREFERENCES, row, position=position)
 
     def namespaces(self) -> list[str]:
         """Every namespace that holds something, sorted."""
         tables = ("preferences", "items", "pending")
-        rows = self.read(" UNION ".join(f"SELECT namespace FROM {table}" for table in tables))
+        rows = self.db.read(" UNION ".join(f"SELECT namespace FROM {table}" for table in tables))
         return sorted(namespace for (namespace,) in rows)
-
-    def sums(self) -> tuple[tuple[str, int, int], ...]:
-        """What each table comes to, and the highest number given to a row: all equal, all contents equal."""
-        apart = "('uses', 'not_kept')"  # what no search depends on
-        return tuple(
-            self.read(
-                f"SELECT name, rows, total FROM sums WHERE name NOT IN {apart}"
-                f" UNION ALL SELECT name, -1, seq FROM sqlite_sequence WHERE name NOT IN {apart} ORDER BY 1, 2"
-            )
-        )
 
 
 def _read(written: str | None) -> _Stored:

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from epic_core.errors import decoding
 from epic_core.storage.memory_schema import PENDING
 from epic_core.storage.row_codec import deflated, inflated
-from epic_core.storage.tables.verdicts import VerdictTables
+from epic_core.storage.tables.repository import Repository
 from epic_core.types import Item
 from epic_core.types.metadata import dumped_metadata
 
 _COLUMNS = ", ".join(PENDING.checked)
 
 
-class RetryQueue(VerdictTables):
+class RetryQueue(Repository):
     """The retry queue of a memory."""
 
-    def put_pending(self, namespace: str, item: Item, reason: str, preferences: Sequence[str]) -> None:
+    def put(self, namespace: str, item: Item, reason: str, preferences: Sequence[str]) -> None:
         """Put an undecided item into the retry queue, with the ids of the preferences to verify it under."""
         waiting = self._pending("namespace = ? AND id = ?", namespace, item.id)
         known = waiting[0][2] if waiting else []
-        self.insert(
+        self.db.insert(
             PENDING,
             namespace=namespace,
             id=item.id,
@@ -32,34 +32,34 @@ class RetryQueue(VerdictTables):
             preferences=json.dumps(list(dict.fromkeys([*known, *preferences]))),
         )
 
-    def drop_pending(self, namespace: str, item_id: str) -> None:
+    def drop(self, namespace: str, item_id: str) -> None:
         """Take an item out of the retry queue."""
-        self._db.execute("DELETE FROM pending WHERE namespace = ? AND id = ?", (namespace, item_id))
+        self.db.connection.execute("DELETE FROM pending WHERE namespace = ? AND id = ?", (namespace, item_id))
 
-    def pending(self, namespace: str) -> list[tuple[Item, str, list[str]]]:
+    def waiting(self, namespace: str) -> list[tuple[Item, str, list[str]]]:
         """The retry queue, oldest first: item, reason, ids of its preferences."""
         return self._pending("namespace = ? ORDER BY row", namespace)
 
     def _pending(self, where: str, *values: str) -> list[tuple[Item, str, list[str]]]:
         waiting = []
         with decoding(self.path):
-            for crc, *columns in self.read(f"SELECT crc, {_COLUMNS} FROM pending WHERE {where}", values):
+            for crc, *columns in self.db.read(f"SELECT crc, {_COLUMNS} FROM pending WHERE {where}", values):
                 PENDING.verify(self.path, crc, *columns)
                 _, item_id, text, metadata, reason, preferences = columns
                 item = Item(id=item_id, text=inflated(text), metadata=json.loads(metadata))
                 waiting.append((item, str(reason), list(json.loads(preferences))))
         return waiting
 
-    def pending_count(self, namespace: str) -> int:
+    def count(self, namespace: str) -> int:
         """How many items wait in the retry queue."""
-        return int(self.scalar("SELECT count(*) FROM pending WHERE namespace = ?", (namespace,)))
+        return int(self.db.scalar("SELECT count(*) FROM pending WHERE namespace = ?", (namespace,)))
 
     def stop_waiting_for(self, namespace: str, preference_id: str) -> None:
         """Take a preference out of the retry queue, with what a model said of it."""
         sql = "SELECT row, preferences FROM pending WHERE namespace = ? AND instr(preferences, ?)"
-        for row, waiting in self.read(sql, (namespace, json.dumps(preference_id))):
+        for row, waiting in self.db.read(sql, (namespace, json.dumps(preference_id))):
             left = json.dumps([other for other in json.loads(waiting) if other != preference_id])
-            self.update(
+            self.db.update(
                 PENDING,
                 row,
                 preferences=left,

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from epic_core.errors import decoding
 from epic_core.storage.memory_schema import LEDGER, NOT_KEPT
-from epic_core.storage.tables.retry_queue import RetryQueue
+from epic_core.storage.sqlite.database import Database
+from epic_core.storage.tables.repository import Repository
+from epic_core.storage.tables.verdicts import Verdicts
 from epic_core.types.digests import DIGEST_BYTES as _WIDTH
 from epic_core.types.reports import NotKept
 
@@ -40,107 +42,117 @@ def numbers(digests: Iterable[bytes]) -> Digests:
     return padded.view("<u8")[:, 0].astype(np.uint64)
 
 
-class Ledger(RetryQueue):
+class Seen(Repository):
     """The tables of what is not held.
 
     Attributes:
-        ledger_kept: How many items of a namespace the ledger knows at most; 0 keeps none, None a share of the file.
-        not_kept_kept: How many discarded items are kept as a sample, and how many evicted ones on record; None for a
+        kept: How many items of a namespace the ledger knows at most; 0 keeps none, None a share of the file.
+        records_kept: How many discarded items are kept as a sample, and how many evicted ones on record; None for a
             share of the file.
-        ledger_most, not_kept_most: Bounds for both, whatever they are.
+        most, records_most: Bounds for both, whatever they are.
     """
 
-    ledger_kept: int | None = None
-    ledger_most: int = 2**31
-    not_kept_kept: int | None = None
-    not_kept_most: int = 2**31
+    def __init__(self, db: Database, verdicts: Verdicts) -> None:
+        super().__init__(db)
+        self.verdicts = verdicts
 
-    def seen(self, namespace: str) -> Digests:
+    kept: int | None = None
+    most: int = 2**31
+    records_kept: int | None = None
+    records_most: int = 2**31
+
+    def digests(self, namespace: str) -> Digests:
         """The digests of what was seen and is not held, ascending."""
         digests = []
-        for crc, *columns in self.read("SELECT crc, namespace, digests FROM ledger WHERE namespace = ?", (namespace,)):
+        for crc, *columns in self.db.read(
+            "SELECT crc, namespace, digests FROM ledger WHERE namespace = ?", (namespace,)
+        ):
             LEDGER.verify(self.path, crc, *columns)
             digests.append(columns[1])
         with decoding(self.path):
             return np.sort(numbers(digests))
 
-    def see(self, namespace: str, digests: Sequence[bytes]) -> int:
+    def add(self, namespace: str, digests: Sequence[bytes]) -> int:
         """Note items that were seen and are not held; how many older ones went. Call it inside a transaction."""
-        if not digests or self.ledger_kept == 0:
+        if not digests or self.kept == 0:
             return 0
-        last = self.read("SELECT row, digests FROM ledger WHERE namespace = ? ORDER BY row DESC LIMIT 1", (namespace,))
+        last = self.db.read(
+            "SELECT row, digests FROM ledger WHERE namespace = ? ORDER BY row DESC LIMIT 1", (namespace,)
+        )
         row, known = last[0] if last and len(last[0][1]) < _IN_A_ROW * _WIDTH else (None, b"")
         noted = known + b"".join(digests)
         for start in range(0, len(noted), _IN_A_ROW * _WIDTH):
             block = noted[start : start + _IN_A_ROW * _WIDTH]
             if start == 0 and row is not None:
-                self.update(LEDGER, row, digests=block)
+                self.db.update(LEDGER, row, digests=block)
             else:
-                self.insert(LEDGER, namespace=namespace, digests=block)
-        excess = self.seen_count(namespace) - self._ledger_room()
-        return self.drop_seen(namespace, excess) if excess > 0 else 0
+                self.db.insert(LEDGER, namespace=namespace, digests=block)
+        excess = self.count(namespace) - self._ledger_room()
+        return self.drop(namespace, excess) if excess > 0 else 0
 
     def _ledger_room(self) -> int:
-        if self.ledger_kept is not None:
-            return min(self.ledger_kept, self.ledger_most)
-        if self.budget:
-            return self.ledger_most
+        if self.kept is not None:
+            return min(self.kept, self.most)
+        if self.db.budget:
+            return self.most
         # A small memory keeps a small one.
-        return min(max(_LEAST, int(_LEDGER_SHARE * self._octets() / _WIDTH) - _LEDGER_LESS), self.ledger_most)
+        return min(max(_LEAST, int(_LEDGER_SHARE * self._octets() / _WIDTH) - _LEDGER_LESS), self.most)
 
     def _octets(self) -> int:
-        count, free, page = self.pages()
+        count, free, page = self.db.pages()
         return (count - free) * page
 
     def records_room(self) -> int:
         """How many records of each kind are kept."""
-        wanted = self.not_kept_kept
+        wanted = self.records_kept
         if wanted is None:
             wanted = max(_LEAST_RECORDS, int(_SHARE / 2 * self._octets() / _RECORD))
-        return min(wanted, self.not_kept_most)
+        return min(wanted, self.records_most)
 
-    def drop_seen(self, namespace: str, excess: int) -> int:
+    def drop(self, namespace: str, excess: int) -> int:
         """Drop so many of the ledger, the oldest; how many went. Call it inside a transaction."""
         dropped = 0
         sql = "SELECT row, digests FROM ledger WHERE namespace = ? ORDER BY row"
-        for row, digests in self.read(sql, (namespace,)):
+        for row, digests in self.db.read(sql, (namespace,)):
             going = min(excess - dropped, len(digests) // _WIDTH)
             if going == len(digests) // _WIDTH:
-                self._db.execute("DELETE FROM ledger WHERE row = ?", (row,))
+                self.db.connection.execute("DELETE FROM ledger WHERE row = ?", (row,))
             else:
-                self.update(LEDGER, row, digests=digests[going * _WIDTH :])
+                self.db.update(LEDGER, row, digests=digests[going * _WIDTH :])
             dropped += going
             if dropped >= excess:
                 break
         return dropped
 
-    def unsee(self, namespace: str, digests: Iterable[bytes]) -> None:
+    def remove(self, namespace: str, digests: Iterable[bytes]) -> None:
         """Take items out of the ledger. Call it inside a transaction."""
         gone = set(digests)
         if not gone:
             return
-        for row, block in self.read("SELECT row, digests FROM ledger WHERE namespace = ?", (namespace,)):
+        for row, block in self.db.read("SELECT row, digests FROM ledger WHERE namespace = ?", (namespace,)):
             parts = [block[start : start + _WIDTH] for start in range(0, len(block), _WIDTH)]
             if gone.isdisjoint(parts):
                 continue
             left = b"".join(part for part in parts if part not in gone)
             if left:
-                self.update(LEDGER, row, digests=left)
+                self.db.update(LEDGER, row, digests=left)
             else:
-                self._db.execute("DELETE FROM ledger WHERE row = ?", (row,))
+                self.db.connection.execute("DELETE FROM ledger WHERE row = ?", (row,))
 
-    def clear_ledger(self, namespace: str) -> None:
+    def clear(self, namespace: str) -> None:
         """Forget what was seen: it has to be looked at anew. Call it inside a transaction."""
-        self._db.execute("DELETE FROM ledger WHERE namespace = ?", (namespace,))
+        self.db.connection.execute("DELETE FROM ledger WHERE namespace = ?", (namespace,))
 
-    def seen_count(self, namespace: str) -> int:
+    def count(self, namespace: str) -> int:
         """How many items the ledger knows."""
-        octets = self.scalar("SELECT coalesce(sum(length(digests)), 0) FROM ledger WHERE namespace = ?", (namespace,))
+        octets = self.db.scalar(
+            "SELECT coalesce(sum(length(digests)), 0) FROM ledger WHERE namespace = ?", (namespace,)
+        )
         return int(octets) // _WIDTH
 
     # the sample
 
-    def put_not_kept(
+    def put_records(
         self, namespace: str, records: Sequence[tuple[bytes, NotKept]], preferences: Mapping[str, int]
     ) -> None:
         """Keep some of what was discarded, a uniform sample, and the last of what was evicted.
@@ -155,7 +167,7 @@ class Ledger(RetryQueue):
         limit = self.records_room() if records else 0
         if not limit:
             return
-        sampled = self.read(
+        sampled = self.db.read(
             "SELECT digest FROM not_kept WHERE namespace = ? AND stage != ? ORDER BY digest", (namespace, EVICTED)
         )
         highest = sampled[-1][0] if len(sampled) >= limit else None
@@ -167,7 +179,7 @@ class Ledger(RetryQueue):
         taken = [each for each in discarded[:limit] if highest is None or each[0] < highest]
         evicted = [each for each in records if each[1].stage == EVICTED][-limit:]
         for digest, record in (*taken, *evicted):
-            self.insert(
+            self.db.insert(
                 NOT_KEPT,
                 namespace=namespace,
                 id=record.item_id,
@@ -183,18 +195,18 @@ class Ledger(RetryQueue):
 
     def _trim(self, namespace: str, limit: int) -> None:
         for condition, order in (("stage != ?", "digest"), ("stage = ?", "row DESC")):
-            self._db.execute(
+            self.db.connection.execute(
                 f"DELETE FROM not_kept WHERE row IN (SELECT row FROM not_kept WHERE namespace = ? AND {condition}"
                 f" ORDER BY {order} LIMIT -1 OFFSET ?)",
                 (namespace, EVICTED, limit),
             )
 
-    def not_kept(self, namespace: str) -> list[NotKept]:
+    def records(self, namespace: str) -> list[NotKept]:
         """What is on record, the newest first."""
         records = []
-        texts = dict(self.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
+        texts = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
         columns = ", ".join(NOT_KEPT.checked)
-        for crc, *row in self.read(
+        for crc, *row in self.db.read(
             f"SELECT crc, {columns} FROM not_kept WHERE namespace = ? ORDER BY row DESC", (namespace,)
         ):
             NOT_KEPT.verify(self.path, crc, *row)
@@ -215,7 +227,7 @@ class Ledger(RetryQueue):
     def recorded(self, namespace: str, ids: Sequence[str]) -> dict[str, list[bytes]]:
         """Item id to the digests of its versions that are on record."""
         found: dict[str, list[bytes]] = {}
-        for item_id, digest in self.among(
+        for item_id, digest in self.db.among(
             "SELECT id, digest FROM not_kept WHERE namespace = ? AND id IN", ids, namespace
         ):
             found.setdefault(item_id, []).append(digest)
@@ -223,16 +235,18 @@ class Ledger(RetryQueue):
 
     def trim(self, namespace: str, verdicts: int) -> None:
         """Keep no more of what can be had again than the bounds say. Call it inside a transaction."""
-        excess = self.verdicts_held() - verdicts
+        excess = self.verdicts.count() - verdicts
         if excess > 0:
-            self.drop_verdicts(excess)
-        excess = self.seen_count(namespace) - self._ledger_room()
+            self.verdicts.drop(excess)
+        excess = self.count(namespace) - self._ledger_room()
         if excess > 0:
-            self.drop_seen(namespace, excess)
+            self.drop(namespace, excess)
         self._trim(namespace, self.records_room())
 
-    def forget_not_kept(self, namespace: str, *, item_id: str | None = None, preference: int | None = None) -> None:
+    def forget_records(self, namespace: str, *, item_id: str | None = None, preference: int | None = None) -> None:
         """Drop records of an item, or those that name a preference, by its row. Call it inside a transaction."""
         for column, value in (("id", item_id), ("preference", preference)):
             if value is not None:
-                self._db.execute(f"DELETE FROM not_kept WHERE namespace = ? AND {column} = ?", (namespace, value))
+                self.db.connection.execute(
+                    f"DELETE FROM not_kept WHERE namespace = ? AND {column} = ?", (namespace, value)
+                )

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from epic_core.storage.memory_schema import MEMORY, REWRITES, VERDICTS
-from epic_core.storage.sqlite.database import Database
+from epic_core.storage.memory_schema import REWRITES, VERDICTS
+from epic_core.storage.tables.repository import Repository
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
 from epic_core.types.digests import digest
 from epic_core.verification.base import combined
@@ -55,28 +55,26 @@ class Recalled:
         return whole, replace(combined([earlier, verdict]), usage=verdict.usage)
 
 
-class VerdictTables(Database):
+class Verdicts(Repository):
     """The tables of what models answered.
 
     Attributes:
-        verdicts_kept: How many verdicts and rewritten texts are kept at most; 0 keeps none.
-        verdicts_dropped: How many had to go because there were more.
+        kept: How many verdicts and rewritten texts are kept at most; 0 keeps none.
+        dropped: How many had to go because there were more.
     """
 
-    schema = MEMORY
-
-    verdicts_kept: int = 0
-    verdicts_dropped: int = 0
+    kept: int = 0
+    dropped: int = 0
     _held: int | None = None
     _newest: int | None = None
 
     def recall(self, namespace: str, version: str, candidates: Sequence[Candidate]) -> Recalled:
         """What is known of candidates under a verifier's name."""
         keys = {candidate.item.id: digest(namespace, candidate.item.text) for candidate in candidates}
-        chunks = list(dict.fromkeys(keys.values())) if self.verdicts_kept else []
+        chunks = list(dict.fromkeys(keys.values())) if self.kept else []
         sql = f"SELECT crc, {', '.join(VERDICTS.checked)} FROM verdicts WHERE version = ? AND chunk IN"
         found: dict[tuple[bytes, bytes], Sequence[Any]] = {}
-        for crc, *row in self.among(sql, chunks, digest(version, size=8)):
+        for crc, *row in self.db.among(sql, chunks, digest(version, size=8)):
             VERDICTS.verify(self.path, crc, *row)
             found[row[0], row[1]] = row[4:]
         recalled = Recalled(known=[], asked=[], partly={}, whole={}, pairs=len(found))
@@ -102,7 +100,7 @@ class VerdictTables(Database):
 
     def remember(self, namespace: str, version: str, verdicts: Iterable[tuple[Candidate, Verdict]]) -> None:
         """Keep what was decided, pair by pair. Call it inside a transaction."""
-        if not self.verdicts_kept:
+        if not self.kept:
             return
         short = digest(version, size=8)
         rows: list[dict[str, Any]] = []
@@ -120,17 +118,17 @@ class VerdictTables(Database):
                     said = (1, str(alignment.stance), alignment.instruction, why, sure)
                 key = (chunk, digest(namespace, preference.text), short, self._next())
                 rows.append(dict(zip(VERDICTS.checked, (*key, *said), strict=True)))
-        self.insert_all(VERDICTS, rows)
+        self.db.insert_all(VERDICTS, rows)
         self._bound(len(rows))
 
     def recall_rewrite(self, namespace: str, version: str, text: str, preferences: Sequence[str]) -> str | None:
         """A text as it was rewritten for a set of preferences."""
-        if not self.verdicts_kept:
+        if not self.kept:
             return None
         key = (digest(namespace, text), preferences_key(namespace, preferences), digest(version, size=8))
         columns = ", ".join(REWRITES.checked)
         sql = f"SELECT crc, {columns} FROM rewrites WHERE chunk = ? AND preferences = ? AND version = ?"
-        for crc, *row in self.read(sql, key):
+        for crc, *row in self.db.read(sql, key):
             REWRITES.verify(self.path, crc, *row)
             return str(row[-1])
         return None
@@ -139,24 +137,24 @@ class VerdictTables(Database):
         self, namespace: str, version: str, text: str, preferences: Sequence[str], rewritten: str
     ) -> None:
         """Keep a rewritten text. Call it inside a transaction."""
-        if not self.verdicts_kept:
+        if not self.kept:
             return
         key = (digest(namespace, text), preferences_key(namespace, preferences), digest(version, size=8))
-        self.insert_all(REWRITES, [dict(zip(REWRITES.checked, (*key, self._next(), rewritten), strict=True))])
+        self.db.insert_all(REWRITES, [dict(zip(REWRITES.checked, (*key, self._next(), rewritten), strict=True))])
         self._bound(1)
 
     def forget_chunks(self, namespace: str, texts: Iterable[str]) -> None:
         """Drop what was answered about texts that are held no more."""
         keys = [(digest(namespace, text),) for text in texts]
         for table in ("verdicts", "rewrites"):
-            self._db.executemany(f"DELETE FROM {table} WHERE chunk = ?", keys)
+            self.db.connection.executemany(f"DELETE FROM {table} WHERE chunk = ?", keys)
         self._held = None if keys else self._held
 
     def forget_preference(self, namespace: str, preference: Preference) -> None:
         """Drop what was answered under a preference."""
         key = (digest(namespace, preference.text),)
-        self._db.execute("DELETE FROM verdicts WHERE preference = ?", key)
-        self._db.execute("DELETE FROM rewrites WHERE instr(preferences, ?)", key)
+        self.db.connection.execute("DELETE FROM verdicts WHERE preference = ?", key)
+        self.db.connection.execute("DELETE FROM rewrites WHERE instr(preferences, ?)", key)
         self._held = None
 
     def forget_some(self, namespace: str, preference: Preference, limit: int) -> bool:
@@ -165,8 +163,10 @@ class VerdictTables(Database):
         gone = 0
         for table, condition in (("verdicts", "preference = ?"), ("rewrites", "instr(preferences, ?)")):
             column = "preference" if table == "verdicts" else "preferences"
-            rows = self.read(f"SELECT chunk, {column}, version FROM {table} WHERE {condition} LIMIT ?", (key, limit))
-            self._db.executemany(f"DELETE FROM {table} WHERE chunk = ? AND {column} = ? AND version = ?", rows)
+            rows = self.db.read(f"SELECT chunk, {column}, version FROM {table} WHERE {condition} LIMIT ?", (key, limit))
+            self.db.connection.executemany(
+                f"DELETE FROM {table} WHERE chunk = ? AND {column} = ? AND version = ?", rows
+            )
             gone += len(rows)
         self._held = None
         return gone > 0
@@ -174,47 +174,49 @@ class VerdictTables(Database):
     def _next(self) -> int:
         """A number larger than all given before."""
         if self._newest is None:
-            newest = (self.scalar(f"SELECT max(written) FROM {table}") for table in ("verdicts", "rewrites"))
+            newest = (self.db.scalar(f"SELECT max(written) FROM {table}") for table in ("verdicts", "rewrites"))
             self._newest = max(int(written or 0) for written in newest)
         self._newest += 1
         return self._newest
 
     def _bound(self, added: int) -> None:
         """Drop the oldest, a tenth at once, when there are too many."""
-        if self._held is None or self._held + added > self.verdicts_kept:
+        if self._held is None or self._held + added > self.kept:
             # Counted, not added up: some that were written were there already.
-            self._held = self.verdicts_held()
+            self._held = self.count()
         else:
             self._held += added
-        if self._held > self.verdicts_kept:
-            self.drop_verdicts(self._held - self.verdicts_kept + int(_FREED * self.verdicts_kept))
+        if self._held > self.kept:
+            self.drop(self._held - self.kept + int(_FREED * self.kept))
 
-    def drop_verdicts(self, excess: int) -> None:
+    def drop(self, excess: int) -> None:
         """Drop the oldest of what was answered. Call it inside a transaction."""
-        oldest = self.read(
+        oldest = self.db.read(
             "SELECT written FROM verdicts UNION ALL SELECT written FROM rewrites ORDER BY written LIMIT 1 OFFSET ?",
             (excess,),
         )
         for table in ("verdicts", "rewrites"):
-            gone = self._db.execute(f"DELETE FROM {table} WHERE written < ?", (oldest[0][0] if oldest else 2**62,))
-            self.verdicts_dropped += gone.rowcount
+            gone = self.db.connection.execute(
+                f"DELETE FROM {table} WHERE written < ?", (oldest[0][0] if oldest else 2**62,)
+            )
+            self.dropped += gone.rowcount
         self._held = None
 
-    def forget_verdicts(self) -> None:
+    def forget_all(self) -> None:
         """Drop everything that was answered."""
-        while held := self.verdicts_held():
-            with self.transaction():
-                self.drop_verdicts(min(held, _DROPPED))
-            self.give_back()
-        self.recount_verdicts()
+        while held := self.count():
+            with self.db.transaction():
+                self.drop(min(held, _DROPPED))
+            self.db.give_back()
+        self.recount()
 
-    def recount_verdicts(self) -> None:
+    def recount(self) -> None:
         """Forget how many were counted: somebody else has written."""
         self._held = self._newest = None
 
-    def verdicts_held(self) -> int:
+    def count(self) -> int:
         """How many verdicts and rewritten texts are kept, in the whole file."""
-        return int(self.scalar("SELECT sum(rows) FROM sums WHERE name IN ('verdicts', 'rewrites')"))
+        return int(self.db.scalar("SELECT sum(rows) FROM sums WHERE name IN ('verdicts', 'rewrites')"))
 
 
 def _under(candidate: Candidate, places: Sequence[int]) -> Candidate:
