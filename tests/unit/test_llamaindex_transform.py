@@ -886,13 +886,13 @@ def test_preferences_that_have_expired_do_not_count() -> None:
 
 
 async def test_a_preference_that_expires_meanwhile_counts_no_more(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    import epic_core.types
+    from epic_core.types import preferences
 
     end = datetime.now(timezone.utc) + timedelta(days=1)
     keep = step(preferences=[Preference(text=WINE, expires_at=end), TRAIN])
     assert ids(await run(keep, nodes())) == KEPT
     before = keep.to_dict()
-    monkeypatch.setattr(epic_core.types.time, "time", lambda: end.timestamp() + 1)
+    monkeypatch.setattr(preferences.time, "time", lambda: end.timestamp() + 1)
     assert keep.to_dict() != before
     assert await run(keep, nodes()) == step(preferences=[TRAIN])(nodes())
 

@@ -28,7 +28,7 @@ from epic_core.errors import (
     UnknownItemError,
     VerifierError,
 )
-from epic_core.pipeline import preferences as maintenance
+from epic_core.pipeline import preferences, reencode
 from epic_core.pipeline import verify as decide
 from epic_core.retention import Held
 from epic_core.retention.budget import checked_budget
@@ -152,7 +152,7 @@ def test_a_replacement_that_cannot_be_written_leaves_the_preference_it_replaces(
         memory.add(teas(60))
         before = found(memory)
         with monkeypatch.context() as patched:
-            patched.setattr(maintenance, "written", failing)
+            patched.setattr(preferences, "written", failing)
             with pytest.raises(ConnectionError, match="gone"):
                 memory.replace_preference(TEA, GREEN_TEA)
         assert (preferences_of(memory), len(memory), found(memory)) == ([TEA], 60, before)
@@ -461,7 +461,7 @@ async def test_what_a_slow_stream_gave_is_committed_while_it_waits() -> None:
 def test_nobody_writes_between_a_reencoding_and_its_adoption(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=KeepAll())
     memory.add(["red wine from the south"])
-    adopt = maintenance._adopt
+    adopt = reencode._adopt
     writers = []
 
     def adopted(*given: Any) -> None:
@@ -471,7 +471,7 @@ def test_nobody_writes_between_a_reencoding_and_its_adoption(monkeypatch: pytest
         assert writers[0].is_alive()  # it waits: its vectors would be the old encoder's
         adopt(*given)
 
-    monkeypatch.setattr(maintenance, "_adopt", adopted)
+    monkeypatch.setattr(reencode, "_adopt", adopted)
     memory.reencode(HashEncoder(32))
     writers[0].join()
     assert len(memory.search(WINE)) == 2

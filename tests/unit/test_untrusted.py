@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core.errors import InvalidInputError
-from epic_core.lm import Message
+from epic_core.lm import Message, prompting
 from epic_core.lm.prompting import Prompt, numbered, quoted, section
 from epic_core.types import Decision, Preference, Stance, Verdict
-from epic_core.verification import prompts
 from epic_core.verification.lm import LMVerifier
 from epic_core.verification.prompts import Prompts
 from hostile_chunks import CHUNKS
@@ -118,8 +117,8 @@ def verdict(model: Own, text: str) -> Verdict:
 @pytest.fixture
 def unquoted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks enter prompts as they are."""
-    monkeypatch.setattr(prompts, "quoted", lambda text: text)
-    monkeypatch.setattr(prompts, "section", lambda text, name="chunk": f"<{name}>\n{text}\n</{name}>")
+    monkeypatch.setattr(prompting, "quoted", lambda text: text)
+    monkeypatch.setattr("epic_core.verification.lm.section", lambda text, name="chunk": f"<{name}>\n{text}\n</{name}>")
 
 
 @pytest.mark.parametrize("name", CHUNKS)
@@ -146,7 +145,7 @@ def test_an_honest_chunk_is_judged_so_without_quoting_too() -> None:
 
 
 def without_marks(text: str) -> str:
-    return "\n".join(prompts._plain(text).splitlines())
+    return "\n".join(prompting._plain(text).splitlines())
 
 
 def without_lookalikes(text: str) -> str:
@@ -157,7 +156,7 @@ def without_lookalikes(text: str) -> str:
 def test_neither_marks_nor_look_alikes_would_do_alone(
     half: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompts, "quoted", half)
+    monkeypatch.setattr(prompting, "quoted", half)
     fallen = [name for name, text in CHUNKS.items() if verdict(Gullible(), text).decision is Decision.KEEP]
     assert len(fallen) >= 15
 

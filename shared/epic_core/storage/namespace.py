@@ -345,8 +345,8 @@ class Space:
         for position, held in enumerate(self.preferences):
             if held.id in wanted:
                 return position
-        word_set = "".join(f"\n  {held.text}" for held in self.preferences) or " none"
-        raise UnknownPreferenceError(f"No preference {str(preference)!r} is held. Held are:{word_set}")
+        listed = "".join(f"\n  {held.text}" for held in self.preferences) or " none"
+        raise UnknownPreferenceError(f"No preference {str(preference)!r} is held. Held are:{listed}")
 
     def positions(self, preferences: Iterable[str | Preference]) -> NDArray[np.intp]:
         """Positions of several preferences, ascending, each once."""

@@ -356,14 +356,14 @@ def _phrased(verb: str, phrases: Sequence[str], scope: str, preference: str) -> 
         return None
     *before, last = [one for one in told if one]
     joint = " or " if verb == "avoids" else " and "
-    word_set = f"{', '.join(before)}{joint}{last}" if before else last
-    if verb == "wants" and re.match(r"[a-z]{3,}ing\b", word_set):
+    listed = f"{', '.join(before)}{joint}{last}" if before else last
+    if verb == "wants" and re.match(r"[a-z]{3,}ing\b", listed):
         verb = "likes"
-    if scope[:1].islower() and scope not in word_set:
-        word_set = f"{word_set} {scope}"
-    if _OF_THE_USER.search(word_set) or len(word_set) > _LONGEST_SIDE:
+    if scope[:1].islower() and scope not in listed:
+        listed = f"{listed} {scope}"
+    if _OF_THE_USER.search(listed) or len(listed) > _LONGEST_SIDE:
         return None
-    return f"{verb} {word_set}"
+    return f"{verb} {listed}"
 
 
 def _article(phrase: str, preference: str) -> str | None:

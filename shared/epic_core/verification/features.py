@@ -35,7 +35,7 @@ MEASURES = (
     # Words that are there as names only: a film called "The Bees".
     "names_only",
     # What the preference and the text are like.
-    "likes", "avoids", "likes_only", "avoids_only", "firmness", "values", "length", "short", "addressed", "word_set",
+    "likes", "avoids", "likes_only", "avoids_only", "firmness", "values", "length", "short", "addressed", "listed",
     # Its expansion: the highest cosine with a question, the mean of the two highest with what follows and with what
     # breaks it, the higher of them, how far they are apart; whether there is none, or a borrowed one.
     "question", "follows", "breaks", "expanded", "apart", "no_expansion", "borrowed",
@@ -123,9 +123,9 @@ class Chunk:
     def kind(self) -> tuple[float, float, float, float]:
         """Its length, whether it is a note, whether it speaks to somebody, and whether it is a list."""
         words = len(self.text.split())
-        addressed, word_set = _ADDRESSED.search(self.text), _LISTED.search(self.text)
+        addressed, listed = _ADDRESSED.search(self.text), _LISTED.search(self.text)
         note = words <= _NOTE and not _TITLED.match(self.text)
-        return math.log(1 + words), float(note), float(bool(addressed)), float(bool(word_set))
+        return math.log(1 + words), float(note), float(bool(addressed)), float(bool(listed))
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ class Connection:
 
     @property
     def connection(self) -> sqlite3.Connection:
+        """The connection, while it is open."""
         if self._connection is None:
             raise MemoryClosedError(f"This {self.schema.noun} is closed. Open it again.")
         return self._connection

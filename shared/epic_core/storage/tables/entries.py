@@ -178,6 +178,7 @@ class Entries(Repository):
             ]
 
     def compress_anew(self, entries: Sequence[tuple[int, dict[str, str]]]) -> None:
+        """Write the texts of some entries, compressed by what their items and preferences say now."""
         for row, texts in entries:
             item, preference = self.db.read("SELECT item, preference FROM entries WHERE row = ?", (row,))[0]
             known = self._texts_of(item, preference)
