@@ -20,7 +20,7 @@ from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch, streamed
 from epic_core.storage.namespace import Space
 from epic_core.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_core.types.preferences import Aspects, Expansion
-from epic_core.verification.base import Verifier
+from epic_core.verification.base import Verifier, base_verifier
 
 if TYPE_CHECKING:
     from epic_core.lm.base import LanguageModel
@@ -86,7 +86,7 @@ def checked_expander(lm: LanguageModel | str | None) -> Reader | None:
 
 
 def _model(verifier: Verifier, expander: Reader | None) -> Reader | None:
-    return getattr(verifier, "aspect_reader", None) if expander is None else expander
+    return base_verifier(verifier).aspect_reader if expander is None else expander
 
 
 class _Wanted(NamedTuple):
@@ -301,7 +301,7 @@ def _write(state: State, preference: Preference, *, unread: bool) -> None:
 def forget_discarded(state: State) -> None:
     """Have what was discarded verified again when it comes, if aspects had a part in that. Call it in a transaction."""
     # A model's verdict is by the words.
-    if not getattr(state.verifier, "cached", False):
+    if not base_verifier(state.verifier).cached:
         state.store.seen.clear(state.namespace)
 
 

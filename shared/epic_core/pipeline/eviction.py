@@ -28,6 +28,7 @@ from epic_core.storage.vector_codec import unpacked
 from epic_core.text.extract import shortened
 from epic_core.types import BuildReport, Candidate, FloatArray, Stance
 from epic_core.types.reports import NotKept
+from epic_core.verification.base import base_verifier
 
 _ROUNDS = 30
 # The share of the budget that the light tier frees at least when there is no room.
@@ -190,7 +191,7 @@ def _shorter(held: HeldItem, instructions: Sequence[str]) -> str | None:
 def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
     """Have a language model judge what another verifier kept; the rows of the entries that stay therefore."""
     verifier = state.verifier
-    if not getattr(verifier, "cached", False):
+    if not base_verifier(verifier).cached:
         return set()
     other = _unsure(weighed, doomed)
     other = other[weighed.verifiers[other] != verifier_number(verifier.name)][:_JUDGED_AGAIN]

@@ -16,7 +16,7 @@ from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Verdict
 from epic_core.types.verdicts import Judged
-from epic_core.verification.base import Rewriting, Verifier, rewriter_of
+from epic_core.verification.base import Rewriting, Verifier, base_verifier
 
 JUDGED_AT_ONCE = 64
 """How many items are judged before the first of them is handed out."""
@@ -31,7 +31,7 @@ def judge_batch(
         NoPreferencesError: if there are no preferences to judge by.
         ReadOnlyError: if a model is to be asked and what it says cannot be remembered.
     """
-    if state.fine and getattr(state.verifier, "cached", False):
+    if state.fine and base_verifier(state.verifier).cached:
         state.store.check_writable()
     with state.lock, state.store.reading():
         encoder, space = state.encoder, state.space()
@@ -82,7 +82,7 @@ def _judged(
     state: State, verifier: Verifier, decided: Decided, preferences: Sequence[Preference], report: BuildReport
 ) -> Effects[list[Judged]]:
     """Candidates with their verdicts, rewritten where the verifier does that."""
-    rewriter = rewriter_of(verifier)
+    rewriter = base_verifier(verifier).rewriter
     made = [_aligned(candidate, verdict) for candidate, verdict in decided]
     kept = [place for place, one in enumerate(made) if one.kept]
     if rewriter is None or not kept:

@@ -14,7 +14,7 @@ from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch, streamed
 from epic_core.storage.store import Store
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
 from epic_core.types.validation import writable
-from epic_core.verification.base import Rewriter, Rewriting, Rewritten, rewriter_of
+from epic_core.verification.base import Rewriter, Rewriting, Rewritten, base_verifier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ def _first_alike(rewritings: Sequence[Rewriting]) -> list[int]:
 
 def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Effects[None]:
     """Rewrite the items whose preferences are not those they were rewritten for. What fails keeps its text."""
-    rewriter = rewriter_of(state.verifier)
+    rewriter = base_verifier(state.verifier).rewriter
     with state.lock:
         rows = state.store.entries.stale_rewrites(state.namespace)
         items = state.store.items.at(rows)

@@ -20,7 +20,7 @@ from epic_core.text.chunking import Chunker
 from epic_core.types import BuildReport, FloatArray, Preference
 from epic_core.types.digests import digest
 from epic_core.types.modes import Mode
-from epic_core.verification.base import Verifier
+from epic_core.verification.base import Verifier, base_verifier
 
 if TYPE_CHECKING:
     from epic_core.preferences.lm_reader import Reader
@@ -198,7 +198,7 @@ class State:
 
     def stamp_ledger(self) -> None:
         """Forget what was seen where it was decided about in another way than now."""
-        threshold = getattr(self.verifier, "threshold", None)
+        threshold = base_verifier(self.verifier).threshold
         how = (self.tau, self.coarse, self.fine, self.reserve)
         settings = (self.encoder.fingerprint, *how, self.verifier.name, threshold)
         stamp = digest(*map(str, settings), size=8).hex()

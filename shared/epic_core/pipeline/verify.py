@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import AsyncGeneratorType, GeneratorType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import BudgetError, EpicError
@@ -14,7 +13,7 @@ from epic_core.pipeline.commit import Outcome
 from epic_core.pipeline.rewrites import Rewrite, rewriting_of, rewritings_of
 from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Effects
-from epic_core.runtime.streaming import LARGEST_BATCH, AnswerStream, Batch, NextBatch
+from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch
 from epic_core.storage.tables.entries import NewEntry, verifier_number
 from epic_core.storage.tables.items import version_of
 from epic_core.types import (
@@ -29,7 +28,7 @@ from epic_core.types import (
     Verdict,
 )
 from epic_core.types.reports import NotKept
-from epic_core.verification.base import Verifier, checked_verdict, rewriter_of
+from epic_core.verification.base import Verifier, base_verifier, checked_verdict
 
 _KNOWN_AT_ONCE = 256
 _REMEMBERED = 16
@@ -61,7 +60,7 @@ class VerdictBatches:
     def __init__(self, state: State, candidates: Sequence[Candidate], report: BuildReport) -> None:
         self.verifier = verifier = state.verifier
         self._report = report
-        remembers = bool(getattr(verifier, "cached", False))
+        remembers = base_verifier(verifier).cached
         self._caching = caching = remembers and state.store.verdicts.kept > 0
         self._alike: dict[Hashable, list[Candidate]] = {}
         for candidate in candidates:
@@ -148,7 +147,7 @@ def outcome_of(
         else:
             _waits(outcome, candidate, verdict.rationale, verdict.answer, report)
 
-    rewriter = rewriter_of(verifier)
+    rewriter = base_verifier(verifier).rewriter
     rewritten: dict[int, Rewrite] = {}
     if rewriter is not None and keep:
         remember(state, outcome)
@@ -268,35 +267,14 @@ def count_undecided(report: BuildReport, item: Item, reason: str, answer: str) -
 
 
 def verdicts_on(candidates: Sequence[Candidate], verifier: Verifier) -> AnswerStream[Verdict]:
-    """A verifier's verdicts on candidates."""
-    stream: Any = getattr(verifier, "stream", None)
-    astream: Any = getattr(verifier, "astream", None)
-
-    async def numbered() -> AsyncIterator[tuple[int, Any]]:
-        position = 0
-        verdicts = verifier.averify(candidates)
-        try:
-            async for verdict in verdicts:
-                yield position, verdict
-                position += 1
-        finally:
-            if isinstance(verdicts, AsyncGeneratorType):
-                await verdicts.aclose()
-
-    def counted() -> Iterator[tuple[int, Any]]:
-        verdicts = verifier.verify(candidates)
-        try:
-            yield from enumerate(verdicts)
-        finally:
-            if isinstance(verdicts, GeneratorType):
-                verdicts.close()
-
-    rewritten = rewriter_of(verifier) is not None
+    """Return the stream of a verifier's verdicts on candidates."""
+    base = base_verifier(verifier)
+    rewritten = base.rewriter is not None
     return AnswerStream(
         len(candidates),
-        answers=(lambda: stream(candidates)) if stream else counted,
-        aanswers=(lambda: astream(candidates)) if astream else numbered,
+        answers=lambda: base.stream(candidates),
+        aanswers=lambda: base.astream(candidates),
         check=lambda position, verdict: checked_verdict(candidates[position], verdict, rewritten=rewritten),
         name=f"verifier {verifier.name!r}",
-        size=int(getattr(verifier, "block", LARGEST_BATCH)),
+        size=base.block,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from epic_core.verification.base import Rewriter, Verifier
+from epic_core.verification.base import BaseVerifier, Rewriter, Verifier
 from epic_core.verification.embedded import EmbeddedVerifier
 
 if TYPE_CHECKING:
@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from epic_core.verification.lm import LMVerifier
     from epic_core.verification.prompts import Prompts
 
-__all__ = ["CrossEncoderVerifier", "EmbeddedVerifier", "LMVerifier", "Prompt", "Prompts", "Rewriter", "Verifier"]
+__all__ = [
+    "BaseVerifier",
+    "CrossEncoderVerifier",
+    "EmbeddedVerifier",
+    "LMVerifier",
+    "Prompt",
+    "Prompts",
+    "Rewriter",
+    "Verifier",
+]
 
 # Imported when first used: a memory without a language model needs none of it.
 _MODULES = {"CrossEncoderVerifier": "cross_encoder", "LMVerifier": "lm", "Prompt": "prompts", "Prompts": "prompts"}

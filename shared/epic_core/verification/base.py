@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any, Protocol, runtime_checkable
 
 from epic_core.errors import VerifierError
 from epic_core.types import Alignment, Candidate, Decision, Item, Preference, Usage, Verdict
@@ -19,14 +21,7 @@ class Verifier(Protocol):
     could not be reached is Undecided with the reason as its rationale; raising ends the batch, and the
     candidates without a verdict become Undecided.
 
-    A verifier may have more:
-        block: An int; after so many verdicts, or a twentieth of a second, they are committed; default 256.
-        cached: A bool; whether its verdicts are worth keeping, under its name.
-        stream, astream: As `verify` and `averify`, but yielding `(position, verdict)` in any order, so that
-            one slow item holds up no other.
-        rewriter: A `Rewriter`, or None. With one, a verdict needs no instructions.
-        aspect_reader: A `Reader` (`preferences.lm_reader`), or None: the model that reads what preferences like and
-            avoid.
+    These three are enough. `BaseVerifier` declares what a verifier may have besides, with its defaults.
     """
 
     @property
@@ -81,10 +76,78 @@ class Rewriter(Protocol):
         ...
 
 
-def rewriter_of(verifier: Verifier) -> Rewriter | None:
-    """The verifier's rewriter, if it has one."""
-    rewriter: Rewriter | None = getattr(verifier, "rewriter", None)
-    return rewriter
+class BaseVerifier(ABC):
+    """A verifier with all it may have.
+
+    Attributes:
+        name: Identifies the verifier, its model and its prompts.
+        block: After so many verdicts, or a twentieth of a second, they are committed.
+        cached: Whether its verdicts are worth keeping, under its name.
+        rewriter: Rewrites what is kept; with one, a verdict needs no instructions.
+        aspect_reader: The model that reads what preferences like and avoid (`preferences.lm_reader`).
+        threshold: What decides between Keep and Discard, where that is a number; another one is another verifier.
+    """
+
+    name: str
+    block: int = 256
+    cached: bool = False
+    rewriter: Rewriter | None = None
+    aspect_reader: Any = None
+    threshold: float | None = None
+
+    @abstractmethod
+    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
+        """Yield one verdict for each candidate, in order."""
+
+    @abstractmethod
+    def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
+        """As `verify`, without blocking the event loop."""
+
+    def stream(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Verdict]]:
+        """Yield `(position, verdict)` in any order, so that one slow item holds up no other."""
+        verdicts = self.verify(candidates)
+        try:
+            yield from enumerate(verdicts)
+        finally:
+            if isinstance(verdicts, GeneratorType):
+                verdicts.close()
+
+    async def astream(self, candidates: Sequence[Candidate]) -> AsyncIterator[tuple[int, Verdict]]:
+        """As `stream`, without blocking the event loop."""
+        position = 0
+        verdicts = self.averify(candidates)
+        try:
+            async for verdict in verdicts:
+                yield position, verdict
+                position += 1
+        finally:
+            if isinstance(verdicts, AsyncGeneratorType):
+                await verdicts.aclose()
+
+
+class _Adapted(BaseVerifier):
+    """A verifier that only follows the protocol, with the defaults for what it lacks."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+        self.name = verifier.name
+        for name in ("block", "cached", "rewriter", "aspect_reader", "threshold", "stream", "astream"):
+            own = getattr(verifier, name, None)
+            if own is not None:
+                setattr(self, name, own)
+
+    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
+        """Ask the verifier."""
+        return self._verifier.verify(candidates)
+
+    def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
+        """Ask the verifier."""
+        return self._verifier.averify(candidates)
+
+
+def base_verifier(verifier: Verifier) -> BaseVerifier:
+    """Return a verifier with everything that `BaseVerifier` declares: itself, or one that asks it."""
+    return verifier if isinstance(verifier, BaseVerifier) else _Adapted(verifier)
 
 
 def combined(verdicts: Sequence[Verdict]) -> Verdict:

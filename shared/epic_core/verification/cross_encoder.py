@@ -17,6 +17,7 @@ from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.threads import in_thread
 from epic_core.text.chunking import WordChunker, count_words, sentences
 from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
+from epic_core.verification.base import BaseVerifier
 from epic_core.verification.embedded import EmbeddedVerifier, instruction_of
 from epic_core.verification.pair_model import PairModel, PairScorer
 
@@ -43,7 +44,7 @@ class _Asked(NamedTuple):
         return [part.reshape(*shape, -1) for part, shape in zip(np.split(rows, ends), shapes, strict=True)]
 
 
-class CrossEncoderVerifier:
+class CrossEncoderVerifier(BaseVerifier):
     """Relevance from a cross-encoder; instructions, and with most models stances, from the embedded verifier.
 
     A model with one score for a pair (a reranker, a model of similarity) reads the preference and the chunk, in this
@@ -77,6 +78,8 @@ class CrossEncoderVerifier:
         EncoderError: if the model cannot be loaded, or is no cross-encoder.
         InvalidInputError: for arguments that cannot be used, or labels without an entailment.
     """
+
+    threshold: float
 
     def __init__(
         self,

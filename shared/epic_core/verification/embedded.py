@@ -24,6 +24,7 @@ from epic_core.text.chunking import sentences
 from epic_core.text.stems import Words, words_of
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
 from epic_core.types.preferences import Aspects, Expansion
+from epic_core.verification.base import BaseVerifier
 from epic_core.verification.features import (
     MEASURES,
     STANCE_MEASURES,
@@ -107,7 +108,7 @@ class Weights(NamedTuple):
     rarity: Rarity
 
 
-class EmbeddedVerifier:
+class EmbeddedVerifier(BaseVerifier):
     """Relevance and stance from similarities, shared words and a lexicon; an extractive instruction.
 
     Its confidence in an alignment is the chance that a careful reader would keep the item under that preference, as
@@ -127,6 +128,8 @@ class EmbeddedVerifier:
     Raises:
         InvalidInputError: for a threshold outside [0, 1].
     """
+
+    threshold: float
 
     def __init__(self, encoder: Encoder, *, threshold: float = DEFAULT_THRESHOLD) -> None:
         if not 0.0 <= threshold <= 1.0:

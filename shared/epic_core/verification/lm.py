@@ -19,7 +19,7 @@ from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Usage, Verdict
 from epic_core.verification.answers import read_batch, read_decision, read_instruction
-from epic_core.verification.base import combined
+from epic_core.verification.base import BaseVerifier, combined
 from epic_core.verification.confidence import probability
 from epic_core.verification.prompts import Prompts, batch_schema, decide_schema, instruct_schema, single_schema
 from epic_core.verification.rewriting import LMRewriter
@@ -38,7 +38,7 @@ _HEADING = 64
 _NUMBER = 4
 
 
-class LMVerifier:
+class LMVerifier(BaseVerifier):
     """Lets a language model decide what is kept, and write how to use it.
 
         memory = EpicMemory(preferences=prefs, verifier=LMVerifier(OllamaLM("qwen3:4b")))
