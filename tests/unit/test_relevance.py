@@ -14,8 +14,8 @@ from epic_core import EpicMemory, Preference, QuerySteering
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.preferences.evidence import sides_of
 from epic_core.preferences.library import borrowed
+from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Steerings
-from epic_core.steering.query_steering import LEAST, SteeredQuery
 from epic_core.steering.relevance import (
     FEATURES,
     NEAREST,
@@ -29,6 +29,7 @@ from epic_core.steering.relevance import (
     sample_texts,
     samples_of,
 )
+from epic_core.steering.signed import LEAST
 from epic_core.types.preferences import Aspects, Expansion
 from helpers import HashEncoder, KeepAll
 
@@ -712,7 +713,6 @@ def test_what_is_kept_is_found_again() -> None:
     kept = samples_of(encoder)
     found = known_samples(encoder)
     assert found is kept
-    assert QuerySteering(encoder, PREFERENCES).samples is kept
     assert kept.choice.shape == kept.explanation.shape == (encoder.dimension,)
 
 

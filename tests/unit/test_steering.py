@@ -16,8 +16,19 @@ from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
 from epic_core.preferences.evidence import Sides, highest_two, leanings, sides_of, worded
 from epic_core.preferences.parser import parse_aspects
+from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Steerings
-from epic_core.steering.query_steering import (
+from epic_core.steering.relevance import (
+    NEAREST,
+    RELEVANT,
+    Nearness,
+    Samples,
+    default_relevant,
+    features,
+    relevance,
+    sample_texts,
+)
+from epic_core.steering.signed import (
     ABOUT,
     AVOIDED_WEIGHT,
     KAPPA,
@@ -34,17 +45,6 @@ from epic_core.steering.query_steering import (
     STEP,
     TIE,
     TURN,
-    SteeredQuery,
-)
-from epic_core.steering.relevance import (
-    NEAREST,
-    RELEVANT,
-    Nearness,
-    Samples,
-    default_relevant,
-    features,
-    relevance,
-    sample_texts,
 )
 from epic_core.text.stems import words_of
 from epic_core.types import FloatArray
@@ -807,7 +807,7 @@ def test_a_text_off_the_topic_does_not_win(encoder: StaticEncoder, monkeypatch: 
     steering = QuerySteering(encoder, ["I avoid hotels with casinos."], "signed")
     scores, _ = found_by(steering, q, topics, texts)
     assert scores[:2].min() > scores[2:].max()
-    monkeypatch.setattr("epic_core.steering.query_steering.OFF_TOPIC", 0.0)
+    monkeypatch.setattr("epic_core.steering.signed.OFF_TOPIC", 0.0)
     without, _ = found_by(steering, q, topics, texts)
     assert (scores[2:] < without[2:] - 0.01).all()
 

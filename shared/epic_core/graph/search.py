@@ -28,8 +28,9 @@ from epic_core.pipeline import ranking
 from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, mean_vector, sampled
 from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Clock, Effects
+from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Steer, Steerings
-from epic_core.steering.query_steering import QuerySteering, SteeredQuery
+from epic_core.steering.query_steering import QuerySteering
 from epic_core.storage.namespace import Space
 from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
 from epic_core.types.verdicts import PENALTY

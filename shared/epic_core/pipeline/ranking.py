@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.steering.query_steering import QuerySteering, SteeredQuery
+from epic_core.steering.base import SteeredQuery
+from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_relevant
 from epic_core.storage.namespace import Space
 from epic_core.storage.store import Store

@@ -18,8 +18,9 @@ from epic_core.pipeline import ranking
 from epic_core.pipeline.fallback import AskFallback, hits_of
 from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Clock, Effects
+from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Prepare
-from epic_core.steering.query_steering import QuerySteering, SteeredQuery
+from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
 from epic_core.storage.namespace import Space
 from epic_core.storage.store import Store

@@ -1,6 +1,7 @@
 """Stage 3, query steering: towards what a user likes, away from what they avoid (Eq. 7-8, section 3.3)."""
 
-from epic_core.steering.query_steering import QuerySteering, SteeredQuery
+from epic_core.steering.base import SteeredQuery
+from epic_core.steering.query_steering import QuerySteering
 from epic_core.types.modes import Mode
 
 __all__ = ["Mode", "QuerySteering", "SteeredQuery"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from epic_core.encoders.adapted import AdaptedEncoder
 from epic_core.runtime.threads import in_thread
+from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Steerings
-from epic_core.steering.query_steering import SteeredQuery
 from epic_core.types import FloatArray, Preference
 from epic_core.types.modes import Mode
 

@@ -1,0 +1,169 @@
+"""The seam of steering: what a mode does with a query, and the two small ones, the paper's and none."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.preferences.evidence import Sides
+from epic_core.steering.paper import nearest_preference, steered
+from epic_core.text.stems import Words
+from epic_core.types import FloatArray, Preference
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringPreference:
+    """A preference that steers a query.
+
+    Attributes:
+        preference: The preference.
+        similarity: Sim(E(q), E(p)), in [-1, 1].
+        weight: Its share, in (0, 1]; all of a query's weights sum to one.
+    """
+
+    preference: Preference
+    similarity: float
+    weight: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeredQuery:
+    """A query after steering.
+
+    Attributes:
+        vector: q~, a unit vector of shape `(d,)`; E(q) where nothing steers.
+        query: E(q), shape `(d,)`.
+        preferences: What steered it, heaviest first; one in paper mode, none if no preference matters to the query, or
+            none reaches the floor, or the mode is "off".
+        nearest: The highest Sim(E(q), E(p)), in [-1, 1]; None without preferences.
+        strength: How much of it all counts, in [0, 1]: less than 1 if even the most relevant preference only just
+            matters and no floor was given.
+        matters: All preferences by how much they matter, heaviest first, each with the chance that it does; None where
+            that was not weighed.
+    """
+
+    vector: FloatArray
+    query: FloatArray
+    preferences: tuple[SteeringPreference, ...]
+    nearest: float | None
+    strength: float = 1.0
+    matters: tuple[tuple[Preference, float], ...] | None = None
+
+
+class Chosen(NamedTuple):
+    """The preferences that steer a query, heaviest first; `strength` is how much they count together."""
+
+    rows: list[int]
+    similarities: list[float]
+    weights: list[float]
+    strength: float
+    nearest: float | None
+    matters: tuple[tuple[Preference, float], ...] | None = None
+
+
+class SteeringMode(ABC):
+    """One way to steer by a fixed set of preferences.
+
+    Args:
+        preferences: The preferences.
+        vectors: E(p) of each, shape `(m, d)`.
+        floor: Cosine in [-1, 1] from which a preference steers; None: as the mode has it.
+    """
+
+    def __init__(self, preferences: Sequence[Preference], vectors: FloatArray, floor: float | None) -> None:
+        self.preferences = preferences
+        self.vectors = vectors
+        self.floor = floor
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything is encoded that the mode needs."""
+        return True
+
+    def prepare(self) -> None:
+        """Encode now what the mode needs, so that no query pays for it."""
+        return
+
+    async def aprepare(self) -> None:
+        """As `prepare`, without blocking the event loop."""
+        return
+
+    @abstractmethod
+    def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
+        """Choose the preferences that steer a query, and how much each counts.
+
+        Args:
+            query: E(q), shape `(d,)`.
+            only: Rows of the preferences that may steer; None for all.
+            candidates: Embeddings of what there is to choose from, shape `(n, d)`.
+        """
+
+    def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
+        """Return q~, shape `(d,)`; with `turns` also away from what is avoided, where the mode does that."""
+        return query
+
+    def matters(
+        self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None
+    ) -> list[tuple[Preference, float]]:
+        """Return the preferences by how much they matter to a query, heaviest first, each with the chance it does."""
+        return []
+
+    def score_texts(
+        self,
+        query: FloatArray,
+        texts: Sequence[str],
+        vectors: FloatArray,
+        *,
+        only: NDArray[np.intp] | None,
+        words: Sequence[Words] | None,
+        scaled: bool,
+    ) -> FloatArray:
+        """Score texts, shape `(n,)`, by their cosines with q~."""
+        scores: FloatArray = vectors @ self.vector(query, self.choose(query, only, None), turns=False)
+        return scores
+
+    def score_found(
+        self,
+        query: FloatArray,
+        topics: FloatArray,
+        vectors: FloatArray,
+        words: Callable[[int, Sides], FloatArray],
+        *,
+        only: NDArray[np.intp] | None,
+    ) -> tuple[FloatArray, Chosen]:
+        """Score what a search has found, shape `(n,)`, by its topic alone."""
+        return topics.astype(np.float32, copy=True), self.choose(query, only, vectors)
+
+
+class Off(SteeringMode):
+    """No steering: the query as it is."""
+
+    def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
+        """Choose none."""
+        vectors = self.vectors if only is None else self.vectors[only]
+        nearest = float((vectors @ query).max()) if len(vectors) else None
+        return Chosen([], [], [], 0.0, nearest)
+
+
+class Paper(SteeringMode):
+    """Steering towards the nearest preference (Eq. 7-8), if it reaches the floor."""
+
+    def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
+        """Choose p* (Eq. 7)."""
+        vectors = self.vectors if only is None else self.vectors[only]
+        if not len(vectors):
+            return Chosen([], [], [], 0.0, None)
+        place = nearest_preference(query, vectors)
+        nearest = float(vectors[place] @ query)
+        if self.floor is not None and nearest < self.floor:
+            return Chosen([], [], [], 0.0, nearest)
+        return Chosen([place if only is None else int(only[place])], [nearest], [1.0], 1.0, nearest)
+
+    def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
+        """Move the query towards p* (Eq. 8)."""
+        return steered(query, self.vectors[chosen.rows[0]]) if chosen.rows else query

@@ -1,0 +1,364 @@
+"""Signed steering: towards what preferences like, away from what they avoid; a variant of query steering (section 3.3).
+
+The paper moves a query towards the preference most similar to it:
+
+    p* = argmax_p Sim(E(q), E(p))                          (Eq. 7)
+    q~ = (E(q) + E(p*)) / ||E(q) + E(p*)||                 (Eq. 8)
+
+For "I avoid hotels with casinos" that is towards casinos. The signed mode uses what a preference likes and
+avoids (`aspects`), for every preference that is relevant to the query, each with its weight w_p.
+
+How relevant one is, is rel(p), in log-odds (`relevance`); which is the heaviest, its nearness says, and its share is
+w_p ~ exp(KAPPA near(p)). With candidates, what they are about is asked, too. How much steering counts altogether, its
+strength, is the chance 1 / (1 + exp(-STEEPNESS max rel(p))) that any preference matters.
+
+Of two preferences that say the opposite of each other only one counts: the nearer one; of about equally near ones the
+firmer; then the later.
+
+Candidates among which there is to choose are ranked by what they say (`evidence`):
+
+    score(q, x) = cos(q, x) + strength SAYS sum_p w_p told_p(x),    told_p(x) = tanh((for_p(x) - against_p(x)) / 2).
+
+What a search has found may be about something else, and its topic comes first:
+
+    score(q, x) = topic(q, x) + strength sum_p w_p (ABOUT about_p(x) + SAYS_FOUND told_p(x) g(about_p(x))),
+
+less a penalty for a text much further from the topic than others. about_p(x) is how near the text is to what the
+preference speaks of, whatever its side, and g a step from 0 to 1: a text that speaks of something else neither follows
+a preference nor breaks it.
+
+Where raw texts can be searched by a vector only, it is
+
+    q~ ~ t + s * turn,   t = E(q) + sum_p w_p E(p),   turn = sum_p w_p (a * mean E(liked) - b * mean E(avoided)).
+
+t is the topic: Eq. 8 with all relevant preferences in place of the nearest one. What is avoided is about the topic,
+too, so the turn would lead away from what was asked: if it points away from t, only its part at right angles to t
+counts. Then "hotels with casinos" turns from casinos and not from hotels. (`tests/benchmarks/bench_steered.py`
+measures it.)
+
+A memory's instruction index holds what was already judged: an entry about casinos is there because this user
+avoids them, and says so. There the topic has to be found, whatever its sign, and the entry's stance decides
+(`retrieval`); so the index is searched with t alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.encoders.base import Encoder
+from epic_core.preferences.evidence import Sides, asides_of, highest_two, leanings, phrase_words, sides_of
+from epic_core.preferences.parser import aspects_of
+from epic_core.steering.base import Chosen, SteeringMode
+from epic_core.steering.relevance import (
+    RELEVANT,
+    Nearness,
+    Samples,
+    asamples_of,
+    default_relevant,
+    features,
+    known_samples,
+    relevance,
+    samples_of,
+)
+from epic_core.text.stems import Words, words_of
+from epic_core.types import FloatArray, Preference
+
+# From which rel(p) on a preference steers at all, and how fast the strength grows with it.
+LEAST = -1.5
+STEEPNESS = 1.5
+# How sharply the nearest preference takes the largest share.
+KAPPA = 20.0
+# Weights of the liked and the avoided side of the turn, and s: how far it goes.
+LIKED_WEIGHT = 1.0
+AVOIDED_WEIGHT = 1.0
+TURN = 2.0
+# What a text's subject and what it says count beside its cosine with the query; from which nearness on it is about a
+# preference, and how steep that step is. Chosen on cases of our own, round numbers in flat optima.
+ABOUT = 0.5
+SAYS_FOUND = 0.25
+SAYS_WRITTEN = 0.4
+SAYS = 2.0
+SATURATION = 2.0
+MIDDLE = 0.3
+STEP = 20.0
+# A candidate may be so much further from the query than the nearest one; beyond, each point costs so many.
+SLACK = 0.2
+OFF_TOPIC = 2.0
+# What counts as about equally near.
+TIE = 0.02
+# A share below this changes no order worth the time.
+_FELT = 0.02
+
+
+class Signed(SteeringMode):
+    """Steering by what each preference likes and avoids, weighed by how much it matters to the query.
+
+    Args:
+        encoder: Encodes the sides of preferences and what relevance has to know of it.
+        preferences: The preferences.
+        vectors: E(p) of each, shape `(m, d)`.
+        floor: Cosine in [-1, 1] from which a preference steers; None: rel(p) decides.
+        borrow: Whether preferences without an expansion borrow from the bundled library.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        preferences: Sequence[Preference],
+        vectors: FloatArray,
+        floor: float | None,
+        *,
+        borrow: bool,
+    ) -> None:
+        super().__init__(preferences, vectors, floor)
+        self.encoder = encoder
+        self.borrow = borrow
+        self.samples = known_samples(encoder)
+
+    @cached_property
+    def _sides(self) -> list[Sides]:
+        # Only signed steering needs them, and only once.
+        return sides_of(self.encoder, self.preferences, borrow=self.borrow)
+
+    @cached_property
+    def _directions(self) -> FloatArray:
+        """For each preference, what it likes less what it avoids: shape `(m, d)`."""
+        directions = np.zeros_like(self.vectors)
+        for row, sides in enumerate(self._sides):
+            if len(sides.liked):
+                directions[row] += LIKED_WEIGHT * sides.liked.mean(axis=0)
+            if len(sides.avoided):
+                directions[row] -= AVOIDED_WEIGHT * sides.avoided.mean(axis=0)
+        return directions
+
+    @cached_property
+    def _nearness(self) -> Nearness:
+        return Nearness(self.vectors, self._sides)
+
+    @cached_property
+    def _clashes(self) -> frozenset[tuple[int, int]]:
+        """Pairs of preferences, the earlier one first, of which one likes what the other avoids.
+
+        In the same words: who likes beaches can avoid crowded ones.
+        """
+        liking: dict[frozenset[tuple[str, bool]], list[int]] = {}
+        read = [aspects_of(preference) for preference in self.preferences]
+        for row, aspects in enumerate(read):
+            for phrase in aspects.liked:
+                if words := frozenset(phrase_words(phrase)):
+                    liking.setdefault(words, []).append(row)
+        return frozenset(
+            (min(likes, avoids), max(likes, avoids))
+            for avoids, aspects in enumerate(read)
+            for phrase in aspects.avoided
+            for likes in liking.get(frozenset(phrase_words(phrase)), ())
+            if likes != avoids
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether samples and sides are encoded."""
+        return not self.preferences or (self.samples is not None and "_sides" in self.__dict__)
+
+    def prepare(self) -> None:
+        """Encode samples and sides."""
+        if self.preferences:
+            self._sample()
+            _ = self._directions, self._nearness, self._keys, self._clashes
+
+    async def aprepare(self) -> None:
+        """As `prepare`, without blocking the event loop."""
+        if self.preferences:
+            if self.samples is None:
+                self.samples = await asamples_of(self.encoder)
+            if "_sides" not in self.__dict__:
+                self.__dict__["_sides"] = await asides_of(self.encoder, self.preferences, borrow=self.borrow)
+            self.prepare()
+
+    def _sample(self) -> Samples:
+        """Encode what `relevance` has to know of an encoder, once for each encoder."""
+        if self.samples is None:
+            self.samples = samples_of(self.encoder)
+        return self.samples
+
+    def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
+        """Return t, Eq. 8 with all relevant preferences by their weights; with `turns` q~."""
+        if not chosen.rows:
+            return query
+        by = np.array(chosen.weights, dtype=np.float32)
+        topic = query + np.float32(chosen.strength) * (by @ self.vectors[chosen.rows])
+        vector = _unit(topic, query)
+        if turns:
+            turn = np.float32(chosen.strength) * (by @ self._directions[chosen.rows])
+            vector = _unit(
+                topic + np.float32(TURN) * (turn - np.float32(min(float(turn @ vector), 0.0)) * vector), query
+            )
+        return vector
+
+    def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
+        """Choose by nearness and rel(p)."""
+        vectors = self.vectors if only is None else self.vectors[only]
+        # Preferences are few: plain numbers are faster than short arrays.
+        similarities: list[float] = (vectors @ query).tolist()
+        nearest = max(similarities, default=None)
+        if nearest is None:
+            return Chosen([], [], [], 0.0, nearest)
+        rows: list[int] = list(range(len(similarities))) if only is None else only.tolist()
+        near, odds, reached = self._weighed(query, candidates, rows)
+        every = self._not_overruled(list(range(len(rows))), near, rows)
+        matters = tuple((self.preferences[rows[place]], _chance(odds[place])) for place in every)
+        places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], near, rows)
+        if not places:
+            return Chosen([], [], [], 0.0, nearest, matters)
+        shares = [math.exp(KAPPA * (near[place] - near[places[0]])) for place in places]
+        total = sum(shares)
+        best = max(odds[place] for place in places)
+        return Chosen(
+            rows=[rows[place] for place in places],
+            similarities=[similarities[place] for place in places],
+            weights=[share / total for share in shares],
+            strength=_chance(best) if self.floor is None else 1.0,
+            nearest=nearest,
+            matters=matters,
+        )
+
+    def _weighed(
+        self, query: FloatArray, candidates: FloatArray | None, rows: list[int]
+    ) -> tuple[list[float], list[float], list[bool]]:
+        """Return near(p) and rel(p) of the preferences in some rows, and which of them may steer."""
+        known = candidates if candidates is not None and len(candidates) else None
+        every = features(query, self.vectors, self._sample(), self._nearness, known)
+        found = [feature[rows] for feature in every]
+        odds = relevance(self.encoder, found, candidates=known is not None)
+        reached = odds >= LEAST if self.floor is None else found[0] >= self.floor
+        return found[0].tolist(), odds.tolist(), reached.tolist()
+
+    def matters(
+        self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None
+    ) -> list[tuple[Preference, float]]:
+        """Return the preferences by how much they matter to a query, heaviest first, each with the chance it does."""
+        rows: list[int] = list(range(len(self.preferences))) if only is None else only.tolist()
+        if not rows:
+            return []
+        near, odds, _ = self._weighed(query, candidates, rows)
+        places = self._not_overruled(list(range(len(rows))), near, rows)
+        return [(self.preferences[rows[place]], _chance(odds[place])) for place in places]
+
+    def _not_overruled(self, places: list[int], relevances: list[float], rows: list[int]) -> list[int]:
+        """Sort places by nearness, highest first, without those whose opposite is meant."""
+        places = sorted(places, key=relevances.__getitem__, reverse=True)
+        if len(places) < 2 or not self._clashes:
+            return places
+        overruled: set[int] = set()
+        for number, one in enumerate(places):
+            for other in places[number + 1 :]:
+                pair = min(rows[one], rows[other]), max(rows[one], rows[other])
+                if pair in self._clashes and overruled.isdisjoint((one, other)):
+                    loses = other
+                    if relevances[one] - relevances[other] <= TIE:
+                        # About equally relevant: the firmer one, then the later.
+                        loses = min(one, other, key=lambda place: (self._firmness[rows[place]], rows[place]))
+                    overruled.add(loses)
+        return [place for place in places if place not in overruled]
+
+    @cached_property
+    def _firmness(self) -> list[float]:
+        return [aspects_of(preference).firmness for preference in self.preferences]
+
+    def score_texts(
+        self,
+        query: FloatArray,
+        texts: Sequence[str],
+        vectors: FloatArray,
+        *,
+        only: NDArray[np.intp] | None,
+        words: Sequence[Words] | None,
+        scaled: bool,
+    ) -> FloatArray:
+        """Score texts, shape `(n,)`, by their cosines with E(q) and what they say for or against preferences."""
+        chosen = self.choose(query, only, vectors)
+        scores = vectors @ query
+        if not chosen.rows:
+            return scores
+        said = [words_of(text) for text in texts] if words is None else words
+        toward = scores.copy()
+        for row, weight in zip(chosen.rows, chosen.weights, strict=True):
+            if weight >= _FELT:
+                told, _ = self._told(row, query, vectors, said, toward)
+                scores += np.float32(chosen.strength * weight * SAYS) * told
+        if scaled:
+            scores /= np.float32(1.0 + chosen.strength * SAYS)
+        return scores
+
+    def score_found(
+        self,
+        query: FloatArray,
+        topics: FloatArray,
+        vectors: FloatArray,
+        words: Callable[[int, Sides], FloatArray],
+        *,
+        only: NDArray[np.intp] | None,
+    ) -> tuple[FloatArray, Chosen]:
+        """Score what a search has found, shape `(n,)`: the topic first, then what the texts say."""
+        chosen = self.choose(query, only, vectors)
+        scores = topics.astype(np.float32, copy=True)
+        if not chosen.rows:
+            return scores, chosen
+        scores -= np.float32(OFF_TOPIC) * np.maximum(topics.max(initial=-1.0) - topics - np.float32(SLACK), 0.0)
+        toward = vectors @ query
+        middle = MIDDLE + default_relevant(self.encoder) - RELEVANT
+        for row, weight in zip(chosen.rows, chosen.weights, strict=True):
+            if weight >= _FELT:
+                told, about = self._told(row, query, vectors, words(row, self._sides[row]), toward)
+                speaks = 1.0 / (1.0 + np.exp(np.float32(-STEP) * (about - np.float32(middle))))
+                gained = np.float32(ABOUT) * about + np.float32(self._says(row)) * told * speaks
+                scores += np.float32(chosen.strength * weight) * gained
+        scores /= np.float32(1.0 + chosen.strength * (ABOUT + SAYS_WRITTEN))
+        return scores, chosen
+
+    def _says(self, row: int) -> float:
+        """Return how much what a text says counts: an expansion written for the preference knows it better."""
+        sides = self._sides[row]
+        return SAYS_WRITTEN if len(sides.expanded) and not sides.borrowed else SAYS_FOUND
+
+    def _told(
+        self,
+        row: int,
+        query: FloatArray,
+        vectors: FloatArray,
+        said: Sequence[Words] | FloatArray,
+        toward: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what texts say for or against a preference, in [-1, 1], and how near they are to its subject."""
+        sides, keys = self._sides[row], self._keys[row]
+        cosines = vectors @ keys.T
+        about = highest_two(cosines)
+        own = len(sides.vectors)
+        near, to_keys = cosines[:, 1:], keys[1:] @ query
+        expanded = near[:, own:] - np.outer(toward, to_keys[own:])
+        found = leanings(sides, said, near[:, :own], toward, to_keys[:own], expanded)
+        told: FloatArray = np.tanh(found / np.float32(SATURATION))
+        return told, about
+
+    @cached_property
+    def _keys(self) -> list[FloatArray]:
+        """For each preference itself, its sides and its expansion's phrases, shape `(1 + n, d)`."""
+        return [
+            np.concatenate([self.vectors[row : row + 1], sides.vectors, sides.expanded])
+            for row, sides in enumerate(self._sides)
+        ]
+
+
+def _chance(odds: float) -> float:
+    return 1.0 / (1.0 + math.exp(-STEEPNESS * max(-40.0, min(odds, 40.0))))
+
+
+def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:
+    length = math.sqrt(float(vector @ vector))
+    # A query exactly opposite to what steers it cancels out; it is then left as it is.
+    return (vector / np.float32(length)).astype(np.float32) if length > 1e-6 else otherwise
