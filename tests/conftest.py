@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import os
+from collections import defaultdict
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 # A machine that has other things to do is slow, and nothing is wrong with that.
-settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("shared machine")
+_PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("default", max_examples=10, **_PATIENT)
+settings.register_profile("ci", max_examples=100, **_PATIENT)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 pytest.register_assert_rewrite("graph_helpers", "helpers", "lm_servers", "scripted")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cases", default="2", help="how many cases of each test run, spread over all of them; or 'all'")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a few cases of each test; the suites of the frameworks run whole."""
+    cases = config.getoption("--cases")
+    if cases == "all" or any("::" in argument for argument in config.args):
+        return
+    most = int(cases)
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, item in enumerate(items):
+        places[item.nodeid.split("[")[0]].append(place)
+    kept: set[int] = set()
+    for name, of in places.items():
+        few = "conformance/" not in name and len(of) > most
+        kept |= {of[round(n * (len(of) - 1) / max(1, most - 1))] for n in range(most)} if few else set(of)
+    config.hook.pytest_deselected(items=[item for place, item in enumerate(items) if place not in kept])
+    items[:] = [item for place, item in enumerate(items) if place in kept]
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 `shared/tools/written/preferences.jsonl` holds preferences in the shapes of the four persona sets, with what each likes
 and avoids, how firmly, and its scope. The parser's cues were chosen with half of them in view. What is a match:
-`tests/unit/labelled_aspects.py`. Needs no data folder.
+`tests/support/labelled_aspects.py`. Needs no data folder.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from epic_core.preferences.parser import parse_aspects
 from labelled_aspects import Count, Measured, labelled, measure

@@ -1,6 +1,6 @@
 """How well the phrase extractor finds the entities that we labelled, and how fast it reads passages.
 
-The labels are those of `tests/unit/labelled_entities.txt`, short texts in many languages. The word lists were chosen
+The labels are those of `tests/support/labelled_entities.txt`, short texts in many languages. The word lists were chosen
 with them in view: they tell what it can do rather than how it fares elsewhere. Throughput, by processor time, is over
 the sample corpus, and over every `*.jsonl` of the data folder, given as an argument or in EPIC_DATA, whose records have
 a text.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from common import read_jsonl
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from epic_core.graph.extraction import Extraction, PhraseExtractor
 from labelled_entities import ENGLISH, OTHERS, measure

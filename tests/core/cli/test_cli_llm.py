@@ -1,0 +1,528 @@
+"""The command line with a language model: what it asks, prints and leaves behind, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_servers import LMServer, Reply
+from scripted import Script, anew, forget_environment, instruction_for, user_text
+
+from epic_core import EpicMemory
+from epic_core.cli.main import main
+from epic_core.errors import UnknownItemError
+from epic_core.types import MemoryEntry, Stance
+
+CASINOS, VEGAN = PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
+TEXTS = {
+    "casino": "The Desert Inn is a hotel with an on-site casino.",
+    "vegan": "A strict vegan diet leaves out milk, eggs and honey.",
+    "pun": "Casino hotels is a song about hotels with casinos.",
+    "noise": "The square root of two cannot be written as a fraction.",
+}
+TRUTH = {("casino", CASINOS): Stance.CONFLICTS, ("vegan", VEGAN): Stance.SUPPORTS}
+PASSED = 3
+KEY = "sk-very-secret-0123456789"
+TRAINS = "I love hotels next to a casino."
+
+Epic = Callable[..., Any]
+
+
+class Result:
+    """What a command ended with."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_environment(monkeypatch)
+    monkeypatch.delenv("EPIC_LLM_KEY", raising=False)
+
+
+@pytest.fixture
+def said() -> Script:
+    return Script({(TEXTS[name], preference): stance for (name, preference), stance in TRUTH.items()})
+
+
+@pytest.fixture
+def server(said: Script) -> Iterator[LMServer]:
+    with LMServer(lambda request: said(request["messages"])) as server:
+        yield server
+
+
+@pytest.fixture
+def epic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Epic:
+    """Runs a command in a folder that holds prefs.txt and corpus.jsonl."""
+    monkeypatch.chdir(tmp_path)
+    Path("prefs.txt").write_text("\n".join(PREFERENCES), encoding="utf-8")
+    lines = [json.dumps({"text": text, "id": name}) + "\n" for name, text in TEXTS.items()]
+    Path("corpus.jsonl").write_text("".join(lines), encoding="utf-8")
+
+    def run(*arguments: str) -> Result:
+        try:
+            code = main(arguments)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return Result(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(params=["ollama", "openai"])
+def llm(request: pytest.FixtureRequest, server: LMServer) -> list[str]:
+    """The options that name the server's model."""
+    if request.param == "ollama":
+        return ["--llm", "ollama/tiny", "--llm-url", server.url]
+    return ["--llm", "openai/tiny", "--llm-url", server.base_url]
+
+
+BUILD = ["build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl"]
+
+
+def refused(result: Result, *parts: str) -> None:
+    """It ended with 2, and one clear message on stderr that holds the parts."""
+    assert result.code == 2
+    assert "Traceback" not in result.err
+    assert result.err.strip()
+    assert [part for part in parts if part not in result.err] == []
+
+
+def entries(*names: str, path: str = "me.epic") -> dict[tuple[str, str], MemoryEntry]:
+    """The entries a file holds of items, all of `TEXTS` if none are named."""
+    found = {}
+    with EpicMemory.open(path, must_exist=True) as memory:
+        for name in names or TEXTS:
+            try:
+                explanation = memory.explain(name)
+            except UnknownItemError:
+                continue
+            for entry in explanation.entries:
+                found[name, entry.preference] = entry
+    return found
+
+
+def right() -> bool:
+    """Whether the file holds what the model said."""
+    found = {pair: (entry.stance, entry.instruction) for pair, entry in entries().items()}
+    return found == {
+        (name, preference): (stance, instruction_for(TEXTS[name], preference))
+        for (name, preference), stance in TRUTH.items()
+    }
+
+
+def pending(path: str = "me.epic") -> int:
+    with EpicMemory.open(path, must_exist=True) as memory:
+        return memory.stats().counts["pending"]
+
+
+# build
+
+
+def test_build_asks_the_model_and_reports_its_calls(epic: Epic, server: LMServer, said: Script, llm: list[str]) -> None:
+    result = epic(*BUILD, *llm)
+
+    assert (result.code, result.err) == (0, "")
+    assert server.calls == PASSED + len(PREFERENCES) and said.read == PREFERENCES
+    assert "2 preferences read by the model, 0 not" in result.out
+    assert re.search(
+        rf"^language model +{PASSED} calls +[1-9]\d* \+ [1-9]\d* tokens +[\d.]+ s in calls$", result.out, re.M
+    )
+    assert re.search(r"^verification +2 kept", result.out, re.M)
+    assert right()
+    assert {entry.confidence for entry in entries().values()} != {None}
+
+
+def test_what_was_built_can_be_asked_without_a_server(epic: Epic, server: LMServer, llm: list[str]) -> None:
+    epic(*BUILD, *llm)
+    server.stop()
+
+    asked = epic("ask", "me.epic", "Which hotel should I book?")
+    assert asked.code == 0
+    assert instruction_for(TEXTS["casino"], CASINOS) in asked.out
+    explained = epic("explain", "me.epic", "vegan")
+    assert explained.code == 0
+    assert "confidence   0." in explained.out
+
+
+@pytest.mark.parametrize(
+    ("way", "kinds"),
+    [
+        ("single", {"single": PASSED}),
+        ("paper", {"decide": PASSED, "instruct": len(TRUTH)}),
+        ("batch", {"batch": 1}),
+    ],
+)
+def test_the_way_can_be_chosen(epic: Epic, said: Script, llm: list[str], way: str, kinds: dict[str, int]) -> None:
+    assert epic(*BUILD, *llm, "--way", way).code == 0
+    assert said.kinds == kinds
+    assert right()
+
+
+@pytest.mark.parametrize("way", ["single", "batch"])
+def test_kept_items_can_be_rewritten(epic: Epic, said: Script, llm: list[str], way: str) -> None:
+    assert epic(*BUILD, *llm, "--refine", "rewrite", "--way", way).code == 0
+    assert said.kinds["rewrite"] == 2
+    rewritten = anew(TEXTS["vegan"], VEGAN)
+    assert entries()["vegan", VEGAN].rewrite == rewritten
+
+    asked = epic("ask", "me.epic", "What may I eat on a vegan diet?", "-k", "1")
+    assert rewritten in asked.out
+    assert f"rewritten    {rewritten}" in epic("explain", "me.epic", "vegan").out
+
+
+def test_concurrency_and_timeout_can_be_chosen(epic: Epic, server: LMServer, said: Script, llm: list[str]) -> None:
+    server.answer = lambda request: Reply(text=said(request["messages"]), delay=0.1)
+
+    assert epic(*BUILD, *llm, "--concurrency", "3", "--timeout", "20").code == 0
+    assert server.most_at_once == 3
+    assert right()
+
+
+def test_one_call_at_a_time_is_the_default(epic: Epic, server: LMServer, llm: list[str]) -> None:
+    epic(*BUILD, *llm)
+
+    assert server.most_at_once == 1
+
+
+def test_a_server_that_hangs_leaves_the_items_waiting(
+    epic: Epic, server: LMServer, said: Script, llm: list[str]
+) -> None:
+    server.answer = lambda request: Reply(delay=60.0)
+    began = time.perf_counter()
+    result = epic(*BUILD, *llm, "--timeout", "0.1")
+
+    assert time.perf_counter() - began < 10.0
+    assert result.code == 0
+    assert re.search(rf"^undecided +{PASSED} ", result.out, re.M)
+    assert "in time" in result.out
+    assert pending() == PASSED
+
+    server.answer = lambda request: said(request["messages"])
+    retried = epic("retry", "me.epic", *llm)
+    assert retried.code == 0
+    assert re.search(rf"language model +{PASSED + 2} calls", retried.out)
+    assert re.search("^aspects +2 preferences read, 0 not", retried.out, re.M)
+    assert pending() == 0
+    assert right()
+
+
+def test_building_again_asks_about_nothing_twice(epic: Epic, server: LMServer, llm: list[str]) -> None:
+    epic(*BUILD, *llm)
+    result = epic("build", "--out", "me.epic", "--quiet", "corpus.jsonl", *llm)
+
+    assert result.code == 0
+    assert server.calls == PASSED + 2
+
+
+# what stands in the way is said before anything is written
+
+
+def nothing_written() -> bool:
+    return sorted(path.name for path in Path().iterdir()) == ["corpus.jsonl", "prefs.txt"]
+
+
+def test_no_server(epic: Epic, server: LMServer, llm: list[str]) -> None:
+    server.stop()
+
+    refused(epic(*BUILD, *llm), f"answers at {server.url}", "Start it")
+    assert nothing_written()
+
+
+def test_a_model_that_is_not_there(epic: Epic, server: LMServer, llm: list[str]) -> None:
+    server.models = ("other",)
+
+    refused(epic(*BUILD, *llm), "'tiny'", "does not")
+    assert server.calls == 0
+    assert nothing_written()
+
+
+def test_ollama_says_how_to_pull_a_model(epic: Epic, server: LMServer) -> None:
+    refused(epic(*BUILD, "--llm", "ollama/qwen3:4b", "--llm-url", server.url), "ollama pull qwen3:4b")
+    assert nothing_written()
+
+
+def test_a_refused_key(epic: Epic, server: LMServer, llm: list[str]) -> None:
+    server.api_key = "sk-another"
+
+    refused(epic(*BUILD, *llm), "refuses this")
+    assert nothing_written()
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--llm", "other/model"], ["other/model", "ollama/MODEL", "openai/MODEL"]),
+        (["--llm", "qwen3:4b"], ["qwen3:4b", "ollama/MODEL"]),
+        (["--llm", "ollama/"], ["ollama/"]),
+        (["--llm", "ollama"], ["ollama/MODEL"]),
+        (["--llm", ""], ["ollama/MODEL"]),
+        (["--llm", "/tiny"], ["/tiny"]),
+        (["--llm", "openai/tiny"], ["--llm-url"]),
+        (["--llm", "openai/tiny", "--llm-url", "localhost:8000"], ["localhost:8000", "base_url"]),
+        (["--llm", "openai/tiny", "--llm-url", "http://"], ["http://"]),
+        (["--llm", "ollama/tiny", "--concurrency", "0"], ["concurrency"]),
+        (["--llm", "ollama/tiny", "--concurrency", "-2"], ["concurrency"]),
+        (["--llm", "ollama/tiny", "--concurrency", "many"], ["--concurrency"]),
+        (["--llm", "ollama/tiny", "--timeout", "0"], ["timeout"]),
+        (["--llm", "ollama/tiny", "--timeout", "nan"], ["timeout"]),
+        (["--llm", "ollama/tiny", "--timeout", "soon"], ["--timeout"]),
+        (["--llm", "ollama/tiny", "--way", "fast"], ["fast", "single"]),
+        (["--llm", "ollama/tiny", "--refine", "summary"], ["summary", "rewrite"]),
+        (["--llm"], ["--llm"]),
+    ],
+    ids=" ".join,
+)
+def test_options_that_cannot_be(epic: Epic, options: list[str], parts: list[str]) -> None:
+    refused(epic(*BUILD, *options), *parts)
+    assert nothing_written()
+
+
+def test_a_memory_that_is_there_stays_as_it_is_without_a_server(epic: Epic, server: LMServer, llm: list[str]) -> None:
+    epic(*BUILD, *llm)
+    before = Path("me.epic").read_bytes()
+    server.stop()
+
+    for command in (
+        ["build", "--out", "me.epic", "--quiet", "corpus.jsonl"],
+        ["retry", "me.epic"],
+        ["preferences", "me.epic", *llm, "add", TRAINS],
+        ["preferences", "me.epic", *llm, "remove", VEGAN],
+    ):
+        refused(epic(*command, *([] if command[0] == "preferences" else llm)), f"answers at {server.url}")
+    assert Path("me.epic").read_bytes() == before
+
+
+# retry and preferences
+
+
+def test_retry_decides_what_waits(epic: Epic, server: LMServer, said: Script, llm: list[str]) -> None:
+    server.answer = lambda request: Reply(text="Behalten, weil es passt.")
+    built = epic(*BUILD, *llm)
+    assert built.code == 0
+    assert "could not be understood" in built.out
+    assert pending() == PASSED
+    assert "Behalten, weil es passt." in epic("explain", "me.epic", "vegan").out
+
+    server.answer = lambda request: said(request["messages"])
+    retried = epic("retry", "me.epic", *llm)
+    assert retried.code == 0
+    assert pending() == 0
+    assert right()
+
+
+def test_retry_keeps_what_waits_if_it_fails_again(epic: Epic, server: LMServer, llm: list[str]) -> None:
+    server.answer = lambda request: Reply(text="")
+    epic(*BUILD, *llm)
+    retried = epic("retry", "me.epic", *llm)
+
+    assert retried.code == 0
+    assert re.search(rf"^undecided +{PASSED} ", retried.out, re.M)
+    assert pending() == PASSED
+
+
+def test_an_added_preference_is_verified_by_the_model(
+    epic: Epic, server: LMServer, said: Script, llm: list[str]
+) -> None:
+    epic(*BUILD, *llm)
+    said.truth = {(TEXTS["casino"], TRAINS): Stance.SUPPORTS}
+    before = server.calls
+    result = epic("preferences", "me.epic", *llm, "add", TRAINS)
+
+    assert result.code == 0
+    assert re.search(r"language model +[1-9]\d* calls", result.out)
+    assert server.calls > before
+    assert {chunk for asked in said.asked[before:] for chunk in asked.chunks} <= set(TEXTS.values())
+    assert all(asked.preferences == (TRAINS,) for asked in said.asked[before:])
+    entry = entries()["casino", TRAINS]
+    assert (entry.stance, entry.instruction) == (Stance.SUPPORTS, instruction_for(TEXTS["casino"], TRAINS))
+    assert ("casino", CASINOS) in entries()
+
+
+def test_a_replaced_preference_is_verified_by_the_model(epic: Epic, said: Script, llm: list[str]) -> None:
+    epic(*BUILD, *llm)
+    said.truth = {(TEXTS["casino"], TRAINS): Stance.SUPPORTS}
+    result = epic("preferences", "me.epic", *llm, "replace", CASINOS, TRAINS)
+
+    assert result.code == 0
+    assert entries()["casino", TRAINS].instruction == instruction_for(TEXTS["casino"], TRAINS)
+    assert ("casino", CASINOS) not in entries()
+
+
+def test_commands_that_ask_no_model_take_no_model(epic: Epic, llm: list[str]) -> None:
+    epic(*BUILD, *llm)
+
+    for command in (["ask", "me.epic", "hotel"], ["stats", "me.epic"], ["explain", "me.epic", "vegan"]):
+        refused(epic(*command, *llm), "--llm")
+
+
+# the key
+
+
+@pytest.fixture
+def keyed(server: LMServer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    server.api_key = KEY
+    monkeypatch.setenv("EPIC_LLM_KEY", KEY)
+    return ["--llm", "openai/tiny", "--llm-url", server.base_url]
+
+
+def test_the_key_is_sent_and_not_shown(epic: Epic, server: LMServer, keyed: list[str]) -> None:
+    result = epic(*BUILD, *keyed)
+
+    assert result.code == 0
+    assert right()
+    assert {request.headers.get("Authorization") for request in server.requests} == {f"Bearer {KEY}"}
+    assert KEY not in result.out + result.err
+    assert KEY.encode() not in Path("me.epic").read_bytes()
+
+
+def test_the_key_is_not_shown_when_the_server_repeats_it(epic: Epic, server: LMServer, keyed: list[str]) -> None:
+    server.answer = lambda request: Reply(status=400, text=f"failed for {KEY}")
+    built = epic(*BUILD, *keyed, "--timeout", "5")
+    assert "failed for ***" in built.out
+    server.api_key = "sk-another"
+    refusal = epic("retry", "me.epic", *keyed)
+
+    refused(refusal, "refuses this key")
+    shown = [built.out, built.err, refusal.out, refusal.err, *(epic("explain", "me.epic", name).out for name in TEXTS)]
+    assert KEY not in "".join(shown)
+    assert KEY.encode() not in Path("me.epic").read_bytes()
+
+
+@pytest.mark.parametrize("key", ["two words", "line\nend", "schlüssel-geheim"])
+def test_a_key_that_cannot_be_sent_is_not_shown(
+    epic: Epic, server: LMServer, keyed: list[str], key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPIC_LLM_KEY", key)
+    result = epic(*BUILD, *keyed)
+
+    refused(result, "key")
+    assert key not in result.err
+    assert server.requests == []
+    assert nothing_written()
+
+
+def test_an_empty_key_is_none(epic: Epic, server: LMServer, keyed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    server.api_key = None
+    monkeypatch.setenv("EPIC_LLM_KEY", "")
+
+    assert epic(*BUILD, *keyed).code == 0
+    assert {request.headers.get("Authorization") for request in server.requests} == {None}
+
+
+def test_without_a_key_none_is_sent(epic: Epic, server: LMServer, llm: list[str]) -> None:
+    epic(*BUILD, *llm)
+
+    assert {request.headers.get("Authorization") for request in server.requests} == {None}
+
+
+# as a process
+
+
+@pytest.fixture
+def sigint() -> Iterator[None]:
+    """A shell that runs the tests in the background has SIGINT ignored, and a child would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+COUNT = 30
+MANY = {f"n{number}": f"Hotel number {number} has an on-site casino." for number in range(COUNT)}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGINT to send")
+@pytest.mark.usefixtures("sigint")
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize("way", ["single", "paper", "batch"])
+def test_ctrl_c_keeps_what_was_decided_and_the_next_run_goes_on(
+    epic: Epic, tmp_path: Path, server: LMServer, said: Script, way: str, concurrency: int
+) -> None:
+    said.truth = {(text, CASINOS): Stance.CONFLICTS for text in MANY.values()}
+    lines = [json.dumps({"text": text, "id": name}) + "\n" for name, text in MANY.items()]
+    Path("many.jsonl").write_text("".join(lines), encoding="utf-8")
+    slow = threading.Event()
+    fast = 2 if way == "batch" else 9
+
+    def answer(request: dict[str, Any]) -> str | Reply:
+        text = said(request["messages"])
+        if len(said.asked) <= fast:
+            return text
+        # What was answered has been committed after a moment.
+        threading.Timer(0.3, slow.set).start()
+        return Reply(text=text, delay=60.0)
+
+    server.answer = answer
+    options = ["--llm", "ollama/tiny", "--llm-url", server.url, "--way", way, "--concurrency", str(concurrency)]
+    command = ["build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "many.jsonl", *options]
+    with subprocess.Popen(
+        [sys.executable, "-m", "epic_core.cli.main", *command], cwd=tmp_path, stderr=subprocess.PIPE, encoding="utf-8"
+    ) as process:
+        try:
+            assert slow.wait(30)
+            process.send_signal(signal.SIGINT)
+            began = time.perf_counter()
+            _, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+
+    assert time.perf_counter() - began < 10
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "run it again" in err
+    kept = {name for name, _ in entries(*MANY)}
+    assert kept and kept < set(MANY)
+
+    server.answer = lambda request: said(request["messages"])
+    before = len(said.asked)
+    result = epic(*command)
+    assert result.code == 0
+    assert {name for name, _ in entries(*MANY)} == set(MANY)
+    again = {chunk for asked in said.asked[before:] for chunk in asked.chunks}
+    assert again == {MANY[name] for name in set(MANY) - kept}
+    assert pending() == 0
+
+
+def test_a_process_never_shows_the_key(epic: Epic, tmp_path: Path, server: LMServer, keyed: list[str]) -> None:
+    server.answer = lambda request: Reply(status=400, text=f"failed for {KEY}")
+    done = subprocess.run(
+        [sys.executable, "-m", "epic_core.cli.main", *BUILD, *keyed],
+        cwd=tmp_path,
+        env={**os.environ, "EPIC_LLM_KEY": KEY},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+    assert done.returncode == 0
+    assert "failed for ***" in done.stdout
+    assert KEY not in done.stdout + done.stderr
+
+
+def test_help_names_the_models_and_the_key(epic: Epic) -> None:
+    result = epic("build", "--help")
+
+    assert result.code == 0
+    for part in ("--llm", "ollama/MODEL", "--llm-url", "EPIC_LLM_KEY", "--way", "--refine", "--concurrency"):
+        assert part in result.out
+
+
+def test_prompts_of_a_build_hold_nothing_but_what_passed(epic: Epic, server: LMServer, llm: list[str]) -> None:
+    epic(*BUILD, *llm)
+
+    sent = "".join(user_text(body["messages"]) for body in server.asked)
+    assert TEXTS["noise"] not in sent
+    assert all(TEXTS[name] in sent for name in ("casino", "vegan", "pun"))

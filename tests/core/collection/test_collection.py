@@ -1,0 +1,1191 @@
+"""A collection: what it finds, what its file holds, what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import helpers
+import numpy as np
+import pytest
+from helpers import BROKEN, AlteredEncoder, HashEncoder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epic_core import EpicMemory, Filter
+from epic_core.collection import Collection, Key, Matches, Record
+from epic_core.errors import (
+    AlreadyThereError,
+    DamagedError,
+    EncoderError,
+    EncoderMismatchError,
+    InvalidInputError,
+    MemoryClosedError,
+    ReadOnlyError,
+    StoreError,
+)
+from epic_core.storage.vector_index import EntryIndex
+from epic_core.types import FloatArray, Stance
+from epic_core.types.verdicts import PENALTY
+
+DIMENSION = 256
+WORDS = ("red", "wine", "night", "train", "green", "hills", "blue", "sky")
+
+
+def encoder() -> HashEncoder:
+    return HashEncoder(DIMENSION)
+
+
+def record(number: int, text: str = "", **metadata: Any) -> Record:
+    return Record(id=f"r{number}", text=text or f"{WORDS[number % 8]} {number}", metadata=metadata)
+
+
+def shown(matches: Matches) -> list[tuple[Record, float]]:
+    """Everything there is to a result, the vectors included."""
+    return [(match.record, match.score, match.vector.tobytes()) for match in matches]  # type: ignore[misc]
+
+
+def ids(matches: Sequence[Any]) -> list[str]:
+    return [match.record.id for match in matches]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "me.vectors"
+
+
+@pytest.fixture(params=["RAM", "file"])
+def collection(request: pytest.FixtureRequest, path: Path) -> Iterator[Collection]:
+    with Collection(encoder(), path if request.param == "file" else None) as made:
+        yield made
+
+
+# what it holds
+
+
+def test_records_come_back_as_they_were_given(collection: Collection) -> None:
+    given = [
+        Record(id="1", text="Red wine.", metadata={"n": 1, "deep": {"list": [1, 2.5, None, True, "é"]}}),
+        Record(id="ü\x00/2", text="NUL \x00, 🎈 and ' quotes"),
+        Record(id=" ", text=""),
+        Record(id="long", text="green hills " * 500, metadata={"long": "blue sky " * 500}),
+    ]
+    assert collection.add(given) == ["1", "ü\x00/2", " ", "long"]
+    assert collection.get(["long", "none", "1", " ", "ü\x00/2"]) == [given[3], given[0], given[2], given[1]]
+    assert collection.records() == given
+    assert len(collection) == 4
+    assert [r.id for r in collection.records(Filter.exists("n"))] == ["1"]
+    assert [r.id for r in collection.records(lambda r: "NUL" in r.text)] == ["ü\x00/2"]
+
+
+def test_a_known_id_takes_the_place_of_the_earlier_record(collection: Collection) -> None:
+    collection.add([record(1, "red wine", old=1), record(2, "green hills")])
+    assert collection.add([record(1, "blue sky", new=1)]) == ["r1"]
+    assert len(collection) == 2
+    assert collection.get(["r1"]) == [record(1, "blue sky", new=1)]
+    assert collection.search("red wine", 1)[0].score < 0.5
+    assert ids(collection.search("blue sky", 1)) == ["r1"]
+    assert [r.id for r in collection.records()] == ["r2", "r1"]
+    assert collection.search("red wine", 5, where=Filter.exists("old")) == []
+
+
+def test_the_last_of_one_id_in_one_call_counts(collection: Collection) -> None:
+    assert collection.add([record(1, "red wine"), record(2), record(1, "blue sky")]) == ["r1", "r2", "r1"]
+    assert [r.text for r in collection.get(["r1", "r2"])] == ["blue sky", "night 2"]
+    assert len(collection) == 2
+
+
+def test_many_at_once(collection: Collection) -> None:
+    given = [Record(id=f"{n}", text=f"red {n % 50}", metadata={"n": n}) for n in range(2000)]
+    assert collection.add(given) == [r.id for r in given]
+    assert collection.get([r.id for r in reversed(given)]) == given[::-1]
+    assert collection.records(Filter.ge("n", 5)) == given[5:]
+    assert len(collection.search("red 7", 1500, where=Filter.lt("n", 1200))) == 1200
+    assert collection.delete([r.id for r in given[1:]]) == 1999
+    assert collection.records() == given[:1]
+
+
+def test_deleting(collection: Collection) -> None:
+    collection.add([record(n) for n in range(4)])
+    assert collection.delete(["r1", "none", "r1"]) == 1
+    assert collection.delete([]) == 0
+    assert [r.id for r in collection.records()] == ["r0", "r2", "r3"]
+    assert "r1" not in ids(collection.search("wine 1", 9))
+    assert collection.delete() == 3
+    assert len(collection) == 0 and collection.records() == [] and collection.search("red", 3) == []
+    assert collection.add([record(1)]) == ["r1"]
+    assert ids(collection.search("wine", 3)) == ["r1"]
+
+
+def test_an_empty_collection_finds_nothing(collection: Collection) -> None:
+    assert collection.search("red") == [] == collection.search_vector([1.0] * DIMENSION) == collection.records()
+    assert collection.get(["r1"]) == [] and collection.delete(["r1"]) == 0 and collection.delete() == 0
+    assert collection.add([]) == [] and len(collection) == 0
+    assert collection
+
+
+class Remote(HashEncoder):
+    """Has to ask its server for everything, even for its dimension."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("dimension", "fingerprint"):
+            self.calls += 1
+        return super().__getattribute__(name)
+
+
+async def test_nothing_to_add_is_no_work_for_the_encoder() -> None:
+    remote = Remote(DIMENSION)
+    made = Collection(remote)
+    without = Record(id="x", text="none", keys=())
+    for held in (0, 1):
+        calls = remote.calls
+        assert made.add([]) == [] == await made.aadd([])
+        assert made.add([without]) == await made.aadd([without]) == ["x"]
+        assert remote.calls == calls
+        made.add([record(held)])
+    assert len(made) == 3
+
+
+def test_each_text_is_encoded_once(collection: Collection) -> None:
+    collection.add([record(n, "red wine") for n in range(5)] + [Record(id="k", text="-", keys=(Key(text="red wine"),))])
+    assert collection.encoder.texts["red wine"] == 1  # type: ignore[attr-defined]
+
+
+# what it finds
+
+
+def test_a_record_is_found_by_each_of_its_keys_and_by_its_text(collection: Collection) -> None:
+    keys = (Key(text="red wine", stance=Stance.SUPPORTS), Key(text="night train", stance=Stance.CONFLICTS))
+    collection.add([Record(id="a", text="green hills", keys=keys), record(1, "blue sky")])
+    for key in keys:
+        first = collection.search(key.text, 1)[0]
+        assert first.record.id == "a" and first.score == pytest.approx(1.0, abs=2e-3)
+        assert np.allclose(first.vector, encoder().vector(key.text), atol=2e-3)
+    by_text, other = collection.search("green hills", 2)
+    assert by_text.record.id == "a" and by_text.score == pytest.approx(1.0, abs=2e-3)
+    assert np.allclose(by_text.vector, encoder().vector("green hills"), atol=2e-3)
+    assert other.score == pytest.approx(0.0, abs=2e-3)
+    assert collection.get(["a"])[0].text == "green hills"
+    # Replaced, it is found by its new keys and its text only.
+    collection.add([Record(id="a", text="green hills", keys=keys[:1])])
+    assert collection.search("night train", 2)[0].score == pytest.approx(0.0, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("stances", "penalty"),
+    [
+        ((Stance.SUPPORTS,), PENALTY[Stance.SUPPORTS]),
+        ((Stance.SUPPORTS, Stance.CONFLICTS), PENALTY[Stance.CONFLICTS]),
+        ((Stance.CONFLICTS,), PENALTY[Stance.CONFLICTS]),
+    ],
+)
+def test_a_record_found_by_its_text_loses_by_the_worst_of_its_stances(
+    collection: Collection, stances: tuple[Stance, ...], penalty: float
+) -> None:
+    keys = tuple(Key(text=f"night {n}", stance=stance) for n, stance in enumerate(stances))
+    collection.add([Record(id="a", text="green hills", keys=keys), record(1, "green hills")])
+    # A preference that matters to nothing here: the query is as it is.
+    steered = {match.record.id: match.score for match in collection.search("green hills", 2, preferences=["zorbs"])}
+    assert steered["r1"] == pytest.approx(1.0, abs=2e-3)
+    assert steered["a"] == pytest.approx(1.0 - penalty, abs=2e-3)
+    # Nothing is taken off where nothing steers.
+    plain = {match.record.id: match.score for match in collection.search("green hills", 2, steering="off")}
+    assert plain == pytest.approx({"a": 1.0, "r1": 1.0}, abs=2e-3)
+
+
+def test_a_record_without_keys_is_held_and_not_found(collection: Collection) -> None:
+    collection.add([Record(id="a", text="red wine", keys=()), record(1, "red wine")])
+    assert ids(collection.search("red wine", 9)) == ["r1"]
+    assert ids(collection.search("red wine", 9, where=lambda r: True)) == ["r1"]
+    assert len(collection) == 2 and collection.get(["a"])[0].text == "red wine"
+    assert collection.delete(["a"]) == 1
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), min_size=1, max_size=8),
+    st.integers(1, 9),
+    st.sets(st.integers(0, 7)),
+)
+@settings(max_examples=50, deadline=None)
+def test_k_distinct_records_by_their_best_keys(keys: list[list[str]], k: int, allowed: set[int]) -> None:
+    made = Collection(encoder())
+    made.add(
+        [
+            Record(id=f"{n}", text="-", metadata={"n": n}, keys=tuple(Key(text=text) for text in texts))
+            for n, texts in enumerate(keys)
+        ]
+    )
+    query = encoder().vector("red wine train")
+    best = {f"{n}": max(float(encoder().vector(t) @ query) for t in texts) for n, texts in enumerate(keys)}
+    for where in (None, Filter.in_("n", allowed), lambda r: r.metadata["n"] in allowed):
+        right = sorted((v for n, v in best.items() if where is None or int(n) in allowed), reverse=True)[:k]
+        for found in (made.search("red wine train", k, where=where), made.search_vector(query, k, where=where)):
+            assert len(set(ids(found))) == len(found) == len(right)
+            assert [match.score for match in found] == pytest.approx(right, abs=2e-3)
+            assert all(match.score == pytest.approx(best[match.record.id], abs=2e-3) for match in found)
+
+
+def test_scores_are_cosines() -> None:
+    # A sum of squares in float32 can be more than one.
+    made = Collection(encoder())
+    made.add([record(n, " ".join(random.Random(n).choices(WORDS, k=9))) for n in range(60)])
+    for held in made.records():
+        for found in (made.search(held.text, 60), made.search_vector(made.search(held.text, 1)[0].vector, 60)):
+            scores = [match.score for match in found]
+            assert all(type(score) is float and -1.0 <= score <= 1.0 for score in scores)
+            assert scores == sorted(scores, reverse=True)
+            assert scores[0] == pytest.approx(1.0, abs=2e-3)
+
+
+def test_a_vector_may_have_any_length_and_be_any_sequence(collection: Collection) -> None:
+    collection.add([record(n) for n in range(8)])
+    unit = encoder().vector("night 2")
+    right = collection.search_vector(unit, 3)
+    assert ids(right)[0] == "r2"
+    for vector in (unit.tolist(), tuple(unit), 7.5 * unit.astype(np.float64), 0.01 * unit):
+        found = collection.search_vector(vector, 3)
+        assert ids(found) == ids(right)
+        assert [m.score for m in found] == pytest.approx([m.score for m in right], abs=1e-6)
+    assert [m.score for m in collection.search_vector(-unit, 8)][-1] == pytest.approx(-1.0, abs=2e-3)
+
+
+NO_VECTORS = {
+    "short": [1.0],
+    "long": [1.0] * (DIMENSION + 1),
+    "NaN": [float("nan")] * DIMENSION,
+    "infinite": [float("inf")] * DIMENSION,
+    "two": [[1.0] * DIMENSION],
+    "a number": 5,
+    "a text": "red",
+    "texts": ["red"] * DIMENSION,
+    "nothing": None,
+    "empty": [],
+}
+
+
+@pytest.mark.parametrize("vector", NO_VECTORS.values(), ids=NO_VECTORS.keys())
+def test_what_is_no_vector_is_refused(collection: Collection, vector: Any) -> None:
+    collection.add([record(1)])
+    with pytest.raises(InvalidInputError, match="vector"):
+        collection.search_vector(vector)
+
+
+@pytest.mark.parametrize("name", ["NaN", "two", "a number", "a text", "nothing"])
+def test_what_is_no_vector_is_refused_where_nothing_is_held(collection: Collection, name: str) -> None:
+    with pytest.raises(InvalidInputError, match="vector"):
+        collection.search_vector(NO_VECTORS[name])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "3", None, True])
+def test_k_is_a_whole_number_from_one(collection: Collection, k: Any) -> None:
+    for search in (collection.search, collection.search_vector):
+        with pytest.raises(InvalidInputError, match="k must be"):
+            search("red" if search == collection.search else [1.0] * DIMENSION, k)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("options", [{"steering": "on"}, {"preferences": 3}, {"preferences": [""]}])
+async def test_bad_options_of_a_search_are_refused(collection: Collection, options: Any) -> None:
+    collection.add([record(1)])
+    with pytest.raises(InvalidInputError):
+        collection.search("red", **options)
+    with pytest.raises(InvalidInputError):
+        await collection.asearch("red", **options)
+    for query in (None, 3, ["red"]):
+        with pytest.raises(InvalidInputError, match="query"):
+            collection.search(query)  # type: ignore[arg-type]
+
+
+async def test_sync_and_async_are_the_same(collection: Collection) -> None:
+    other = Collection(encoder(), preferences=["red wine"])
+    given = [record(n, n=n) for n in range(8)]
+    given += [Record(id="i", text="x", keys=(Key(text="red wine at night", stance=Stance.CONFLICTS),))]
+    assert collection.add(given) == await other.aadd(given)
+    collection.preferences = other.preferences
+    assert collection.records() == other.records()
+    for options in (
+        {},
+        {"where": Filter.ge("n", 3)},
+        {"where": lambda r: r.id != "r2"},
+        {"preferences": []},
+        {"preferences": ["night train"], "steering": "paper"},
+        {"steering": "off"},
+    ):
+        right = collection.search("red night", 5, **options)  # type: ignore[arg-type]
+        for found in (await collection.asearch("red night", 5, **options), other.search("red night", 5, **options)):  # type: ignore[arg-type]
+            assert shown(found) == shown(right)
+            assert found.steered_by == right.steered_by and np.array_equal(found.vector, right.vector)
+
+
+def test_preferences_and_steering_of_a_call_win() -> None:
+    given = [record(n, f"{WORDS[n]} {WORDS[(n + 1) % 8]}") for n in range(8)]
+    plain, steered = Collection(encoder()), Collection(encoder(), preferences=["night train"], steering="paper")
+    for one in (plain, steered):
+        one.add(given)
+    right = shown(plain.search("red night", 8))
+    assert shown(steered.search("red night", 8)) != right
+    assert steered.search("red night", 8).steered_by == ["night train"]
+    for options in ({"preferences": []}, {"steering": "off"}):
+        assert shown(steered.search("red night", 8, **options)) == right  # type: ignore[arg-type]
+    assert shown(plain.search("red night", 8, preferences="night train", steering="paper")) == shown(
+        steered.search("red night", 8)
+    )
+    found = [match.score for match in steered.search_vector(encoder().vector("red night"), 8)]
+    assert found == pytest.approx([match.score for match in plain.search("red night", 8)], abs=1e-6)
+
+
+# embeddings that are there already
+
+
+def units(count: int, seed: int = 1) -> FloatArray:
+    made = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+    return made / np.linalg.norm(made, axis=1, keepdims=True)
+
+
+def embedded(number: int, vector: Any, stance: Stance | None = None, **metadata: Any) -> Record:
+    return Record(id=f"e{number}", text="-", metadata=metadata, keys=(Key(vector=vector, stance=stance),))
+
+
+@pytest.mark.parametrize("kind", ["list", "tuple", "long", "short", "float64"])
+async def test_a_record_is_found_by_the_embedding_it_was_given(collection: Collection, kind: str) -> None:
+    given = units(3)
+    make = {"list": list, "tuple": tuple, "long": lambda v: 9.0 * v, "short": lambda v: v / 9, "float64": np.float64}
+    assert collection.add([embedded(n, make[kind](given[n])) for n in range(2)]) == ["e0", "e1"]
+    assert await collection.aadd([record(1), embedded(2, make[kind](given[2]))]) == ["r1", "e2"]
+    for n in range(3):
+        for found in (
+            collection.search(k=4, embedding=given[n]),
+            await collection.asearch(k=4, embedding=given[n].tolist()),
+        ):
+            assert ids(found)[0] == f"e{n}" and found[0].score == pytest.approx(1.0, abs=2e-3)
+            assert np.allclose(found[0].vector, given[n], atol=5e-3)
+            assert shown(found) == shown(collection.search_vector(given[n], 4))
+    assert ids(collection.search("wine 1", 1)) == ["r1"]
+    assert collection.encoder.texts == {"wine 1": 2}  # type: ignore[attr-defined]
+
+
+def test_texts_and_embeddings_may_be_keys_of_one_record(path: Path) -> None:
+    given = units(4)
+    keys = [
+        (Key(vector=given[0]), Key(text="red wine"), Key(vector=given[1], stance=Stance.CONFLICTS)),
+        (Key(text="night train"), Key(vector=given[2])),
+        (Key(text="red wine"),),
+        (Key(vector=given[3]),),
+    ]
+    with Collection(encoder(), path) as made:
+        made.add([Record(id=f"{n}", text="-", keys=several) for n, several in enumerate(keys)])
+        for opened in (made, Collection(encoder(), path)):
+            for vector, record_id in zip(given, ("0", "0", "1", "3"), strict=True):
+                assert ids(opened.search_vector(vector, 1)) == [record_id]
+            assert sorted(ids(opened.search("red wine", 2))) == ["0", "2"]
+            assert ids(opened.search("night train", 1)) == ["1"]
+            opened.verify()
+
+
+def test_an_embedding_of_another_dimension_is_refused(collection: Collection) -> None:
+    collection.add([record(1)])
+    for vector in ([1.0] * (DIMENSION - 1), [1.0] * (DIMENSION + 1), []):
+        with pytest.raises(EncoderMismatchError, match=rf"{len(vector)} dimensions.*hash makes {DIMENSION}.*model"):
+            collection.add([record(2), embedded(1, vector)])
+        with pytest.raises(EncoderMismatchError):
+            Collection(encoder()).add([embedded(1, vector)])
+        with pytest.raises(InvalidInputError, match="dimensions"):
+            collection.search(embedding=vector)
+    assert collection.ids() == ["r1"]
+
+
+@pytest.mark.parametrize("name", [name for name in NO_VECTORS if name not in ("short", "long", "nothing", "empty")])
+def test_what_is_no_embedding_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInputError, match="An embedding must be a list of"):
+        Key(vector=NO_VECTORS[name])  # type: ignore[arg-type]
+
+
+def test_an_embedding_is_not_changed_and_not_shared() -> None:
+    given = 3.0 * units(1)[0]
+    before, made = given.copy(), Collection(encoder())
+    made.add([embedded(1, given)])
+    assert np.array_equal(given, before)
+    given[:] = 0.0
+    assert made.search_vector(before, 1)[0].score == pytest.approx(1.0, abs=2e-3)
+
+
+def test_an_embedding_of_zeros_is_like_nothing(path: Path) -> None:
+    with Collection(encoder(), path) as made:
+        made.add([embedded(1, [0.0] * DIMENSION), record(1)])
+        for opened in (made, Collection(encoder(), path)):
+            assert [(m.record.id, m.score) for m in opened.search("hills", 2)][-1][1] == pytest.approx(0.0, abs=2e-3)
+            assert {"e1", "r1"} == set(ids(opened.search("wine", 2)))
+
+
+async def test_an_embedding_is_steered_as_its_text_is(collection: Collection) -> None:
+    collection.add([record(n, f"{WORDS[n]} {WORDS[(n + 1) % 8]}", n=n) for n in range(8)])
+    collection.add([Record(id="i", text="x", keys=(Key(text="red wine at night", stance=Stance.CONFLICTS),))])
+    vector = encoder().vector("red night")
+    plain = shown(collection.search("red night", 9))
+    for options in (
+        {},
+        {"preferences": ["night train"], "steering": "paper"},
+        {"preferences": ["I avoid red wine."]},
+        {"preferences": ["I avoid red wine."], "where": Filter.ge("n", 3), "ids": ["r4", "r1", "r7"]},
+        {"preferences": ["night train"], "steering": "off"},
+    ):
+        right = collection.search("red night", 9, **options)  # type: ignore[arg-type]
+        for found in (
+            collection.search(k=9, embedding=vector, **options),  # type: ignore[arg-type]
+            await collection.asearch("red night", 9, embedding=list(vector), **options),  # type: ignore[arg-type]
+        ):
+            assert ids(found) == ids(right) and found.steered_by == right.steered_by
+            assert [m.score for m in found] == pytest.approx([m.score for m in right], abs=1e-6)
+    assert shown(collection.search(k=9, embedding=vector, preferences=["night train"], steering="paper")) != plain
+
+
+def test_nothing_is_steered_where_nothing_is_held(collection: Collection) -> None:
+    for vector in ([1.0], [1.0] * DIMENSION):
+        found = collection.search(embedding=vector, preferences=["red"])
+        assert found == [] and len(found.vector) == len(vector)
+
+
+def test_an_embedding_for_the_vectors_of_another_encoder_is_refused_when_it_is_steered(path: Path) -> None:
+    with Collection(HashEncoder(64), path) as made:
+        made.add([record(1)])
+    with (
+        Collection(encoder(), path) as made,
+        pytest.raises(EncoderMismatchError),
+    ):
+        made.search(embedding=[1.0] * 64, preferences=["red wine"], steering="paper")
+
+
+# some ids, and what records say under a key
+
+
+@given(st.sets(st.integers(0, 11)), st.sets(st.integers(0, 9)), st.integers(1, 12))
+@settings(max_examples=40, deadline=None)
+def test_only_some_ids_are_searched(chosen: set[int], allowed: set[int], k: int) -> None:
+    made = Collection(encoder())
+    made.add([record(n, n=n) for n in range(10)])
+    right = sorted(f"r{n}" for n in chosen & allowed)
+    for where in (Filter.in_("n", allowed), lambda r: r.metadata["n"] in allowed):
+        found = made.search("red night", k, where=where, ids=[f"r{n}" for n in chosen])
+        assert len(found) == min(k, len(right)) and set(ids(found)) <= set(right)
+        assert sorted(r.id for r in made.records(where, ids=[f"r{n}" for n in chosen])) == right
+        assert sorted(made.ids(where)) == sorted(f"r{n}" for n in allowed)
+    everything = made.search("red night", 10, ids=(f"r{n}" for n in chosen))
+    assert sorted(ids(everything)) == sorted(f"r{n}" for n in chosen if n < 10)
+    assert made.records(ids=[]) == [] and made.search("red", ids=[]) == []
+
+
+def test_records_with_a_value_under_a_key(collection: Collection, path: Path) -> None:
+    collection.add([record(1, of="a"), record(2, of="b"), record(3), record(4, of=["a"]), record(5, of="a")])
+    assert collection.having("of", {"a"}) == ["r1", "r5"]
+    assert collection.having("of", {"a", "b"}) == ["r1", "r2", "r5"]
+    assert collection.having("other", {"a"}) == collection.having("of", set()) == []
+    collection.add([record(1, of="b"), record(6, of="a"), record(5)])
+    assert collection.having("of", {"a"}) == ["r6"] and collection.having("of", {"b"}) == ["r2", "r1"]
+    collection.delete(["r2", "r6"])
+    assert collection.having("of", {"a", "b"}) == ["r1"]
+    if collection.path is not None:
+        with Collection(encoder(), path) as other:
+            other.add([record(7, of="a")])
+        assert collection.having("of", {"a"}) == ["r7"]
+    collection.delete()
+    assert collection.having("of", {"a", "b"}) == []
+
+
+def test_metadata_comes_back_in_its_order(collection: Collection) -> None:
+    collection.add([record(1, z=1, a={"y": 1, "b": 2}, m=3)])
+    assert repr(dict(collection.get(["r1"])[0].metadata)) == repr({"z": 1, "a": {"y": 1, "b": 2}, "m": 3})
+
+
+# what cannot be held
+
+NO_JSON = {
+    "a date": datetime(2026, 1, 1, tzinfo=timezone.utc),
+    "a set": {1, 2},
+    "NaN": float("nan"),
+    "infinity": [float("inf")],
+    "an object": object(),
+    "bytes": b"x",
+    "numpy": np.int64(3),
+    "keys of two kinds": {1: "a", "b": 2},
+    "half a character": "\ud800",
+    "a key that is none": {"\ud800": 1},
+}
+
+
+@pytest.mark.parametrize("value", NO_JSON.values(), ids=NO_JSON.keys())
+async def test_metadata_that_is_not_json_is_refused_and_nothing_is_stored(collection: Collection, value: Any) -> None:
+    collection.add([record(9)])
+    given = [record(1), record(2, deep={"in": [value]}), record(3)]
+    with pytest.raises(InvalidInputError, match="document 'r2' is not JSON"):
+        collection.add(given)
+    with pytest.raises(InvalidInputError, match="document 'r2' is not JSON"):
+        await collection.aadd(given)
+    assert [r.id for r in collection.records()] == ["r9"]
+    assert ids(collection.search("wine", 5)) == ["r9"]
+
+
+def test_nothing_is_embedded_of_what_cannot_be_stored(collection: Collection) -> None:
+    with pytest.raises(InvalidInputError):
+        collection.add([record(1), record(2, bad={1})])
+    assert collection.encoder.calls == 0  # type: ignore[attr-defined]
+
+
+def test_metadata_that_holds_itself_is_refused(collection: Collection) -> None:
+    endless: dict[str, Any] = {}
+    endless["self"] = endless
+    with pytest.raises(InvalidInputError, match="not JSON"):
+        collection.add([Record(id="r", text="x", metadata=endless)])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"id": ""}, "empty"),
+        ({"id": 3}, "id of a document must be a string"),
+        ({"id": "\ud800"}, "not valid Unicode"),
+        ({"text": None}, "text of a document must be a string"),
+        ({"text": b"red"}, "text of a document must be a string"),
+        ({"text": "red \udfff"}, "not valid Unicode"),
+        ({"metadata": [1]}, "mapping with string keys"),
+        ({"metadata": {1: 2}}, "mapping with string keys"),
+        ({"metadata": None}, "mapping with string keys"),
+    ],
+)
+def test_what_is_no_record_is_refused(wrong: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidInputError, match=match):
+        Record(**{"id": "r", "text": "x", **wrong})
+
+
+@pytest.mark.parametrize("alter", BROKEN.values(), ids=BROKEN.keys())
+async def test_an_encoder_that_fails_stores_nothing(path: Path, alter: Callable[[FloatArray], object]) -> None:
+    with Collection(AlteredEncoder(alter, when="bad"), path) as made:
+        made.add([record(9)])
+        with pytest.raises(EncoderError):
+            made.add([record(1), record(2, "bad"), record(9, "other")])
+        with pytest.raises(EncoderError):
+            await made.aadd([record(1), record(2, "bad"), record(9, "other")])
+        with pytest.raises(EncoderError):
+            made.search("bad")
+        assert made.records() == [record(9)]
+        assert ids(made.search("wine", 5)) == ["r9"]
+    with Collection(HashEncoder(), path) as again:
+        assert again.records() == [record(9)]
+
+
+def test_what_was_committed_is_found_though_the_call_failed(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection.add([record(1), record(2)])
+    with monkeypatch.context() as patch:
+        patch.setattr(EntryIndex, "add", lambda *_: (_ for _ in ()).throw(MemoryError()))
+        with pytest.raises(MemoryError):
+            collection.add([record(1, "green hills"), record(3, "blue sky")])
+    assert [(r.id, r.text) for r in collection.records()][1:] == [("r1", "green hills"), ("r3", "blue sky")]
+    assert ids(collection.search("green hills", 1)) == ["r1"] and ids(collection.search("blue sky", 1)) == ["r3"]
+    assert ids(collection.search("night 2", 1)) == ["r2"] and len(collection.search("wine", 9)) == 3
+
+
+def test_records_are_not_changed_and_not_shared(collection: Collection) -> None:
+    metadata = {"tags": ["a"], "deep": {"x": 1}}
+    given = [Record(id="r", text="red", metadata=metadata)]
+    before = copy.deepcopy(given)
+    collection.add(given)
+    assert given == before and given[0].metadata is metadata
+    metadata["tags"].append("b")  # type: ignore[attr-defined]
+    one, other = collection.get(["r"])[0], collection.search("red")[0].record
+    one.metadata["tags"].append("c")
+    other.metadata["deep"]["x"] = 2
+    assert collection.get(["r"]) == before == collection.records() == [collection.search("red")[0].record]
+
+
+# the file
+
+
+def filled(path: Path | None, count: int = 12) -> Collection:
+    made = Collection(encoder(), path)
+    made.add([record(n, n=n % 3) for n in range(count)])
+    keys = (Key(text="red wine", stance=Stance.SUPPORTS), Key(text="green night", stance=Stance.MIXED))
+    made.add([Record(id="i", text="Long. " * 100, metadata={"n": 1}, keys=keys), Record(id="u", text="-", keys=())])
+    made.delete(["r3"])
+    made.add([record(5, "train 5 anew", n=9)])
+    return made
+
+
+def everything(made: Collection) -> Any:
+    queries = ("red wine", "green hills 4", "train 5", "night")
+    return (
+        [(r.id, r.text, r.metadata) for r in made.records()],
+        [shown(made.search(query, k)) for query in queries for k in (1, 3, 50)],
+        [shown(made.search(query, 3, where=Filter.eq("n", 1))) for query in queries],
+        [shown(made.search(query, 50, preferences=["red train"], steering="signed")) for query in queries],
+        len(made),
+    )
+
+
+def test_all_is_the_same_to_the_bit_after_reopening(path: Path) -> None:
+    with filled(path) as made, filled(None) as in_ram:
+        right = everything(made)
+        assert everything(in_ram) == right
+    for options in ({}, {"must_exist": True}, {"read_only": True}):
+        with Collection(encoder(), path, **options) as again:  # type: ignore[arg-type]
+            assert everything(again) == right
+            assert again.verify() > 20
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_backup_is_the_same(path: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "copy.vectors"
+    with filled(path) as made:
+        made.backup(copied)
+        right = everything(made)
+        with pytest.raises(AlreadyThereError):
+            made.backup(copied)
+        with pytest.raises(StoreError, match="itself"):
+            made.backup(path, overwrite=True)
+        made.add([record(50)])
+        with Collection(encoder(), copied) as other:
+            assert everything(other) == right
+        made.backup(copied, overwrite=True)
+        with Collection(encoder(), copied) as other:
+            assert everything(other) == everything(made)
+    with filled(None) as in_ram:
+        in_ram.backup(copied, overwrite=True)
+        with Collection(encoder(), copied) as other:
+            assert everything(other) == everything(in_ram)
+
+
+def test_what_is_deleted_has_gone_from_the_file(path: Path) -> None:
+    with Collection(encoder(), path) as made:
+        made.add([record(1, "the secret of the green hills", note="confidential"), record(2)])
+        assert b"secret" in path.read_bytes()
+        made.delete(["r1"])
+        assert b"secret" not in path.read_bytes() and b"confidential" not in path.read_bytes()
+        made.add([record(2, "a secret as well")])
+        made.add([record(2, "nothing")])
+    assert b"secret" not in path.read_bytes()
+
+
+def test_a_file_is_small(path: Path) -> None:
+    with Collection(encoder(), path) as made:
+        made.add([record(n, f"{WORDS[n % 8]} {n} " * 5) for n in range(200)])
+    # Vectors in ten bits, texts and ids, and what the pages leave empty.
+    assert path.stat().st_size < 200 * (DIMENSION * 1.25 + 400)
+    with Collection(encoder(), path) as made:
+        made.delete()
+    assert path.stat().st_size < 20_000
+
+
+def test_another_collection_on_the_file_sees_what_is_written(path: Path) -> None:
+    with Collection(encoder(), path) as one, Collection(encoder(), path) as other:
+        one.add([record(1, "red wine", n=1)])
+        assert ids(other.search("red wine")) == ["r1"]
+        other.add([record(2, "night train", n=1), record(1, "blue sky", n=2)])
+        assert one.get(["r1"])[0].text == "blue sky"
+        assert ids(one.search("night train", 1)) == ["r2"]
+        assert [r.id for r in one.records(Filter.eq("n", 1))] == ["r2"]
+        other.delete(["r2"])
+        assert len(one) == 1 and one.search("night train", 5, where=Filter.eq("n", 1)) == []
+        one.delete()
+        assert other.search("red") == [] and len(other) == 0
+        one.add([record(3)])
+        assert everything(one) == everything(other)
+
+
+def test_another_process_writes_and_reads(path: Path) -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(helpers.__file__).parent)!r})
+from test_collection import *
+with Collection(encoder(), sys.argv[1]) as made:
+    print(*ids(made.search("red wine", 1)), flush=True)
+    made.add([record(2, "night train")])
+    print("written", flush=True)
+    sys.stdin.readline()
+    print(*ids(made.search("green hills", 1)), flush=True)
+"""
+    with Collection(encoder(), path) as made:
+        made.add([record(1, "red wine")])
+        with subprocess.Popen(
+            [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as other:
+            assert other.stdin is not None and other.stdout is not None
+            assert other.stdout.readline() == "r1\n" and other.stdout.readline() == "written\n"
+            assert ids(made.search("night train", 1)) == ["r2"]
+            made.add([record(3, "green hills")])
+            print(file=other.stdin, flush=True)
+            assert other.stdout.readline() == "r3\n"
+        assert other.returncode == 0
+        assert made.verify() > 5
+
+
+def test_threads_add_delete_and_search_at_once(collection: Collection) -> None:
+    errors: list[BaseException] = []
+    start = threading.Barrier(6)
+
+    def write(worker: int) -> None:
+        start.wait()
+        for turn in range(8):
+            collection.add([record(100 * worker + turn, worker=worker), record(100 * worker + 50 + turn)])
+            collection.delete([f"r{100 * worker + 50 + turn}"])
+
+    def look() -> None:
+        start.wait()
+        for _ in range(25):
+            found = collection.search("red", 5)
+            assert all(match.record.text for match in found)
+            assert len(set(ids(found))) == len(found)
+            assert all(
+                m.record.metadata["worker"] == 1 for m in collection.search("red", 5, where=Filter.eq("worker", 1))
+            )
+
+    with ThreadPoolExecutor(6) as pool:
+        for done in [*(pool.submit(write, worker) for worker in range(4)), pool.submit(look), pool.submit(look)]:
+            error = done.exception()
+            if error is not None:
+                errors.append(error)
+    assert not errors
+    assert {r.id for r in collection.records()} == {
+        f"r{100 * worker + turn}" for worker in range(4) for turn in range(8)
+    }
+    assert len(collection.search("red", 99)) == 32
+    collection.verify()
+
+
+async def test_tasks_add_and_search_at_once(collection: Collection) -> None:
+    added = await asyncio.gather(*(collection.aadd([record(n), record(n + 50)]) for n in range(10)))
+    assert sorted(one for each in added for one in each) == sorted(r.id for r in collection.records())
+    found = await asyncio.gather(*(collection.asearch(f"{WORDS[n % 8]} {n}", 1) for n in range(10)))
+    assert [ids(one) for one in found] == [[f"r{n}"] for n in range(10)]
+
+
+async def test_a_cancelled_call_writes_all_or_nothing(collection: Collection) -> None:
+    for wait in range(6):
+        task = asyncio.ensure_future(collection.aadd([record(2 * wait), record(2 * wait + 1)]))
+        for _ in range(wait):
+            await asyncio.sleep(0.0005)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    held = {r.id for r in collection.records()}
+    assert all((f"r{2 * n}" in held) == (f"r{2 * n + 1}" in held) for n in range(6))
+    assert set(ids(collection.search("red", 99))) == held
+
+
+# other encoders
+
+
+async def test_another_encoder_is_refused(path: Path) -> None:
+    with filled(path):
+        pass
+    before = path.read_bytes()
+    with pytest.raises(EncoderMismatchError, match="made with the encoder hash, and is used with other"):
+        Collection(HashEncoder(DIMENSION, name="other"), path)
+    for other in (HashEncoder(2 * DIMENSION), HashEncoder(DIMENSION, fingerprint="v2")):
+        with Collection(other, path) as made:
+            assert made.get(["r1"]) == [record(1, n=1)]
+            for query in ("red", "night"):
+                with pytest.raises(EncoderMismatchError):
+                    made.search(query)
+                with pytest.raises(EncoderMismatchError):
+                    await made.asearch(query, preferences=["red"])
+            with pytest.raises(EncoderMismatchError):
+                made.add([record(1, "anew")])
+            with pytest.raises(EncoderMismatchError):
+                await made.aadd([record(99)])
+            with pytest.raises(InvalidInputError, match="vector has 3 dimensions"):
+                made.search_vector([1.0] * 3)
+            assert made.get(["r1"]) == [record(1, n=1)]
+    assert path.read_bytes() == before
+
+
+def test_an_emptied_file_takes_another_encoder(path: Path) -> None:
+    with filled(path) as made:
+        made.delete()
+    other = HashEncoder(32, name="other")
+    with Collection(other, path) as made, Collection(encoder(), path) as first:
+        assert made.search("red") == [] == made.search_vector(other.vector("red"))
+        made.add([record(1), record(2)])
+        assert ids(made.search_vector(other.vector("wine 1"), 1)) == ["r1"]
+        with pytest.raises(EncoderMismatchError):
+            first.search("red")
+        with pytest.raises(EncoderMismatchError):
+            first.add([record(3)])
+        right = everything(made)
+    with Collection(other, path) as made:
+        assert everything(made) == right
+    with pytest.raises(EncoderMismatchError):
+        Collection(encoder(), path)
+
+
+# files that are none
+
+
+def refused(path: Path, kind: type[Exception], match: str, **options: Any) -> None:
+    """Opening a file is an error, and leaves it and its folder as they are."""
+    before = path.read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(kind, match=match):
+            Collection(encoder(), path, read_only=read_only, **options)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    "octets", [b"", b"Dear diary, today ...\n" * 200, bytes(4096), b"SQLite format 3\x00", b"\x80\x04K\x01."]
+)
+def test_what_is_no_collection_is_refused(path: Path, octets: bytes) -> None:
+    path.write_bytes(octets)
+    refused(path, StoreError, r"me\.vectors")
+
+
+def test_a_memory_is_no_collection_and_the_other_way_round(path: Path) -> None:
+    with EpicMemory.open(path, ["red wine"], encoder=encoder(), tau=0.0) as memory:
+        memory.add(["red wine", "night train"])
+    refused(path, StoreError, "not a vector store of epic-memory")
+    path.unlink()
+    with filled(path):
+        pass
+    before = path.read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match="not a memory of epic-memory"):
+            EpicMemory.open(path, encoder=encoder(), read_only=read_only)
+    assert path.read_bytes() == before
+
+
+def changed(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        for statement in statements:
+            db.execute(statement)
+        db.commit()
+
+
+FOREIGN = {
+    "another database": ["PRAGMA application_id = 7"],
+    "another version": ["PRAGMA user_version = 2"],
+    "trigger": ["CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM keys; END"],
+    "view": ["CREATE VIEW v AS SELECT * FROM records"],
+    "view in place of a table": ["ALTER TABLE records RENAME TO r", "CREATE VIEW records AS SELECT * FROM r"],
+    "table": ["CREATE TABLE notes (text)"],
+    "index on an expression": ["CREATE INDEX i ON records (length(text))"],
+    "computed column": ["ALTER TABLE records ADD COLUMN more AS (length(text))"],
+    "no column": ["ALTER TABLE keys DROP COLUMN stance"],
+    "no table": ["DROP TABLE keys"],
+    "virtual table": ["CREATE VIRTUAL TABLE words USING fts5 (text)"],
+}
+
+
+@pytest.mark.parametrize("statements", FOREIGN.values(), ids=FOREIGN.keys())
+def test_a_file_with_other_tables_than_ours_is_refused(path: Path, statements: list[str]) -> None:
+    with filled(path):
+        pass
+    try:
+        changed(path, *statements)
+    except sqlite3.OperationalError as error:
+        pytest.skip(f"this SQLite cannot do that: {error}")
+    refused(path, StoreError, r"me\.vectors")
+
+
+ROWS = {
+    "a row less": ["DELETE FROM records WHERE row = (SELECT max(row) FROM records)"],
+    "a key less": ["DELETE FROM keys WHERE row = (SELECT max(row) FROM keys)"],
+    "no rows": ["DELETE FROM keys"],
+    "a row twice": [
+        "INSERT INTO records (id, metadata, crc, text_crc, text) SELECT 'x', metadata, crc, text_crc, text"
+        " FROM records LIMIT 1"
+    ],
+    "other sums": ["UPDATE sums SET total = total + 1 WHERE name = 'records'"],
+    "fewer sums": ["DELETE FROM sums WHERE name = 'keys'"],
+    "another checksum": ["UPDATE keys SET crc = crc + 1"],
+    "a key of nobody": ["UPDATE keys SET record = 999 WHERE row = 1"],
+    "another vector": ["UPDATE keys SET vector = zeroblob(length(vector))"],
+    "a short vector": ["UPDATE keys SET vector = x'00'"],
+    "another stance": ["UPDATE keys SET stance = 'supports'"],
+    "no encoder": ["DELETE FROM meta"],
+    "another encoder": ["UPDATE meta SET value = replace(value, '256', '255')"],
+}
+
+
+@pytest.mark.parametrize("statements", ROWS.values(), ids=ROWS.keys())
+def test_rows_that_nobody_wrote_are_noticed_on_opening(path: Path, statements: list[str]) -> None:
+    with filled(path):
+        pass
+    changed(path, *statements)
+    refused(path, DamagedError, "is damaged")
+
+
+@pytest.mark.parametrize("column", ["text", "metadata", "id"])
+def test_a_record_that_was_changed_is_noticed_when_it_is_read(path: Path, column: str) -> None:
+    with filled(path):
+        pass
+    changed(path, f"UPDATE records SET {column} = {column} || ' ' WHERE id = 'r1'")
+    with Collection(encoder(), path) as made:
+        assert made.get(["r2"]) == [record(2, n=2)]
+        for look in (
+            lambda: made.get(["r1", "r1 "]),
+            lambda: made.search("wine 1", 1),
+            made.records,
+            lambda: made.search("red", 1, where=lambda r: True),
+            made.verify,
+        ):
+            with pytest.raises(DamagedError):
+                look()
+        if column != "text":
+            with pytest.raises(DamagedError):
+                made.search("red", 1, where=Filter.eq("n", 1))
+
+
+def test_what_is_damaged_while_it_is_open_is_noticed_each_time(path: Path) -> None:
+    with filled(path) as made:
+        changed(path, "UPDATE keys SET vector = zeroblob(length(vector)) WHERE row = 1")
+        for _ in range(2):
+            for look in (
+                lambda: made.search("red wine", 3),
+                lambda: made.search("red wine", 3, where=Filter.eq("n", 1)),
+                lambda: made.add([record(1)]),
+                lambda: made.delete(["r1"]),
+                lambda: made.get(["r1"]),
+                made.verify,
+            ):
+                with pytest.raises(DamagedError):
+                    look()
+
+
+def looked(path: Path) -> dict[str, Any]:
+    """What each call gives, StoreError where it raises one; any other error goes through."""
+    looks: dict[str, Callable[[Collection], Any]] = {
+        "everything": everything,
+        "search": lambda made: shown(made.search("red wine", 3)),
+        "filter": lambda made: shown(made.search("red wine", 3, where=Filter.eq("n", 1))),
+        "get": lambda made: made.get(["r1", "i", "u", "r5"]),
+        "length": len,
+        "verify": lambda made: made.verify(),
+        "add": lambda made: made.add([record(1, "written anew"), record(77)]),
+        "delete": lambda made: made.delete(["r2", "none"]),
+    }
+    seen: dict[str, Any] = dict.fromkeys([*looks, "again"], StoreError)
+    with suppress(StoreError), Collection(encoder(), path) as made:
+        for name, look in looks.items():
+            with suppress(StoreError):
+                seen[name] = look(made)
+    # What was damaged must not pass for sound after it was written.
+    with suppress(StoreError), Collection(encoder(), path, read_only=True) as made:
+        made.verify()
+        seen["again"] = everything(made)
+    return seen
+
+
+def test_a_damaged_file_gives_an_error_or_what_is_right(path: Path, tmp_path: Path) -> None:
+    with filled(path):
+        pass
+    octets, chance = path.read_bytes(), random.Random(7)
+    copied = tmp_path / "copy.vectors"
+
+    def look(changed: bytes) -> dict[str, Any]:
+        copied.write_bytes(changed)
+        try:
+            return looked(copied)
+        finally:
+            for file in tmp_path.glob("copy.vectors*"):
+                file.unlink()
+
+    right = look(octets)
+    assert StoreError not in right.values()
+    noticed = {"cut": 0, "flipped": 0, "header": 0, "page": 0}
+
+    def flipped(place: int, mask: int) -> bytes:
+        return octets[:place] + bytes([octets[place] ^ mask]) + octets[place + 1 :]
+
+    lengths = [chance.randrange(len(octets)) for _ in range(60)]
+    flips = [(chance.randrange(len(octets)), 1 << chance.randrange(8)) for _ in range(200)]
+    damaged = [("cut", f"at {length}", octets[:length]) for length in lengths]
+    damaged += [("flipped", f"{place}^{mask}", flipped(place, mask)) for place, mask in flips]
+    damaged += [("header", f"{place}", flipped(place, 1)) for place in range(100)]
+    damaged += [
+        ("page", f"{start}", octets[:start] + bytes(512) + octets[start + 512 :])
+        for start in range(0, len(octets), 512)
+    ]
+    wrong = []
+    for how, where, octets_now in damaged:
+        seen = look(octets_now)
+        noticed[how] += StoreError in seen.values()
+        for name, gave in seen.items():
+            if (
+                gave != right[name]
+                and gave is not StoreError
+                and not (
+                    # Written in part, as a change before or after it was refused.
+                    name == "again" and StoreError in (seen["add"], seen["delete"])
+                )
+            ):
+                wrong.append((how, where, name, repr(gave)[:200]))
+    assert not wrong
+    assert noticed["cut"] >= 58 and noticed["flipped"] > 100 and noticed["page"] >= len(octets) // 512 - 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs processes that can be killed")
+def test_a_killed_process_leaves_whole_batches(path: Path) -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(helpers.__file__).parent)!r})
+from test_collection import *
+with Collection(encoder(), sys.argv[1]) as made:
+    for n in range(10_000):
+        made.add([record(3 * n + m, "red wine " * 20) for m in range(3)])
+        print(n, flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        told = [int(other.stdout.readline()) for _ in range(8)][-1]
+        other.send_signal(signal.SIGKILL)
+    with Collection(encoder(), path) as made:
+        made.verify()
+        held = [r.id for r in made.records()]
+        assert len(held) >= 3 * (told + 1) and len(held) % 3 == 0
+        assert held == [f"r{n}" for n in range(len(held))]
+        made.add([record(1, "green hills")])
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+# places
+
+
+def test_places_where_no_file_can_be(tmp_path: Path, path: Path) -> None:
+    for wrong, match in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "none" / "me.vectors", "no folder"),
+        ("a\x00b", "NUL"),
+        ("", "is a folder"),
+    ):
+        with pytest.raises(StoreError, match=match):
+            Collection(encoder(), wrong)
+    for options in ({"must_exist": True}, {"read_only": True}):
+        with pytest.raises(StoreError, match="no vector store at"):
+            Collection(encoder(), path, **options)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a b?mode=ro#x%20.vectors", "wörter 🎈", "';--"])
+def test_names_of_files(tmp_path: Path, name: str) -> None:
+    with Collection(encoder(), tmp_path / name) as made:
+        made.add([record(1)])
+    with Collection(encoder(), str(tmp_path / name), must_exist=True) as made:
+        assert made.get(["r1"]) == [record(1)]
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_a_mode_that_is_none_makes_no_file(path: Path) -> None:
+    for options in ({"steering": "on"}, {"preferences": [""]}, {"preferences": 3}, {"preferences": ["a", "A"]}):
+        with pytest.raises(InvalidInputError):
+            Collection(encoder(), path, **options)  # type: ignore[arg-type]
+    assert not path.exists()
+
+
+async def test_a_file_opened_for_reading_is_never_written(path: Path) -> None:
+    with filled(path) as made:
+        right = everything(made)
+    before = path.read_bytes()
+    with Collection(encoder(), path, read_only=True) as made:
+        assert everything(made) == right
+        for write in (lambda: made.add([record(1)]), lambda: made.delete(["r1"]), made.delete):
+            with pytest.raises(ReadOnlyError, match="opened for reading only"):
+                write()
+        with pytest.raises(ReadOnlyError):
+            await made.aadd([record(1)])
+        assert everything(made) == right
+    assert path.read_bytes() == before
+
+
+async def test_a_closed_collection_says_so(collection: Collection) -> None:
+    collection.add([record(1)])
+    collection.close()
+    collection.close()
+    for call in (
+        lambda: collection.add([record(1)]),
+        lambda: collection.delete(["r1"]),
+        collection.delete,
+        lambda: collection.get(["r1"]),
+        lambda: collection.search("red"),
+        lambda: collection.search_vector([1.0] * DIMENSION),
+        collection.records,
+        collection.verify,
+        lambda: len(collection),
+    ):
+        with pytest.raises(MemoryClosedError, match="vector store is closed"):
+            call()
+    with pytest.raises(MemoryClosedError):
+        await collection.aadd([record(1)])
+    with pytest.raises(MemoryClosedError):
+        await collection.asearch("red")
+    assert "closed" in repr(collection) and collection
+
+
+def test_a_file_that_has_gone_is_not_written(path: Path, tmp_path: Path) -> None:
+    with filled(path) as made:
+        right = everything(made)
+        path.rename(tmp_path / "moved.vectors")
+        with pytest.raises(StoreError, match="was removed"):
+            made.add([record(1)])
+        with pytest.raises(StoreError, match="was removed"):
+            made.delete()
+        assert everything(made) == right
+        made.backup(path)
+    with Collection(encoder(), path) as again:
+        assert everything(again) == right
+
+
+def test_a_file_that_another_writes_can_be_read_and_is_not_waited_for_forever(path: Path) -> None:
+    with filled(path) as made:
+        right = everything(made)
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            assert everything(made) == right
+            db.execute("ROLLBACK")
+        assert made.add([record(1)]) == ["r1"]
+
+
+# nothing is sent, nothing is run
+
+OFFLINE = """
+import os, socket, sys
+def refuse(*arguments, **options):
+    raise AssertionError(f"tried: {arguments}")
+for owner, name in ((socket.socket, "connect"), (socket, "create_connection"), (socket, "getaddrinfo")):
+    setattr(owner, name, refuse)
+import pickle
+pickle.load = pickle.loads = pickle.Unpickler = pickle.dump = pickle.dumps = refuse
+from epic_core.collection import Collection, Record
+from epic_core.encoders import default_encoder
+path = sys.argv[1]
+with Collection(default_encoder(), path, preferences=["I follow a strict vegan diet."]) as made:
+    made.add([Record(id="1", text="A vegan stew of beans."), Record(id="2", text="A hotel with a casino.")])
+with Collection(default_encoder(), path, preferences=["I follow a strict vegan diet."]) as made:
+    assert made.search("What should I cook?", 1)[0].record.id == "1"
+    made.verify()
+print(*{name.split(".")[0] for name in sys.modules})
+"""
+
+
+def test_it_is_offline_without_pickle_and_without_a_framework(path: Path) -> None:
+    home = str(path.parent / "home")
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HOME": home, "HF_HOME": home},
+    )
+    assert done.returncode == 0, done.stderr
+    assert not {"langchain_core", "llama_index", "torch", "transformers"} & set(done.stdout.split())
+    assert [file.name for file in path.parent.iterdir()] == [path.name]

@@ -1,0 +1,546 @@
+"""What calls language models: with patience, and several at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, TypeAlias
+
+import pytest
+from lm_servers import LMServer, Reply, in_turn
+from scripted import Model, candidate, forget_environment, model_of, own_threads, until
+
+from epic_core.errors import EpicError, InvalidInputError, LMError, LMSetupError, LMUnavailableError
+from epic_core.lm import Completion, LanguageModel, Message
+from epic_core.lm.base import Schema
+from epic_core.lm.retries import Complete, Patience, patiently
+from epic_core.runtime.effects import arun, run
+from epic_core.runtime.workers import acompleted, completed
+from epic_core.types import Usage
+from epic_core.verification import LMVerifier
+from epic_core.verification.base import Rewriting
+
+HELLO = [Message("system", "Be brief."), Message("user", "Is it so?")]
+SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_environment(monkeypatch)
+
+
+@pytest.fixture
+def server() -> Iterator[LMServer]:
+    with LMServer(lambda request: "Yes, it is.") as server:
+        yield server
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "stream"])
+def lm(request: pytest.FixtureRequest, server: LMServer, kind: str) -> Model:
+    """A model of each kind, which streams or does not."""
+    return model_of(server, kind, stream=request.param)
+
+
+# patience
+
+DOWN = LMUnavailableError("no server")
+
+
+class OfOthers:
+    """A model from elsewhere, which raises or returns what it likes."""
+
+    name = "other"
+    concurrency = 1
+    context: int | None = None
+
+    def __init__(self, *said: object) -> None:
+        self.said = list(said)
+        self.calls = 0
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        assert (messages, schema, max_tokens) == (HELLO, SCHEMA, 50)
+        self.calls += 1
+        said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        if isinstance(said, BaseException):
+            raise said
+        return said  # type: ignore[return-value]
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        await asyncio.sleep(0)
+        return self.complete(messages, schema=schema, max_tokens=max_tokens)
+
+
+def request_to(lm: LanguageModel) -> Complete:
+    return Complete(lm=lm, messages=HELLO, schema=SCHEMA, max_tokens=50)
+
+
+REQUEST = request_to(OfOthers(DOWN))
+
+
+def played(patience: Patience, *answers: object) -> tuple[list[float], Completion | LMError]:
+    """The pauses made, and how it ends, if the attempts are answered so; the last answer is for all others."""
+    calling, left, pauses = patiently(REQUEST, patience, Usage()), list(answers), []
+    try:
+        step = next(calling)
+        while True:
+            if isinstance(step, Complete):
+                step = calling.send(left.pop(0) if len(left) > 1 else left[0])
+            else:
+                pauses.append(step.seconds)
+                step = calling.send(None)
+    except StopIteration as stop:
+        answer: Completion = stop.value
+        return pauses, answer
+    except LMError as error:
+        return pauses, error
+
+
+def test_pauses_double() -> None:
+    assert played(Patience(retries=4, backoff=0.25), DOWN) == ([0.25, 0.5, 1.0, 2.0], DOWN)
+
+
+def test_pauses_are_bounded_however_often_it_is_tried() -> None:
+    pauses, _ = played(Patience(retries=2000, backoff=1.0), DOWN)
+    assert len(pauses) == 2000 and max(pauses) == 30.0
+
+
+def test_it_is_tried_no_more_than_allowed() -> None:
+    assert played(Patience(retries=0), DOWN) == ([], DOWN)
+    assert len(played(Patience(retries=5), DOWN)[0]) == 5
+
+
+def test_an_answer_ends_the_trying() -> None:
+    answer = Completion(text="Yes")
+    assert played(Patience(backoff=0.1), DOWN, DOWN, answer) == ([0.1, 0.2], answer)
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(3.0, 3.0), (0.0, 0.5), (1000.0, 30.0), (float("inf"), 30.0)])
+def test_a_server_is_given_the_time_it_asks_for_within_bounds(asked: float, waited: float) -> None:
+    error = LMUnavailableError("too many", retry_after=asked)
+    assert played(Patience(retries=2, backoff=0.5), error)[0] == [waited, waited]
+
+
+@pytest.mark.parametrize(("retries", "pauses"), [(0, 0), (1, 1), (3, 1)])
+def test_a_timeout_is_tried_once_more_only(retries: int, pauses: int) -> None:
+    error = LMUnavailableError("too slow", timed_out=True)
+    assert len(played(Patience(retries=retries), error)[0]) == pauses
+
+
+@pytest.mark.parametrize("error", [LMError("refused"), LMSetupError("not pulled")])
+def test_what_trying_cannot_help_is_not_tried_again(error: LMError) -> None:
+    assert played(Patience(), error) == ([], error)
+
+
+def test_a_refused_request_says_nothing_about_the_next_one() -> None:
+    patience = Patience()
+    for _ in range(5):
+        played(patience, LMError("too long"))
+    assert patience.down is None
+
+
+def test_what_the_user_has_to_change_stops_everything_at_once() -> None:
+    patience, error = Patience(), LMSetupError("not pulled")
+    played(patience, error)
+    assert patience.down is error
+
+
+def test_an_answer_in_between_counts() -> None:
+    patience = Patience(retries=0)
+    for _ in range(3):
+        played(patience, DOWN)
+        assert patience.down is None
+        played(patience, Completion(text="Yes"))
+
+
+def test_who_waits_while_the_server_goes_down_gives_up() -> None:
+    patience = Patience(retries=5)
+    calling = patiently(REQUEST, patience, Usage())
+    next(calling)
+    calling.send(DOWN)
+    patience.gave_up(DOWN)
+    patience.gave_up(DOWN)
+    assert isinstance(calling.send(None), Complete)
+    with pytest.raises(LMUnavailableError):
+        calling.send(DOWN)
+
+
+def test_the_error_of_a_server_that_is_down_does_not_grow() -> None:
+    patience = Patience(retries=0)
+    played(patience, LMSetupError("not pulled"))
+    lengths = []
+    for _ in range(5):
+        _, error = played(patience, DOWN)
+        assert isinstance(error, LMSetupError)
+        trace, length = error.__traceback__, 0
+        while trace is not None:
+            trace, length = trace.tb_next, length + 1
+        lengths.append(length)
+    assert len(set(lengths)) == 1
+
+
+@pytest.mark.parametrize(
+    "settings", [{"retries": value} for value in (-1, 1.5, "3", True)] + [{"backoff": v} for v in (-1, 31, "1", None)]
+)
+def test_patience_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=next(iter(settings))):
+        Patience(**settings)
+
+
+# patience with a server
+
+
+Drive: TypeAlias = Callable[[LanguageModel, Patience, Usage], Awaitable[Completion]]
+
+
+@pytest.fixture(params=["run", "arun"])
+def one(request: pytest.FixtureRequest) -> Drive:
+    """Asks for one item."""
+
+    async def one(lm: LanguageModel, patience: Patience, usage: Usage) -> Completion:
+        calling = patiently(request_to(lm), patience, usage)
+        return run(calling) if request.param == "run" else await arun(calling, threaded=False)
+
+    return one
+
+
+async def test_a_failing_server_is_tried_again_and_counted(server: LMServer, lm: Model, one: Drive) -> None:
+    server.answer = in_turn(Reply(status=500), Reply(status=503), Reply(text="Yes", prompt_tokens=9))
+    usage = Usage()
+    assert (await one(lm, Patience(retries=3, backoff=0.001), usage)).text == "Yes"
+    assert (usage.calls, usage.retries, usage.prompt_tokens, usage.completion_tokens) == (3, 2, 9, 1)
+    assert server.calls == 3 and usage.seconds > 0.0
+    schema = server.asked[0]["format"] if "format" in server.asked[0] else server.asked[0]["response_format"]
+    assert schema
+
+
+async def test_a_server_that_is_down_is_left_alone(server: LMServer, kind: str, one: Drive) -> None:
+    lm, patience, usage = model_of(server, kind), Patience(retries=2, backoff=0.0), Usage()
+    server.answer = lambda request: Reply(status=500)
+    called = []
+    for _ in range(4):
+        with pytest.raises(LMUnavailableError):
+            await one(lm, patience, usage)
+        called.append(server.calls)
+    assert called == [3, 6, 6, 6]
+    assert (usage.calls, usage.retries) == (6, 4)
+    # The next round finds out with a single call.
+    patience.begin()
+    for _ in range(2):
+        with pytest.raises(LMUnavailableError):
+            await one(lm, patience, usage)
+        assert server.calls == 7
+    # It is back, and gets all attempts again.
+    patience.begin()
+    server.answer = in_turn("Yes", Reply(status=500), Reply(status=500), "Yes")
+    for _ in range(2):
+        assert (await one(lm, patience, usage)).text == "Yes"
+    assert server.calls == 11
+
+
+async def test_a_model_that_is_not_pulled_is_asked_once(server: LMServer, kind: str, one: Drive) -> None:
+    lm, patience = model_of(server, kind, "huge"), Patience(backoff=0.0)
+    for _ in range(3):
+        with pytest.raises(LMSetupError, match="huge"):
+            await one(lm, patience, Usage())
+    assert server.calls == 1
+
+
+async def test_retry_after_is_waited_for(server: LMServer, one: Drive) -> None:
+    server.answer = in_turn(Reply(status=429, headers={"Retry-After": "1"}), "Yes")
+    started = time.monotonic()
+    await one(model_of(server, "openai"), Patience(backoff=0.0), Usage())
+    assert time.monotonic() - started > 0.9
+
+
+async def test_a_timeout_is_tried_once_more(server: LMServer, kind: str, one: Drive) -> None:
+    server.answer = lambda request: Reply(text="Yes", delay=3.0)
+    with pytest.raises(LMUnavailableError):
+        await one(model_of(server, kind, timeout=0.1), Patience(retries=3, backoff=0.0), Usage())
+    assert server.calls == 2
+
+
+async def test_whatever_a_model_from_elsewhere_raises_may_pass(one: Drive) -> None:
+    lm = OfOthers(RuntimeError("hiccup"), OSError(), StopIteration(), Completion(text="Yes"))
+    assert (await one(lm, Patience(backoff=0.0), Usage())).text == "Yes"
+    assert lm.calls == 4
+    with pytest.raises(LMUnavailableError, match="RuntimeError: hiccup"):
+        await one(OfOthers(RuntimeError("hiccup")), Patience(retries=0), Usage())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+def test_what_is_no_failure_goes_through(error: type[BaseException]) -> None:
+    lm = OfOthers(error())
+    with pytest.raises(error):
+        run(patiently(request_to(lm), Patience(), Usage()))
+    assert lm.calls == 1
+
+
+@pytest.mark.parametrize("said", ["Yes", None, {"text": "Yes"}])
+async def test_what_is_no_completion_is_named(one: Drive, said: object) -> None:
+    lm = OfOthers(said)
+    with pytest.raises(LMSetupError, match=f"{type(said).__name__}, not a Completion"):
+        await one(lm, Patience(), Usage())
+    assert lm.calls == 1
+
+
+async def test_a_text_that_is_none_is_named(one: Drive) -> None:
+    lm = OfOthers(Completion(text=None))  # type: ignore[arg-type]
+    with pytest.raises(LMSetupError, match="text of type NoneType"):
+        await one(lm, Patience(), Usage())
+    assert lm.calls == 1
+
+
+async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, lm: Model) -> None:
+    server.answer = lambda request: Reply(status=500)
+    task = asyncio.create_task(arun(patiently(request_to(lm), Patience(backoff=20.0), Usage()), threaded=False))
+    await asyncio.to_thread(until, lambda: server.calls == 1)
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+
+
+def test_the_errors_are_the_packages_own() -> None:
+    assert issubclass(LMError, EpicError)
+    assert issubclass(LMUnavailableError, LMError) and issubclass(LMSetupError, LMError)
+
+
+# workers
+
+
+class Crowd:
+    """Counts how many are inside at once."""
+
+    def __init__(self) -> None:
+        self.inside = self.most = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self.inside -= 1
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3, 50])
+@pytest.mark.parametrize("size", [0, 1, 2, 20])
+async def test_workers_give_all_results(workers: int, size: int) -> None:
+    crowd = Crowd()
+
+    def double(value: int, _: object) -> int:
+        with crowd:
+            time.sleep(0.0005)
+            return 2 * value
+
+    async def adouble(value: int) -> int:
+        with crowd:
+            await asyncio.sleep(0.0005)
+            return 2 * value
+
+    expected = [2 * value for value in range(size)]
+    assert sorted(completed(double, range(size), workers)) == expected
+    assert sorted([result async for result in acompleted(adouble, range(size), workers)]) == expected
+    assert crowd.most <= max(workers, 1)
+
+
+async def test_as_many_work_at_once_as_there_are_workers() -> None:
+    together, met, here = threading.Barrier(3), asyncio.Event(), []
+
+    def meet(value: int, _: object) -> int:
+        together.wait(5)
+        return value
+
+    async def ameet(value: int) -> int:
+        here.append(value)
+        if len(here) == 3:
+            met.set()
+        await asyncio.wait_for(met.wait(), 5)
+        return value
+
+    assert sorted(completed(meet, range(6), 3)) == list(range(6))
+    assert sorted([value async for value in acompleted(ameet, range(3), 3)]) == [0, 1, 2]
+
+
+async def test_a_result_comes_as_soon_as_it_is_there() -> None:
+    release, arelease = threading.Event(), asyncio.Event()
+
+    def slow_first(value: int, _: object) -> int:
+        assert value > 0 or release.wait(5)
+        return value
+
+    async def aslow_first(value: int) -> int:
+        if value == 0:
+            await asyncio.wait_for(arelease.wait(), 5)
+        return value
+
+    order = []
+    for result in completed(slow_first, range(4), 2):
+        order.append(result)
+        if len(order) == 3:
+            release.set()
+    assert order == [1, 2, 3, 0]
+    order.clear()
+    async for result in acompleted(aslow_first, range(4), 2):
+        order.append(result)
+        if len(order) == 3:
+            arelease.set()
+    assert order == [1, 2, 3, 0]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+async def test_what_the_function_raises_comes_through_and_ends_the_work(workers: int) -> None:
+    done: list[int] = []
+
+    def fail(value: int, _: object = None) -> int:
+        done.append(value)
+        time.sleep(0.001)
+        if value == 2:
+            raise ZeroDivisionError("here")
+        return value
+
+    async def afail(value: int) -> int:
+        await asyncio.sleep(0)
+        return fail(value)
+
+    with pytest.raises(ZeroDivisionError, match="here"):
+        list(completed(fail, range(1000), workers))
+    until(lambda: own_threads() == 0)
+    assert len(done) < 500
+    done.clear()
+    with pytest.raises(ZeroDivisionError, match="here"):
+        _ = [value async for value in acompleted(afail, range(1000), workers)]
+    assert len(done) < 500
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_an_interruption_in_a_thread_comes_through(error: type[BaseException]) -> None:
+    def interrupt(value: int, _: object) -> int:
+        raise error
+
+    with pytest.raises(error):
+        list(completed(interrupt, range(4), 2))
+
+
+class Interrupted:
+    """A model whose first calls meet; then one is interrupted, and the others answer or fail."""
+
+    name = "interrupted"
+    concurrency = 4
+    context: int | None = None
+
+    def __init__(self, others: str | LMError) -> None:
+        self.others = others
+        self.calls = 0
+        self.over = threading.Event()
+        self._together = threading.Barrier(4)
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        self.calls += 1
+        if self._together.wait(5) == 0:
+            raise KeyboardInterrupt
+        assert isinstance(self.others, LMError) or self.over.wait(5)
+        if isinstance(self.others, LMError):
+            raise self.others
+        return Completion(text=self.others)
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("others", ['{"decision": "Keep", "relevant": [1, 2], "rationale": "so"}', DOWN], ids=str)
+@pytest.mark.parametrize("rewriting", [False, True], ids=["verifying", "rewriting"])
+def test_no_thread_calls_after_an_interruption(others: str | LMError, rewriting: bool) -> None:
+    lm = Interrupted(others)
+    verifier = LMVerifier(lm, way="paper", refine="rewrite" if rewriting else None, backoff=20.0)
+    candidates = [candidate(f"A stew of beans, {number}.", "Vegan diet", "Beans") for number in range(8)]
+    with pytest.raises(KeyboardInterrupt):
+        if verifier.rewriter is None:
+            list(verifier.stream(candidates))
+        else:
+            list(
+                verifier.rewriter.stream([Rewriting(item=one.item, preferences=one.preferences) for one in candidates])
+            )
+    lm.over.set()
+    until(lambda: own_threads() == 0)
+    assert lm.calls == 4
+
+
+def test_closing_early_stops_the_threads() -> None:
+    started, release = [], threading.Event()
+
+    def work(value: int, _: object) -> int:
+        started.append(value)
+        assert value == 0 or release.wait(5)
+        return value
+
+    results = completed(work, range(100), 2)
+    assert next(results) == 0
+    results.close()  # type: ignore[attr-defined]
+    release.set()
+    until(lambda: own_threads() == 0)
+    assert len(started) <= 3
+
+
+async def test_closing_early_ends_the_tasks() -> None:
+    started, cancelled = [], []
+
+    async def work(value: int) -> int:
+        started.append(value)
+        try:
+            await asyncio.sleep(0 if value == 0 else 60)
+        except asyncio.CancelledError:
+            cancelled.append(value)
+            raise
+        return value
+
+    async with aclosing(acompleted(work, range(100), 3)) as results:  # type: ignore[type-var]
+        assert [await results.__anext__()] == [0]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert len(started) <= 4 and set(cancelled) == set(started) - {0}
+
+
+async def test_cancelling_who_waits_ends_the_tasks() -> None:
+    crowd = Crowd()
+
+    async def work(value: int) -> int:
+        with crowd:
+            await asyncio.sleep(60)
+        return value
+
+    async def wait() -> list[int]:
+        return [value async for value in acompleted(work, range(10), 3)]
+
+    task = asyncio.create_task(wait())
+    while crowd.inside < 3:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+    assert crowd.inside == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_call_that_somebody_else_cancelled_is_not_waited_for() -> None:
+    async def work(value: int) -> int:
+        raise asyncio.CancelledError
+
+    async def wait() -> list[int]:
+        return [value async for value in acompleted(work, range(4), 2)]
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(wait(), 5)

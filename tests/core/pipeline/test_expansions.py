@@ -1,0 +1,578 @@
+"""Expansions that a model writes: in the call that reads the aspects, stored with the preference, shown and edited."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import HashEncoder, KeepAll
+from hypothesis import given
+from hypothesis import strategies as st
+from lm_servers import LMServer
+from scripted import SEA, TRAIN, WINE, Own, Scripted, forget_environment, preference_read, verifier_of
+
+from epic_core import EpicMemory, Preference
+from epic_core.cli.main import main
+from epic_core.encoders import default_encoder
+from epic_core.errors import InvalidInputError, LMError, UnknownPreferenceError
+from epic_core.lm import Completion
+from epic_core.lm.answers import UnreadableAnswer
+from epic_core.preferences.lm_reader import AspectReader, read_answer
+from epic_core.preferences.parser import parse_aspects
+from epic_core.types import BuildReport
+from epic_core.types.preferences import Aspects, Expansion
+
+SAID = Aspects(liked=("quiet inns",), avoided=("casinos",), firmness=1.0)
+OWN = Expansion(questions=("Where shall I stay?",), follows=("a family-run inn",), breaks=("a floor of slot machines",))
+
+
+def aspects_read(preference: str) -> dict[str, Any]:
+    return {"liked": [f"what {preference} wants"], "avoided": [], "firmness": "mild", "scope": ""}
+
+
+def expansion_read(preference: str) -> dict[str, Any]:
+    name = preference.rstrip(".")
+    return {"questions": [f"What about {name}?"], "follows": [f"more of {name}"], "breaks": [f"less of {name}"]}
+
+
+def both(preference: str) -> str:
+    return json.dumps(aspects_read(preference) | expansion_read(preference))
+
+
+def read_of(preference: str) -> Aspects:
+    return Aspects(liked=(f"what {preference} wants",), firmness=0.5, source="model")
+
+
+def written_for(preference: str) -> Expansion:
+    return Expansion(**{part: tuple(said) for part, said in expansion_read(preference).items()}, source="model")
+
+
+class Writing(Scripted):
+    """Reads and expands preferences; of those in `says`, it says that instead, or raises it.
+
+    Attributes:
+        parts: What each answer about a preference was to hold, by the schema.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.says: dict[str, str | Exception] = {}
+        self.parts: list[set[str]] = []
+
+    def _hooked(self, messages: Any) -> Completion:
+        preference = preference_read(messages)
+        if preference is None:
+            return super()._hooked(messages)
+        self.parts.append(set((self.sent[-1].schema or {})["properties"]) & {"liked", "questions"})
+        said = self.says.get(preference, both(preference))
+        if isinstance(said, Exception):
+            raise said
+        return Completion(text=said, prompt_tokens=7, completion_tokens=3)
+
+
+def made(lm: Scripted | None, *preferences: str | Preference, **options: Any) -> EpicMemory:
+    verifier = KeepAll() if lm is None else verifier_of(lm)
+    return EpicMemory(preferences, **{"encoder": HashEncoder(), "verifier": verifier, **options})
+
+
+def opened(path: Path, lm: Scripted | None, *preferences: str | Preference, **options: Any) -> EpicMemory:
+    verifier = KeepAll() if lm is None else verifier_of(lm)
+    return EpicMemory.open(path, preferences or None, **{"encoder": HashEncoder(), "verifier": verifier, **options})
+
+
+# who writes them
+
+
+def test_one_call_reads_and_expands_a_preference(tmp_path: Path) -> None:
+    lm = Writing()
+    with opened(tmp_path / "m", lm, WINE) as memory:
+        report = memory.opening_report
+        assert (report.read, report.expanded, report.usage.calls, report.unread) == (1, 1, 1, {})
+        assert re.search(r"^expansions +1 written$", str(report), re.M)
+        report = memory.add_preference(TRAIN)
+        assert (report.read, report.expanded, report.usage.calls) == (1, 1, 1)
+    with opened(tmp_path / "m", lm) as memory:
+        assert memory.expansions() == {WINE: written_for(WINE), TRAIN: written_for(TRAIN)}
+        assert memory.expansions("Red  Wine") == written_for(WINE) and memory.aspects(WINE) == read_of(WINE)
+        memory.add(["red wine"])
+    assert lm.read == [WINE, TRAIN] and lm.parts == [{"liked", "questions"}] * 2
+
+
+@pytest.mark.parametrize("expansions", ["bundled", "off"])
+def test_no_model_is_asked_where_it_shall_not_be(expansions: Any) -> None:
+    lm = Writing()
+    memory = made(lm, WINE, Preference(text=TRAIN, aspects=SAID), expansions=expansions)
+    assert lm.parts == [{"liked"}] and memory.opening_report.expanded == 0
+    assert memory.expansions() == {WINE: None, TRAIN: None} and memory.aspects(WINE) == read_of(WINE)
+
+
+def test_an_expander_reads_beside_another_verifier() -> None:
+    lm = Writing()
+    memory = made(None, WINE, expander=lm, expansions="model", aspects="model")
+    assert memory.aspects(WINE) == read_of(WINE) and memory.expansions(WINE) == written_for(WINE)
+    verifying = Writing(name="verifying")
+    memory = made(verifying, WINE, expander=lm)
+    memory.verifier = KeepAll()
+    memory.add(["red wine"])
+    assert lm.read == [WINE, WINE] and verifying.read == [] and lm.asked == []
+
+
+def test_a_parser_that_was_asked_for_keeps_preferences_from_the_model() -> None:
+    lm = Writing()
+    memory = made(lm, WINE, aspects="parser")
+    assert lm.read == [] and memory.expansions(WINE) is None
+    for options in ({"expansions": "model"}, {"expander": lm}):
+        memory = made(lm, WINE, aspects="parser", **options)
+        assert memory.expansions(WINE) == written_for(WINE) and memory.aspects(WINE) == parse_aspects(WINE)
+    assert memory.opening_report.read == 0 and memory.opening_report.expanded == 1
+
+
+def test_what_a_preference_brings_is_kept_and_not_asked_for() -> None:
+    lm = Writing()
+    hills = "green hills"
+    memory = made(lm, Preference(text=WINE, expansion=OWN), hills)
+    assert lm.parts == [{"liked"}, {"liked", "questions"}]
+    assert memory.aspects(WINE) == read_of(WINE) and memory.expansions(WINE) == OWN
+    memory.remove_preference(hills)
+    report = memory.add_preference(Preference(text=TRAIN, aspects=SAID))
+    assert (report.read, report.expanded) == (0, 1)
+    assert memory.aspects(TRAIN) == SAID and memory.expansions(TRAIN) == written_for(TRAIN)
+    memory.add_preference(Preference(text=SEA, aspects=SAID, expansion=OWN))
+    memory.replace_preference(TRAIN, Preference(text=TRAIN.upper(), expansion=OWN.as_json()))
+    assert lm.read == [WINE, hills, TRAIN]
+    assert memory.expansions() == {WINE: OWN, TRAIN.upper(): OWN, SEA: OWN} and memory.aspects(TRAIN) == SAID
+
+
+def test_a_model_has_to_be_there_to_be_asked_for() -> None:
+    with pytest.raises(InvalidInputError, match="expansions='model' needs a language model"):
+        made(None, WINE, expansions="model")
+    with pytest.raises(InvalidInputError, match="auto, model, bundled, off"):
+        made(None, WINE, expansions="library")
+    for none in (Writing, object()):
+        with pytest.raises(InvalidInputError, match="expander must be a language model"):
+            made(None, WINE, expander=none)
+    with pytest.raises(InvalidInputError, match="There is no model 'qwen3:4b'"):
+        made(None, WINE, expander="qwen3:4b")
+    memory = made(Writing(), WINE, expansions="model")
+    with pytest.raises(InvalidInputError, match="language model"):
+        memory.verifier = KeepAll()
+
+
+@pytest.mark.parametrize("kind", ["ollama", "openai"])
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_servers_are_asked_by_their_protocols(kind: str, how: str) -> None:
+    from scripted import model_of
+
+    with LMServer(lambda request: both(str(preference_read(request["messages"])))) as server:
+        reader = AspectReader(model_of(server, kind))
+        readings = reader.read([WINE, SEA]) if how == "sync" else await reader.aread([WINE, SEA])
+    assert [reading.expansion for reading in readings] == [written_for(WINE), written_for(SEA)]
+    assert '"breaks"' in json.dumps(server.asked[0])
+
+
+# what fails, and what is said in part
+
+NOTHING = [
+    "I cannot say.",
+    '{"decision": "Keep"}',
+    '{"liked": [], "avoided": [], "questions": ["..."]}',
+    LMError("gone"),
+]
+
+
+@pytest.mark.parametrize("said", NOTHING, ids=str)
+@pytest.mark.parametrize(
+    "preference", [WINE, Preference(text=WINE, aspects=SAID), Preference(text=WINE, expansion=OWN)]
+)
+def test_what_fails_is_usable_reported_and_asked_again(tmp_path: Path, said: Any, preference: Any) -> None:
+    lm, given_one = Writing(), Preference.of(preference)
+    lm.says[WINE] = said
+    with opened(tmp_path / "m", lm, preference, TRAIN) as memory:
+        report = memory.opening_report
+        assert list(report.unread) == [WINE] == memory.unread and (report.read, report.expanded) == (1, 1)
+        assert memory.add(["red wine"]).unread.keys() == {WINE}
+        assert memory.preferences[0] == given_one
+        memory.export(tmp_path / "export.jsonl")
+    with EpicMemory.import_(
+        tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(), verifier=KeepAll()
+    ) as memory:
+        assert memory.unread == [WINE]
+    del lm.says[WINE]
+    with opened(tmp_path / "n", lm) as memory:
+        asked = len(lm.read)
+        report = memory.add(["night train"])
+        assert (report.read, report.expanded) == (given_one.aspects is None, given_one.expansion is None)
+        assert memory.aspects(WINE) == (given_one.aspects or read_of(WINE)) and memory.unread == []
+        assert memory.expansions(WINE) == (given_one.expansion or written_for(WINE))
+        memory.add(["red train"])
+        assert lm.read[asked:] == [WINE]
+
+
+def test_aspects_without_an_expansion_are_an_answer() -> None:
+    lm = Writing()
+    lm.says[WINE] = json.dumps(aspects_read(WINE))
+    memory = made(lm, WINE)
+    assert (memory.opening_report.read, memory.opening_report.expanded) == (1, 0)
+    assert memory.unread == [] and memory.expansions(WINE) is None
+    # Where the expansion alone was wanted, they are none.
+    report = memory.set_expansion(WINE, None)
+    assert "no expansion" in report.unread[WINE] and memory.aspects(WINE) == read_of(WINE)
+
+
+def test_an_expansion_without_aspects_is_kept_and_the_aspects_are_asked_for_again(tmp_path: Path) -> None:
+    lm = Writing()
+    lm.says[WINE] = json.dumps(expansion_read(WINE))
+    with opened(tmp_path / "m", lm, WINE) as memory:
+        assert memory.expansions(WINE) == written_for(WINE) and memory.aspects(WINE) == parse_aspects(WINE)
+        assert "liked or avoided" in memory.opening_report.unread[WINE]
+    with opened(tmp_path / "m", lm) as memory:
+        assert memory.unread == [WINE]
+        # The user's takes its place, and the aspects go on waiting.
+        memory.set_expansion(WINE, OWN)
+        assert memory.unread == [WINE]
+        del lm.says[WINE]
+        report = memory.retry()
+        assert (report.read, report.expanded) == (1, 0) and lm.parts[-1] == {"liked"}
+        assert memory.preferences == [Preference(text=WINE, aspects=read_of(WINE), expansion=OWN)]
+        assert memory.unread == []
+
+
+def test_what_the_user_says_in_the_meantime_is_not_overwritten() -> None:
+    lm = Writing()
+    lm.says[WINE] = LMError("gone")
+    memory = made(lm, WINE)
+    del lm.says[WINE]
+    answer = lm.answer
+
+    def while_it_is_asked(messages: Any) -> Any:
+        if preference_read(messages):
+            memory.set_expansion(WINE, OWN)
+        return answer(messages)
+
+    lm.answer = while_it_is_asked
+    memory.add(["red wine"])
+    assert memory.expansions(WINE) == OWN and memory.aspects(WINE) == read_of(WINE) and memory.unread == []
+
+
+# what models answer
+
+PLAIN = {
+    "liked": ["tea"],
+    "avoided": ["coffee"],
+    "firmness": "strict",
+    "scope": "",
+    "questions": ["What, if any, should I order?", "Where do we meet?"],
+    "follows": ["green tea", "a tea house"],
+    "breaks": ["an espresso bar"],
+}
+TEA = Aspects(liked=("tea",), avoided=("coffee",), firmness=1.0, source="model")
+EXPANDED = Expansion(
+    **{part: tuple(PLAIN[part]) for part in ("questions", "follows", "breaks")},  # type: ignore[arg-type]
+    source="model",
+)
+LINES = """\
+Liked: tea
+- Avoided: coffee
+- Firmness: strict
+- **Questions:**
+  1. What, if any, should I order?
+  2. Where do we meet?
+- Follows: green tea; a tea house
+- Breaks:
+
+  * an espresso bar"""
+SHAPES = {
+    "as asked": json.dumps(PLAIN),
+    "fenced": f"Sure:\n```json\n{json.dumps(PLAIN, indent=2)}\n```",
+    "single quotes": str(PLAIN),
+    "nested": json.dumps(
+        {
+            "aspects": {key: PLAIN[key] for key in ("liked", "avoided", "firmness")},
+            "expansion": {key: PLAIN[key] for key in ("questions", "follows", "breaks")},
+        }
+    ),
+    "in texts": json.dumps(
+        {**PLAIN, "questions": " ".join(PLAIN["questions"]), "follows": "green tea, a tea house"}  # type: ignore[arg-type]
+    ),
+    "lines": LINES,
+    "on both sides": json.dumps(
+        {**PLAIN, "follows": [*PLAIN["follows"], "Milk"], "breaks": [*PLAIN["breaks"], "milk."]}
+    ),
+    "phrases that are none": json.dumps({**PLAIN, "breaks": ["...", "none", 5, None, "x" * 161, "an espresso bar"]}),
+    "numbered twice": json.dumps({**PLAIN, "follows": ["1. green tea", "2. a tea house", "3. Green Tea"]}),
+    "control characters": json.dumps({**PLAIN, "follows": ["green\n\x9b tea", "a\u2028tea \u202ehouse\x00"]}),
+    "after thinking": f"<think>{json.dumps({**PLAIN, 'follows': ['beer']})}</think>{json.dumps(PLAIN)}",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_answers_are_read_in_many_shapes(shape: str) -> None:
+    assert read_answer(SHAPES[shape]) == (TEA, EXPANDED)
+
+
+def test_what_is_said_in_part_is_used() -> None:
+    whole = json.dumps(PLAIN)
+    assert read_answer(json.dumps({**PLAIN, "questions": [], "breaks": "none"})) == (
+        TEA,
+        Expansion(follows=EXPANDED.follows, source="model"),
+    )
+    assert read_answer(json.dumps({key: PLAIN[key] for key in ("liked", "avoided", "firmness")})) == (TEA, None)
+    # Cut off: what is whole counts, and the last phrase may not be.
+    assert read_answer(whole[: whole.index("tea house")]) == (
+        TEA,
+        Expansion(questions=EXPANDED.questions, follows=("green tea",), source="model"),
+    )
+    assert read_answer(whole[: whole.index("if any")]) == (TEA, None)
+    with pytest.raises(UnreadableAnswer, match="cut off"):
+        read_answer(whole[: whole.index("ffee")])
+    # Of several that differ, none.
+    assert read_answer(f"{whole}\n{json.dumps({**PLAIN, 'follows': ['beer']})}") == (TEA, None)
+    many = {**PLAIN, "follows": [f"tea number {n}" for n in range(99)]}
+    expansion = read_answer(json.dumps(many)).expansion
+    assert expansion is not None and expansion.follows == tuple(f"tea number {n}" for n in range(16))
+
+
+KEYS = st.sampled_from(["liked", "avoided", "scope", "questions", "follows", "breaks"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner),
+    max_leaves=16,
+)
+
+
+@given(st.text(max_size=200) | JSON.map(json.dumps) | JSON.map(lambda said: json.dumps(said)[:-3]))
+def test_any_answer_can_be_stored_or_is_unreadable(answer: str) -> None:
+    try:
+        aspects, expansion = read_answer(answer)
+    except UnreadableAnswer:
+        return
+    assert aspects is not None or expansion is not None
+    stored = Preference(text="tea", aspects=aspects, expansion=expansion)
+    assert Preference(**json.loads(json.dumps(stored.as_object()))) == stored
+    if expansion is not None:
+        for phrase in (*expansion.questions, *expansion.follows, *expansion.breaks):
+            assert len(phrase) <= 160 and len(phrase.splitlines()) == 1
+            assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u202e]", phrase)
+
+
+def test_an_answer_that_was_cut_is_asked_for_with_more_room() -> None:
+    whole = both(WINE)
+    answers = iter([Completion(text=whole[:-30], cut=True), Completion(text=whole)])
+    lm = Own(lambda messages: next(answers))
+    (reading,) = AspectReader(lm).read([WINE])
+    assert (reading.aspects, reading.expansion) == (read_of(WINE), written_for(WINE))
+    assert [sent.max_tokens for sent in lm.sent] == [900, 1800]
+
+
+# edited
+
+
+async def test_async_does_as_sync() -> None:
+    outcomes = []
+    for how in ("sync", "async"):
+        lm = Writing()
+        lm.says[TRAIN] = "?"
+        memory = made(lm, WINE)
+
+        async def call(name: str, *arguments: Any, memory: EpicMemory = memory, how: str = how) -> Any:
+            change = getattr(memory, name if how == "sync" else f"a{name}")
+            report: BuildReport = change(*arguments) if how == "sync" else await change(*arguments)
+            return report.read, report.expanded, report.unread, report.usage.calls, memory.expansions(), memory.unread
+
+        outcomes.append(
+            [
+                await call("set_expansion", WINE, OWN),
+                await call("set_expansion", WINE, {"breaks": ["port"]}),
+                await call("set_expansion", WINE, None),
+                await call("add_preference", TRAIN),
+                await call("set_expansion", TRAIN, OWN),
+                await call("set_expansion", TRAIN, None),
+                await call("set_aspects", WINE, None),
+            ]
+        )
+    assert outcomes[0] == outcomes[1]
+    steps = outcomes[0]
+    assert steps[0][4] == {WINE: OWN} and steps[1][4] == {WINE: Expansion(breaks=("port",))}
+    assert steps[2][:4] == (0, 1, {}, 1) and steps[2][4] == {WINE: written_for(WINE)}
+    assert steps[4][4][TRAIN] == OWN and steps[4][5] == [TRAIN]
+    assert steps[5][4][TRAIN] is None and list(steps[5][2]) == [TRAIN] == steps[5][5]
+    assert steps[6][:4] == (1, 1, {}, 1)
+
+
+def test_reading_the_aspects_anew_leaves_the_users_expansion() -> None:
+    lm = Writing()
+    memory = made(lm, Preference(text=WINE, expansion=OWN), TRAIN)
+    lm.says[TRAIN] = json.dumps(aspects_read(TRAIN))
+    for preference, expansion in ((WINE, OWN), (TRAIN, written_for(TRAIN))):
+        memory.set_aspects(preference, SAID)
+        memory.set_aspects(preference, None)
+        assert memory.aspects(preference) == read_of(preference) and memory.expansions(preference) == expansion
+
+
+def test_without_a_model_none_removes_it() -> None:
+    memory = made(None, Preference(text=WINE, aspects=SAID, expansion=OWN))
+    report = memory.set_expansion(WINE, None)
+    assert memory.expansions() == {WINE: None} and report == BuildReport(timings=report.timings, tau=report.tau)
+    assert memory.aspects(WINE) == SAID
+
+
+def test_what_was_discarded_is_looked_at_again_where_no_model_judges() -> None:
+    memory = EpicMemory(["I avoid hotels with casinos."], encoder=default_encoder(), reserve=0)
+    memory.add(["The steam engine was improved by James Watt."])
+    assert memory.stats().counts["seen"] == 1
+    memory.set_expansion("I avoid hotels with casinos.", OWN)
+    assert memory.stats().counts["seen"] == 0
+
+
+def bad_expansions() -> list[Any]:
+    return [
+        {},
+        5,
+        {"follows": "an inn"},
+        {"follows": ["an inn"], "other": []},
+        {"follows": ["an inn"], "breaks": ["An Inn"]},
+        {"questions": [f"What about {n}?" for n in range(5000)]},
+        {"follows": ["x" * 10_000]},
+        {"follows": ["a\x00"]},
+        {"follows": ["\ud800"]},
+        {"follows": ["an inn"], "source": "nobody"},
+    ]
+
+
+@pytest.mark.parametrize("bad", bad_expansions(), ids=lambda bad: str(bad)[:40].encode("ascii", "replace").decode())
+async def test_what_cannot_be_is_a_clear_error(bad: Any) -> None:
+    memory = made(None, Preference(text=WINE, expansion=OWN))
+    with pytest.raises(InvalidInputError):
+        memory.set_expansion(WINE, bad)
+    with pytest.raises(InvalidInputError):
+        await memory.aset_expansion(WINE, bad)
+    assert memory.expansions(WINE) == OWN
+    for call in (memory.expansions, lambda text: memory.set_expansion(text, OWN)):
+        with pytest.raises(UnknownPreferenceError):
+            call(SEA)
+
+
+# kept, and gone
+
+
+def test_it_goes_where_the_preference_goes(tmp_path: Path) -> None:
+    lm = Writing()
+    with opened(tmp_path / "m", lm, WINE, TRAIN) as memory:
+        memory.set_expansion(WINE, OWN)
+        memory.replace_preference(WINE, WINE.upper())
+        before = memory.revision
+        memory.set_expansion(WINE, {"follows": ["a cellar"]})
+        assert memory.revision != before
+        memory.set_expansion(WINE, OWN)
+        memory.backup(tmp_path / "copy")
+        memory.export(tmp_path / "export.jsonl")
+    expected = {WINE.upper(): OWN, TRAIN: written_for(TRAIN)}
+    with EpicMemory.import_(
+        tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(512, name="other"), verifier=verifier_of(lm)
+    ) as memory:
+        assert memory.expansions() == expected and memory.verify() > 0
+    with opened(tmp_path / "copy", lm, WINE.upper(), Preference(text=TRAIN, expansion=OWN), sync=True) as memory:
+        assert memory.expansions() == {**expected, TRAIN: OWN}
+    assert lm.read == [WINE, TRAIN]
+
+
+MARK = "a cellar called Zwiebelturm"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda memory: memory.set_expansion(WINE, OWN),
+        lambda memory: memory.set_expansion(WINE, None),
+        lambda memory: memory.replace_preference(WINE, SEA),
+        lambda memory: memory.replace_preference(WINE, Preference(text=WINE, expansion=OWN)),
+        lambda memory: memory.remove_preference(WINE),
+    ],
+)
+def test_nothing_of_it_is_left_in_the_file(tmp_path: Path, change: Callable[[EpicMemory], BuildReport]) -> None:
+    path = tmp_path / "m"
+    with opened(path, None, Preference(text=WINE, expansion={"follows": [MARK]}), TRAIN) as memory:
+        memory.add(["red wine"])
+        assert MARK.encode() in path.read_bytes()
+        change(memory)
+        assert not [each.name for each in tmp_path.iterdir() if MARK.encode() in each.read_bytes()]
+
+
+# the command line
+
+AVOIDS = "I avoid hotels with casinos."
+Epic = Callable[..., str]
+
+
+@pytest.fixture
+def epic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Epic:
+    """Runs `epic preferences me.epic ...`; what it printed, after its exit code if that is not 0."""
+    forget_environment(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    EpicMemory.open("me.epic", [AVOIDS]).close()
+
+    def run(*arguments: str) -> str:
+        try:
+            code = main(arguments)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        said = capsys.readouterr()
+        return said.out if code == 0 else f"{code}: {said.err}"
+
+    return run
+
+
+def held(text: str = AVOIDS) -> Expansion | None:
+    with EpicMemory.open("me.epic") as memory:
+        return memory.expansions(text)
+
+
+def test_edit_changes_what_is_given_and_show_prints_it(epic: Epic) -> None:
+    shown = epic("preferences", "me.epic", "show", AVOIDS)
+    assert re.search(r"^avoids +.*casinos", shown, re.M) and "no expansion of its own" in shown
+    edit = ("preferences", "me.epic", "edit", AVOIDS)
+    epic(*edit, "--question", "Where to stay?", "--follows", "an inn", "--follows", "a hut\nbreaks  \x1b[31mtea")
+    shown = epic(*edit, "--question", "", "--breaks", "a casino floor")
+    assert held() == Expansion(follows=("an inn", "a hut\nbreaks  \x1b[31mtea"), breaks=("a casino floor",))
+    assert shown == epic("preferences", "me.epic", "show", Preference(text=AVOIDS).id)
+    follows = ["follows     an inn", "            a hut breaks \ufffd[31mtea", "breaks      a casino floor"]
+    assert shown.splitlines()[-4:] == [*follows, "written     set by the user"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["edit", AVOIDS], "--question, --follows or --breaks"),
+        (["edit", AVOIDS, "--follows", ""], "at least one"),
+        (["edit", AVOIDS, "--follows", "an inn", "--breaks", "An inn"], "both follow and break"),
+        (["edit", AVOIDS, *(f"--follows=inn {n}" for n in range(3000))], "at most 64"),
+        (["edit", "I love tea.", "--follows", "tea"], "No preference"),
+        (["show", "I love tea."], "No preference"),
+        (["reread", AVOIDS, "--expand", "tiny"], "There is no model 'tiny'"),
+        (["reread", AVOIDS, "--expand", "ollama/tiny", "--way", "single"], "--llm says which"),
+    ],
+)
+def test_what_cannot_be_changes_nothing(epic: Epic, arguments: list[str], part: str) -> None:
+    said = epic("preferences", "me.epic", *arguments)
+    assert said.startswith("2: ") and part in said and "Traceback" not in said and held() is None
+
+
+def test_expand_names_a_model_that_only_reads_preferences(epic: Epic) -> None:
+    Path("prefs.txt").write_text("I love tea.", encoding="utf-8")
+    Path("corpus.txt").write_text("A tea house in Kyoto.", encoding="utf-8")
+    with LMServer(lambda request: both(str(preference_read(request["messages"])))) as server:
+        llm = ["--expand", "ollama/tiny", "--llm-url", server.url]
+        built = epic("build", "--preferences", "prefs.txt", "--out", "new.epic", "--quiet", "corpus.txt", *llm)
+        assert "1 preferences read by the model, 0 not, 1 expanded" in built and server.calls == 1
+        epic("preferences", "me.epic", "add", "I love tea.", *llm)
+        epic("preferences", "me.epic", "replace", "I love tea.", "I love chai.", *llm)
+        assert held("I love chai.") == written_for("I love chai.")
+        # What the user said is taken back.
+        epic("preferences", "me.epic", "edit", AVOIDS, "--follows", "an inn")
+        assert "(read by a language model)" in epic("preferences", "me.epic", "reread", AVOIDS, *llm)
+        assert held() == written_for(AVOIDS)
+        assert "written by a language model" in epic("preferences", "me.epic", "show", AVOIDS)

@@ -1,0 +1,1471 @@
+"""The facade: what goes in, what comes out, and what happens when something goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import (
+    BROKEN,
+    CONTRACT_BREAKERS,
+    AlteredEncoder,
+    Answering,
+    DiscardAll,
+    HashEncoder,
+    KeepAll,
+    Raising,
+    TooFew,
+    UndecidedAll,
+    keep,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, Stance, Verdict
+from epic_core.encoders import default_encoder
+from epic_core.errors import (
+    DuplicatePreferenceError,
+    EncoderError,
+    EncoderMismatchError,
+    InvalidInputError,
+    MemoryClosedError,
+    NoPreferencesError,
+    PreferencesMismatchError,
+    StoreError,
+    UnknownItemError,
+    UnknownPreferenceError,
+    VerifierError,
+)
+from epic_core.text.chunking import WordChunker
+from epic_core.verification import EmbeddedVerifier
+
+WINE, TRAIN = "red wine", "night train"
+
+
+def memory_of(*preferences: str, **options: Any) -> EpicMemory:
+    return EpicMemory(preferences or (WINE,), **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+
+
+def wines(count: int, **metadata: Any) -> list[Item]:
+    return [Item(text=f"red wine number {n}", metadata={"n": n, **metadata}) for n in range(count)]
+
+
+def texts(hits: list[Hit]) -> list[str]:
+    return [hit.item.text for hit in hits]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "me.epic"
+
+
+# building
+
+
+def test_what_is_near_a_preference_is_kept_and_found() -> None:
+    memory = memory_of(WINE, TRAIN)
+    report = memory.add(["a red wine", "the night train", "a steam engine"])
+    assert (report.seen, report.passed, report.kept, report.discarded, report.entries) == (3, 2, 2, 0, 2)
+    assert report.tau == memory.tau == 0.3
+    assert len(memory) == 2
+    (hit,) = memory.search("which wine", k=1)
+    assert hit.item.text == "a red wine"
+    assert hit.preferences == [WINE]
+    assert hit.instructions == ["Think of red wine: a red wine"]
+    assert hit.stances == [Stance.SUPPORTS]
+    assert hit.tier == "memory"
+
+
+def test_the_default_memory_needs_nothing() -> None:
+    memory = EpicMemory(preferences=["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."])
+    memory.add(
+        [
+            "The hotel has a large casino with slot machines and poker tables.",
+            "Lentil soup is a vegan dish made without meat, milk or eggs.",
+            "The treaty was signed in 1648 after long negotiations.",
+        ]
+    )
+    hits = memory.search("Where should I stay in Las Vegas, is there a hotel with a casino?", k=5)
+    assert "casino" in hits[0].item.text
+    assert hits[0].instructions and hits[0].preferences == ["I avoid hotels with on-site casinos."]
+    assert not any("treaty" in text for text in texts(hits))
+
+
+def test_an_item_near_several_preferences_has_an_entry_for_each_merged_in_one_hit() -> None:
+    memory = memory_of(WINE, TRAIN)
+    report = memory.add(["red wine in the night train"])
+    assert (report.kept, report.entries) == (1, 2)
+    (hit,) = memory.search("wine train", k=5)
+    assert set(hit.preferences) == {WINE, TRAIN}
+    assert len({entry.id for entry in hit.entries}) == 2
+
+
+def test_the_report_adds_up() -> None:
+    verifier = Answering(
+        lambda c: (
+            keep(c)
+            if "1" in c.item.text
+            else Verdict(decision=Decision.DISCARD if "2" in c.item.text else Decision.UNDECIDED, rationale="why")
+        )
+    )
+    memory = memory_of(verifier=verifier, reserve="1 MB")
+    memory.add(["red wine 1"])
+    report = memory.add(
+        ["red wine 1", "red wine 11", "red wine 2", "red wine 3", "wine in a b c d e f g h i j k", "sky"]
+    )
+    assert (report.seen, report.duplicates, report.new) == (6, 1, 5)
+    # What was discarded, and the two that the coarse filter left out.
+    assert (report.passed, report.light, report.no_room) == (3, 3, 0)
+    assert (report.kept, report.discarded, report.undecided) == (1, 1, 1)
+    assert report.share_passed == 3 / 5 and report.share_kept == 1 / 5
+    assert report.failures == {Item(text="red wine 3").id: "why"}
+    assert any("retry" in warning for warning in report.warnings)
+    assert "undecided" in str(report)
+
+
+def test_the_report_times_the_parts_of_table_3() -> None:
+    report = memory_of().add(wines(3))
+    assert list(report.timings) == ["embedding", "coarse filter", "verification", "embedding instructions", "index"]
+    assert all(seconds >= 0 for seconds in report.timings.values())
+    assert report.seconds == pytest.approx(sum(report.timings.values()))
+
+
+def test_duplicates_are_skipped() -> None:
+    memory = memory_of()
+    report = memory.add(["red wine", "red wine", "red wine 2"])
+    assert (report.seen, report.duplicates, report.kept) == (3, 1, 2)
+    assert memory.add(["red wine"]).duplicates == 1
+    assert len(memory) == 2
+
+
+def test_discarded_items_may_be_offered_again() -> None:
+    memory = memory_of(verifier=DiscardAll(), ledger=0)
+    assert memory.add(["red wine"]).discarded == 1
+    assert memory.stats().counts["seen"] == 0
+    memory.verifier = KeepAll()
+    assert memory.add(["red wine"]).kept == 1
+
+
+def test_what_was_discarded_is_known_and_not_looked_at_again() -> None:
+    verifier = DiscardAll()
+    memory = memory_of(verifier=verifier)
+    assert memory.add(["red wine", "blue sky"]).discarded == 1
+    assert memory.stats().counts["seen"] == 2
+    encoded = memory.encoder.calls
+    report = memory.add(["red wine", "blue sky"])
+    assert (report.seen, report.known, report.new, report.passed, report.discarded) == (2, 2, 0, 0, 0)
+    assert len(verifier.asked) == 1 and memory.encoder.calls == encoded
+    assert "2 not kept before" in str(report)
+
+
+class Named(KeepAll):
+    """Goes by another name than the other fakes."""
+
+    name = "another"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda memory: memory.add_preference(TRAIN),
+        lambda memory: memory.replace_preference(WINE, "a red"),
+        lambda memory: setattr(memory, "verifier", Named()),
+        lambda memory: memory.reencode(HashEncoder(name="other", fingerprint="v2")),
+    ],
+    ids=["preference", "replaced", "verifier", "encoder"],
+)
+def test_what_was_discarded_is_looked_at_again_when_that_could_be_decided_otherwise(change: Any) -> None:
+    memory = memory_of(verifier=DiscardAll())
+    memory.add(["red wine"])
+    change(memory)
+    if isinstance(memory.verifier, DiscardAll):
+        assert memory.add(["red wine"]).discarded == 1
+        assert len(memory.verifier.asked) == 2  # type: ignore[attr-defined]
+    else:
+        assert memory.add(["red wine"]).kept == 1
+
+
+def test_what_was_discarded_is_looked_at_again_under_another_tau(path: Path) -> None:
+    for tau, known in ((0.3, 0), (0.3, 1), (0.2, 0), (0.2, 1)):
+        with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=DiscardAll(), tau=tau) as memory:
+            report = memory.add(["red wine"])
+            assert (report.known, report.discarded) == (known, 1 - known)
+
+
+def test_a_known_id_with_another_text_replaces_the_earlier_version() -> None:
+    memory = memory_of()
+    memory.add([Item(id="a", text="red wine old"), Item(id="b", text="red wine other")])
+    report = memory.add([Item(id="a", text="red wine new")])
+    assert (report.duplicates, report.kept) == (0, 1)
+    assert sorted(texts(memory.search("wine"))) == ["red wine new", "red wine other"]
+    assert memory.stats().counts["entries"] == 2
+    assert "new" in memory.explain("a").entries[0].instruction
+
+
+def test_other_metadata_replaces_the_earlier_version() -> None:
+    memory = memory_of()
+    memory.add([Item(id="a", text="red wine", metadata={"year": 1})])
+    memory.add([Item(id="a", text="red wine", metadata={"year": 2})])
+    assert [hit.item.metadata for hit in memory.search("wine")] == [{"year": 2}]
+
+
+def test_a_new_version_that_is_not_kept_takes_the_old_one_away() -> None:
+    memory = memory_of()
+    memory.add([Item(id="a", text="red wine")])
+    memory.add([Item(id="a", text="blue sky")])
+    assert len(memory) == 0 and memory.search("wine") == []
+
+
+def test_of_several_versions_in_one_call_the_last_counts() -> None:
+    memory = memory_of()
+    memory.add([Item(id="a", text="red wine first"), Item(id="a", text="red wine last")])
+    assert texts(memory.search("wine")) == ["red wine last"]
+
+
+def test_one_text_or_item_may_come_alone() -> None:
+    memory = memory_of()
+    assert memory.add("red wine").kept == 1
+    assert memory.add(Item(text="red wine too")).kept == 1
+
+
+@pytest.mark.parametrize("make", [iter, tuple, set, lambda items: (item for item in items)])
+def test_any_iterable_is_taken(make: Any) -> None:
+    assert memory_of().add(make([f"red wine {n}" for n in range(3)])).kept == 3
+
+
+def test_a_long_generator_is_taken_in_batches_and_never_whole() -> None:
+    memory, ahead = memory_of(), []
+
+    def items() -> Iterator[str]:
+        for n in range(2000):
+            ahead.append(n - len(memory))
+            yield f"red wine {n}"
+
+    assert memory.add(items()).kept == 2000
+    assert max(ahead) < 1000
+
+
+async def test_an_asynchronous_iterable_is_taken() -> None:
+    async def items() -> AsyncIterator[str]:
+        for n in range(1200):
+            yield f"red wine {n}"
+
+    memory = memory_of()
+    assert (await memory.aadd(items())).kept == 1200 == len(memory)
+
+
+def test_nothing_to_add_is_fine() -> None:
+    report = memory_of().add([])
+    assert (report.seen, report.kept, report.warnings) == (0, 0, [])
+
+
+def test_the_progress_bar_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert memory_of().add(wines(3), progress=True).kept == 3
+    assert "items" in capsys.readouterr().err
+    memory_of().add(wines(3))
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("bad", ["", "  \n", None, 7, b"red wine", ["red wine"], "a\x00b", "\ud800"])
+def test_what_is_no_text_is_an_error_with_its_position_and_nothing_is_written(bad: Any) -> None:
+    memory = memory_of()
+    with pytest.raises(InvalidInputError, match="Item 1"):
+        memory.add(["red wine", bad])
+    assert len(memory) == 0
+
+
+@pytest.mark.parametrize("bad", [None, 7, b"red wine", {"a": "red wine"}])
+def test_what_is_no_iterable_of_texts_is_an_error(bad: Any) -> None:
+    with pytest.raises(InvalidInputError, match="add takes"):
+        memory_of().add(bad)
+
+
+def test_batches_before_a_bad_item_are_kept() -> None:
+    memory = memory_of()
+    with pytest.raises(InvalidInputError, match="Item 600"):
+        memory.add(itertools.chain((f"red wine {n}" for n in range(600)), [""]))
+    assert len(memory) == 512
+    assert memory.add(["red wine after"]).kept == 1
+
+
+def test_metadata_that_is_not_json_is_an_error_naming_the_item() -> None:
+    memory = memory_of()
+    with pytest.raises(InvalidInputError, match="'odd'"):
+        memory.add([Item(id="odd", text="red wine", metadata={"x": object()})])
+    assert len(memory) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["素食主义者喜欢豆腐", "أنا أحب القطارات", "я люблю поезда", "मुझे ट्रेन पसंद है", "🙂🚂🍷", "e\u0301", "\u202eabc", "…"],
+)
+def test_text_in_any_script_is_kept_and_found(text: str) -> None:
+    memory = EpicMemory([text, "something else"], tau=0.9, verifier=KeepAll())
+    assert memory.add([text]).kept == 1
+    assert texts(memory.search(text)) == [text]
+    assert text in memory.context(text)
+    assert EpicMemory([text], tau=-1.0).add([text]).passed == 1
+
+
+@given(text=st.text(min_size=1).filter(lambda t: t.strip() and "\x00" not in t))
+@settings(deadline=None, max_examples=60)
+def test_any_text_comes_back_as_it_went_in(text: str) -> None:
+    memory = EpicMemory([WINE], tau=-1.0, verifier=KeepAll())
+    memory.add([Item(id="a", text=text, metadata={"text": text})])
+    (hit,) = memory.search(text)
+    assert hit.item == Item(id="a", text=text, metadata={"text": text})
+
+
+@pytest.mark.parametrize("text", ["red wine " * 580_000, "red wine " + "x" * 5_000_000])
+def test_a_text_of_five_megabytes_is_taken(text: str) -> None:
+    memory = EpicMemory([WINE], tau=-1.0, verifier=KeepAll())
+    assert memory.add([text]).kept == 1
+    assert memory.search("wine")[0].item.text == text
+    assert EpicMemory([WINE], tau=-1.0).add([text]).passed == 1
+
+
+def test_a_chunker_cuts_items_and_keeps_their_metadata() -> None:
+    memory = memory_of(chunker=WordChunker(max_words=4))
+    memory.add([Item(id="a", text="One red wine. Two red wine.", metadata={"k": 1}), Item(id="b", text="Red wine.")])
+    items = {hit.item.id: hit.item for hit in memory.search("red wine")}
+    assert items.keys() == {"a#0", "a#1", "b"}
+    assert items["a#1"].text == "Two red wine." and items["a#1"].metadata == {"k": 1, "chunk": 1, "chunks": 2}
+
+
+def test_a_conversation_goes_in_as_role_and_content_lines() -> None:
+    memory = memory_of()
+    report = memory.add_conversation(
+        [{"role": "user", "content": "I drank red wine"}, {"role": "assistant", "content": "Red wine, how nice."}]
+    )
+    assert report.kept == 1
+    assert texts(memory.search("wine")) == ["user: I drank red wine\nassistant: Red wine, how nice."]
+    with pytest.raises(InvalidInputError, match="Message 1"):
+        memory.add_conversation([{"role": "user"}])
+
+
+def test_warnings_say_when_nothing_or_nearly_everything_is_kept() -> None:
+    nothing = memory_of().add([f"sky {n}" for n in range(60)])
+    assert "lower tau" in nothing.warnings[0]
+    discarded = memory_of(verifier=DiscardAll()).add(wines(60))
+    assert "fine verification discarded everything" in discarded.warnings[0]
+    everything = memory_of().add(wines(60))
+    assert "100%" in everything.warnings[0]
+    assert memory_of().add([*wines(10), *(f"sky {n}" for n in range(90))]).warnings == []
+
+
+# without preferences
+
+
+def test_adding_without_preferences_says_what_to_do() -> None:
+    memory = EpicMemory(encoder=HashEncoder())
+    with pytest.raises(NoPreferencesError, match="add_preference"):
+        memory.add(["red wine"])
+    assert memory.preferences == [] and memory.search("wine") == [] and memory.context("wine") == ""
+    memory.add_preference(WINE)
+    assert memory.add(["red wine"]).kept == 1
+
+
+def test_both_stages_off_need_no_preferences() -> None:
+    memory = EpicMemory(encoder=HashEncoder(), coarse=False, fine=False)
+    assert memory.add(["red wine", "blue sky"]).kept == 2
+    assert texts(memory.search("sky", k=1)) == ["blue sky"]
+    assert memory.search("sky")[0].preferences == []
+
+
+# stages
+
+
+def test_coarse_off_verifies_everything_under_every_preference() -> None:
+    verifier = KeepAll()
+    memory = memory_of(WINE, TRAIN, verifier=verifier, coarse=False)
+    report = memory.add(["blue sky"])
+    assert (report.passed, report.entries, report.tau) == (1, 2, None)
+    assert {len(preferences) for _, preferences in verifier.asked} == {2}
+
+
+def test_fine_off_keeps_what_passes_under_its_preferences_without_instruction() -> None:
+    verifier = KeepAll()
+    memory = memory_of(WINE, TRAIN, verifier=verifier, fine=False)
+    report = memory.add(["red wine", "blue sky"])
+    assert (report.passed, report.kept, report.entries) == (1, 1, 1)
+    assert verifier.asked == []
+    (hit,) = memory.search("wine")
+    assert hit.instructions == [] and hit.preferences == [WINE] and hit.stances == [Stance.NEUTRAL]
+    assert "Interpretation Guidance" not in memory.context("wine")
+
+
+def test_the_coarse_filter_keeps_what_equals_tau() -> None:
+    encoder = HashEncoder()
+    similarity = float(encoder.vector("red wine a b") @ encoder.vector(WINE))
+    assert memory_of(tau=similarity).add(["red wine a b"]).passed == 1
+    assert memory_of(tau=similarity + 1e-4).add(["red wine a b"]).passed == 0
+
+
+def test_the_verifier_sees_only_the_near_preferences_most_similar_first() -> None:
+    verifier = KeepAll()
+    memory_of("wine", TRAIN, "red wine", verifier=verifier).add(["one red wine"])
+    assert verifier.asked == [("one red wine", ("red wine", "wine"))]
+
+
+@pytest.mark.parametrize("tau", [-1.5, 1.5, float("nan"), "high"])
+def test_a_tau_that_is_no_cosine_is_an_error(tau: Any) -> None:
+    with pytest.raises(InvalidInputError, match="tau"):
+        memory_of(tau=tau)
+
+
+@pytest.mark.parametrize("keep_rate", [0, -0.1, 1.1, float("nan")])
+def test_a_keep_rate_that_is_no_share_is_an_error(keep_rate: float) -> None:
+    with pytest.raises(InvalidInputError, match="keep_rate"):
+        memory_of(keep_rate=keep_rate)
+
+
+def test_tau_and_keep_rate_together_are_an_error() -> None:
+    with pytest.raises(InvalidInputError, match="not both"):
+        memory_of(tau=0.3, keep_rate=0.1)
+
+
+def mixed(count: int) -> list[str]:
+    """Texts ever farther from red wine."""
+    return ["red wine " + " ".join(f"w{n}x{m}" for m in range(n)) for n in range(count)]
+
+
+def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll(), keep_rate=0.2) as memory:
+        report = memory.add(mixed(100))
+        assert report.passed == pytest.approx(20, abs=1)
+        assert report.warnings == []
+        tau = memory.tau
+        memory.add(["red wine again"])
+        assert memory.tau == report.tau == tau
+    with EpicMemory.open(path, encoder=HashEncoder(), keep_rate=0.9) as memory:
+        assert memory.tau == tau
+    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
+        assert memory.tau == tau
+
+
+def test_keep_rate_on_a_small_sample_warns() -> None:
+    assert "only" in memory_of(keep_rate=0.5).add(mixed(10)).warnings[0]
+
+
+def test_an_explicit_tau_is_remembered_by_the_file(path: Path) -> None:
+    EpicMemory.open(path, [WINE], encoder=HashEncoder(), tau=0.55).close()
+    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
+        assert memory.tau == 0.55
+
+
+# retrieving
+
+
+def test_scores_are_python_floats_in_descending_order() -> None:
+    memory = memory_of(WINE, TRAIN)
+    memory.add([*wines(20), *(f"night train {n}" for n in range(20))])
+    for options in ({}, {"distinct": False}, {"stance_policy": "any"}, {"steering": "paper"}, {"steering": "off"}):
+        hits = memory.search("red wine number 7", k=30, **options)
+        scores = [hit.score for hit in hits]
+        assert len(hits) == 30
+        assert scores == sorted(scores, reverse=True)
+        assert all(type(score) is float for score in scores)
+        for hit in hits:
+            assert all(type(e.score) is float and type(e.similarity) is float for e in hit.entries)
+            assert all(-1.00001 <= e.score <= 1.00001 for e in hit.entries if e.score is not None)
+
+
+def test_scores_are_cosines_of_the_instruction_with_the_steered_query() -> None:
+    encoder = HashEncoder()
+    memory = memory_of(encoder=encoder)
+    memory.add(["red wine from Spain"])
+    total = encoder.vector("wine") + encoder.vector(WINE)
+    expected = encoder.vector("Think of red wine: red wine from Spain") @ total / np.linalg.norm(total)
+    hits = memory.search("wine", steering="paper", stance_policy="any", keys="instruction", min_score=None)
+    assert hits[0].score == pytest.approx(expected, abs=2e-3)
+
+
+def test_steering_can_be_overridden_per_call() -> None:
+    memory = memory_of(steering="off")
+    memory.add(wines(3))
+    assert memory.search("wine").steered_by == []
+    ((text, similarity, weight),) = memory.search("wine", steering="paper").steered_by
+    assert (text, weight) == (WINE, 1.0)
+    assert type(similarity) is float
+    assert [text for text, *_ in memory.search("wine", steering="signed").steered_by] == [WINE]
+    assert memory.search("sky", steering="signed", keys="instruction", min_score=None).steered_by == []
+    assert memory.search("wine").steered_by == []
+
+
+def test_hits_have_the_timings_of_table_9() -> None:
+    memory = memory_of()
+    memory.add(wines(3))
+    hits = memory.search("wine")
+    assert list(hits.timings) == ["embedding", "steering", "index"]
+    assert all(seconds >= 0 for seconds in hits.timings.values())
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, None, "5"])
+def test_a_k_below_one_or_no_number_is_an_error(k: Any) -> None:
+    with pytest.raises(InvalidInputError, match="k must be"):
+        memory_of().search("wine", k=k)
+
+
+@pytest.mark.parametrize("k", [1, 5, 20, 21, 10_000])
+@pytest.mark.parametrize("distinct", [True, False])
+def test_k_gives_k_or_all_there_is(k: int, distinct: bool) -> None:
+    memory = memory_of()
+    memory.add(wines(20))
+    assert len(memory.search("wine", k=k, distinct=distinct)) == min(k, 20)
+
+
+@pytest.mark.parametrize("query", ["", "   ", None, 7])
+def test_an_empty_query_is_an_error(query: Any) -> None:
+    with pytest.raises(InvalidInputError, match="query"):
+        memory_of().search(query)
+
+
+def test_an_empty_memory_finds_nothing() -> None:
+    memory = memory_of()
+    assert memory.search("wine") == [] and len(memory) == 0
+    assert memory.context("wine") == "The user's preferences that matter here:\n- red wine"
+    assert memory.context("wine", preferences="none") == ""
+    assert memory, "an empty memory is still a memory"
+
+
+def test_distinct_merges_and_raw_gives_one_hit_for_each_entry() -> None:
+    memory = memory_of("red wine", "wine bottle", "red bottle")
+    memory.add([f"red wine bottle {n}" for n in range(10)])
+    merged = memory.search("red wine bottle", k=4)
+    raw = memory.search("red wine bottle", k=12, distinct=False)
+    assert len({hit.item.id for hit in merged}) == 4
+    assert len(raw) == 12 and all(len(hit.entries) == 1 for hit in raw)
+    assert len({hit.entries[0].id for hit in raw}) == 12
+    assert any(len(hit.entries) == 3 for hit in merged)
+
+
+def test_entry_ids_are_distinct_for_each_namespace_item_and_preference_and_the_same_every_time() -> None:
+    def ids(namespace: str) -> list[str]:
+        memory = memory_of(WINE, TRAIN, namespace=namespace)
+        memory.add([f"red wine in the night train {n}" for n in range(3)])
+        return [hit.entries[0].id for hit in memory.search("wine train", k=9, distinct=False)]
+
+    assert len({*ids("ann"), *ids("bob")}) == 12
+    assert ids("ann") == ids("ann")
+
+
+def test_entries_of_a_hit_are_best_first() -> None:
+    memory = memory_of("red wine", "wine bottle", "red bottle")
+    memory.add(["red wine bottle"])
+    scores = [entry.score for entry in memory.search("wine bottle")[0].entries]
+    assert len(scores) == 3 and scores == sorted(scores, key=lambda score: -(score or 0.0))
+
+
+@given(remainder=st.integers(0, 6), k=st.integers(1, 40))
+@settings(deadline=None, max_examples=30)
+def test_a_filter_is_part_of_the_search_so_k_means_k(remainder: int, k: int) -> None:
+    memory = memory_of()
+    memory.add([Item(text=item.text, metadata={"r": item.metadata["n"] % 7}) for item in wines(100)])
+    hits = memory.search("red wine number", k=k, filter=Filter.eq("r", remainder))
+    assert len(hits) == min(k, len(range(remainder, 100, 7)))
+    assert {hit.item.metadata["r"] for hit in hits} == {remainder}
+
+
+def test_a_filter_that_nothing_matches_finds_nothing() -> None:
+    memory = memory_of()
+    memory.add(wines(3))
+    assert memory.search("wine", filter=Filter.eq("n", 99)) == []
+
+
+def test_a_filter_sees_items_added_and_removed_later() -> None:
+    memory = memory_of()
+    condition = Filter.ge("n", 1) & ~Filter.exists("hidden")
+    memory.add(wines(2))
+    assert len(memory.search("wine", filter=condition)) == 1
+    memory.add(wines(4))
+    assert len(memory.search("wine", filter=condition)) == 3
+    memory.add([Item(text="red wine number 3", metadata={"n": 3, "hidden": True})])
+    assert len(memory.search("wine", filter=condition)) == 2
+
+
+def test_items_are_those_whose_metadata_satisfies_a_condition(path: Path) -> None:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        memory.add(wines(6, kind="wine"))
+        assert memory.items() == wines(6, kind="wine")
+        assert memory.items(Filter.ge("n", 4)) == wines(6, kind="wine")[4:]
+        assert memory.items(Filter.eq("kind", "beer")) == memory.items(namespace="bob") == []
+        memory.forget(*memory.items(Filter.lt("n", 5)))
+        assert memory.items() == wines(6, kind="wine")[5:]
+        with EpicMemory.open(path, encoder=HashEncoder(), namespace="bob") as other:
+            assert (other.items(), other.items(namespace="default")) == ([], memory.items())
+    assert memory_of().items() == []
+
+
+def test_items_of_the_light_and_those_that_wait_can_be_listed() -> None:
+    memory = memory_of(reserve="1 MB", verifier=UndecidedAll(), tau=0.5)
+    memory.add([Item(id="near", text="red wine", metadata={"n": 1}), Item(id="far", text="blue sky")])
+    assert [item.id for item in memory.items()] == ["far"]
+    assert [item.id for item in memory.items(waiting=True)] == ["near"]
+    assert memory.items(Filter.eq("n", 1), waiting=True) == [Item(id="near", text="red wine", metadata={"n": 1})]
+    assert memory.items(Filter.eq("n", 2), waiting=True) == memory.items(waiting=True, namespace="bob") == []
+    with pytest.raises(InvalidInputError, match=r"epic_core\.Filter, not dict"):
+        memory.items({"n": 1})  # type: ignore[arg-type]
+
+
+def test_metadata_keep_the_order_of_their_keys_which_does_not_make_another_version(path: Path) -> None:
+    first, same = ({"b": 1, "a": {"d": 1, "c": [2]}}, {"a": {"c": [2], "d": 1}, "b": 1})
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        memory.add([Item(id="x", text="red wine", metadata=first)])
+        assert memory.add([Item(id="x", text="red wine", metadata=same)]).duplicates == 1
+    with EpicMemory.open(path, encoder=HashEncoder(), verifier=UndecidedAll()) as memory:
+        assert str(memory.search("wine")[0].item.metadata) == str(first)
+        memory.add([Item(id="y", text="red wine, again", metadata=first)])
+        assert str(memory.items(waiting=True)[0].metadata) == str(first)
+        assert memory.add([Item(id="y", text="red wine, again", metadata=same)]).waiting == 1
+        memory.verifier = KeepAll()
+        memory.retry()
+        assert [str(item.metadata) for item in memory.items()] == [str(first)] * 2
+        memory.export(path.with_suffix(".jsonl"))
+    with EpicMemory.import_(path.with_suffix(".jsonl"), path.with_suffix(".two"), encoder=HashEncoder()) as memory:
+        assert [str(item.metadata) for item in memory.items()] == [str(first)] * 2
+        assert memory.add([Item(id="x", text="red wine", metadata=same)]).duplicates == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
+    lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(max_size=3), parts, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(metadata=st.dictionaries(st.text(max_size=3), JSON, max_size=5), reverse=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_any_metadata_come_back_as_they_went_in_the_order_of_keys_included(
+    metadata: dict[str, Any], reverse: bool
+) -> None:
+    said = dict(sorted(metadata.items(), reverse=reverse))
+    memory = memory_of()
+    memory.add([Item(text="red wine", metadata=said)])
+    assert [str(item.metadata) for item in memory.items()] == [str(said)]
+    assert memory.add([Item(text="red wine", metadata=dict(reversed(said.items())))]).duplicates == 1
+
+
+async def test_other_texts_can_be_searched_for_in_place_of_the_querys() -> None:
+    asked: list[str] = []
+
+    def fallback(query: str, k: int) -> list[str]:
+        asked.append(query)
+        return ["a page"]
+
+    memory = memory_of(WINE, TRAIN, fallback=fallback)
+    memory.add(["red wine from Porto", "the night train to Porto"])
+    assert texts(memory.search("zebra", embed=["night train"])) == texts(memory.search("night train"))
+    # Exact words are the query's; by instructions alone only what is embedded counts.
+    by: dict[str, Any] = {"keys": "instruction", "min_score": None}
+    wanted = memory.search("night train", **by)
+    asynchronous = await memory.asearch("zebra", embed=["night train"], **by)
+    for hits in (memory.search("zebra", embed=["night train"], **by), asynchronous):
+        assert (hits, hits.steered_by, hits.fallback) == (wanted, wanted.steered_by, False)
+    assert memory.search("zebra", embed="night train", **by) == wanted
+    both = ["night train", "Porto"]
+    steered = [memory.search("zebra", embed=both, **by), await memory.asearch("zebra", embed=tuple(both), **by)]
+    mean = memory.encoder.encode(both).mean(axis=0)
+    plain = memory.search("zebra", embed=both, steering="off", **by)
+    assert plain.vector == pytest.approx(mean / np.linalg.norm(mean), abs=1e-6)
+    assert steered[0] == steered[1] and not np.allclose(steered[0].vector, plain.vector)
+    assert memory.search("red wine", embed=["zebra"], min_score=0.3).fallback and asked == ["red wine"]
+
+
+@pytest.mark.parametrize("embed", [[], [" "], ["a", 7], 7, b"a", {"a": 1}], ids=repr)
+async def test_texts_to_search_for_are_checked(embed: Any) -> None:
+    memory = memory_of()
+    with pytest.raises(InvalidInputError, match="embed"):
+        memory.search("wine", embed=embed)
+    with pytest.raises(InvalidInputError, match="embed"):
+        await memory.asearch("wine", embed=embed)
+
+
+def test_a_filter_must_be_a_filter() -> None:
+    with pytest.raises(InvalidInputError, match="Filter"):
+        memory_of().search("wine", filter={"n": 1})  # type: ignore[arg-type]
+
+
+def test_prefer_ranks_what_supports_above_what_conflicts() -> None:
+    stances = {"good": Stance.SUPPORTS, "half": Stance.MIXED, "evil": Stance.CONFLICTS}
+    memory = memory_of(verifier=KeepAll(stances))
+    memory.add(["red wine evil", "red wine half", "red wine good"])
+    assert [hit.stances[0] for hit in memory.search("red wine")] == [Stance.SUPPORTS, Stance.MIXED, Stance.CONFLICTS]
+    by_similarity = memory.search("red wine", stance_policy="any")
+    # But for the rounding of E(x) in the file.
+    assert [hit.score for hit in by_similarity] == pytest.approx([by_similarity[0].score] * 3, abs=0.01)
+
+
+def test_only_supports_leaves_out_what_conflicts_and_still_gives_k() -> None:
+    memory = memory_of(verifier=KeepAll({"evil": Stance.CONFLICTS}))
+    memory.add([*(f"red wine evil {n}" for n in range(50)), *(f"red wine {n}" for n in range(5))])
+    hits = memory.search("red wine evil", k=5, stance_policy="only_supports")
+    assert len(hits) == 5 and not any("evil" in text for text in texts(hits))
+
+
+def test_any_ranks_by_similarity_alone() -> None:
+    memory = memory_of(verifier=KeepAll({"evil": Stance.CONFLICTS}))
+    memory.add(["red wine evil", "red wine holy"])
+    assert texts(memory.search("evil wine", stance_policy="any"))[0] == "red wine evil"
+
+
+def test_an_unknown_stance_policy_or_mode_is_an_error_that_lists_them() -> None:
+    memory = memory_of()
+    with pytest.raises(InvalidInputError, match="prefer, only_supports, any"):
+        memory.search("wine", stance_policy="best")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="paper, signed, off"):
+        memory.search("wine", steering="best")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="paper, signed, off"):
+        memory_of(steering="best")
+
+
+@pytest.mark.parametrize("given_as", [TRAIN, [TRAIN], [Preference(text=TRAIN)], [Preference(text=TRAIN).id]])
+def test_preferences_of_a_call_alone_steer_and_are_searched(given_as: Any) -> None:
+    memory = memory_of(WINE, TRAIN)
+    memory.add(["red wine", "night train", "red wine in the night train"])
+    hits = memory.search("wine train", preferences=given_as, k=5)
+    assert sorted(texts(hits)) == ["night train", "red wine in the night train"]
+    assert {text for hit in hits for text in hit.preferences} == {TRAIN}
+    assert [text for text, *_ in hits.steered_by] == [TRAIN]
+
+
+def test_no_preferences_in_a_call_finds_nothing() -> None:
+    memory = memory_of()
+    memory.add(wines(2))
+    assert memory.search("wine", preferences=[]) == []
+
+
+def test_an_unknown_preference_in_a_call_is_an_error_that_lists_the_held_ones() -> None:
+    with pytest.raises(UnknownPreferenceError, match=WINE):
+        memory_of().search("wine", preferences=["blue sky"])
+
+
+def test_the_context_numbers_documents_and_says_what_to_steer_clear_of() -> None:
+    memory = memory_of("I avoid casinos", verifier=KeepAll({"poker": Stance.CONFLICTS}), tau=0.1)
+    memory.add(["casinos with poker", "a hotel where guests avoid noise and casinos"])
+    context = memory.context("casinos", k=2)
+    opening, first, second = context.split("\n\n")
+    assert opening == "The user's preferences that matter here:\n- I avoid casinos"
+    assert first.startswith("Document 1:\nInterpretation Guidance:\n") and second.startswith("Document 2:\n")
+    assert "Content:\ncasinos with poker" in context
+    assert 'Steer clear: this conflicts with the preference "I avoid casinos".' in context
+    assert context.count("Steer clear") == 1
+    assert memory.context("casinos", k=1).count("Document") == 1
+
+
+def test_explain_tells_why_an_item_is_held() -> None:
+    memory = memory_of(WINE, TRAIN)
+    memory.add([Item(id="a", text="red wine, night train", metadata={"n": 1})])
+    explanation = memory.explain("a")
+    assert explanation.item == Item(id="a", text="red wine, night train", metadata={"n": 1})
+    assert {entry.preference for entry in explanation.entries} == {WINE, TRAIN}
+    for entry in explanation.entries:
+        assert (entry.rationale, entry.confidence, entry.stance) == ("near", 0.9, Stance.SUPPORTS)
+        assert entry.similarity == pytest.approx(2 / np.sqrt(8), abs=1e-6)
+    hit_ids = {entry.id for entry in memory.search("wine train")[0].entries}
+    assert {entry.id for entry in explanation.entries} == hit_ids
+    assert "similarity" in str(explanation) and "red wine, night train" in str(explanation)
+
+
+def test_explain_of_an_unknown_item_is_an_error() -> None:
+    with pytest.raises(UnknownItemError, match="'nobody'"):
+        memory_of().explain("nobody")
+
+
+def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        memory.add(wines(10))
+        stats = memory.stats()
+        expected = {"items": 10, "light": 0, "entries": 10, "preferences": 1, "pending": 0, "verdicts": 0}
+        assert stats.counts == {**expected, "seen": 0}
+        parts = ["documents", "index", "instructions", "preferences", "verdicts", "ledger", "graph", "rest", "total"]
+        assert list(stats.bytes) == parts
+        # Of an entry five bytes for four components, of a text half a byte for each, and a share of what the pages of
+        # their tables take besides.
+        assert 10 * (1280 + 512) < stats.bytes["index"] < 1.4 * 10 * (1280 + 512)
+        assert sum(size for part, size in stats.bytes.items() if part != "total") == stats.bytes["total"]
+        assert stats.bytes["total"] == path.stat().st_size
+        assert (stats.encoder, stats.verifier, stats.tau) == ("hash", "fake", 0.3)
+        assert "documents" in str(stats)
+
+
+# fallback
+
+
+def test_the_light_is_searched_with_the_rest(path: Path) -> None:
+    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
+    with EpicMemory.open(path, [WINE], reserve="1 MB", **options) as memory:
+        report = memory.add(["red wine", "wine cellar in the old castle of Dover", "blue sky"])
+        assert (report.kept, report.light) == (1, 2)
+        assert texts(memory.search("red wine", k=1)) == ["red wine"]
+        hits = memory.search("castle Dover", k=5)
+        assert not hits.fallback
+        assert (hits[0].tier, hits[0].item.text, hits[0].entries) == (
+            "light",
+            "wine cellar in the old castle of Dover",
+            (),
+        )
+        assert "light tier" in memory.explain(hits[0].item.id).note
+        assert memory.stats().counts["light"] == 2 and len(memory) == 1
+    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
+        assert memory.search("castle Dover")[0].tier == "light"
+
+
+def test_the_light_honours_filters_and_k() -> None:
+    memory = memory_of(reserve="1 MB", tau=0.9)
+    memory.add([Item(text=f"red a b c d e f castle {n}", metadata={"n": n}) for n in range(10)])
+    assert len(memory.search("castle", k=4)) == 4
+    assert texts(memory.search("castle", filter=Filter.eq("n", 3))) == ["red a b c d e f castle 3"]
+
+
+def test_a_new_preference_lifts_items_out_of_the_light() -> None:
+    memory = memory_of(reserve="1 MB")
+    memory.add(["wine cellar in the old castle of Dover"])
+    memory.add_preference("old castle")
+    assert memory.stats().counts["light"] == 0 and len(memory) == 1
+    assert memory.search("castle")[0].tier == "memory"
+
+
+class SearchObject:
+    def search(self, query: str, k: int) -> list[tuple[str, float]]:
+        return [(f"{query} {n}", 0.5) for n in range(10)]
+
+
+class AsyncSearchObject(SearchObject):
+    async def asearch(self, query: str, k: int) -> list[tuple[str, float]]:
+        return self.search(query, k)
+
+
+async def afallback(query: str, k: int) -> list[str]:
+    return [f"{query} {n}" for n in range(10)]
+
+
+SYNC_FALLBACKS = {
+    "texts": lambda query, k: [f"{query} {n}" for n in range(10)],
+    "items": lambda query, k: (Item(text=f"{query} {n}") for n in range(10)),
+    "hits": lambda query, k: [Hit(item=Item(text=f"{query} {n}"), score=0.5) for n in range(10)],
+    "object": SearchObject(),
+}
+
+
+@pytest.mark.parametrize("fallback", SYNC_FALLBACKS.values(), ids=SYNC_FALLBACKS)
+def test_a_fallback_is_asked_when_nothing_held_is_relevant(fallback: Any) -> None:
+    memory = memory_of(fallback=fallback)
+    memory.add(["red wine"])
+    assert not memory.search("red wine", min_score=0.3).fallback
+    hits = memory.search("sky", k=3, min_score=0.3)
+    assert hits.fallback and texts(hits) == ["sky 0", "sky 1", "sky 2"]
+    assert {hit.tier for hit in hits} == {"fallback"} and all(type(hit.score) is float for hit in hits)
+
+
+@pytest.mark.parametrize("fallback", [*SYNC_FALLBACKS.values(), afallback, AsyncSearchObject()])
+async def test_asearch_asks_synchronous_and_asynchronous_fallbacks(fallback: Any) -> None:
+    memory = memory_of(fallback=fallback)
+    assert texts(await memory.asearch("sky", k=2)) == ["sky 0", "sky 1"]
+
+
+def test_an_asynchronous_fallback_in_a_synchronous_search_is_an_error() -> None:
+    with pytest.raises(InvalidInputError, match="asearch"):
+        memory_of(fallback=afallback).search("sky")
+
+
+@pytest.mark.parametrize("found", [None, 7, "text", [7]])
+def test_a_fallback_that_returns_something_else_is_an_error(found: Any) -> None:
+    with pytest.raises(InvalidInputError, match="fallback"):
+        memory_of(fallback=lambda query, k: found).search("sky")
+
+
+def test_a_fallback_must_be_one() -> None:
+    with pytest.raises(InvalidInputError, match=r"callable \(query, k\).*int"):
+        memory_of(fallback=7)
+
+
+def test_hits_of_a_fallback_are_filled_up_with_the_memorys_own_each_item_once() -> None:
+    memory = memory_of(fallback=lambda query, k: ["red wine 0", "other"])
+    memory.add(["red wine 0", "red wine 1"])
+    hits = memory.search("sky", k=5, keys="instruction", min_score=None)
+    assert texts(hits) == ["red wine 0", "other", "red wine 1"]
+
+
+# preferences
+
+
+def test_preferences_are_held_in_the_users_order() -> None:
+    memory = memory_of(WINE, TRAIN)
+    memory.add_preference("blue sky")
+    memory.replace_preference(WINE, "white wine")
+    assert [str(preference) for preference in memory.preferences] == ["white wine", TRAIN, "blue sky"]
+
+
+@pytest.mark.parametrize("again", [WINE, "  Red   WINE ", Preference(text=WINE)])
+def test_duplicate_preferences_are_an_error(again: Any) -> None:
+    with pytest.raises(DuplicatePreferenceError):
+        EpicMemory([WINE, again], encoder=HashEncoder())
+    memory = memory_of(WINE, TRAIN)
+    with pytest.raises(DuplicatePreferenceError):
+        memory.add_preference(again)
+    with pytest.raises(DuplicatePreferenceError):
+        memory.replace_preference(TRAIN, again)
+    assert [p.text for p in memory.preferences] == [WINE, TRAIN]
+
+
+@pytest.mark.parametrize("bad", ["", "  ", 7, None])
+def test_a_preference_that_is_no_text_is_an_error(bad: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        memory_of().add_preference(bad)
+
+
+def test_one_preference_may_come_alone() -> None:
+    assert [p.text for p in EpicMemory(WINE, encoder=HashEncoder()).preferences] == [WINE]
+
+
+def test_adding_a_preference_matches_held_items_under_it_alone() -> None:
+    verifier = KeepAll()
+    memory = memory_of(verifier=verifier)
+    memory.add(["red wine", "red wine in the night train"])
+    verifier.asked.clear()
+    report = memory.add_preference(TRAIN)
+    assert verifier.asked == [("red wine in the night train", (TRAIN,))]
+    assert (report.seen, report.passed, report.kept, report.entries) == (2, 1, 1, 1)
+    assert memory.stats().counts["entries"] == 3 and len(memory) == 2
+    assert set(memory.search("wine train")[0].preferences) == {WINE, TRAIN}
+
+
+@pytest.mark.parametrize("name", [TRAIN, "NIGHT train", Preference(text=TRAIN), Preference(text=TRAIN).id])
+def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
+    memory = memory_of(WINE, TRAIN)
+    memory.add(["red wine", "night train", "red wine in the night train"])
+    memory.remove_preference(name)
+    assert [p.text for p in memory.preferences] == [WINE]
+    expected = {"items": 2, "light": 0, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
+    assert memory.stats().counts == {**expected, "seen": 0}
+    hits = memory.search("wine train", k=9)
+    assert sorted(texts(hits)) == ["red wine", "red wine in the night train"]
+    assert {p for hit in hits for p in hit.preferences} == {WINE}
+    assert [text for text, *_ in memory.search("night train wine").steered_by] == [WINE]
+
+
+def test_replacing_a_preference_matches_the_items_of_the_old_one() -> None:
+    memory = memory_of(WINE)
+    memory.add(["red wine from white chalk", "red wine"])
+    memory.replace_preference(WINE, "white chalk")
+    assert texts(memory.search("wine", k=9)) == ["red wine from white chalk"]
+    assert memory.search("chalk")[0].preferences == ["white chalk"]
+
+
+def test_replacing_a_preference_by_itself_changes_nothing() -> None:
+    verifier = KeepAll()
+    memory = memory_of(WINE, TRAIN, verifier=verifier)
+    memory.add(wines(3))
+    before = [(hit.item, hit.entries) for hit in memory.search("wine", k=9)]
+    verifier.asked.clear()
+    memory.replace_preference(WINE, WINE)
+    assert len(memory) == 3 and [p.text for p in memory.preferences] == [WINE, TRAIN]
+    assert [(hit.item, hit.entries) for hit in memory.search("wine", k=9)] == before and verifier.asked == []
+
+
+def test_a_preference_in_another_spelling_takes_its_place_and_is_held_once() -> None:
+    memory = memory_of(WINE, TRAIN)
+    memory.add(wines(3))
+    memory.replace_preference(WINE, " Red  Wine ")
+    assert len(memory) == 3 and [p.text for p in memory.preferences] == ["Red  Wine", TRAIN]
+    assert {e.preference for hit in memory.search("wine", k=9) for e in hit.entries} == {"Red  Wine"}
+    assert memory.stats().counts["entries"] == 3 and len(memory.search("wine", k=9)) == 3
+    memory.remove_preference(WINE)
+    assert len(memory) == 0 and [p.text for p in memory.preferences] == [TRAIN]
+
+
+def test_unknown_preferences_cannot_be_removed_or_replaced() -> None:
+    memory = memory_of()
+    for change in (lambda: memory.remove_preference("sky"), lambda: memory.replace_preference("sky", "cloud")):
+        with pytest.raises(UnknownPreferenceError, match=WINE):
+            change()
+    assert [p.text for p in memory.preferences] == [WINE]
+
+
+def test_a_failing_encoder_leaves_the_preferences_as_they_were() -> None:
+    memory = memory_of(encoder=AlteredEncoder(BROKEN["nan"], when="bad"))
+    memory.add(wines(2))
+    for change in (lambda: memory.add_preference("bad"), lambda: memory.replace_preference(WINE, "bad")):
+        with pytest.raises(EncoderError):
+            change()
+    assert [p.text for p in memory.preferences] == [WINE] and len(memory.search("wine")) == 2
+
+
+# undecided items
+
+
+def test_undecided_items_wait_and_are_verified_again() -> None:
+    memory = memory_of(verifier=UndecidedAll())
+    report = memory.add(["red wine", "blue sky"])
+    assert (report.passed, report.undecided, report.kept) == (1, 1, 0)
+    assert memory.stats().counts["pending"] == 1 and memory.search("wine") == []
+    assert "retry queue: no answer" in memory.explain(Item(text="red wine").id).note
+    assert memory.retry().undecided == 1
+    memory.verifier = KeepAll()
+    report = memory.retry()
+    assert (report.seen, report.kept, report.undecided) == (1, 1, 0)
+    assert memory.stats().counts["pending"] == 0 and texts(memory.search("wine")) == ["red wine"]
+    assert memory.retry().seen == 0
+
+
+def test_an_undecided_item_offered_again_is_a_duplicate() -> None:
+    memory = memory_of(verifier=UndecidedAll())
+    memory.add(["red wine"])
+    assert memory.add(["red wine"]).duplicates == 1
+    assert memory.stats().counts["pending"] == 1
+
+
+def test_an_undecided_item_survives_reopening(path: Path) -> None:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=UndecidedAll()) as memory:
+        memory.add([Item(id="a", text="red wine", metadata={"n": 1})])
+    with EpicMemory.open(path, encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        assert memory.retry().kept == 1
+        assert memory.search("wine")[0].item == Item(id="a", text="red wine", metadata={"n": 1})
+
+
+def test_a_discard_on_retry_ends_the_waiting() -> None:
+    memory = memory_of(verifier=UndecidedAll())
+    memory.add(["red wine"])
+    memory.verifier = DiscardAll()
+    assert memory.retry().discarded == 1
+    assert memory.stats().counts["pending"] == 0 and len(memory) == 0
+
+
+def test_a_verifier_that_raises_in_the_middle_loses_nothing() -> None:
+    memory = memory_of(verifier=Raising(TimeoutError("too slow"), after=3))
+    report = memory.add(wines(10))
+    assert (report.kept, report.undecided) == (3, 7)
+    assert set(report.failures.values()) == {"TimeoutError: too slow"}
+    assert len(memory.search("wine", k=20)) == 3
+    assert memory.retry().kept == 7
+    assert len(memory.search("wine", k=20)) == 10
+
+
+def test_a_verifier_that_raises_in_a_retry_loses_nothing() -> None:
+    memory = memory_of(verifier=Raising(OSError("gone"), after=0, times=1))
+    memory.add(wines(4))
+    memory.verifier = Raising(OSError("gone"), after=2)
+    assert (memory.retry().kept, memory.stats().counts["pending"]) == (2, 2)
+    assert memory.retry().kept == 2 and len(memory) == 4
+
+
+def test_missing_verdicts_are_undecided() -> None:
+    memory = memory_of(verifier=TooFew())
+    report = memory.add(wines(3))
+    assert (report.kept, report.undecided) == (2, 1)
+    assert "gave no verdict" in next(iter(report.failures.values()))
+
+
+@pytest.mark.parametrize("make", CONTRACT_BREAKERS.values(), ids=CONTRACT_BREAKERS)
+async def test_a_verifier_that_breaks_its_contract_is_an_error_and_nothing_is_written(make: Any) -> None:
+    memory = memory_of(verifier=make())
+    with pytest.raises(VerifierError):
+        memory.add(wines(2))
+    with pytest.raises(VerifierError):
+        await memory.aadd(wines(2))
+    assert memory.stats().counts["items"] == memory.stats().counts["pending"] == 0
+    memory.verifier = KeepAll()
+    assert memory.add(wines(2)).kept == 2
+
+
+def test_one_alignment_for_each_preference() -> None:
+    def twice(candidate: Any) -> Verdict:
+        verdict = keep(candidate)
+        return Verdict(decision=Decision.KEEP, alignments=verdict.alignments * 2)
+
+    memory = memory_of(verifier=Answering(twice))
+    assert memory.add(["red wine"]).entries == 1
+
+
+def test_a_held_item_undecided_under_a_new_preference_stays_and_is_verified_again() -> None:
+    memory = memory_of()
+    memory.add(["red wine in the night train"])
+    memory.verifier = UndecidedAll()
+    assert memory.add_preference(TRAIN).undecided == 1
+    assert memory.search("wine")[0].preferences == [WINE]
+    memory.verifier = KeepAll()
+    assert memory.retry().kept == 1
+    assert set(memory.search("wine train")[0].preferences) == {WINE, TRAIN}
+    assert len(memory) == 1 and memory.stats().counts["pending"] == 0
+
+
+def test_waiting_items_whose_preference_is_gone_leave_the_queue() -> None:
+    memory = memory_of(WINE, TRAIN, verifier=UndecidedAll())
+    memory.add(["red wine", "night train"])
+    memory.remove_preference(TRAIN)
+    memory.verifier = KeepAll()
+    memory.retry()
+    assert texts(memory.search("wine train", k=9)) == ["red wine"]
+    assert memory.stats().counts["pending"] == 0
+
+
+# encoders that fail
+
+
+@pytest.mark.parametrize("alter", BROKEN.values(), ids=BROKEN)
+async def test_an_encoder_that_returns_no_embeddings_is_a_clear_error(alter: Any) -> None:
+    with pytest.raises(EncoderError, match="'hash'"):
+        memory_of(encoder=AlteredEncoder(alter))
+    memory = memory_of(encoder=AlteredEncoder(alter, when="bad"))
+    memory.add(["red wine"])
+    with pytest.raises(EncoderError, match="'hash'"):
+        memory.add(["red wine too", "bad red wine"])
+    with pytest.raises(EncoderError):
+        memory.search("bad wine")
+    with pytest.raises(EncoderError):
+        await memory.asearch("bad wine")
+    assert texts(memory.search("wine")) == ["red wine"]
+    assert memory.add(["red wine too"]).kept == 1
+
+
+def test_a_bad_embedding_of_an_instruction_leaves_nothing_half_written() -> None:
+    encoder = AlteredEncoder(BROKEN["nan"], when="Think of")
+    memory = memory_of(encoder=encoder)
+    with pytest.raises(EncoderError):
+        memory.add(wines(3))
+    assert memory.stats().counts["items"] == memory.stats().counts["entries"] == 0
+    encoder.when = "nothing"
+    assert memory.add(wines(3)).kept == 3
+
+
+def test_embeddings_of_another_length_are_normalised() -> None:
+    memory = memory_of(encoder=AlteredEncoder(lambda vectors: vectors * 7))
+    memory.add(["red wine"])
+    hits = memory.search("red wine")
+    assert np.linalg.norm([hits.query, *hits.vectors], axis=1) == pytest.approx([1.0, 1.0])
+    assert memory.search("red wine", keys="instruction", min_score=None)[0].score <= 1.00001
+
+
+# every text once
+
+
+@pytest.mark.parametrize("steering", ["paper", "off", "signed"])
+def test_every_text_is_encoded_once_and_preferences_once_ever(path: Path, steering: Any) -> None:
+    encoder = HashEncoder()
+    preferences = ["I really like red wine.", "I avoid casinos."]
+    with EpicMemory.open(path, preferences, encoder=encoder, verifier=KeepAll(), steering=steering) as memory:
+        memory.add(wines(5))
+        memory.add(wines(7))
+        for n in range(3):
+            memory.search(f"which wine {n}")
+        assert [text for text, count in encoder.texts.items() if count > 1] == []
+        assert encoder.texts[preferences[0]] == 1
+
+    again = HashEncoder()
+    with EpicMemory.open(path, preferences, encoder=again, verifier=KeepAll(), steering=steering) as memory:
+        memory.search("which wine")
+        memory.add(wines(7))
+        assert not set(again.texts) & {*preferences, *(item.text for item in wines(7))}
+
+
+def test_a_search_encodes_only_its_query() -> None:
+    encoder = HashEncoder()
+    memory = memory_of(encoder=encoder)
+    memory.add(wines(5))
+    memory.search("first wine")
+    calls = encoder.calls
+    memory.search("second wine")
+    assert encoder.calls == calls + 1
+
+
+# files
+
+
+def test_a_file_gives_the_same_hits_after_reopening(path: Path) -> None:
+    with EpicMemory.open(path, [WINE, TRAIN]) as memory:
+        memory.verifier = KeepAll()
+        memory.add([*wines(20), "a night train to Rome"])
+        before = memory.search("which train and which red wine", k=7)
+    assert [p.name for p in path.parent.iterdir()] == ["me.epic"]
+    with EpicMemory.open(str(path), must_exist=True) as memory:
+        assert memory.search("which train and which red wine", k=7) == before
+        assert [p.text for p in memory.preferences] == [WINE, TRAIN]
+        assert memory.add(wines(20)).duplicates == 20
+        assert str(path) in repr(memory)
+    assert "closed" in repr(memory)
+
+
+def test_another_encoder_is_an_error_that_names_both(path: Path) -> None:
+    EpicMemory.open(path, [WINE], encoder=HashEncoder()).close()
+    for other in (HashEncoder(512), HashEncoder(name="other"), HashEncoder(fingerprint="v2")):
+        with pytest.raises(EncoderMismatchError, match=rf"hash \(1024.*{other.name} \({other.dimension}"):
+            EpicMemory.open(path, encoder=other)
+    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
+        assert [p.text for p in memory.preferences] == [WINE]
+
+
+def test_reencode_embeds_everything_anew(path: Path) -> None:
+    new = HashEncoder(512, name="new", fingerprint="v2")
+    new.tau = 0.123
+    options: dict[str, Any] = {"verifier": KeepAll(), "reserve": "1 MB"}
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), namespace="other", **options) as other:
+        other.add(["red wine elsewhere"])
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **options) as memory:
+        memory.add(["red wine", "wine cellar in the old castle of Dover"])
+        counts = memory.stats().counts
+        memory.reencode(new)
+        assert memory.encoder is new and memory.tau == 0.123
+        assert memory.stats().counts == counts and memory.stats().encoder == "new"
+        assert texts(memory.search("red wine", k=1)) == ["red wine"]
+        assert memory.search("castle Dover")[0].tier == "light"
+        assert texts(memory.search("wine", namespace="other")) == ["red wine elsewhere"]
+        memory.add(["red wine later"])
+    with pytest.raises(EncoderMismatchError):
+        EpicMemory.open(path, encoder=HashEncoder())
+    with EpicMemory.open(path, encoder=new) as memory:
+        assert sorted(texts(memory.search("red wine", k=2))) == ["red wine", "red wine later"]
+
+
+def test_open_can_reencode(path: Path) -> None:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        memory.add(wines(3))
+    with EpicMemory.open(path, encoder=HashEncoder(fingerprint="v2"), reencode=True) as memory:
+        assert len(memory.search("red wine")) == 3
+    EpicMemory.open(path, encoder=HashEncoder(fingerprint="v2")).close()
+
+
+def test_reencode_gives_the_embedded_verifier_the_new_encoder() -> None:
+    memory, new = EpicMemory([WINE], encoder=HashEncoder()), HashEncoder(fingerprint="v2")
+    memory.reencode(new)
+    assert isinstance(memory.verifier, EmbeddedVerifier) and memory.verifier.encoder is new
+
+
+def test_a_failing_reencode_changes_nothing(path: Path) -> None:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        memory.add(wines(3))
+        with pytest.raises(EncoderError):
+            memory.reencode(AlteredEncoder(BROKEN["zero"], when="Think of"))
+        assert len(memory.search("wine")) == 3
+    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
+        assert len(memory.search("wine")) == 3
+
+
+def test_other_preferences_than_the_files_are_an_error_that_lists_them(path: Path) -> None:
+    EpicMemory.open(path, [WINE, TRAIN], encoder=HashEncoder()).close()
+    with pytest.raises(PreferencesMismatchError) as caught:
+        EpicMemory.open(path, [WINE, "blue sky"], encoder=HashEncoder())
+    assert f"only in the file: {TRAIN}" in str(caught.value)
+    assert "only given: blue sky" in str(caught.value)
+    assert "sync=True" in str(caught.value)
+    EpicMemory.open(path, [TRAIN, "RED  wine"], encoder=HashEncoder()).close()
+
+
+def test_sync_changes_the_files_preferences_and_matches_its_items(path: Path) -> None:
+    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
+    with EpicMemory.open(path, [WINE, TRAIN], **options) as memory:
+        memory.add(["red wine", "night train under the blue sky"])
+    with EpicMemory.open(path, [WINE, "blue sky"], sync=True, **options) as memory:
+        assert {p.text for p in memory.preferences} == {WINE, "blue sky"}
+        assert memory.search("sky")[0].preferences == ["blue sky"]
+    with EpicMemory.open(path, **options) as memory:
+        assert {p.text for p in memory.preferences} == {WINE, "blue sky"} and len(memory) == 2
+
+
+def test_a_new_file_takes_the_preferences_given(path: Path) -> None:
+    EpicMemory.open(path, encoder=HashEncoder()).close()
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder()) as memory:
+        assert [p.text for p in memory.preferences] == [WINE]
+
+
+def test_opening_what_is_no_memory_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("red wine " * 200)
+    for path in (tmp_path, tmp_path / "notes.txt", tmp_path / "missing" / "me.epic"):
+        with pytest.raises(StoreError):
+            EpicMemory.open(path, encoder=HashEncoder())
+    with pytest.raises(StoreError, match="no memory at"):
+        EpicMemory.open(tmp_path / "me.epic", must_exist=True, encoder=HashEncoder())
+
+
+def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> None:
+    memory = EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll())
+    memory.close()
+    memory.close()
+    uses: list[Any] = [
+        lambda: memory.add(["red wine"]),
+        lambda: memory.search("wine"),
+        lambda: memory.context("wine"),
+        lambda: memory.explain("a"),
+        memory.stats,
+        memory.retry,
+        lambda: memory.preferences,
+        lambda: memory.add_preference(TRAIN),
+        lambda: memory.remove_preference(WINE),
+        lambda: memory.replace_preference(WINE, TRAIN),
+        lambda: memory.reencode(HashEncoder()),
+        lambda: len(memory),
+    ]
+    for use in uses:
+        with pytest.raises(MemoryClosedError, match="closed"):
+            use()
+
+
+def test_namespaces_see_nothing_of_each_other(path: Path) -> None:
+    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
+    with (
+        EpicMemory.open(path, [WINE], namespace="ann", **options) as ann,
+        EpicMemory.open(path, [TRAIN], namespace="bob", **options) as bob,
+    ):
+        ann.add([Item(id="same", text="red wine of ann")])
+        bob.add([Item(id="same", text="night train of bob")])
+        assert texts(ann.search("wine train")) == ["red wine of ann"]
+        assert texts(bob.search("wine train")) == ["night train of bob"]
+        assert [p.text for p in bob.preferences] == [TRAIN]
+        assert texts(ann.search("wine train", namespace="bob")) == ["night train of bob"]
+        assert ann.search("wine train", namespace="nobody") == []
+        assert ann.explain("same").item.text == "red wine of ann"
+        bob.remove_preference(TRAIN)
+        assert len(ann) == 1 and len(bob) == 0
+        assert ann.stats().counts["preferences"] == 1
+
+
+@pytest.mark.parametrize("namespace", ["", None, 7])
+def test_a_namespace_needs_a_name(namespace: Any) -> None:
+    with pytest.raises(InvalidInputError, match="namespace"):
+        memory_of(namespace=namespace)
+
+
+# interruptions and threads
+
+
+def test_an_interruption_leaves_committed_batches_and_a_usable_memory(path: Path) -> None:
+    verifier = Raising(KeyboardInterrupt(), after=0, times=0, block=10)
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=verifier) as memory:
+        memory.add(wines(20))
+        verifier.times, verifier.after = 1, 5
+        with pytest.raises(KeyboardInterrupt):
+            memory.add([f"red wine later {n}" for n in range(20)])
+        # The five that were decided before it are kept too.
+        assert len(memory.search("wine", k=99)) == len(memory) == 25
+        assert memory.add([f"red wine later {n}" for n in range(20)]).kept == 15
+    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
+        assert len(memory) == 40
+
+
+def test_an_interruption_in_a_later_block_keeps_the_blocks_before() -> None:
+    memory = memory_of(verifier=Raising(KeyboardInterrupt(), after=20, block=10))
+    with pytest.raises(KeyboardInterrupt):
+        memory.add(wines(40))
+    assert len(memory.search("wine", k=99)) == len(memory) == 20
+    memory.verifier = KeepAll()
+    assert memory.add(wines(40)).kept == 20
+
+
+def test_an_interrupted_preference_change_changes_nothing() -> None:
+    memory = memory_of()
+    memory.add(["red wine in the night train"])
+    memory.verifier = Raising(KeyboardInterrupt(), times=2)
+    for change in (lambda: memory.add_preference(TRAIN), lambda: memory.replace_preference(WINE, TRAIN)):
+        with pytest.raises(KeyboardInterrupt):
+            change()
+    assert [p.text for p in memory.preferences] == [WINE]
+    assert memory.search("wine")[0].preferences == [WINE]
+
+
+async def test_a_cancelled_add_leaves_a_usable_memory() -> None:
+    class Waiting(KeepAll):
+        async def averify(self, candidates: Any) -> Any:
+            started.set()
+            await asyncio.sleep(3600)
+            yield keep(candidates[0])
+
+    started = asyncio.Event()
+    memory = memory_of(verifier=Waiting())
+    task = asyncio.ensure_future(memory.aadd(wines(5)))
+    await asyncio.wait_for(started.wait(), 30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(memory) == 0
+    memory.verifier = KeepAll()
+    assert (await memory.aadd(wines(5))).kept == 5
+
+
+def test_several_threads_add_and_search(path: Path) -> None:
+    with EpicMemory.open(path, [WINE, TRAIN], encoder=default_encoder(), verifier=KeepAll(), tau=-1.0) as memory:
+        start = threading.Barrier(8)
+
+        def add(worker: int) -> None:
+            start.wait()
+            for n in range(10):
+                memory.add([f"red wine {worker} {n} {m}" for m in range(3)])
+
+        def search(worker: int) -> None:
+            start.wait()
+            for n in range(30):
+                hits = memory.search(f"red wine {worker} {n}", k=10, filter=Filter.eq("no", 1) if n % 3 == 0 else None)
+                assert len({hit.item.id for hit in hits}) == len(hits)
+                assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
+
+        with ThreadPoolExecutor(8) as pool:
+            work = [pool.submit(add if n % 2 else search, n) for n in range(8)]
+            for job in work:
+                job.result()
+        assert len(memory) == 120
+        assert memory.stats().counts["entries"] == 240
+        assert len(memory.search("wine", k=500)) == 120
+    with EpicMemory.open(path) as memory:
+        assert len(memory.search("wine", k=500)) == 120
+
+
+def test_several_threads_change_preferences_while_others_add() -> None:
+    memory = memory_of(WINE, encoder=default_encoder(), tau=-1.0)
+
+    def change(n: int) -> None:
+        memory.add_preference(f"preference {n}")
+        memory.remove_preference(f"preference {n}")
+
+    with ThreadPoolExecutor(6) as pool:
+        jobs = [pool.submit(change, n) for n in range(10)]
+        jobs += [pool.submit(memory.add, [f"red wine {n}"]) for n in range(30)]
+        for job in jobs:
+            job.result()
+    assert [p.text for p in memory.preferences] == [WINE]
+    hits = memory.search("wine", k=100)
+    assert len(hits) == len(memory) == 30
+    assert {p for hit in hits for p in hit.preferences} == {WINE}
+    assert memory.stats().counts["entries"] == 30
+
+
+def test_another_open_memory_sees_commits(path: Path) -> None:
+    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
+    with EpicMemory.open(path, [WINE], **options) as one, EpicMemory.open(path, **options) as other:
+        assert other.search("wine") == []
+        one.add(["red wine"])
+        assert texts(other.search("wine")) == ["red wine"]
+        other.add(["red wine too", "red wine"])
+        assert sorted(texts(one.search("wine"))) == ["red wine", "red wine too"]
+        one.add_preference(TRAIN)
+        assert [p.text for p in other.preferences] == [WINE, TRAIN]
+        other.add(["a night train"])
+        one.remove_preference(WINE)
+        assert texts(other.search("wine train")) == ["a night train"] == texts(one.search("wine train"))
+        assert len(other) == 1
+
+
+def test_two_memories_in_ram_are_apart() -> None:
+    one, other = memory_of(), memory_of()
+    one.add(["red wine"])
+    assert len(one) == 1 and len(other) == 0
+    assert one.path is None and "RAM" in repr(one)
+
+
+async def test_many_searches_and_adds_at_once_on_one_loop() -> None:
+    memory = memory_of()
+    await asyncio.gather(*(memory.aadd([f"red wine {n}"]) for n in range(20)))
+    found = await asyncio.gather(*(memory.asearch(f"red wine {n}", k=1) for n in range(20)))
+    assert [texts(hits)[0] for hits in found] == [f"red wine {n}" for n in range(20)]
+
+
+def test_what_was_kept_for_no_preference_is_found_for_any() -> None:
+    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), coarse=False, fine=False)
+    assert memory.add(["red wine", "blue sky"]).entries == 2
+    assert texts(memory.search("sky", k=1, preferences=[WINE])) == ["blue sky"]
+    with pytest.raises(InvalidInputError, match="preferences must be several texts, not int"):
+        memory.search("sky", preferences=7)  # type: ignore[arg-type]

@@ -1,0 +1,477 @@
+"""What a memory lives through: failures in the middle of a change, others at its file, files that are damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sqlite3
+import string
+import threading
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import closing
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import Answering, HashEncoder, KeepAll, Raising, UndecidedAll
+from scripted import BOTH, TRAIN, WINE, Scripted, rows, verifier_of
+
+from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict
+from epic_core.errors import (
+    DamagedError,
+    InvalidInputError,
+    RetryQueueFullError,
+    StoreError,
+    UnknownItemError,
+    VerifierError,
+)
+from epic_core.pipeline import preferences, reencode
+from epic_core.pipeline import verify as decide
+from epic_core.retention import Held
+from epic_core.retention.budget import checked_budget
+from epic_core.storage.memory_schema import ITEMS
+from epic_core.storage.store import Store
+from epic_core.text.chunking import WordChunker
+from epic_core.types import Alignment, BuildReport, Candidate, FloatArray
+
+TEA, GREEN_TEA = "tea cups", "green tea cups"
+
+
+class Failing(HashEncoder):
+    """Fails for texts that contain `when`."""
+
+    when: str | None = None
+
+    def _encode(self, texts: Sequence[str]) -> FloatArray:
+        if self.when is not None and any(self.when in text for text in texts):
+            raise ConnectionError("gone")
+        return super()._encode(texts)
+
+
+class Meanwhile(KeepAll):
+    """Keeps everything, to be remembered; before its first verdict something else happens, once."""
+
+    cached = True
+    happens: Callable[[], object] | None = None
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        for verdict in super().verdicts(candidates):
+            happens, self.happens = self.happens, None
+            if happens is not None:
+                happens()
+            yield verdict
+
+
+def opened(path: str | Path, *preferences: str | Preference, **options: Any) -> EpicMemory:
+    """A memory in a file, made with the preferences given where there is none."""
+    return EpicMemory.open(path, preferences or None, **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+
+
+def noise(seed: int, length: int) -> str:
+    """A word that is hardly made smaller by compression."""
+    return "".join(random.Random(seed).choices(string.ascii_letters + string.digits, k=length))
+
+
+def teas(count: int, length: int = 100, *, start: int = 0) -> list[Item]:
+    return [Item(id=f"item {n}", text=f"tea cups {noise(n, length)}") for n in range(start, start + count)]
+
+
+def found(memory: EpicMemory, query: str = TEA) -> dict[str, float]:
+    return {hit.item.id: round(hit.score, 5) for hit in memory.search(query, k=1000)}
+
+
+def preferences_of(memory: EpicMemory) -> list[str]:
+    return [preference.text for preference in memory.preferences]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "memory").mkdir()
+    return tmp_path / "memory" / "me.epic"
+
+
+# a replacement that fails
+
+
+@pytest.mark.parametrize("budget", [None, "1 MB"])
+def test_a_replacement_that_overfills_the_retry_queue_changes_nothing(path: Path, budget: str | None) -> None:
+    items = teas(60)
+    with opened(path, TEA, budget=budget, retry_queue=20) as memory:
+        memory.add(items)
+        before = found(memory)
+        memory.verifier = UndecidedAll()
+        with pytest.raises(RetryQueueFullError):
+            memory.replace_preference(TEA, GREEN_TEA)
+        assert (preferences_of(memory), len(memory), found(memory)) == ([TEA], 60, before)
+        assert memory.stats().counts["pending"] == 0
+        memory.verifier = KeepAll()
+        assert memory.add(items).duplicates == 60
+    with opened(path) as memory:
+        assert (preferences_of(memory), len(memory), found(memory)) == ([TEA], 60, before)
+        assert before.keys() == {item.id for item in items}
+
+
+@pytest.mark.parametrize("failing", ["encoder", "verifier"])
+@pytest.mark.parametrize("budget", [None, "1 MB"])
+def test_a_replacement_that_fails_midway_leaves_the_preference_it_replaces(
+    path: Path, failing: str, budget: str | None
+) -> None:
+    encoder = Failing()
+    with opened(path, TEA, encoder=encoder, budget=budget) as memory:
+        memory.add(teas(60))
+        before = found(memory)
+        # The instructions of `KeepAll` say what they are for.
+        encoder.when = f"Think of {GREEN_TEA}" if failing == "encoder" else None
+        # An ordinary exception of a verifier would make an item undecided.
+        memory.verifier = KeepAll() if failing == "encoder" else Raising(KeyboardInterrupt("gone"), after=30)
+        with pytest.raises(BaseException, match="gone"):
+            memory.replace_preference(TEA, GREEN_TEA)
+        assert memory.verifier.asked
+        assert (preferences_of(memory), len(memory), found(memory)) == ([TEA], 60, before)
+        encoder.when, memory.verifier = None, KeepAll()
+        assert memory.add(teas(3, start=60)).kept == 3
+    with opened(path) as memory:
+        assert (preferences_of(memory), len(memory)) == ([TEA], 63)
+        assert before.items() <= found(memory).items()
+        memory.verify()
+
+
+def test_a_replacement_that_cannot_be_written_leaves_the_preference_it_replaces(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*args: Any) -> Iterator[Any]:
+        yield from ()
+        raise ConnectionError("gone")
+
+    with opened(path, TEA, budget="1 MB") as memory:
+        memory.add(teas(60))
+        before = found(memory)
+        with monkeypatch.context() as patched:
+            patched.setattr(preferences, "written", failing)
+            with pytest.raises(ConnectionError, match="gone"):
+                memory.replace_preference(TEA, GREEN_TEA)
+        assert (preferences_of(memory), len(memory), found(memory)) == ([TEA], 60, before)
+        assert memory.add(teas(3, start=60)).kept == 3
+    with opened(path) as memory:
+        assert (preferences_of(memory), len(memory)) == ([TEA], 63)
+        memory.verify()
+
+
+# budgets
+
+
+def test_a_smaller_budget_evicts_no_more_than_it_must(path: Path) -> None:
+    with opened(path, TEA, "blue stamps") as memory:
+        memory.add(teas(800, 200))
+    budget = path.stat().st_size // 3
+    with opened(path, budget=budget) as memory:
+        assert 0.55 * budget < path.stat().st_size <= budget
+        assert 0 < len(memory) < 800
+        assert len(found(memory)) == len(memory)
+
+
+def test_a_budget_that_another_sets_is_kept_from_the_next_change_on(path: Path) -> None:
+    with opened(path, TEA) as memory:
+        opened(path, budget="100 KB").close()
+        for start in range(0, 120, 60):
+            memory.add(teas(60, 250, start=start))
+            assert path.stat().st_size <= 100_000
+        assert memory.stats().budget == 100_000
+        assert 0 < len(memory) < 120
+
+
+def test_a_budget_of_1m_is_a_million() -> None:
+    assert checked_budget("1M") == checked_budget("1 MB") == 1_000_000
+    assert EpicMemory([TEA], encoder=HashEncoder(), budget="1M").stats().budget == 1_000_000
+
+
+@pytest.mark.parametrize("budget", [None, "1 MB"])
+def test_nothing_is_remembered_of_a_preference_removed_while_a_model_thinks(path: Path, budget: str | None) -> None:
+    verifier = Meanwhile()
+    with opened(path, WINE, TRAIN, verifier=verifier, budget=budget) as memory:
+        memory.add(["a night train"])
+        assert rows(path, "verdicts") == 1
+        verifier.happens = lambda: memory.remove_preference(WINE)
+        memory.add(["some red wine"])
+        assert (preferences_of(memory), len(memory)) == ([TRAIN], 1)
+        assert rows(path, "verdicts") == 1
+
+
+class Shareless:
+    name = "shareless"
+
+    def order(self, held: Held, now: float) -> Any:
+        return np.arange(len(held))
+
+
+class Greedy(Shareless):
+    share = 5
+
+
+class Floats(Shareless):
+    share = 0.1
+
+    def order(self, held: Held, now: float) -> Any:
+        return np.arange(len(held), dtype=np.float64)
+
+
+@pytest.mark.parametrize("policy", [Shareless, Greedy])
+def test_a_retention_policy_without_a_share_is_refused(path: Path, policy: Any) -> None:
+    with pytest.raises(InvalidInputError, match="share"):
+        opened(path, TEA, budget="100 KB", retention=policy())
+    assert not path.exists()
+
+
+def test_a_retention_policy_that_orders_by_floats_is_refused(path: Path) -> None:
+    with opened(path, TEA, budget="100 KB", retention=Floats()) as memory:
+        with pytest.raises(InvalidInputError, match="must return positions"):
+            for start in range(0, 600, 60):
+                memory.add(teas(60, 150, start=start))
+        assert len(found(memory)) == len(memory) > 0
+        memory.verify()
+
+
+# others meanwhile
+
+
+def test_a_reencoding_that_cannot_be_committed_leaves_the_encoder(path: Path) -> None:
+    with opened(path, TEA) as memory:
+        memory.add(teas(20))
+        before = found(memory)
+        memory._state.store._connection.execute("PRAGMA busy_timeout = 20")
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM items").fetchall()
+            with pytest.raises(StoreError):
+                memory.reencode(HashEncoder(512, name="other", fingerprint="v2"))
+            reader.execute("ROLLBACK")
+        assert memory.encoder.name == "hash"
+        assert found(memory) == before
+        assert memory.add(teas(1, start=20)).kept == 1
+    with opened(path) as memory:
+        assert len(found(memory)) == 21
+
+
+def test_a_preference_may_expire_while_a_text_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = datetime.now(timezone.utc) + timedelta(seconds=0.5)
+    rewriting_of = decide.rewriting_of
+
+    def late(*args: Any) -> Any:
+        time.sleep(max(0.0, ends.timestamp() - time.time() + 0.05))
+        return rewriting_of(*args)
+
+    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": verifier_of(Scripted(), refine="rewrite")}
+    memory = EpicMemory([WINE, Preference(text=TRAIN, expires_at=ends)], **options)
+    memory.add([Item(id="a", text=BOTH)])
+    monkeypatch.setattr(decide, "rewriting_of", late)
+    memory.add_preference("red things in the open")
+    assert preferences_of(memory) == [WINE, "red things in the open"]
+    (hit,) = memory.search(BOTH)
+    assert TRAIN not in {entry.preference for entry in hit.entries}
+
+
+# confidence
+
+
+@pytest.mark.parametrize("confidence", [float("nan"), 7.0])
+@pytest.mark.parametrize("of", ["verdict", "alignment"])
+def test_a_confidence_that_is_none_is_an_error_of_the_verifier(path: Path, confidence: float, of: str) -> None:
+    def judged(candidate: Candidate) -> Verdict:
+        sure = {"verdict": 0.9, "alignment": 0.9, of: confidence}
+        return Verdict(
+            decision=Decision.KEEP,
+            confidence=sure["verdict"],
+            alignments=tuple(
+                Alignment(
+                    preference_id=preference.id,
+                    instruction="Use it.",
+                    stance=Stance.SUPPORTS,
+                    confidence=sure["alignment"],
+                )
+                for preference in candidate.preferences
+            ),
+        )
+
+    with opened(path, TEA, verifier=Answering(judged)) as memory:
+        with pytest.raises(VerifierError, match="confidence"):
+            memory.add(teas(2))
+        assert len(memory) == 0
+        memory.verifier = KeepAll()
+        memory.add(teas(2))
+        memory.verify()
+    with opened(path) as memory:
+        assert len(found(memory)) == 2
+
+
+@pytest.mark.parametrize("wrong", ["a confidence", "a short version", "no version"])
+def test_an_export_with_a_wrong_item_is_refused_by_its_line(path: Path, wrong: str) -> None:
+    export, target = path.with_suffix(".jsonl"), path.with_name("other.epic")
+    with opened(path, TEA) as memory:
+        memory.add(teas(2))
+        memory.export(export)
+    lines = [json.loads(line) for line in export.read_text(encoding="utf-8").splitlines()]
+    assert [line["kind"] for line in lines[1:4]] == ["preference", "item", "item"]
+    if wrong == "a confidence":
+        lines[3]["entries"][0]["confidence"] = float("nan")
+    else:
+        lines[3]["version"] = "abcd" if wrong == "a short version" else "no version"
+    export.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="line 4"):
+        EpicMemory.import_(export, target, encoder=HashEncoder())
+    assert sorted(file.name for file in path.parent.iterdir()) == ["me.epic", "me.jsonl"]
+
+
+# files
+
+
+def test_a_file_made_wal_by_others_is_taken_back(path: Path) -> None:
+    opened(path, TEA, budget="100 KB").close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+    with opened(path) as memory:
+        memory.add(teas(20))
+        assert [file.name for file in path.parent.iterdir()] == ["me.epic"]
+        assert path.read_bytes()[18:20] == b"\1\1"  # as the format has it: no log of writes
+    with opened(path) as memory:
+        assert len(found(memory)) == 20
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_relative_name_stays_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool) -> None:
+    for name in ("real", "elsewhere"):
+        (tmp_path / name).mkdir()
+    name = "link.epic" if linked else "real/me.epic"
+    if linked:
+        opened(tmp_path / "real" / "me.epic", TEA).close()
+        (tmp_path / name).symlink_to("real/me.epic")
+    monkeypatch.chdir(tmp_path)
+    with opened(name, TEA, budget="1 MB") as memory:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert memory.add(teas(5)).kept == 5
+        size = (tmp_path / "real" / "me.epic").stat().st_size
+        assert memory.stats().bytes["total"] == size
+        assert memory.forget("item 0") == 1
+    assert [file.name for file in (tmp_path / "real").iterdir()] == ["me.epic"]
+    assert not list((tmp_path / "elsewhere").iterdir())
+    with opened(tmp_path / name) as memory:
+        assert len(memory) == 4
+
+
+def test_the_name_of_a_database_in_ram_is_none_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInputError, match=r"EpicMemory\("):
+        opened(":memory:", TEA)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_text_that_inflates_without_end_is_damage(path: Path) -> None:
+    with opened(path, TEA) as memory:
+        memory.add([Item(id="a", text=TEA)])
+    bomb = zlib.compress(b"a" * (2**26 + 1))
+    store = Store(path)
+    with store.transaction():
+        store.update(ITEMS, 1, text=bomb)
+    store.close()
+    assert path.stat().st_size < 1_000_000
+    with opened(path) as memory:
+        for call in (lambda: memory.search(TEA), lambda: memory.explain("a")):
+            with pytest.raises(DamagedError, match="too long"):
+                call()
+
+
+@pytest.mark.parametrize("overwrite", ["copy", "compact"])
+def test_a_damaged_memory_takes_the_place_of_nothing(path: Path, overwrite: str) -> None:
+    copy = path.with_name("copy.epic")
+    with opened(path, TEA) as memory:
+        memory.add([Item(id="a", text="tea cups unusual")])
+        memory.backup(copy)
+    good, written = copy.read_bytes(), path.read_bytes()
+    assert b"unusual" in written
+    damaged = written.replace(b"unusual", b"unusuam")
+    path.write_bytes(damaged)
+    with opened(path) as memory, pytest.raises(DamagedError):
+        memory.backup(copy, overwrite=True) if overwrite == "copy" else memory.compact()
+    assert (copy.read_bytes(), path.read_bytes()) == (good, damaged)
+    assert sorted(file.name for file in path.parent.iterdir()) == ["copy.epic", "me.epic"]
+
+
+def test_a_memory_names_its_namespaces(path: Path) -> None:
+    with opened(path, TEA) as memory, opened(path, WINE, namespace="b"), opened(path, WINE, namespace="a") as other:
+        assert memory.namespaces == other.namespaces == ["a", "b", "default"]
+
+
+def test_a_document_is_forgotten_without_its_chunker(path: Path) -> None:
+    with opened(path, TEA, chunker=WordChunker(max_words=4)) as memory:
+        memory.add([Item(id="doc", text="Tea cups one here. Tea cups two there. Tea cups three nowhere.")])
+        memory.add([Item(id="document", text="Tea cups")])
+        assert found(memory).keys() == {"doc#0", "doc#1", "doc#2", "document"}
+    with opened(path) as memory:
+        assert memory.forget("doc") == 3
+        assert found(memory).keys() == {"document"}
+        with pytest.raises(UnknownItemError):
+            memory.forget("doc")
+    assert b"nowhere" not in path.read_bytes()
+
+
+# streams
+
+
+def test_each_batch_is_reported_by_a_report_of_its_own() -> None:
+    reports: list[BuildReport] = []
+    memory = EpicMemory([TEA], encoder=HashEncoder(), verifier=KeepAll())
+    last = memory.add((f"tea cups {n}" for n in range(1100)), progress=reports.append)
+    assert [report.seen for report in reports] == [512, 1024, 1100]
+    assert [report.kept for report in reports] == [512, 1024, 1100]
+    assert len({id(report) for report in [*reports, last]}) == 4
+
+
+async def test_a_coroutine_that_is_told_of_batches_is_awaited() -> None:
+    seen: list[int] = []
+
+    async def told(report: BuildReport) -> None:
+        await asyncio.sleep(0)
+        seen.append(report.seen)
+
+    memory = EpicMemory([TEA], encoder=HashEncoder(), verifier=KeepAll())
+    await memory.aadd([f"tea cups {n}" for n in range(600)], progress=told)
+    assert seen == [512, 600]
+
+
+async def test_what_a_slow_stream_gave_is_committed_while_it_waits() -> None:
+    memory = EpicMemory([TEA], encoder=HashEncoder(), verifier=KeepAll())
+    held: list[int] = []
+
+    async def slow() -> AsyncIterator[str]:
+        yield "tea cups one"
+        yield "tea cups two"
+        await asyncio.sleep(0.75)
+        held.append(len(memory))
+        yield "tea cups three"
+
+    report = await memory.aadd(slow())
+    assert held == [2]
+    assert (report.seen, len(memory)) == (3, 3)
+
+
+def test_nobody_writes_between_a_reencoding_and_its_adoption(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=KeepAll())
+    memory.add(["red wine from the south"])
+    adopt = reencode._adopt
+    writers = []
+
+    def adopted(*given: Any) -> None:
+        writers.append(threading.Thread(target=memory.add, args=(["more red wine"],)))
+        writers[0].start()
+        writers[0].join(0.2)
+        assert writers[0].is_alive()  # it waits: its vectors would be the old encoder's
+        adopt(*given)
+
+    monkeypatch.setattr(reencode, "_adopt", adopted)
+    memory.reencode(HashEncoder(32))
+    writers[0].join()
+    assert len(memory.search(WINE)) == 2

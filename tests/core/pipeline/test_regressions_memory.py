@@ -1,0 +1,386 @@
+"""What a memory keeps true while it changes: its queue, its tiers, its encoder, its settings and its file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import DiscardAll, HashEncoder, KeepAll, UndecidedAll
+
+from epic_core import EpicMemory, Filter, Item, Preference
+from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
+from epic_core.storage.store import Store
+from epic_core.text.chunking import WordChunker
+from epic_core.types import Candidate, FloatArray
+from epic_core.verification import EmbeddedVerifier
+
+WINE, TRAIN, SEA = "red wine", "night train", "blue sea"
+ALL_THREE = "red wine in a night train at blue sea"
+NEARLY_WINE = "red night train to far north and back"  # 0.25 from the wine, 0.5 from the train
+
+
+class Meanwhile(KeepAll):
+    """Keeps everything; before its first verdict something else happens, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.happens: Callable[[], object] | None = None
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            happens()
+        yield from super().verdicts(candidates)
+
+
+class EncodingMeanwhile(HashEncoder):
+    """Something else happens before its first encoding, once."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.happens: Callable[[], object] | None = None
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            happens()
+        return super().encode(texts)
+
+
+class Raising(HashEncoder):
+    """Raises what it is told to."""
+
+    error: BaseException | None = None
+
+    def _encode(self, texts: Sequence[str]) -> FloatArray:
+        if self.error is not None:
+            raise self.error
+        return super()._encode(texts)
+
+
+def memory_of(*preferences: str, **options: Any) -> EpicMemory:
+    return EpicMemory(preferences or (WINE,), **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+
+
+def opened(path: Path, preferences: Sequence[str] | None = None, **options: Any) -> EpicMemory:
+    return EpicMemory.open(path, preferences, **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+
+
+def held_for(memory: EpicMemory, item_id: str) -> list[str]:
+    """The preferences an item has entries for, sorted."""
+    return sorted(entry.preference for entry in memory.explain(item_id).entries)
+
+
+def counted(memory: EpicMemory, *names: str) -> list[int]:
+    return [memory.stats().counts[name] for name in names]
+
+
+def other() -> HashEncoder:
+    return HashEncoder(512, name="other", fingerprint="v2")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "me.epic"
+
+
+# the file
+
+
+def test_freed_pages_go_back_to_the_file_system(path: Path) -> None:
+    store = Store(path)
+    empty = path.stat().st_size
+    items = [Item(text=f"{n} " + "long text " * 500) for n in range(50)]
+    with store.transaction():
+        for item in items:
+            store.items.put("default", item)
+    full = path.stat().st_size
+    with store.transaction():
+        store.items.remove("default", [item.id for item in items])
+    store.give_back()
+    assert path.stat().st_size < empty + (full - empty) / 10
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "options", [{"tau": 7}, {"nonsense": 1}, {"namespace": ""}, {"keep_rate": 2}, {"steering": "x"}]
+)
+def test_a_failed_open_leaves_no_new_file(path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises((InvalidInputError, TypeError)):
+        opened(path, [WINE], **options)
+    assert not path.exists()
+
+
+# filters and searching
+
+
+def test_true_and_one_are_different_filters() -> None:
+    memory = memory_of()
+    memory.add(
+        [Item(id="one", text="red wine", metadata={"f": 1}), Item(id="true", text="a red wine", metadata={"f": True})]
+    )
+    for value, wanted in [(1, "one"), (True, "true"), (1, "one")]:
+        assert [hit.item.id for hit in memory.search("wine", filter=Filter.eq("f", value))] == [wanted]
+
+
+def test_a_k_far_beyond_the_memory_finds_everything() -> None:
+    memory = memory_of()
+    memory.add([f"red wine {n}" for n in range(2000)])
+    assert len(memory.search("wine", k=100_000)) == 2000
+    assert len(memory.search("wine", k=100_000, distinct=False)) == 2000
+
+
+# undecided items
+
+
+def test_a_held_item_waits_for_all_the_preferences_it_was_undecided_under() -> None:
+    memory = memory_of(WINE)
+    memory.add([Item(id="x", text=ALL_THREE)])
+    memory.verifier = UndecidedAll()
+    memory.add_preference(TRAIN)
+    memory.add_preference(SEA)
+    assert held_for(memory, "x") == [WINE]
+    memory.verifier = KeepAll()
+    memory.retry()
+    assert held_for(memory, "x") == sorted([WINE, TRAIN, SEA])
+    assert counted(memory, "items", "entries", "pending") == [1, 3, 0]
+
+
+def test_a_retry_considers_preferences_that_came_later() -> None:
+    memory = memory_of(WINE, verifier=UndecidedAll())
+    memory.add([Item(id="x", text=ALL_THREE)])
+    memory.verifier = KeepAll()
+    memory.add_preference(TRAIN)
+    memory.retry()
+    assert held_for(memory, "x") == sorted([WINE, TRAIN])
+
+
+def test_a_retry_keeps_an_item_that_matches_what_replaced_its_preference() -> None:
+    memory = memory_of(WINE, verifier=UndecidedAll())
+    memory.add([Item(id="x", text=ALL_THREE), Item(id="y", text="some red wine")])
+    memory.verifier = KeepAll()
+    memory.replace_preference(WINE, TRAIN)
+    report = memory.retry()
+    assert held_for(memory, "x") == [TRAIN]
+    assert (report.seen, report.kept, report.discarded) == (2, 1, 1)
+    assert counted(memory, "items", "pending") == [1, 0]
+
+
+def test_a_light_item_kept_on_retry_is_promoted() -> None:
+    memory = memory_of(WINE, reserve="1 MB")
+    memory.add([Item(id="x", text=NEARLY_WINE)])
+    assert counted(memory, "items", "light") == [0, 1]
+    memory.verifier = UndecidedAll()
+    memory.add_preference(TRAIN)
+    memory.verifier = KeepAll()
+    memory.retry()
+    assert counted(memory, "items", "light", "entries", "pending") == [1, 0, 1, 0]
+    assert [(hit.item.id, hit.tier) for hit in memory.search(TRAIN)] == [("x", "memory")]
+
+
+@pytest.mark.parametrize("verifier", [KeepAll, DiscardAll, UndecidedAll])
+def test_what_passed_a_retry_is_kept_discarded_or_undecided(verifier: type[Any]) -> None:
+    memory = memory_of(WINE, verifier=UndecidedAll())
+    memory.add([ALL_THREE, "some red wine"])
+    memory.replace_preference(WINE, TRAIN)
+    memory.verifier = verifier()
+    report = memory.retry()
+    assert report.seen == report.passed == report.kept + report.discarded + report.undecided == 2
+
+
+@pytest.mark.parametrize("change", ["add", "replace"])
+def test_a_changed_preference_is_reported_with_timings_and_what_is_undecided(change: str) -> None:
+    memory = memory_of(WINE)
+    memory.add([ALL_THREE])
+    memory.verifier = UndecidedAll()
+    report = memory.add_preference(TRAIN) if change == "add" else memory.replace_preference(WINE, TRAIN)
+    assert {"embedding", "verification", "index"} <= report.timings.keys()
+    assert report.undecided == 1
+    assert any("undecided" in warning for warning in report.warnings)
+
+
+# at the same time
+
+
+def test_an_item_added_while_it_is_being_added_is_held_once() -> None:
+    verifier = Meanwhile()
+    memory = memory_of(verifier=verifier)
+    item = Item(id="x", text="some red wine")
+    verifier.happens = lambda: memory.add([item])
+    memory.add([item])
+    assert counted(memory, "items", "entries") == [1, 1]
+    assert len(memory.search("wine", distinct=False)) == 1
+
+
+async def test_an_item_added_by_two_tasks_is_held_once() -> None:
+    memory = memory_of()
+    item = Item(id="x", text="some red wine")
+    await asyncio.gather(memory.aadd([item]), memory.aadd([item]))
+    assert counted(memory, "items", "entries") == [1, 1]
+    assert len(await memory.asearch("wine", distinct=False)) == 1
+
+
+def test_an_item_being_verified_is_matched_with_a_preference_added_meanwhile() -> None:
+    verifier = Meanwhile()
+    memory = memory_of(verifier=verifier)
+    verifier.happens = lambda: memory.add_preference(TRAIN)
+    memory.add([Item(id="x", text=ALL_THREE), Item(id="y", text="a night train")])
+    assert held_for(memory, "x") == sorted([WINE, TRAIN])
+    assert held_for(memory, "y") == [TRAIN]
+
+
+def test_what_is_added_during_a_reencoding_is_embedded_anew_too(path: Path) -> None:
+    memory = opened(path, [WINE])
+    memory.add(["some red wine"])
+    encoder = EncodingMeanwhile(dimension=512, name="other", fingerprint="v2")
+    encoder.happens = lambda: memory.add(["another red wine"])
+    memory.reencode(encoder)
+    assert {hit.item.text for hit in memory.search("wine")} == {"some red wine", "another red wine"}
+    memory.close()
+    with opened(path, encoder=other()) as again:
+        assert {hit.item.text for hit in again.search("wine")} == {"some red wine", "another red wine"}
+
+
+# chunks
+
+
+def test_a_shorter_version_takes_all_earlier_pieces_away() -> None:
+    memory = memory_of(chunker=WordChunker(max_words=4))
+    memory.add([Item(id="a", text="A red wine here. A red wine there. A red wine nowhere.")])
+    assert {hit.item.id for hit in memory.search("wine")} == {"a#0", "a#1", "a#2"}
+    memory.add([Item(id="a", text="Only red wine.")])
+    assert [(hit.item.id, hit.item.text) for hit in memory.search("wine")] == [("a", "Only red wine.")]
+    assert len(memory) == 1
+
+
+# a StopIteration is an error like any other
+
+
+def test_a_stopiteration_of_the_encoder_does_not_end_a_call_as_if_it_were_done() -> None:
+    encoder = Raising()
+    memory = memory_of(encoder=encoder)
+    encoder.error = StopIteration("text")
+    for call in (lambda: memory.search("wine"), lambda: memory.add(["red wine"]), lambda: memory.add_preference(TRAIN)):
+        with pytest.raises((StopIteration, RuntimeError)):
+            call()
+
+
+async def test_a_stopiteration_of_the_encoder_does_not_end_an_asynchronous_call_as_if_it_were_done() -> None:
+    encoder = Raising()
+    memory = memory_of(encoder=encoder)
+    encoder.error = StopIteration("text")
+    for call in (lambda: memory.asearch("wine"), lambda: memory.aadd(["red wine"])):
+        with pytest.raises((StopIteration, RuntimeError)):
+            await asyncio.wait_for(call(), 60)
+
+
+def stopping(query: str, k: int) -> list[str]:
+    raise StopIteration
+
+
+def test_a_stopiteration_of_the_fallback_does_not_end_a_search_as_if_it_were_done() -> None:
+    with pytest.raises((StopIteration, RuntimeError)):
+        memory_of(fallback=stopping).search("something else")
+
+
+# encoders, taus and the reserve of a file
+
+
+def test_a_reencoding_elsewhere_is_seen(path: Path) -> None:
+    first = opened(path, [WINE])
+    first.add(["some red wine"])
+    second = opened(path)
+    first.reencode(other())
+    for call in (lambda: second.search("wine"), lambda: second.add(["a red wine"]), lambda: second.preferences):
+        with pytest.raises(EncoderMismatchError):
+            call()
+    first.close()
+    second.close()
+
+
+def test_the_tau_given_to_a_reencoding_open_stays(path: Path) -> None:
+    opened(path, [WINE], tau=0.4).close()
+    with opened(path, encoder=other(), tau=0.55, reencode=True) as memory:
+        assert memory.tau == 0.55
+    with opened(path, encoder=other()) as memory:
+        assert memory.tau == 0.55
+
+
+def test_tau_belongs_to_a_namespace_and_the_reserve_to_the_file(path: Path) -> None:
+    opened(path, [WINE], namespace="a", tau=0.5, reserve="1 MB").close()
+    with opened(path, [WINE], namespace="b") as memory:
+        assert memory.tau == 0.3 and memory.add(["blue sky"]).light == 1
+    with opened(path, namespace="a") as memory:
+        assert memory.tau == 0.5 and memory.add(["blue sky"]).light == 1
+
+
+def test_a_fallback_once_leaves_the_stored_reserve(path: Path) -> None:
+    opened(path, [WINE], reserve="1 MB").close()
+    opened(path, fallback=lambda query, k: []).close()
+    with opened(path) as memory:
+        assert memory.fallback is None and memory.add(["blue sky"]).light == 1
+
+
+def test_sync_takes_over_the_given_order(path: Path) -> None:
+    opened(path, [WINE, TRAIN]).close()
+    with opened(path, [SEA, TRAIN, WINE], sync=True) as memory:
+        assert memory.preferences == [Preference(text=text) for text in (SEA, TRAIN, WINE)]
+    with opened(path) as memory:
+        assert [preference.text for preference in memory.preferences] == [SEA, TRAIN, WINE]
+
+
+# the default verifier
+
+
+def test_an_item_of_one_sentence_is_encoded_once() -> None:
+    encoder = HashEncoder()
+    memory = EpicMemory([WINE], encoder=encoder)
+    memory.add(["some red wine"])
+    assert encoder.texts["some red wine"] == 1
+
+
+def test_the_instruction_of_an_endless_word_is_short() -> None:
+    encoder = HashEncoder()
+    memory = EpicMemory([WINE], encoder=encoder, verifier=EmbeddedVerifier(encoder, threshold=0.0), tau=-1.0)
+    item = Item(id="x", text="x" * 5_000_000)
+    assert memory.add([item]).kept == 1
+    assert all(len(entry.instruction) < 1000 for entry in memory.explain("x").entries)
+
+
+@pytest.mark.parametrize("dimension", [512, 1024])
+def test_a_reencoding_during_an_addition_refuses_it_and_writes_nothing(path: Path, dimension: int) -> None:
+    verifier = Meanwhile()
+    memory = opened(path, [WINE], verifier=verifier)
+    encoder = HashEncoder(dimension, name="other", fingerprint="v2")
+    verifier.happens = lambda: memory.reencode(encoder)
+    with pytest.raises(EncoderError, match="embedded anew"):
+        memory.add(["some red wine"])
+    assert memory.add(["some red wine"]).kept == 1
+    instruction = memory.explain(Item(text="some red wine").id).entries[0].instruction
+    (hit,) = memory.search(instruction, steering="off")
+    assert hit.entries[0].score == pytest.approx(1.0, abs=1e-5)
+
+
+async def test_a_stopiteration_of_the_fallback_does_not_end_an_asynchronous_search() -> None:
+    with pytest.raises((StopIteration, RuntimeError)):
+        await asyncio.wait_for(memory_of(fallback=stopping).asearch("something else"), 20)
+
+
+def test_what_is_held_light_is_told_by_the_tau_of_the_file(path: Path) -> None:
+    opened(path, [WINE], tau=0.5).close()
+    with opened(path, reserve="1 MB") as memory:
+        report = memory.add(["wine cellar of old", "red wine"])  # 0.35 from the wine, and all of it
+        assert (memory.tau, report.kept, report.light) == (0.5, 1, 1)
+        assert [item.text for item in memory.items()] == ["wine cellar of old", "red wine"]
+        assert counted(memory, "items", "light") == [1, 1]
+
+
+def test_sync_takes_over_an_order_alone(path: Path) -> None:
+    opened(path, [WINE, TRAIN]).close()
+    with opened(path, [TRAIN, WINE], sync=True) as memory:
+        assert [preference.text for preference in memory.preferences] == [TRAIN, WINE]
+    with opened(path) as memory:
+        assert [preference.text for preference in memory.preferences] == [TRAIN, WINE]

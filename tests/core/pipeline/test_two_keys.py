@@ -1,0 +1,100 @@
+"""An item is found by its text, its instructions and exact words; below the floor of relevance nothing is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import HashEncoder, KeepAll
+
+from epic_core import EpicMemory, Stance
+from epic_core.errors import InvalidInputError
+from epic_core.storage.vector_table import VectorTable
+from epic_core.text.lexical_index import LexicalIndex
+
+WINE = "red wine"
+
+
+def memory_of(*preferences: str, relevant: float = -1.0, **options: Any) -> EpicMemory:
+    encoder = HashEncoder()
+    encoder.relevant = relevant
+    return EpicMemory(preferences, **{"encoder": encoder, "verifier": KeepAll(), "tau": 0.1, **options})
+
+
+def test_a_text_is_found_by_its_own_words_where_the_instruction_says_something_else() -> None:
+    memory = memory_of(WINE, verifier=KeepAll({"conflicting": Stance.CONFLICTS}))
+    memory.add(["red wine in Lisbon", "red wine and a very long list of other things besides"])
+    assert memory.search("Lisbon", k=1)[0].item.text == "red wine in Lisbon"
+    by_instruction = memory.search("Think", k=2, keys="instruction", min_score=None)
+    assert len(by_instruction) == 2
+
+
+def test_stances_rank_candidates_of_one_topic_and_do_not_lift_another() -> None:
+    memory = memory_of(WINE, verifier=KeepAll({"bad": Stance.CONFLICTS}))
+    memory.add(["red wine bad bar", "red wine good bar", "red grapes"])
+    texts = [hit.item.text for hit in memory.search("wine bar", k=3)]
+    assert texts[0] == "red wine good bar" and texts[1] == "red wine bad bar"
+    assert [hit.item.text for hit in memory.search("wine bad bar", k=1, stance_policy="any")] == ["red wine bad bar"]
+
+
+def test_nothing_relevant_is_said_and_the_fallback_is_asked() -> None:
+    asked: list[str] = []
+
+    def fallback(query: str, k: int) -> list[str]:
+        asked.append(query)
+        return ["from elsewhere"]
+
+    memory = memory_of(WINE, relevant=0.4)
+    memory.add(["red wine from Porto"])
+    assert memory.search("red wine", k=2).relevant
+    nothing = memory.search("tides of the sea", k=2)
+    assert nothing == [] and not nothing.relevant
+    assert len(memory.search("tides of the sea", k=2, min_score=None)) == 1
+    assert memory.search("red grapes of Douro", k=2, min_score=0.9) == []
+    elsewhere = memory_of(WINE, relevant=0.4, fallback=fallback)
+    elsewhere.add(["red wine from Porto"])
+    assert not elsewhere.search("red wine").fallback and asked == []
+    hits = elsewhere.search("tides of the sea")
+    assert [hit.item.text for hit in hits] == ["from elsewhere"] and hits.fallback and asked == ["tides of the sea"]
+
+
+@pytest.mark.parametrize("options", [{"min_score": "often"}, {"min_score": 2}, {"min_score": True}, {"keys": "text"}])
+def test_options_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        memory_of(WINE).search("wine", **options)
+
+
+def test_texts_that_say_the_same_do_not_take_the_place_of_others() -> None:
+    memory = memory_of(WINE)
+    memory.add(["red wine red wine Porto", "red wine Porto red wine", "red grapes Porto"])
+    texts = [hit.item.text for hit in memory.search("red wine Porto", k=2)]
+    assert "red grapes Porto" in texts
+
+
+def test_a_lexical_index_counts_rare_words() -> None:
+    index = LexicalIndex()
+    index.add((row, f"common text number {row}") for row in range(30))
+    index.add([(99, "common text about Reykjavik")])
+    assert index.scores("common Reykjavik") == {99: pytest.approx(1.0)}
+    index.remove([99])
+    assert index.scores("Reykjavik") == {}
+    assert index.scores("") == {}
+
+
+def test_a_vector_table_holds_rows_through_changes() -> None:
+    table = VectorTable(3)
+    rng = np.random.default_rng(0)
+    held: dict[int, Any] = {}
+    for step in range(300):
+        row = int(rng.integers(0, 120))
+        if step % 3 == 2:
+            table.remove([row])
+            held.pop(row, None)
+        else:
+            held[row] = rng.standard_normal(3).astype(np.float32)
+            table.add([row], held[row][None, :])
+    assert sorted(table.rows.tolist()) == sorted(held) and len(table) == len(held)
+    for row, place in zip(held, table.places(list(held)), strict=True):
+        assert np.array_equal(table.vectors[place], held[row])
+    assert table.places([10_000]) == [-1]

@@ -1,0 +1,394 @@
+"""What speaks for and against a preference in a text: features, their weights, and what is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from helpers import HashEncoder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epic_core import Preference
+from epic_core.encoders import StaticEncoder, default_encoder
+from epic_core.encoders.base import Encoder
+from epic_core.preferences.evidence import (
+    FEATURES,
+    GROUPS,
+    WEIGHTS,
+    Sides,
+    asides_of,
+    expanded_lean,
+    features,
+    highest_two,
+    leanings,
+    sides_of,
+    worded,
+)
+from epic_core.text.stems import words_of
+from epic_core.types.preferences import Aspects, Expansion
+
+
+@pytest.fixture(scope="module")
+def encoder() -> StaticEncoder:
+    return default_encoder()
+
+
+def liking(*liked: str) -> Preference:
+    return Preference(text="A preference.", aspects=Aspects(liked=liked))
+
+
+def avoiding(*avoided: str) -> Preference:
+    return Preference(text="A preference.", aspects=Aspects(avoided=avoided))
+
+
+def one_side(preference: str | Preference, encoder: Encoder | None = None) -> Sides:
+    (sides,) = sides_of(encoder or HashEncoder(), [preference])
+    return sides
+
+
+def said(preference: Preference, text: str) -> dict[str, float]:
+    """The features by words alone, of one text."""
+    sides = one_side(preference)
+    (found,) = features(sides, [words_of(text)], np.zeros((1, len(sides.vectors)), dtype=np.float32))
+    return dict(zip(FEATURES, found.tolist(), strict=True))
+
+
+def by_words(preference: Preference, *texts: str) -> list[float]:
+    """The leanings by words alone."""
+    sides = one_side(preference)
+    cosines = np.zeros((len(texts), len(sides.vectors)), dtype=np.float32)
+    nothing = np.zeros(len(texts), dtype=np.float32), np.zeros(len(sides.vectors), dtype=np.float32)
+    return leanings(sides, [words_of(text) for text in texts], cosines, *nothing).tolist()
+
+
+def leaning(encoder: Encoder, preference: str | Preference, query: str, texts: Sequence[str]) -> np.ndarray:
+    """The leanings of texts under a preference."""
+    sides = one_side(preference, encoder)
+    vectors, q = encoder.encode(texts), encoder.encode([query])[0]
+    return leanings(
+        sides, [words_of(text) for text in texts], vectors @ sides.vectors.T, vectors @ q, sides.vectors @ q
+    )
+
+
+# Words of our own that no line of the lexicon has.
+NEITHER = "a plain qwertz here"
+
+
+def test_what_is_liked_raises() -> None:
+    said_plainly, neither = by_words(liking("zorbs"), "a zorb here", NEITHER)
+    assert said_plainly > neither == 0.0
+
+
+def test_what_is_liked_and_denied_lowers() -> None:
+    denied, neither = by_words(liking("zorbs"), "without zorbs", NEITHER)
+    assert denied < neither
+
+
+def test_what_is_avoided_lowers() -> None:
+    said_plainly, neither = by_words(avoiding("zorbs"), "a zorb here", NEITHER)
+    assert said_plainly < neither == 0.0
+
+
+def test_what_is_avoided_and_denied_raises() -> None:
+    denied, neither = by_words(avoiding("zorbs"), "without zorbs", NEITHER)
+    assert denied > neither
+
+
+@pytest.mark.parametrize(("name", "sign"), [("liked", 1), ("avoided", -1), ("liked_kinds", 1), ("avoided_kinds", -1)])
+def test_a_near_phrase_counts_for_its_side(name: str, sign: int) -> None:
+    assert WEIGHTS[FEATURES.index(name)] * sign > 0
+    instead = {"liked_kinds": "liked_instead", "avoided_kinds": "avoided_instead"}.get(name)
+    if instead:
+        assert WEIGHTS[FEATURES.index(instead)] * sign < 0
+
+
+def test_a_phrase_that_denies_is_said_by_a_text_that_denies_it() -> None:
+    preference = liking("gluten-free")
+    assert said(preference, "a gluten-free cake")["liked_said"] == 1.0
+    assert said(preference, "a cake without gluten")["liked_said"] == 1.0
+    assert said(preference, "a cake without gluten")["liked_denied"] == 0.0
+    assert said(preference, "a cake with gluten")["liked_said"] == 0.0
+    assert said(preference, "a cake with gluten")["liked_denied"] == 1.0
+    assert said(preference, "a cake")["liked_denied"] == 0.0
+
+
+def test_a_phrase_that_denies_is_avoided_where_a_text_denies_it() -> None:
+    without, with_sugar = by_words(avoiding("zorb-free"), "a zorb-free cake", "a cake with zorbs")
+    assert without < with_sugar
+
+
+def test_the_share_is_of_the_fullest_phrase() -> None:
+    preference = liking("blue zorbs", "green qwuz tables")
+    assert said(preference, "a zorb")["liked_said"] == pytest.approx(1 / 2)
+    assert said(preference, "green qwuz and a zorb")["liked_said"] == pytest.approx(2 / 3)
+    assert said(preference, "blue zorbs and qwuz")["liked_said"] == 1.0
+    assert said(preference, "nothing of that")["liked_said"] == 0.0
+
+
+def test_a_phrase_without_words_is_never_said() -> None:
+    assert said(liking("the of and"), "the of and")["liked_said"] == 0.0
+    assert said(liking("🙂"), "🙂")["liked_said"] == 0.0
+
+
+def test_opposites_stand_against_what_is_liked_and_for_what_is_avoided() -> None:
+    assert said(avoiding("high zorb"), "a place of low zorb")["avoided_instead_said"] == 1.0
+    assert said(liking("low zorb"), "a place of high zorb")["liked_instead_said"] == 1.0
+    low, high = by_words(avoiding("high zorb"), "a place of low zorb", "a place of high zorb")
+    assert low > high
+    low, high = by_words(liking("low zorb"), "a place of low zorb", "a place of high zorb")
+    assert low > high
+
+
+def test_high_noise_is_told_from_low_noise(encoder: StaticEncoder) -> None:
+    low, high = leaning(
+        encoder, avoiding("high noise"), "a place to work", ["A desk with low noise.", "A desk with high noise."]
+    )
+    assert low > high
+
+
+def test_the_lexicon_knows_kinds_and_what_is_taken_instead() -> None:
+    meat = said(avoiding("meat"), "a steak")
+    assert meat["avoided_kinds_said"] >= 1.0
+    assert meat["avoided_said"] == 0.0
+    assert said(avoiding("meat"), "a dish of tofu")["avoided_instead_said"] >= 1.0
+    assert said(liking("vegan"), "bacon with butter")["liked_instead_said"] >= 1.0
+    steak, tofu = by_words(avoiding("meat"), "a steak", "a dish of tofu")
+    assert tofu > steak
+
+
+def test_no_more_than_two_words_of_the_lexicon_count() -> None:
+    texts = ["a steak", "steak, bacon", "steak, bacon, sausage, burger, ham, beef, pork, chicken, lamb"]
+    one, two, many = (said(avoiding("meat"), text)["avoided_kinds_said"] for text in texts)
+    assert one < two <= many
+    assert many == 2.0
+
+
+def test_a_denied_kind_is_not_said() -> None:
+    found = said(avoiding("meat"), "a stew without steak")
+    assert found["avoided_kinds_said"] == 0.0
+    assert found["avoided_kinds_denied"] >= 1.0
+
+
+def test_weights_exist_for_every_feature() -> None:
+    assert len(set(FEATURES)) == len(FEATURES) == len(WEIGHTS)
+    assert np.isfinite(WEIGHTS).all()
+    assert set(GROUPS) <= set(FEATURES)
+
+
+@pytest.mark.parametrize(
+    "preference",
+    ["I prefer trains over flights.", "I avoid meat.", "I love red wine.", avoiding("zorbs"), liking("zorbs", "vegan")],
+)
+def test_vectors_are_those_of_phrases_and_groups(preference: str | Preference, encoder: StaticEncoder) -> None:
+    sides = one_side(preference, encoder)
+    np.testing.assert_allclose(
+        sides.liked,
+        np.reshape([encoder.encode([p])[0] for p in sides.aspects.liked], (-1, encoder.dimension)),
+        atol=1e-6,
+    )
+    np.testing.assert_allclose(
+        sides.avoided,
+        np.reshape([encoder.encode([p])[0] for p in sides.aspects.avoided], (-1, encoder.dimension)),
+        atol=1e-6,
+    )
+    rows = [row for row in sides.group_rows if row >= 0]
+    assert rows == list(range(len(sides.phrases), len(sides.vectors)))
+    assert [bool(kinds) for kinds in sides.kinds] == [row >= 0 for row in sides.group_rows]
+
+
+def test_several_preferences_are_encoded_in_one_call_and_keep_their_own() -> None:
+    preferences = ["I prefer trains over flights.", "I avoid meat.", liking("zorbs")]
+    encoder = HashEncoder()
+    together = sides_of(encoder, preferences)
+    assert encoder.calls == 1
+    for sides, preference in zip(together, preferences, strict=True):
+        alone = one_side(preference)
+        assert (sides.aspects, sides.phrases, sides.kinds, sides.group_rows) == (
+            alone.aspects,
+            alone.phrases,
+            alone.kinds,
+            alone.group_rows,
+        )
+        np.testing.assert_array_equal(sides.vectors, alone.vectors)
+    assert sides_of(encoder, []) == []
+
+
+async def test_async_gives_what_sync_gives_and_never_encodes_synchronously(encoder: StaticEncoder) -> None:
+    preferences = ["I prefer trains over flights.", "I avoid meat.", liking("zorbs"), "素食"]
+    for other in (encoder, HashEncoder()):
+        one, two = sides_of(other, preferences), await asides_of(other, preferences)
+        for here, there in zip(one, two, strict=True):
+            assert (here.aspects, here.phrases, here.kinds, here.group_rows) == (
+                there.aspects,
+                there.phrases,
+                there.kinds,
+                there.group_rows,
+            )
+            np.testing.assert_array_equal(here.vectors, there.vectors)
+    fake = HashEncoder()
+    await asides_of(fake, preferences)
+    assert not fake.sync_threads
+    assert await asides_of(fake, []) == []
+
+
+def test_edited_aspects_are_what_is_looked_for() -> None:
+    stated = Preference(text="I love zorbs.", aspects=Aspects(avoided=("zorbs",), firmness=1.0))
+    assert one_side(stated).aspects.avoided == ("zorbs",)
+    assert by_words(stated, "a zorb")[0] < 0.0 < by_words(Preference(text="I love zorbs."), "a zorb")[0]
+
+
+TEXTS = [
+    "A small hotel without a casino.",
+    "A hotel with a casino and slot machines.",
+    "A bank.",
+    "素食餐厅",
+    "...",
+    "A vegan dinner, gluten-free; no nuts.",
+]
+
+
+@given(order=st.permutations(range(len(TEXTS))))
+def test_the_order_of_texts_does_not_matter(order: list[int]) -> None:
+    encoder = default_encoder()
+    here = leaning(encoder, "I avoid hotels with casinos.", "a hotel", TEXTS)
+    there = leaning(encoder, "I avoid hotels with casinos.", "a hotel", [TEXTS[place] for place in order])
+    np.testing.assert_allclose(there, here[order], atol=1e-4)
+
+
+def test_a_text_leans_the_same_alone(encoder: StaticEncoder) -> None:
+    together = leaning(encoder, "I avoid meat.", "dinner", TEXTS)
+    alone = [leaning(encoder, "I avoid meat.", "dinner", [text])[0] for text in TEXTS]
+    np.testing.assert_allclose(together, alone, atol=1e-4)
+
+
+@given(
+    texts=st.lists(st.text(max_size=40), max_size=6),
+    liked=st.lists(st.sampled_from(["casino", "gluten-free", "🙂", "素食", "high noise", "the", "vegan"]), max_size=3),
+    avoided=st.lists(
+        st.sampled_from(["meat", "nut-free", "...", "long flights", "no", "wine"]), min_size=1, max_size=3
+    ),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_features_and_leanings_are_finite(texts: list[str], liked: list[str], avoided: list[str], seed: int) -> None:
+    random = np.random.default_rng(seed)
+    sides = one_side(Preference(text="p", aspects=Aspects(liked=tuple(liked), avoided=tuple(avoided))))
+    unit = random.normal(size=(len(texts) + len(sides.vectors) + 1, 3))
+    unit = (unit / np.linalg.norm(unit, axis=1, keepdims=True)).astype(np.float32)
+    query, near, phrases = unit[0], unit[1 : len(texts) + 1], unit[len(texts) + 1 :]
+    words = [words_of(text) for text in texts]
+    found = features(sides, words, near @ phrases.T)
+    assert found.shape == (len(texts), len(FEATURES))
+    assert np.isfinite(found).all()
+    assert (np.abs(found[:, : 2 + len(GROUPS)]) <= 1.0 + 1e-5).all()
+    shares = found[:, 2 + len(GROUPS) : 6 + len(GROUPS)]
+    assert ((shares >= 0.0) & (shares <= 1.0)).all()
+    leans = leanings(sides, words, near @ phrases.T, near @ query, phrases @ query)
+    assert leans.shape == (len(texts),)
+    assert np.isfinite(leans).all()
+
+
+def test_what_all_texts_share_with_the_query_does_not_lean() -> None:
+    # A phrase that is the query's own direction tells no texts apart, however near they are to it.
+    sides = one_side(liking("zorbs"))
+    cosines = np.array([[0.9], [0.1]], dtype=np.float32)
+    near, far = leanings(sides, [words_of("")] * 2, cosines, cosines[:, 0], np.ones(1, dtype=np.float32))
+    assert near == pytest.approx(far, abs=1e-6)
+    near, far = leanings(sides, [words_of("")] * 2, cosines, cosines[:, 0], np.zeros(1, dtype=np.float32))
+    assert near > far
+
+
+@pytest.mark.parametrize(
+    ("preference", "query", "better", "worse"),
+    [
+        ("I avoid hotels with casinos.", "a hotel", "A quiet hotel without a casino.", "A hotel with a casino."),
+        ("I need gluten-free food.", "a cake", "A gluten-free cake.", "A cake full of gluten."),
+        ("I am vegan.", "dinner", "Tofu with lentils and vegetables.", "Steak with butter and cheese."),
+        ("I prefer trains over flights.", "travel to Rome", "Take the night train.", "Take a flight."),
+        ("I love spicy food.", "dinner", "A fiery curry with chili.", "A mild porridge, not spicy."),
+    ],
+)
+def test_evidence_tells_the_better_text(
+    encoder: StaticEncoder, preference: str, query: str, better: str, worse: str
+) -> None:
+    above, below = leaning(encoder, preference, query, [better, worse])
+    assert above > below + 0.5
+
+
+def test_each_cosine_is_the_nearest_of_its_own_side_or_group() -> None:
+    sides = one_side(Preference(text="p", aspects=Aspects(liked=("zorbs", "vegan"), avoided=("meat", "qwuz"))))
+    cosines = np.linspace(-0.9, 0.9, len(sides.vectors), dtype=np.float32)[None]
+    (found,) = features(sides, [words_of("")], cosines)
+    assert min(sides.group_rows) == 4
+    expected = [cosines[0, 1], cosines[0, 3], *cosines[0, list(sides.group_rows)]]
+    np.testing.assert_array_equal(found[: 2 + len(GROUPS)], expected)
+
+
+# expansions
+
+PHRASES = {"questions": ("Which zorb?",), "follows": ("a red zorb", "zorb parks"), "breaks": ("a fleem",)}
+
+
+def expanding(source: str = "user") -> Preference:
+    expansion = Expansion(**PHRASES, source=source)  # type: ignore[arg-type]
+    return Preference(text="I love zorbs.", aspects=Aspects(liked=("zorbs",)), expansion=expansion)
+
+
+@pytest.mark.parametrize("source", ["user", "model", "bundled"])
+def test_an_expansion_is_embedded_part_by_part(source: str) -> None:
+    encoder = HashEncoder()
+    encoder.borrow = True
+    sides = one_side(expanding(source), encoder)
+    assert (sides.follows, sides.borrowed) == (2, source == "bundled")
+    np.testing.assert_array_equal(sides.questions, encoder.encode(PHRASES["questions"]))
+    np.testing.assert_array_equal(sides.expanded, encoder.encode([*PHRASES["follows"], *PHRASES["breaks"]]))
+    plain = one_side(liking("zorbs"))
+    np.testing.assert_array_equal(sides.vectors, plain.vectors)
+    assert len(plain.questions) == len(plain.expanded) == plain.follows == 0
+    assert not plain.borrowed
+
+
+async def test_preferences_with_and_without_an_expansion_do_not_mix() -> None:
+    preferences = [liking("qwuz"), expanding(), avoiding("casinos"), expanding("bundled")]
+    every = sides_of(HashEncoder(), preferences)
+    for one, other, preference in zip(every, await asides_of(HashEncoder(), preferences), preferences, strict=True):
+        alone = one_side(preference)
+        for name in ("vectors", "questions", "expanded"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(alone, name))
+            np.testing.assert_array_equal(getattr(other, name), getattr(alone, name))
+
+
+@pytest.mark.parametrize(
+    ("source", "counts", "left"), [("user", 10.0, 0.5), ("model", 10.0, 0.5), ("bundled", 4.0, 1.0)]
+)
+def test_a_text_leans_by_what_follows_and_what_breaks(source: str, counts: float, left: float) -> None:
+    texts = ["a red zorb in zorb parks", "a fleem", "blue sky"]
+    sides, encoder = one_side(expanding(source)), HashEncoder()
+    vectors, said = encoder.encode(texts), [words_of(text) for text in texts]
+    to_expanded = vectors @ sides.expanded.T
+    lean = to_expanded[:, :2].mean(axis=1) - to_expanded[:, 2]
+    np.testing.assert_allclose(expanded_lean(sides, to_expanded), lean, atol=1e-6)
+    nothing = np.zeros(3, dtype=np.float32), np.zeros(len(sides.vectors), dtype=np.float32)
+    without = leanings(sides, said, vectors @ sides.vectors.T, *nothing)
+    found = leanings(sides, said, vectors @ sides.vectors.T, *nothing, to_expanded)
+    np.testing.assert_allclose(found, left * without + counts * lean, atol=1e-5)
+    assert found[0] > found[2] > found[1]
+
+
+def test_the_words_of_texts_may_be_weighed_before() -> None:
+    texts, encoder = ["a zorb", "without zorbs", "blue sky", ""], HashEncoder()
+    sides = one_side(expanding())
+    vectors, q = encoder.encode([*texts[:3], "-"]), encoder.vector("which zorb")
+    rest = vectors @ sides.vectors.T, vectors @ q, sides.vectors @ q, vectors @ sides.expanded.T
+    said = [words_of(text) for text in texts]
+    weighed = np.array([worded(sides, one) for one in said], dtype=np.float32)
+    np.testing.assert_array_equal(leanings(sides, weighed, *rest), leanings(sides, said, *rest))
+    assert weighed[0] > weighed[2] == weighed[3] == 0.0 > weighed[1]
+
+
+@given(rows=st.integers(0, 5), columns=st.integers(0, 6), seed=st.integers(0, 2**16))
+def test_the_mean_of_the_two_highest(rows: int, columns: int, seed: int) -> None:
+    cosines = np.random.default_rng(seed).uniform(-1, 1, size=(rows, columns)).astype(np.float32)
+    expected = [np.sort(row)[-2:].mean() if columns else 0.0 for row in cosines]
+    np.testing.assert_allclose(highest_two(cosines), np.array(expected), atol=1e-6)

@@ -1,0 +1,477 @@
+"""Steered search of a store that is not ours: what it is asked, and how what it answers is ranked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import HashEncoder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epic_core import Preference, QuerySteering
+from epic_core.encoders import default_encoder
+from epic_core.encoders.cache import TextVectors
+from epic_core.errors import DuplicatePreferenceError, EncoderError, InvalidInputError
+from epic_core.steering.stance import stance_to
+from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_k
+from epic_core.types import FloatArray, Stance
+from epic_core.types.verdicts import PENALTY
+
+CASINO, QUIET, BANK = (
+    "A hotel with a casino, slot machines and poker.",
+    "A quiet hotel with a garden.",
+    "A bank in the old town.",
+)
+AVOIDS = "I avoid hotels with casinos."
+LIKES = "I love quiet hotels with a garden."
+QUERY = "Which hotel should I book?"
+
+Document = tuple[str, dict[str, Any]]
+words = st.sampled_from(["hotel", "casino", "quiet", "garden", "bank", "poker", "train", "wine"])
+texts_of_words = st.lists(words, min_size=1).map(" ".join)
+
+
+class Store:
+    """Documents, nearest first by cosine; remembers what it was asked."""
+
+    def __init__(self, documents: Sequence[Document], encoder: HashEncoder) -> None:
+        self.documents = list(documents)
+        self.vectors = encoder.encode([text for text, _ in documents]) if documents else None
+        if isinstance(encoder, HashEncoder):
+            encoder.texts.clear()
+            encoder.sync_threads.clear()
+        self.asked: list[tuple[list[float], int]] = []
+
+    def fetch(self, vector: list[float], count: int) -> list[Document]:
+        self.asked.append((vector, count))
+        if self.vectors is None:
+            return []
+        order = np.argsort(-(self.vectors @ np.array(vector, dtype=np.float32)), kind="stable")[:count]
+        return [self.documents[row] for row in order]
+
+    async def afetch(self, vector: list[float], count: int) -> list[Document]:
+        return self.fetch(vector, count)
+
+
+def read(document: Document) -> Document:
+    return document
+
+
+def search_of(encoder: HashEncoder | None = None, **options: Any) -> SteeredSearch:
+    return SteeredSearch(encoder or HashEncoder(), **{"floor": 0.1, **options})
+
+
+def found_by(
+    search: SteeredSearch, store: Store, preferences: Sequence[str | Preference], mode: Any = "signed", k: int = 3
+) -> list[Found[Document]]:
+    embedding = search.encoder.encode([QUERY])[0].tolist()
+    return search.find(search.target(embedding, preferences, mode), k, store.fetch, read)
+
+
+def texts(found: Sequence[Found[Document]]) -> list[str]:
+    return [one.document[0] for one in found]
+
+
+# what is asked
+
+
+@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
+@pytest.mark.parametrize("overfetch", [1, 2, 4])
+def test_more_are_fetched_only_where_they_are_ranked(mode: str, overfetch: int) -> None:
+    encoder = HashEncoder()
+    for told in ({}, {"epic_stance": "supports"}, {"epic_stance": "conflicts"}):
+        store = Store([(CASINO, told), (QUIET, {}), (BANK, {})] * 3, encoder)
+        search = search_of(encoder, overfetch=overfetch)
+        found = found_by(search, store, [AVOIDS], mode, k=6)
+        ranked = mode == "signed" and overfetch > 1 and told.get("epic_stance") == "conflicts"
+        assert [count for _, count in store.asked] == ([6, 6 * overfetch] if ranked else [6])
+        assert all((one.score is not None) == ranked for one in found)
+        assert len(found) == 6
+
+
+def test_fewer_wanted_are_the_first_of_more() -> None:
+    encoder = default_encoder()
+    texts = [f"{text} Number {n}." for n in range(20) for text in (CASINO, QUIET, BANK)]
+    store = Store([(text, {}) for text in texts], encoder)  # type: ignore[arg-type]
+    search = SteeredSearch(encoder)
+    target = search.target(encoder.encode([QUERY])[0], [AVOIDS, LIKES], "signed")
+    found = [search.find(target, k, store.fetch, read) for k in range(1, 6)]
+    for k, one in enumerate(found, start=1):
+        assert one == found[-1][:k]
+
+
+def test_off_searches_with_the_embedding_itself() -> None:
+    embedding = [3.0, 4.0, 0.0]
+    target = search_of(HashEncoder(3)).target(embedding, [AVOIDS], "off")
+    assert target.vector == embedding
+    assert target == Target(vector=embedding, steered_by=(), matched=True)
+
+
+def test_off_encodes_no_preference() -> None:
+    encoder = HashEncoder()
+    search_of(encoder).target(encoder.vector(QUERY).tolist(), [AVOIDS], "off")
+    assert not encoder.texts
+
+
+@pytest.mark.parametrize("mode", ["paper", "signed"])
+def test_below_the_floor_the_embedding_itself_is_searched_with(mode: str) -> None:
+    encoder = HashEncoder()
+    embedding = encoder.vector(QUERY).tolist()
+    target = search_of(encoder, floor=0.99).target(embedding, [AVOIDS], mode)
+    assert target.vector == embedding
+    assert target.steered_by == ()
+    assert not target.matched
+
+
+def test_a_query_matches_from_the_encoders_floor_on_though_in_paper_mode_everything_steers() -> None:
+    encoder = HashEncoder()
+    encoder.floor = 0.9
+    for mode in ("paper", "signed"):
+        far = SteeredSearch(encoder).target(encoder.vector("red wine"), ["blue sky"], mode)
+        near = SteeredSearch(encoder).target(encoder.vector("blue sky"), ["blue sky"], mode)
+        assert (far.matched, near.matched) == (False, True)
+        assert bool(far.steered_by) == (mode == "paper")
+
+
+def test_without_preferences_a_query_matches_nothing() -> None:
+    encoder = HashEncoder()
+    target = search_of(encoder).target(encoder.vector(QUERY), [], "signed")
+    assert not target.matched
+    assert target.vector == encoder.vector(QUERY).tolist()
+
+
+def test_it_is_searched_with_what_query_steering_gives() -> None:
+    encoder = default_encoder()
+    query = encoder.encode([QUERY])[0]
+    signed, paper = (QuerySteering(encoder, [AVOIDS, LIKES], mode) for mode in ("signed", "paper"))
+    expected = {
+        (4, "signed"): signed.steer_vector(query),
+        (1, "signed"): signed.steer_vector(query),
+        (2, "paper"): paper.steer_vector(query),
+    }
+    for (overfetch, mode), steered in expected.items():
+        target = SteeredSearch(encoder, overfetch=overfetch).target(query.tolist(), [AVOIDS, LIKES], mode)  # type: ignore[arg-type]
+        np.testing.assert_allclose(target.vector, steered.vector, atol=1e-6)
+        assert target.steered_by == tuple(one.preference.text for one in steered.preferences)
+
+
+@pytest.mark.parametrize("mode", ["paper", "signed"])
+@pytest.mark.parametrize("length", [0.01, 1.0, 7.5])
+def test_what_is_searched_with_is_as_long_as_the_embedding(mode: str, length: float) -> None:
+    encoder = HashEncoder()
+    search = search_of(encoder)
+    unit = search.target(encoder.vector(QUERY), [AVOIDS], mode)  # type: ignore[arg-type]
+    long = search.target(encoder.vector(QUERY) * length, [AVOIDS], mode)  # type: ignore[arg-type]
+    np.testing.assert_allclose(np.array(long.vector), length * np.array(unit.vector), rtol=1e-4, atol=1e-7)
+    assert long.steered_by == unit.steered_by == (AVOIDS,)
+
+
+def test_an_expired_preference_does_not_steer() -> None:
+    encoder = HashEncoder()
+    now = datetime.now(timezone.utc)
+    past, future = (Preference(text=AVOIDS, expires_at=now + timedelta(hours=hours)) for hours in (-1, 1))
+    search = search_of(encoder)
+    assert not search.target(encoder.vector(QUERY), [past], "signed").matched
+    assert search.target(encoder.vector(QUERY), [past, LIKES], "signed").steered_by == (LIKES,)
+    assert search.target(encoder.vector(QUERY), [future], "signed").steered_by == (AVOIDS,)
+
+
+# how it is ranked
+
+
+def test_what_is_avoided_comes_after_what_is_not() -> None:
+    encoder = default_encoder()
+    vectors = encoder.encode([CASINO, QUIET, BANK])
+
+    def fetch(vector: list[float], count: int) -> list[str]:
+        order = np.argsort(-(vectors @ np.array(vector, dtype=np.float32)))[:count]
+        return [[CASINO, QUIET, BANK][row] for row in order]
+
+    search = SteeredSearch(encoder)
+    query = encoder.encode([QUERY])[0]
+
+    def first(mode: Any) -> str:
+        return search.find(search.target(query, [AVOIDS], mode), 1, fetch, lambda text: (text, {}))[0].document
+
+    assert first("paper") == CASINO
+    assert first("signed") == QUIET
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    stored=st.lists(texts_of_words, max_size=12),
+    preferences=st.lists(texts_of_words, max_size=3, unique_by=lambda text: " ".join(text.split())),
+    k=st.integers(1, 6),
+    overfetch=st.integers(1, 4),
+    mode=st.sampled_from(["paper", "signed", "off"]),
+    data=st.data(),
+)
+def test_the_k_best_of_what_was_fetched_in_the_order_of_their_scores(
+    stored: list[str], preferences: list[str], k: int, overfetch: int, mode: str, data: st.DataObject
+) -> None:
+    encoder = HashEncoder(64)
+    stances = [data.draw(st.sampled_from([*Stance, None])) for _ in stored]
+    documents: list[Document] = [
+        (text, {"n": n} if stance is None else {"n": n, "epic_stance": str(stance)})
+        for n, (text, stance) in enumerate(zip(stored, stances, strict=True))
+    ]
+    before = json.dumps(documents)
+    store = Store(documents, encoder)
+    search = search_of(encoder, overfetch=overfetch)
+    found = found_by(search, store, preferences, mode, k)
+
+    assert json.dumps(documents) == before
+    assert len(found) == min(k, len(stored))
+    assert len({one.document[1]["n"] for one in found}) == len(found)
+    vector, count = store.asked[-1]
+    fetched = Store(documents, encoder).fetch(vector, count)
+    target = search.target(encoder.vector(QUERY), preferences, mode)  # type: ignore[arg-type]
+    if all(one.score is None for one in found):
+        assert count == k
+        assert [one.document for one in found] == fetched
+        return
+    assert target.ranking is not None
+
+    def score(document: Document) -> float:
+        stance = document[1].get("epic_stance")
+        cosine = float(encoder.vector(document[0]) @ target.ranking)
+        return cosine - (0.0 if stance is None else PENALTY[Stance(stance)])
+
+    scores = [one.score for one in found]
+    assert all(type(one) is float for one in scores)
+    assert scores == sorted(scores, reverse=True)
+    np.testing.assert_allclose(scores, sorted(map(score, fetched), reverse=True)[:k], atol=1e-5)
+    np.testing.assert_allclose(scores, [score(one.document) for one in found], atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
+async def test_afind_gives_what_find_gives(mode: Any) -> None:
+    encoder = default_encoder()
+    documents: list[Document] = [(CASINO, {"epic_stance": "conflicts"}), (QUIET, {}), (BANK, {})]
+    vectors = encoder.encode([text for text, _ in documents])
+
+    def fetch(vector: list[float], count: int) -> list[Document]:
+        return [documents[row] for row in np.argsort(-(vectors @ np.array(vector, dtype=np.float32)))[:count]]
+
+    async def afetch(vector: list[float], count: int) -> list[Document]:
+        return fetch(vector, count)
+
+    one, other = SteeredSearch(encoder), SteeredSearch(encoder)
+    query = encoder.encode([QUERY])[0].tolist()
+    target, atarget = one.target(query, [AVOIDS, LIKES], mode), await other.atarget(query, [AVOIDS, LIKES], mode)
+    assert target == atarget
+    np.testing.assert_array_equal(target.ranking, atarget.ranking)  # type: ignore[arg-type]
+    assert one.find(target, 2, fetch, read) == await other.afind(atarget, 2, afetch, read)
+
+
+async def test_the_async_way_never_encodes_synchronously() -> None:
+    encoder = HashEncoder()
+    store = Store([(CASINO, {"epic_stance": "conflicts"}), (QUIET, {})], encoder)
+    search = search_of(encoder)
+    await search.afind(await search.atarget(encoder.vector(QUERY), [AVOIDS], "signed"), 2, store.afetch, read)
+    assert encoder.texts[CASINO] == 1
+    assert not encoder.sync_threads
+
+
+def test_texts_with_the_same_score_stay_in_the_stores_order() -> None:
+    encoder = HashEncoder()
+    documents: list[Document] = [("hotel", {"n": n}) for n in range(4)]
+    found = found_by(search_of(encoder), Store(documents, encoder), [AVOIDS], k=4)
+    assert [one.document[1]["n"] for one in found] == [0, 1, 2, 3]
+
+
+def test_an_empty_store_has_nothing() -> None:
+    encoder = HashEncoder()
+    assert found_by(search_of(encoder), Store([], encoder), [AVOIDS]) == []
+
+
+def test_a_store_that_returns_more_than_asked_for_is_cut() -> None:
+    encoder = HashEncoder()
+    store = Store([("hotel", {})] * 9, encoder)
+    for mode in ("off", "signed"):
+        search = search_of(encoder)
+        target = search.target(encoder.vector(QUERY), [AVOIDS], mode)  # type: ignore[arg-type]
+        assert len(search.find(target, 2, lambda vector, count: store.fetch(vector, 9), read)) == 2
+
+
+# stances
+
+
+def test_of_equal_texts_what_supports_comes_first_and_what_conflicts_last() -> None:
+    encoder = HashEncoder()
+    documents: list[Document] = [
+        ("hotel", {"epic_stance": stance, "epic_preference": AVOIDS})
+        for stance in ("conflicts", "mixed", "neutral", "supports")
+    ]
+    found = found_by(search_of(encoder), Store(documents, encoder), [AVOIDS], k=4)
+    assert [one.document[1]["epic_stance"] for one in found] == ["supports", "neutral", "mixed", "conflicts"]
+    best = found[0].score
+    assert best is not None
+    assert [round(best - (one.score or 0.0), 6) for one in found] == [0.0, 0.04, 0.1, 0.2]
+
+
+def test_a_stance_to_another_users_preference_does_not_count() -> None:
+    encoder = HashEncoder()
+    documents: list[Document] = [
+        ("hotel", {"epic_stance": "conflicts", "epic_preference": "I only stay in hostels."}),
+        ("hotel", {"epic_stance": "supports", "epic_preference": AVOIDS}),
+    ]
+    one, other = found_by(search_of(encoder), Store(documents, encoder), [AVOIDS], k=2)
+    assert one.score == other.score
+
+
+def alignments(**stances: str) -> str:
+    return json.dumps([{"preference": preference, "stance": stance} for preference, stance in stances.items()])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "stance"),
+    [
+        ({}, None),
+        ({"epic_stance": "mixed"}, Stance.MIXED),
+        ({"epic_stance": "mixed", "epic_preference": "a"}, Stance.MIXED),
+        ({"epic_stance": "mixed", "epic_preference": "c"}, None),
+        ({"epic_alignments": alignments(a="supports")}, Stance.SUPPORTS),
+        ({"epic_alignments": alignments(a="supports", b="conflicts")}, Stance.CONFLICTS),
+        ({"epic_alignments": alignments(a="neutral", c="conflicts")}, Stance.NEUTRAL),
+        ({"epic_alignments": alignments(c="conflicts"), "epic_stance": "mixed"}, None),
+        ({"epic_alignments": [{"preference": "a", "stance": "mixed"}]}, Stance.MIXED),
+        ({"epic_alignments": "no JSON", "epic_stance": "conflicts"}, Stance.CONFLICTS),
+        ({"epic_alignments": '{"a": 1}', "epic_stance": "conflicts"}, Stance.CONFLICTS),
+        ({"epic_alignments": "[1, null, []]"}, None),
+        ({"epic_alignments": '[{"preference": ["a"], "stance": {"x": 1}}]'}, None),
+        ({"epic_stance": "furious"}, None),
+        ({"epic_stance": None, "epic_preference": None}, None),
+        ({"epic_stance": 3, "epic_preference": 4}, None),
+        ({"epic_alignments": "[" * 100_000, "epic_stance": "mixed"}, Stance.MIXED),
+    ],
+)
+def test_the_worst_stance_to_ones_own_preferences_is_read_from_metadata(
+    metadata: dict[str, Any], stance: Stance | None
+) -> None:
+    assert stance_to(metadata, ("a", "b")) is stance
+
+
+# what is kept
+
+
+def test_a_text_is_encoded_once_whoever_asks() -> None:
+    encoder = HashEncoder()
+    store = Store([(CASINO, {"epic_stance": "conflicts"}), (QUIET, {})], encoder)
+    search = search_of(encoder)
+    for preferences in ([AVOIDS], [LIKES], [AVOIDS, LIKES]):
+        for _ in range(2):
+            found_by(search, store, preferences)
+    assert encoder.texts[CASINO] == encoder.texts[QUIET] == 1
+
+
+@settings(deadline=None)
+@given(asked=st.lists(st.lists(texts_of_words, min_size=1, max_size=5), max_size=8), size=st.integers(1, 6))
+def test_kept_vectors_are_the_encoders_own(asked: list[list[str]], size: int) -> None:
+    encoder = HashEncoder(64)
+    kept = TextVectors(encoder, size=size)
+    for wanted in asked:
+        np.testing.assert_array_equal(kept.of(wanted), np.stack([encoder.vector(text) for text in wanted]))
+        assert len(kept) <= size
+
+
+def test_the_texts_used_last_are_kept() -> None:
+    encoder = HashEncoder()
+    kept = TextVectors(encoder, size=2)
+    for text in ("a", "b", "a", "c", "a", "b"):
+        kept.of([text])
+    assert dict(encoder.texts) == {"a": 1, "b": 2, "c": 1}
+
+
+async def test_both_ways_keep_the_same() -> None:
+    encoder = HashEncoder()
+    kept = TextVectors(encoder)
+    long = "hotel " * 1000
+    first = kept.of([long, "a", long])
+    np.testing.assert_array_equal(await kept.aof([long, "a", "b"]), [first[0], first[1], encoder.vector("b")])
+    assert encoder.texts[long] == encoder.texts["a"] == 1
+
+
+def test_several_threads_get_the_right_vectors() -> None:
+    encoder = HashEncoder(64)
+    kept = TextVectors(encoder, size=5)
+    asked = [[f"text {n % 7}", f"text {n % 3}"] for n in range(300)]
+
+    def asks(wanted: list[str]) -> FloatArray:
+        return kept.of(wanted)
+
+    with ThreadPoolExecutor(8) as pool:
+        for wanted, vectors in zip(asked, pool.map(asks, asked), strict=True):
+            np.testing.assert_array_equal(vectors, [encoder.vector(text) for text in wanted])
+    assert len(kept) == 5
+
+
+# what cannot be
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.0, True, "3", None])
+async def test_a_k_that_cannot_be_is_an_error(k: Any) -> None:
+    encoder = HashEncoder()
+    store = Store([(CASINO, {})], encoder)
+    search = search_of(encoder)
+    target = search.target(encoder.vector(QUERY), [], "off")
+    for ask in (lambda: checked_k(k), lambda: search.find(target, k, store.fetch, read)):
+        with pytest.raises(InvalidInputError, match="at least 1"):
+            ask()
+    with pytest.raises(InvalidInputError, match="at least 1"):
+        await search.afind(target, k, store.afetch, read)
+
+
+@pytest.mark.parametrize("options", [{"floor": 1.5}, {"floor": float("nan")}, {"overfetch": 0}, {"overfetch": 1.5}])
+def test_options_that_cannot_be_are_errors(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=next(iter(options))):
+        SteeredSearch(HashEncoder(), **options)
+
+
+@pytest.mark.parametrize(
+    ("preferences", "mode", "error", "what"),
+    [
+        ([3], "signed", InvalidInputError, "must be a string"),
+        ([["a"]], "signed", InvalidInputError, "must be a string"),
+        ([" "], "signed", InvalidInputError, "empty"),
+        (["a", "a"], "signed", DuplicatePreferenceError, "twice"),
+        (7, "signed", InvalidInputError, "several texts"),
+        (["a"], "sideways", InvalidInputError, "paper, signed, off"),
+        ([], "sideways", InvalidInputError, "paper, signed, off"),
+    ],
+)
+async def test_preferences_and_modes_that_cannot_be_are_errors(
+    preferences: Any, mode: Any, error: type[Exception], what: str
+) -> None:
+    encoder = HashEncoder()
+    with pytest.raises(error, match=what):
+        search_of(encoder).target(encoder.vector(QUERY), preferences, mode)
+    with pytest.raises(error, match=what):
+        await search_of(encoder).atarget(encoder.vector(QUERY), preferences, mode)
+
+
+def test_one_preference_may_be_given_as_it_is() -> None:
+    encoder = HashEncoder()
+    for one in (AVOIDS, Preference(text=AVOIDS)):
+        assert search_of(encoder).target(encoder.vector(QUERY), one, "signed").steered_by == (AVOIDS,)  # type: ignore[arg-type]
+
+
+BAD_EMBEDDINGS: dict[str, Callable[[], Any]] = {
+    "zero": lambda: [0.0] * 1024,
+    "nan": lambda: [float("nan")] * 1024,
+    "infinity": lambda: [float("inf")] * 1024,
+    "two": lambda: [[1.0] * 1024] * 2,
+    "empty": list,
+}
+
+
+@pytest.mark.parametrize("kind", BAD_EMBEDDINGS)
+def test_an_embedding_that_is_none_is_an_error(kind: str) -> None:
+    with pytest.raises(EncoderError, match="embedding of the query"):
+        search_of().target(BAD_EMBEDDINGS[kind](), [AVOIDS], "signed")

@@ -1,0 +1,459 @@
+"""What was not kept: it is not looked at twice, and a bounded sample of it is on record with its reasons."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, keep
+
+from epic_core import EpicMemory, Item
+from epic_core.storage.tables.items import version_of
+from epic_core.types import Candidate, Decision, Verdict
+
+WINE, SEA = "red wine", "blue sea"
+FAR = "green hills"
+NEAR = "red wine from far away"
+
+
+def memory(*preferences: str, path: Path | None = None, **options: Any) -> EpicMemory:
+    options = {"encoder": HashEncoder(), "verifier": DiscardAll(), **options}
+    if path is None:
+        return EpicMemory(preferences or (WINE,), **options)
+    return EpicMemory.open(path, preferences or None, **options)
+
+
+def asked(held: EpicMemory) -> list[str]:
+    return [text for text, _ in held.verifier.asked]  # type: ignore[attr-defined]
+
+
+def encoded(held: EpicMemory, text: str) -> int:
+    return held.encoder.texts[text]  # type: ignore[attr-defined, no-any-return]
+
+
+def far(number: int) -> Item:
+    return Item(text=f"{FAR} {number}", id=str(number))
+
+
+def is_looked_at(held: EpicMemory, item: str | Item) -> bool:
+    """Whether adding an item has it embedded: what is known of it would spare that."""
+    text = Item.of(item).text
+    before = encoded(held, text)
+    report = held.add([item])
+    looked = encoded(held, text) > before
+    assert report.known == (not looked)
+    return looked
+
+
+# what is known, and until when
+
+
+@pytest.mark.parametrize("text", [FAR, NEAR], ids=["by the coarse filter", "by verification"])
+def test_what_was_discarded_is_not_looked_at_again(text: str) -> None:
+    held = memory()
+    first = held.add([text])
+    embedded, verified = encoded(held, text), list(asked(held))
+    assert (first.known, first.new, encoded(held, text)) == (0, 1, 1)
+    again = held.add([text, text])
+    assert (again.seen, again.known, again.duplicates, again.new, again.passed) == (2, 1, 1, 0, 0)
+    assert encoded(held, text) == embedded and asked(held) == verified
+    assert held.stats().counts["seen"] == 1
+
+
+def test_what_is_known_is_said_in_the_report() -> None:
+    held = memory()
+    held.add([FAR])
+    assert "1 not kept before" in str(held.add([FAR]))
+
+
+@pytest.mark.parametrize("text", [FAR, NEAR])
+def test_a_new_preference_has_it_looked_at_again(text: str) -> None:
+    held = memory()
+    held.add([text])
+    held.add_preference(SEA)
+    assert is_looked_at(held, text)
+    assert not is_looked_at(held, text)
+
+
+def test_a_replaced_preference_has_it_looked_at_again() -> None:
+    held = memory(verifier=KeepAll())
+    held.add([FAR])
+    held.replace_preference(WINE, "green hills and trees")
+    assert is_looked_at(held, FAR)
+    assert len(held) == 1
+
+
+def test_a_preference_less_leaves_it_known() -> None:
+    held = memory(WINE, SEA)
+    held.add([FAR, NEAR])
+    held.remove_preference(SEA)
+    assert not is_looked_at(held, FAR)
+    assert not is_looked_at(held, NEAR)
+
+
+@pytest.mark.parametrize("text", [FAR, NEAR])
+def test_another_verifier_has_it_looked_at_again(text: str) -> None:
+    held = memory()
+    held.add([text])
+    held.verifier = KeepAll()
+    held.verifier.name = "another"
+    assert is_looked_at(held, text)
+
+
+def test_another_verifier_of_the_same_name_changes_nothing() -> None:
+    held = memory()
+    held.add([NEAR])
+    held.verifier = KeepAll()
+    assert not is_looked_at(held, NEAR)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tau": 0.2},
+        {"coarse": False},
+        {"fine": False},
+        {"reserve": "1 MB"},
+        {"encoder": HashEncoder(fingerprint="v2"), "reencode": True},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_other_settings_have_it_looked_at_again_after_opening(tmp_path: Path, options: dict[str, Any]) -> None:
+    path = tmp_path / "me.epic"
+    with memory(WINE, path=path) as held:
+        held.add([FAR])
+    with memory(path=path, **options) as held:
+        assert is_looked_at(held, FAR)
+
+
+def test_a_restart_leaves_it_known(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    items = [far(number) for number in range(600)]
+    with memory(WINE, path=path, ledger=1000) as held:
+        held.add(items)
+    with memory(path=path, ledger=1000) as held:
+        report = held.add(items)
+        # Nothing is embedded, nothing verified.
+        assert (report.known, report.new, asked(held)) == (600, 0, [])
+        assert not any(encoded(held, item.text) for item in items)
+
+
+def test_without_a_number_the_ledger_takes_a_small_part_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with memory(WINE, path=path) as held:
+        for start in range(0, 8_000, 2_000):
+            held.add(far(number) for number in range(start, start + 2_000))
+        known = held.stats().counts["seen"]
+        assert 50 <= known < 4_000 and path.stat().st_size < 100_000
+    with memory(path=path) as held:
+        # Of the last, all but those that came to a verifier and were noted in another order.
+        assert held.add([far(number) for number in range(8_000 - known, 8_000)]).known > 0.9 * known
+
+
+def test_another_version_of_an_item_is_looked_at() -> None:
+    held = memory()
+    held.add([Item(text=FAR, id="a", metadata={"page": 1})])
+    assert is_looked_at(held, Item(text=FAR + " changed", id="a", metadata={"page": 1}))
+    assert is_looked_at(held, Item(text=FAR, id="a", metadata={"page": 2}))
+    assert is_looked_at(held, Item(text=FAR, id="b", metadata={"page": 1}))
+    assert not is_looked_at(held, Item(text=FAR, id="a", metadata={"page": 1}))
+
+
+def test_a_version_seen_before_replaces_a_held_one() -> None:
+    """Otherwise a memory would go on showing a text that its user has taken back."""
+    held = memory(verifier=KeepAll())
+    held.add([Item(text=FAR, id="a")])
+    held.add([Item(text=NEAR, id="a")])
+    assert len(held) == 1
+    held.add([Item(text=FAR, id="a")])
+    assert len(held) == 0
+
+
+def test_a_ledger_of_nothing_knows_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with memory(WINE, path=path, ledger=0) as held:
+        held.add([FAR, NEAR])
+        assert is_looked_at(held, FAR) and is_looked_at(held, NEAR)
+        assert held.stats().counts["seen"] == 0
+    with memory(path=path) as held:
+        assert is_looked_at(held, FAR)
+
+
+def test_the_oldest_leave_a_full_ledger_and_are_looked_at_again() -> None:
+    held = memory(ledger=10)
+    for start in range(0, 25, 5):
+        held.add([far(number) for number in range(start, start + 5)])
+        assert held.stats().counts["seen"] == min(10, start + 5)
+    for number in (24, 15):
+        assert not is_looked_at(held, far(number)), number
+    for number in (0, 14):
+        assert is_looked_at(held, far(number)), number
+
+
+def test_what_left_a_full_ledger_is_looked_at_again_after_opening(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with memory(WINE, path=path, ledger=10) as held:
+        held.add([far(number) for number in range(25)])
+        assert held.stats().counts["seen"] == 10
+    with memory(path=path, ledger=10) as held:
+        report = held.add([far(number) for number in range(25)])
+        assert (report.known, encoded(held, far(14).text), encoded(held, far(15).text)) == (10, 1, 0)
+
+
+def test_the_ledger_is_bounded_whatever_comes_at_once() -> None:
+    held = memory(ledger=300)
+    held.add([far(number) for number in range(2000)])
+    assert held.stats().counts["seen"] == 300
+    report = held.add([far(number) for number in range(1700, 2000)])
+    assert report.known == 300
+
+
+def test_a_smaller_ledger_is_kept_to_from_the_next_change_on(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with memory(WINE, path=path, ledger=200) as held:
+        held.add([far(number) for number in range(200)])
+    with memory(path=path, ledger=20) as held:
+        held.add([far(1000)])
+        assert held.stats().counts["seen"] == 20
+        assert not is_looked_at(held, far(1000))
+
+
+def test_what_is_kept_or_waits_is_not_in_the_ledger() -> None:
+    held = memory(verifier=KeepAll())
+    held.add([NEAR])
+    assert held.stats().counts["seen"] == 0
+    waiting = memory(verifier=UndecidedAll())
+    waiting.add([NEAR])
+    assert (waiting.stats().counts["seen"], waiting.stats().counts["pending"]) == (0, 1)
+
+
+def test_what_a_retry_discards_is_known() -> None:
+    held = memory(verifier=UndecidedAll())
+    held.add([NEAR])
+    held.verifier = DiscardAll()
+    held.retry()
+    assert not is_looked_at(held, NEAR)
+
+
+@pytest.mark.parametrize("given", [far(1), "1"], ids=["item", "id"])
+def test_forgetting_takes_it_out(given: str | Item) -> None:
+    held = memory()
+    held.add([far(1), far(2)])
+    held.forget(given)
+    assert held.stats().counts["seen"] == 1
+    assert [record.item_id for record in held.not_kept()] == ["2"]
+    assert is_looked_at(held, far(1))
+    assert not is_looked_at(held, far(2))
+
+
+def test_evicted_items_are_known(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    items = [
+        Item(text=f"red wine {'number ' * 40}{n} {random.Random(n).getrandbits(2000):x}", id=str(n)) for n in range(120)
+    ]
+    options: dict[str, Any] = {"encoder": HashEncoder(512), "verifier": KeepAll(), "tau": 0.01, "floor": 0}
+    with memory(WINE, path=path, budget=160_000, **options) as held:
+        report = held.add(items)
+        assert report.evicted > 20
+        evicted = [record for record in held.not_kept() if record.stage == "budget"]
+        assert evicted and all("red wine number" in record.text for record in evicted)
+        gone = next(item for item in items if item.id == evicted[0].item_id)
+        assert not is_looked_at(held, gone)
+        assert evicted[0].preference == WINE and evicted[0].similarity is not None
+        assert "budget" in str(held.explain(gone.id))
+    with memory(path=path, **options) as held:
+        assert not is_looked_at(held, gone)
+
+
+# the sample
+
+
+def sample(held: EpicMemory) -> set[str]:
+    return {record.item_id for record in held.not_kept()}
+
+
+def lowest(items: list[Item], count: int) -> set[str]:
+    """The items with the smallest digests: what a digest says has nothing to do with what an item says."""
+    return {item.id for item in sorted(items, key=version_of)[:count]}
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 1000])
+@pytest.mark.parametrize("text", [FAR, WINE], ids=["coarse filter", "verification"])
+def test_the_sample_is_uniform_whatever_the_order_and_the_batches(size: int, text: str) -> None:
+    items = [Item(text=f"{text} {number}", id=str(number)) for number in range(100)]
+    random.Random(size).shuffle(items)
+    held = memory(not_kept=12)
+    for start in range(0, len(items), size):
+        held.add(items[start : start + size])
+    assert sample(held) == lowest(items, 12)
+
+
+def test_both_stages_share_one_sample() -> None:
+    items = [Item(text=f"{WINE if number % 2 else FAR} {number}", id=str(number)) for number in range(200)]
+    held = memory(not_kept=20)
+    held.add(items)
+    assert sample(held) == lowest(items, 20)
+    stages = {record.item_id: record.stage for record in held.not_kept()}
+    assert all(stage == ("verification" if int(key) % 2 else "coarse filter") for key, stage in stages.items())
+    assert len(set(stages.values())) == 2
+
+
+def test_stages_and_reasons_are_right() -> None:
+    def answer(candidate: Candidate) -> Verdict:
+        return Verdict(decision=Decision.DISCARD, rationale=f"not what {candidate.preferences[0].text} is about")
+
+    held = memory(WINE, SEA, verifier=Answering(answer))
+    held.add([Item(text=FAR, id="far"), Item(text=NEAR, id="near"), Item(text=NEAR + " blue sea sea", id="both")])
+    found = {record.item_id: record for record in held.not_kept()}
+    assert found["far"].stage == "coarse filter" and "tau 0.3" in found["far"].reason
+    assert (found["far"].similarity, found["far"].text) == (0.0, FAR)
+    assert (found["near"].stage, found["near"].reason) == ("verification", "not what red wine is about")
+    assert found["near"].preference == WINE and found["near"].similarity == pytest.approx(2 / 10**0.5, abs=1e-4)
+    assert found["both"].preference == SEA
+    assert all(record.at > 1_600_000_000 for record in found.values())
+    assert "not what red wine is about" in str(held.explain("near")) and NEAR in str(held.explain("near"))
+
+
+def test_the_newest_come_first() -> None:
+    held = memory()
+    for number in range(4):
+        held.add([far(number)])
+    assert [record.item_id for record in held.not_kept()] == ["3", "2", "1", "0"]
+
+
+def test_no_sample_is_kept_where_none_is_wanted() -> None:
+    held = memory(not_kept=0)
+    held.add([FAR, NEAR])
+    assert held.not_kept() == []
+    assert not is_looked_at(held, FAR)
+
+
+def test_only_the_beginning_of_a_long_text_is_on_record() -> None:
+    held = memory()
+    held.add([FAR + " and on" * 1000])
+    (record,) = held.not_kept()
+    assert record.text.startswith(FAR) and len(record.text) < 500
+
+
+def test_what_is_kept_later_is_no_longer_on_record() -> None:
+    """`not_kept` says what is not held."""
+    held = memory(verifier=KeepAll())
+    held.add([Item(text=SEA, id="a")])
+    assert sample(held) == {"a"}
+    held.add_preference(SEA)
+    held.add([Item(text=SEA, id="a")])
+    assert len(held) == 1
+    assert sample(held) == set()
+
+
+def test_a_preference_that_goes_takes_its_name_from_the_records() -> None:
+    held = memory(WINE, SEA, verifier=DiscardAll())
+    held.add([Item(text="blue sea here", id="sea"), Item(text=NEAR, id="wine")])
+    held.remove_preference(SEA)
+    assert all(record.preference != SEA for record in held.not_kept())
+    assert "wine" in sample(held)
+
+
+def test_the_sample_survives_opening_again(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with memory(WINE, path=path) as held:
+        held.add([far(number) for number in range(50)])
+        before = held.not_kept()
+    with memory(path=path) as held:
+        assert held.not_kept() == before and before
+
+
+# streaming
+
+
+class Watched:
+    """Items that are made as they are taken, and that know how many of them are alive."""
+
+    def __init__(self, count: int, look: Callable[[int], None]) -> None:
+        self.count, self.look = count, look
+        self.alive = self.most = 0
+
+    def __iter__(self) -> Iterator[Item]:
+        for number in range(self.count):
+            self.look(number)
+            item = Item(text=f"{WINE if number % 16 == 0 else FAR} {number}", id=str(number))
+            self.alive += 1
+            self.most = max(self.most, self.alive)
+            weakref.finalize(item, self._gone)
+            yield item
+            del item
+
+    def _gone(self) -> None:
+        self.alive -= 1
+
+
+@pytest.mark.parametrize("way", ["add", "aadd", "async iterator"])
+def test_an_iterator_is_taken_no_further_than_a_bounded_number_ahead_of_the_commit(way: str) -> None:
+    count, ahead = (20_000 if way == "add" else 4_000), []
+    held = memory(encoder=HashEncoder(64), verifier=KeepAll(), tau=0.6, ledger=100_000)
+
+    def look(number: int) -> None:
+        if number % 100 == 0:
+            counts = held.stats().counts
+            ahead.append(number - counts["items"] - counts["seen"])
+
+    stream = Watched(count, look)
+
+    async def asynchronous() -> AsyncIterator[Item]:
+        for item in stream:
+            yield item
+            del item
+
+    if way == "add":
+        report = held.add(iter(stream))
+    else:
+        report = asyncio.run(held.aadd(iter(stream) if way == "aadd" else asynchronous()))
+    assert (report.seen, report.new) == (count, count) and report.kept >= count // 16
+    assert len(ahead) == count // 100 and max(ahead) <= 1024
+    # What was committed is let go: the number alive does not grow with the stream.
+    assert stream.most <= 4096
+
+
+def test_an_asynchronous_iterator_gives_the_same_memory(tmp_path: Path) -> None:
+    items = [Item(text=f"{(WINE, FAR, SEA)[n % 3]} {n}", id=str(n), metadata={"n": n}) for n in range(1300)]
+
+    def decide(candidate: Candidate) -> Verdict:
+        return keep(candidate) if int(candidate.item.id) % 2 else Verdict(decision=Decision.DISCARD, rationale="odd")
+
+    async def stream() -> AsyncIterator[Item]:
+        for item in items:
+            await asyncio.sleep(0)
+            yield item
+
+    async def build(held: EpicMemory) -> Any:
+        return await held.aadd(stream())
+
+    ways = {name: memory(WINE, SEA, verifier=Answering(decide), ledger=5000, not_kept=8) for name in ("sync", "async")}
+    reports = {"sync": ways["sync"].add(iter(items)), "async": asyncio.run(build(ways["async"]))}
+    for name in ("seen", "passed", "kept", "discarded", "known", "entries"):
+        assert getattr(reports["sync"], name) == getattr(reports["async"], name)
+    assert reports["sync"].kept > 400 and reports["sync"].discarded > 400
+    first, second = (ways[name].search("red wine 7", k=20) for name in ("sync", "async"))
+    assert [(hit.item, hit.score, hit.instructions) for hit in first] == [
+        (hit.item, hit.score, hit.instructions) for hit in second
+    ]
+    assert sample(ways["sync"]) == sample(ways["async"]) and len(sample(ways["sync"])) == 8
+    assert ways["sync"].stats().counts == ways["async"].stats().counts
+    assert ways["async"].add(items).new == 0
+
+
+def test_what_a_stream_raises_leaves_what_was_committed() -> None:
+    held = memory()
+
+    def stream() -> Iterator[Item]:
+        yield from (far(number) for number in range(600))
+        raise RuntimeError("the source broke")
+
+    with pytest.raises(RuntimeError, match="broke"):
+        held.add(stream())
+    assert 0 < held.stats().counts["seen"] <= 600

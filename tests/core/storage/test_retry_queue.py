@@ -1,0 +1,374 @@
+"""What a model could not decide: it waits, says why, is decided later; and what the model took is reported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import HashEncoder, UndecidedAll
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, contents, documents, held, memory_of, opened
+
+from epic_core import BuildReport, EpicMemory, Item
+from epic_core.errors import LMError, LMSetupError, LMUnavailableError, RetryQueueFullError
+from epic_core.types import Usage
+
+BROKEN = "Perhaps, perhaps not."
+
+
+def broken(asked: Asked) -> str | None:
+    """Nothing can be read."""
+    return BROKEN
+
+
+def sometimes(*words: str) -> Any:
+    """What names one of the words cannot be read."""
+    return lambda asked: BROKEN if any(word in chunk for chunk in asked.chunks for word in words) else None
+
+
+def waiting(memory: EpicMemory) -> int:
+    return memory.stats().counts["pending"]
+
+
+def wines(*numbers: int) -> list[Item]:
+    return [Item(id=f"wine {n}", text=f"red wine {n}") for n in numbers]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "me.epic"
+
+
+# waiting
+
+
+@pytest.mark.parametrize("way", ["single", "paper", "batch"])
+def test_what_cannot_be_decided_waits_and_is_decided_later(way: Any) -> None:
+    lm, items = Scripted(hook=broken), documents()
+    memory = memory_of(lm, way=way)
+    report = memory.add(items)
+    assert (report.passed, report.undecided, report.kept, report.discarded) == (16, 16, 0, 0)
+    assert waiting(memory) == 16 and len(memory) == 0
+    assert memory.retry().undecided == 16 and waiting(memory) == 16
+    lm.hook = None
+    report = memory.retry()
+    assert (report.seen, report.kept, report.discarded, report.undecided) == (16, 12, 4, 0)
+    assert waiting(memory) == 0
+    fresh = memory_of(Scripted(), way=way)
+    fresh.add(items)
+    assert contents(memory, items) == contents(fresh, items)
+
+
+def test_the_report_says_why_and_what_the_model_said() -> None:
+    memory = memory_of(Scripted(hook=sometimes("2")))
+    report = memory.add(wines(1, 2, 3))
+    assert (report.kept, report.undecided) == (2, 1)
+    assert report.failures.keys() == report.answers.keys() == {"wine 2"}
+    assert "could not be understood" in report.failures["wine 2"]
+    assert report.answers["wine 2"] == BROKEN
+    assert "1 items are undecided" in report.warnings[0] and "memory.retry()" in report.warnings[0]
+    assert "undecided" in str(report) and report.failures["wine 2"] in str(report)
+
+
+def test_explain_says_why_an_item_waits_and_what_the_model_said(path: Path) -> None:
+    with opened(path, Scripted(hook=broken)) as memory:
+        memory.add(wines(1))
+    with opened(path, Scripted()) as memory:
+        explanation = memory.explain("wine 1")
+        assert explanation.item == wines(1)[0] and explanation.entries == ()
+        for said in (explanation.note, str(explanation)):
+            assert "retry queue" in said and "could not be understood" in said and BROKEN in said
+
+
+@pytest.mark.parametrize("error", [LMError("too long"), LMUnavailableError("away"), LMSetupError("not pulled")])
+def test_a_model_that_fails_says_why(error: LMError) -> None:
+    def fails(asked: Asked) -> str | None:
+        raise error
+
+    lm = Scripted(hook=fails)
+    memory = memory_of(lm)
+    report = memory.add(wines(*range(5)))
+    assert report.undecided == 5 and set(report.failures.values()) == {str(error)} and report.answers == {}
+    assert str(error) in memory.explain("wine 0").note
+    lm.hook = None
+    assert memory.retry().kept == 5
+
+
+def test_a_server_that_is_down_is_not_asked_for_every_item() -> None:
+    def down(asked: Asked) -> str | None:
+        raise LMUnavailableError("no server")
+
+    lm = Scripted(hook=down)
+    memory = memory_of(lm)
+    report = memory.add(wines(*range(50)))
+    assert report.undecided == 50 and lm.calls == report.usage.calls <= 3
+    lm.hook = None
+    assert memory.retry().kept == 50
+
+
+def test_of_many_failures_the_first_hundred_are_told() -> None:
+    memory = memory_of(Scripted(hook=broken))
+    report = memory.add(wines(*range(130)))
+    assert report.undecided == 130
+    assert len(report.failures) == len(report.answers) == 100
+    assert waiting(memory) == 130 and BROKEN in memory.explain("wine 129").note
+
+
+def test_a_long_answer_is_told_at_length_and_waits_shortened() -> None:
+    long = "perhaps " * 10_000
+    memory = memory_of(Scripted(hook=lambda asked: long))
+    report = memory.add(wines(1))
+    assert report.answers["wine 1"] == long[:4000]
+    assert "perhaps perhaps" in memory.explain("wine 1").note and len(memory.explain("wine 1").note) < 1000
+
+
+def test_an_undecided_item_that_was_held_with_the_same_text_stays_held() -> None:
+    lm = Scripted()
+    memory = memory_of(lm, WINE)
+    memory.add([Item(id="a", text=BOTH)])
+    lm.hook = broken
+    assert memory.add_preference(TRAIN).undecided == 1
+    assert memory.search("wine")[0].preferences == [WINE] and waiting(memory) == 1
+    lm.hook = None
+    assert memory.retry().kept == 1
+    assert set(memory.search("wine")[0].preferences) == {WINE, TRAIN} and waiting(memory) == 0
+
+
+# bounded
+
+
+def test_a_full_queue_is_an_error_that_says_how_many_and_what_to_do() -> None:
+    memory = memory_of(Scripted(hook=broken), retry_queue=3)
+    with pytest.raises(RetryQueueFullError) as caught:
+        memory.add(wines(*range(10)))
+    message = str(caught.value)
+    assert re.search(r"\b3 items wait", message)
+    # Of those that came at once: on a slow machine not all of them do.
+    assert re.search(r"\b[1-7] more are undecided \(first 'wine \d'\)", message)
+    assert "memory.retry()" in message and "add the same items again" in message
+    assert "could not be understood" in message
+    assert waiting(memory) == 3
+
+
+@pytest.mark.parametrize("bound", [0, 1, 3, 7])
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_a_full_queue_loses_nothing(bound: int, concurrency: int) -> None:
+    items = documents(6)
+    fresh = memory_of(Scripted())
+    fresh.add(items)
+    expected = contents(fresh, items)
+    for add in ("add", "aadd"):
+        lm = Scripted(hook=sometimes("1", "3", "4", "5"), concurrency=concurrency)
+        memory = memory_of(lm, retry_queue=bound)
+        with pytest.raises(RetryQueueFullError):
+            memory.add(items) if add == "add" else await memory.aadd(items)
+        assert waiting(memory) == bound
+        # What was decided beside it is kept.
+        assert all(f"item {n}" in held(memory, items) for n in (0, 2))
+        lm.hook = None
+        assert memory.retry().undecided == 0
+        memory.add(items)
+        assert contents(memory, items) == expected
+
+
+def test_a_full_queue_keeps_what_was_decided_in_the_same_portion() -> None:
+    lm = Scripted(hook=sometimes("1", "3"))
+    memory = memory_of(lm, retry_queue=1)
+    with pytest.raises(RetryQueueFullError):
+        memory.add([*wines(*range(5)), Item(id="no", text="red wine nowine")])
+    assert set(held(memory, wines(*range(5)))) == {"wine 0", "wine 1", "wine 2", "wine 4"}
+    assert "retry queue" in memory.explain("wine 1").note
+    calls, lm.hook = lm.calls, None
+    memory.retry()
+    memory.add([*wines(*range(5)), Item(id="no", text="red wine nowine")])
+    assert [asked.chunk for asked in lm.asked[calls:]] == ["red wine 1", "red wine 3"]
+
+
+def test_batches_before_a_full_queue_are_kept() -> None:
+    lm = Scripted(hook=sometimes("1000"))
+    memory = memory_of(lm, WINE, retry_queue=0)
+    items = [f"red wine {n}" for n in range(1100)]
+    with pytest.raises(RetryQueueFullError):
+        memory.add(items)
+    assert len(memory) >= 512
+    lm.hook = None
+    memory.add(items)
+    assert len(memory) == 1100 and lm.calls == 1100 + 2  # unreadable, and asked for once more
+
+
+def test_a_queue_of_zero_takes_nothing_and_keeps_what_is_decided() -> None:
+    lm = Scripted(hook=sometimes("1"))
+    memory = memory_of(lm, retry_queue=0)
+    assert memory.add(wines(0)).kept == 1
+    with pytest.raises(RetryQueueFullError, match=r"\b1 more"):
+        memory.add(wines(1, 2))
+    assert waiting(memory) == 0 and len(memory) == 2
+    assert memory.retry().seen == 0
+
+
+def test_items_that_wait_already_take_no_other_place() -> None:
+    lm = Scripted(hook=broken)
+    memory = memory_of(lm, retry_queue=2)
+    memory.add(wines(1, 2))
+    report = memory.add(wines(1, 2))
+    assert (report.duplicates, report.waiting) == (2, 2)
+    assert any("wait in the retry queue" in warning for warning in report.warnings)
+    # Undecided once more, with other metadata, with another text.
+    assert memory.retry().undecided == 2
+    memory.add([Item(id="wine 1", text="red wine 1", metadata={"n": 1})])
+    memory.add([Item(id="wine 2", text="red wine 2 anew")])
+    assert waiting(memory) == 2
+    assert memory.explain("wine 1").item.metadata == {"n": 1}
+    assert memory.explain("wine 2").item.text == "red wine 2 anew"
+    with pytest.raises(RetryQueueFullError):
+        memory.add(wines(3))
+
+
+def test_places_that_become_free_are_taken() -> None:
+    lm = Scripted(hook=broken)
+    memory = memory_of(lm, retry_queue=2)
+    memory.add(wines(1, 2))
+    lm.hook = sometimes("2")
+    assert memory.retry().kept == 1
+    lm.hook = broken
+    assert memory.add(wines(3)).undecided == 1
+    assert waiting(memory) == 2
+
+
+def test_an_earlier_version_stays_where_there_is_no_room_for_the_new_one() -> None:
+    lm = Scripted(hook=sometimes("new"))
+    memory = memory_of(lm, retry_queue=0)
+    memory.add([Item(id="a", text="red wine old")])
+    with pytest.raises(RetryQueueFullError):
+        memory.add([Item(id="a", text="red wine new")])
+    assert memory.explain("a").item.text == "red wine old" and len(memory.search("wine")) == 1
+    lm.hook = None
+    memory.add([Item(id="a", text="red wine new")])
+    assert [hit.item.text for hit in memory.search("wine")] == ["red wine new"]
+
+
+def test_the_queue_of_one_namespace_takes_no_place_of_another(path: Path) -> None:
+    lm = Scripted(hook=broken)
+    options: dict[str, Any] = {"retry_queue": 1}
+    with opened(path, lm, WINE, namespace="ann", **options) as ann:
+        ann.add(wines(1))
+        with opened(path, lm, WINE, namespace="bob", **options) as bob:
+            assert bob.add(wines(1)).undecided == 1
+            assert waiting(ann) == waiting(bob) == 1
+
+
+def test_a_queue_that_is_full_is_full_after_reopening_too(path: Path) -> None:
+    with opened(path, Scripted(hook=broken), retry_queue=2) as memory:
+        memory.add(wines(1, 2))
+    with opened(path, Scripted(hook=broken), retry_queue=2) as memory, pytest.raises(RetryQueueFullError):
+        memory.add(wines(3))
+    with opened(path, Scripted(hook=broken), retry_queue=3) as memory:
+        assert memory.add(wines(3)).undecided == 1
+
+
+def test_the_bound_holds_for_any_verifier() -> None:
+    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=UndecidedAll(), retry_queue=2)
+    with pytest.raises(RetryQueueFullError, match="no answer"):
+        memory.add(wines(1, 2, 3))
+    assert waiting(memory) == 2
+
+
+@pytest.mark.parametrize("bad", [-1, 1.5, True, "many", None])
+def test_a_bound_that_is_no_whole_number_is_an_error(bad: Any) -> None:
+    with pytest.raises(ValueError, match="retry_queue"):
+        memory_of(Scripted(), retry_queue=bad)
+
+
+# what it took
+
+
+def used(report: BuildReport) -> tuple[int, int, int, int]:
+    usage = report.usage
+    return usage.calls, usage.retries, usage.prompt_tokens, usage.completion_tokens
+
+
+def test_the_report_counts_calls_and_tokens() -> None:
+    lm = Scripted()
+    memory = memory_of(lm)
+    report = memory.add(documents())
+    assert used(report) == (16, 0, 16 * 7, 16 * 3)
+    assert report.usage.seconds >= 0.0
+    assert used(memory.add(wines(0))) == (0, 0, 0, 0)  # the text is known
+    assert used(memory.add_preference("sky")) == (0, 0, 0, 0)
+
+
+def test_the_report_counts_seconds_spent_in_calls() -> None:
+    for concurrency in (1, 4):
+        lm = Scripted(seconds=0.02, concurrency=concurrency)
+        report = memory_of(lm).add(wines(*range(4)))
+        assert 0.08 <= report.usage.seconds < 1.0
+
+
+def test_the_report_counts_answers_asked_for_again() -> None:
+    told: list[Asked] = []
+
+    def once(asked: Asked) -> str | None:
+        told.append(asked)
+        return BROKEN if len(told) == 1 else None
+
+    report = memory_of(Scripted(hook=once)).add(wines(1))
+    assert (report.kept, used(report)) == (1, (2, 1, 14, 6))
+
+
+def test_the_report_counts_calls_that_failed_and_were_tried_again() -> None:
+    from epic_core.verification import LMVerifier
+
+    told: list[Asked] = []
+
+    def twice(asked: Asked) -> str | None:
+        told.append(asked)
+        if len(told) < 3:
+            raise LMUnavailableError("busy")
+        return None
+
+    lm = Scripted(hook=twice)
+    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=LMVerifier(lm, retries=3, backoff=0.001))
+    report = memory.add(wines(1))
+    assert (report.kept, used(report)) == (1, (3, 2, 7, 3))
+
+
+@pytest.mark.parametrize(("way", "calls"), [("single", 4), ("paper", 7), ("batch", 1)])
+def test_the_report_counts_what_each_way_takes(way: Any, calls: int) -> None:
+    lm = Scripted()
+    report = memory_of(lm, WINE, way=way).add([*wines(1, 2, 3), Item(text="red wine nowine")])
+    assert report.usage.calls == calls == lm.calls
+    assert (report.kept, report.discarded) == (3, 1)
+
+
+async def test_every_operation_reports_what_it_took() -> None:
+    for asynchronously in (False, True):
+        lm = Scripted()
+        memory = memory_of(lm, WINE, refine="rewrite")
+
+        async def call(name: str, *arguments: Any, memory: EpicMemory = memory, a: bool = asynchronously) -> Any:
+            return await getattr(memory, f"a{name}")(*arguments) if a else getattr(memory, name)(*arguments)
+
+        reports: Sequence[BuildReport] = [
+            await call("add", [Item(id="a", text=BOTH)]),
+            await call("add_preference", TRAIN),
+            await call("replace_preference", WINE, "red train"),
+            await call("remove_preference", "red train"),
+            await call("retry"),
+        ]
+        assert [report.usage.calls for report in reports] == [2, 2, 2, 1, 0]
+        assert sum(report.usage.calls for report in reports) == lm.calls
+
+
+def test_the_printed_report_shows_what_it_took() -> None:
+    memory = memory_of(Scripted(hook=sometimes("2")))
+    text = str(memory.add(wines(1, 2)))
+    assert re.search(r"language model +3 calls \(1 again\) +21 \+ 9 tokens +0\.\d s in calls", text)
+    assert "language model" not in str(memory.add(wines(1)))
+
+
+def test_usages_add_up() -> None:
+    one = Usage(calls=1, retries=2, prompt_tokens=3, completion_tokens=4, seconds=0.5)
+    one.add(Usage(calls=10, retries=20, prompt_tokens=30, completion_tokens=40, seconds=1.5))
+    assert one == Usage(calls=11, retries=22, prompt_tokens=33, completion_tokens=44, seconds=2.0)

@@ -1,0 +1,442 @@
+"""The language of texts: how it is told, and what becomes of preferences and items that are not in English."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import HashEncoder, KeepAll
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epic_core import Aspects, EpicMemory, Expansion, Item, Preference, Stance
+from epic_core.cli.main import main
+from epic_core.encoders import Encoder, OllamaEncoder, StaticEncoder, default_encoder
+from epic_core.errors import InvalidInputError
+from epic_core.preferences.evidence import sides_of
+from epic_core.preferences.parser import aspects_of, language_not_read, parse_aspects
+from epic_core.steering import QuerySteering
+from epic_core.text import language
+from epic_core.text.language import foreign_among, language_of, languages_of, named
+from epic_core.types import BuildReport, Candidate
+from epic_core.verification import CrossEncoderVerifier, EmbeddedVerifier
+
+OURS = Path(__file__).parents[3] / "shared" / "tools"
+CASINOS = {
+    "de": "Ich meide Hotels mit Casinos.",
+    "fr": "J'évite les hôtels avec un casino.",
+    "es": "Evito los hoteles con casino.",
+    "it": "Evito gli alberghi con il casinò.",
+}
+CASINO_HOTEL = (
+    "The Grand Royale is a five-star hotel on the Strip. Its casino floor has two thousand slot machines and a poker"
+    " room that never closes. Rooms are large, and the pool is open all night."
+)
+PREFERENCES = {
+    "de": [
+        "Ich meide Hotels mit Casinos.", "Ich esse kein Fleisch und keinen Fisch.", "Museen finde ich langweilig.",
+        "Am liebsten reise ich im Zug.", "Laute Bars kann ich nicht ausstehen.", "Gegen Erdnüsse bin ich allergisch.",
+    ],
+    "fr": [
+        "J'évite les hôtels avec un casino.", "Je ne mange ni viande ni poisson.", "Je déteste les bars bruyants.",
+        "Les romans courts me plaisent davantage.", "Je suis allergique aux arachides.", "Mon café doit être noir.",
+    ],
+    "es": [
+        "Evito los hoteles con casino.", "No como carne ni pescado.", "No soporto los bares ruidosos.",
+        "Me gustan las novelas cortas con humor.", "Soy alérgica a los cacahuetes.", "Los museos me aburren.",
+    ],
+    "it": [
+        "Evito gli alberghi con il casinò.", "Non mangio carne né pesce.", "Preferisco viaggiare in treno.",
+        "Mi piacciono i romanzi brevi e divertenti.", "Sono allergico alle arachidi.", "Detesto il cibo piccante.",
+    ],
+    "nl": [
+        "Ik vermijd hotels met een casino.", "Ik eet geen vlees en geen vis.", "Mijn koffie moet zwart zijn.",
+        "Ik heb een hekel aan lawaaierige kroegen.", "Ik ben allergisch voor pinda's.", "Van jazz word ik rustig.",
+    ],
+    "pt": [
+        "Evito hotéis com casino.", "Não como carne nem peixe.", "Prefiro viajar de comboio a voar.",
+        "Gosto de romances curtos e divertidos.", "Sou alérgica a amendoins.", "O meu café é sempre sem açúcar.",
+    ],
+    "pl": [
+        "Unikam hoteli z kasynem.", "Nie jem mięsa ani ryb.", "Wolę podróżować pociągiem niż samolotem.",
+        "Nie znoszę głośnych barów.", "Mam alergię na orzeszki ziemne.", "Kawa musi być czarna.",
+    ],
+}  # fmt: skip
+# Written after the words and the thresholds were chosen.
+LATER = {
+    "de": ["Beim Wandern will ich meine Ruhe haben.", "Kaffee nur ohne Zucker, bitte.", "Krimis langweilen mich."],
+    "fr": ["Pas question de camper sous la pluie.", "Je lis le soir avant de dormir.", "Le bruit m'empêche de penser."],
+    "es": ["Nunca bebo café después de comer.", "Quiero un asiento junto a la ventana.", "Me da miedo volar."],
+    "it": ["Vorrei un posto vicino al finestrino.", "Niente glutine nei miei piatti.", "Ho paura di volare."],
+    "nl": ["Doe mij maar een tafeltje bij het raam.", "Ik slaap slecht in drukke straten.", "Geen gluten voor mij."],
+    "pt": ["Quero um lugar perto da janela.", "Tenho medo de voar de avião.", "Durmo mal em ruas barulhentas."],
+    "pl": ["Chcę siedzieć przy oknie.", "Boję się latać samolotem.", "Źle śpię przy ruchliwej ulicy."],
+}
+SCRIPTS = {
+    "ru": "Я избегаю отелей с казино.", "uk": "Я уникаю готелів із казино.", "sr": "Не волим коцкарнице, љубим мир.",
+    "el": "Αποφεύγω ξενοδοχεία με καζίνο.", "ar": "أتجنب الفنادق التي بها كازينو", "he": "אני נמנע ממלונות עם קזינו",
+    "fa": "من از هتل‌های دارای کازینو پرهیز می‌کنم", "hi": "मैं कैसीनो वाले होटलों से बचता हूँ", "th": "ฉันหลีกเลี่ยงโรงแรมที่มีคาสิโน",
+    "zh": "我不住有赌场的酒店。", "ja": "カジノのあるホテルは避けます。", "ko": "카지노가 있는 호텔은 피해요.",
+}  # fmt: skip
+
+
+def strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from strings(part)
+
+
+def english_texts() -> list[str]:
+    texts = {line.strip() for path in (OURS / "texts").glob("*.txt") for line in path.read_text().splitlines()}
+    for path in (OURS / "written").glob("*.jsonl"):
+        texts |= {text.strip() for line in path.read_text().splitlines() for text in strings(json.loads(line))}
+    return sorted(texts - {""})
+
+
+# telling languages
+
+
+def test_hardly_an_english_text_is_called_foreign() -> None:
+    texts = english_texts()
+    foreign = [text for text in texts if language_of(text) not in (None, "en")]
+    sentences = [text for text in foreign if len(text.split()) > 6]
+
+    assert len(texts) > 20_000
+    assert len(foreign) <= 0.0025 * len(texts), foreign
+    assert sentences == []
+
+
+def test_no_english_preference_of_ours_is_called_foreign() -> None:
+    texts = [line for path in (OURS / "texts").glob("*preferences.txt") for line in path.read_text().splitlines()]
+
+    assert [text for text in texts if language_of(text) not in (None, "en")] == []
+
+
+@pytest.mark.parametrize("known", list(PREFERENCES))
+def test_a_preference_of_one_sentence_is_told_to_be_foreign(known: str) -> None:
+    found = [language_of(text) for text in PREFERENCES[known]]
+
+    assert all(one not in (None, "en") for one in found), found
+    assert found.count(known) == len(found)
+
+
+def test_so_are_most_sentences_that_nothing_was_chosen_by() -> None:
+    found = {text: (known, language_of(text)) for known, texts in LATER.items() for text in texts}
+    missed = {text: one for text, one in found.items() if one[1] in (None, "en")}
+
+    assert len(missed) <= 1, missed
+    assert sum(known == one for known, one in found.values()) >= 18, found
+
+
+@pytest.mark.parametrize(("known", "text"), SCRIPTS.items(), ids=list(SCRIPTS))
+def test_other_scripts_are_told_without_the_library(known: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "_loaded", lambda: pytest.fail("the library was asked"))
+
+    assert language_of(text) == known
+    assert language_of(f"{text} Grand Royale") == known
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "42", "🚆 🚆 🚆", "Pinot noir", "Ramen", "x² + y² = π r", "a/b c_d e=f", "I love 寿司 and ramen."],
+)
+def test_what_says_too_little_is_no_foreign_text(text: str) -> None:
+    assert language_of(text) in (None, "en")
+
+
+def test_case_and_signs_do_not_matter() -> None:
+    assert language_of("ICH ESSE KEIN FLEISCH UND KEINEN FISCH!") == "de"
+    assert language_of("«Je ne mange ni viande ni poisson…»") == "fr"
+    assert language_of("“I don’t eat meat” – she said…") == "en"
+
+
+def test_only_the_beginning_of_a_text_is_read() -> None:
+    assert language_of("I never eat meat or fish, and I like my coffee black. " * 8 + "日本" * 10_000) == "en"
+
+
+@given(st.text(max_size=300))
+def test_any_text_has_a_language_or_none(text: str) -> None:
+    found = language_of(text)
+
+    assert found is None or 2 <= len(found) <= 3
+    assert languages_of([text]) == [found]
+
+
+def test_the_names_of_languages() -> None:
+    assert named("de") == "German" and named("xx") == "xx"
+    assert all(named(known) != known for known in (*PREFERENCES, *SCRIPTS, *language._LATIN))
+
+
+# the cost
+
+
+def test_english_and_other_scripts_do_not_load_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "_loaded", lambda: pytest.fail("the library was asked"))
+    passages = [line for path in (OURS / "texts").glob("*passages.txt") for line in path.read_text().splitlines()]
+
+    assert {one for one in languages_of(passages) if one is not None} == {"en"}
+    assert languages_of(list(SCRIPTS.values())) == list(SCRIPTS)
+
+
+def test_the_library_is_asked_where_many_texts_are_open() -> None:
+    finnish = ["Vältän hotelleja, joissa on kasino.", "En syö lihaa enkä kalaa.", "Kahvini on oltava mustaa."]
+
+    assert languages_of(finnish) == ["fi"] * 3
+    assert languages_of([*["I never eat meat or fish."] * 30, *finnish])[30:] == [None] * 3
+
+
+def test_texts_are_sampled() -> None:
+    texts = ["Ich esse kein Fleisch und keinen Fisch.", "I never eat meat or fish."] * 512
+
+    assert foreign_among(texts[:100], {"en"}, 200) == {"de": 50}
+    assert sum(foreign_among(texts[::2], {"en"}, 200).values()) <= 200
+    assert foreign_among(["Vältän hotelleja, joissa on kasino."] * 200, {"en"}, 200) == {"fi": 29}
+    assert foreign_among(texts, {"en", "de"}, 200) == {} and foreign_among([], {"en"}, 200) == {}
+
+
+def test_nothing_is_loaded_by_an_import() -> None:
+    asked = "import sys, epic_core, epic_core.memory; print('py3langid' in sys.modules)"
+
+    assert subprocess.check_output([sys.executable, "-c", asked], text=True).strip() == "False"
+
+
+# preferences that the parser cannot read
+
+
+@pytest.mark.parametrize("text", [*CASINOS.values(), *SCRIPTS.values()])
+def test_what_the_parser_does_not_read_has_no_sides(text: str) -> None:
+    aspects = parse_aspects(text)
+
+    assert (aspects.liked, aspects.avoided, aspects.source, aspects.understood) == ((), (), "unread", False)
+    assert str(aspects) == "not understood"
+    assert Aspects.from_json(aspects.as_json()) == aspects
+    assert language_not_read(text) == language_of(text)
+
+
+def test_sides_that_nobody_read_cannot_be() -> None:
+    with pytest.raises(InvalidInputError, match="by whom"):
+        Aspects(liked=("casinos",), source="unread")
+    with pytest.raises(InvalidInputError, match="something that is liked"):
+        Aspects(source="parser")
+
+
+@pytest.mark.parametrize("source", ["user", "model"])
+def test_what_was_given_is_understood_in_any_language(source: Any) -> None:
+    text = CASINOS["de"]
+    stated = Preference(text=text, aspects=Aspects(avoided=("Hotels mit Casinos",), source=source))
+    expanded = Preference(text=text, expansion=Expansion(follows=("a quiet inn",), breaks=("a casino",), source=source))
+    asked = Preference(text=text, expansion=Expansion(questions=("Where should I stay?",), source=source))
+    lent = Preference(text=text, expansion=Expansion(breaks=("a casino",), source="bundled"))
+
+    assert aspects_of(stated).avoided == ("Hotels mit Casinos",) and language_not_read(stated) is None
+    assert (aspects_of(expanded).liked, aspects_of(expanded).avoided) == (("a quiet inn",), ("a casino",))
+    assert aspects_of(expanded).source == source and language_not_read(expanded) is None
+    assert language_not_read(asked) == language_not_read(lent) == "de"
+
+
+def test_that_nobody_has_read_it_is_no_reading() -> None:
+    unread = parse_aspects(CASINOS["de"])
+
+    assert Preference(text="I avoid casinos.", aspects=unread).aspects is None
+    memory = EpicMemory(["I avoid casinos."], encoder=HashEncoder())
+    memory.set_aspects("I avoid casinos.", unread)
+    assert memory.aspects("I avoid casinos.").avoided == ("casinos",)
+
+
+def verdict_on(encoder: Encoder, preference: str | Preference, text: str = CASINO_HOTEL) -> Any:
+    stated = Preference.of(preference)
+    vectors = encoder.encode([text, stated.text])
+    candidate = Candidate(
+        item=Item(text=text),
+        embedding=vectors[0],
+        preferences=(stated,),
+        similarities=(float(vectors[0] @ vectors[1]),),
+        preference_embeddings=vectors[1:],
+    )
+    (verdict,) = EmbeddedVerifier(encoder, threshold=0.0).verify([candidate])
+    return verdict.alignments[0]
+
+
+@pytest.mark.parametrize("known", list(CASINOS))
+@pytest.mark.parametrize("text", [CASINO_HOTEL, "No casino.", "Das Hotel hat ein großes Casino. Es ist laut."])
+def test_a_casino_hotel_never_supports_who_avoids_casinos(known: str, text: str) -> None:
+    found = verdict_on(default_encoder(), CASINOS[known], text)
+
+    assert found.stance is Stance.NEUTRAL
+    assert CASINOS[known] in found.instruction
+    assert not any(word in found.instruction for word in ("Look for", "Steer clear", "suits"))
+
+
+def test_it_conflicts_once_the_user_has_said_so() -> None:
+    stated = Preference(text=CASINOS["de"], aspects=Aspects(avoided=("hotels with casinos",)))
+
+    assert verdict_on(default_encoder(), stated).stance is Stance.CONFLICTS
+    assert verdict_on(default_encoder(), "I avoid hotels with casinos.").stance is Stance.CONFLICTS
+
+
+@pytest.mark.parametrize("labels", [(), ("contradiction", "entailment", "neutral")], ids=["one score", "inference"])
+def test_a_cross_encoder_says_no_stance_either(labels: tuple[str, ...]) -> None:
+    class Sure:
+        name = "sure"
+
+        def predict(self, pairs: Any) -> Any:
+            return [[0.05, 0.9, 0.05] if labels else 0.9 for _ in pairs]
+
+    encoder = HashEncoder()
+    stated = (Preference(text=CASINOS["de"]), Preference(text="I avoid hotels with casinos."))
+    vectors = encoder.encode([CASINO_HOTEL, *(one.text for one in stated)])
+    candidate = Candidate(
+        item=Item(text=CASINO_HOTEL),
+        embedding=vectors[0],
+        preferences=stated,
+        similarities=(0.0, 0.0),
+        preference_embeddings=vectors[1:],
+    )
+    (verdict,) = CrossEncoderVerifier(Sure(), encoder=encoder, labels=labels or None).verify([candidate])
+    said = {alignment.preference_id: alignment for alignment in verdict.alignments}
+
+    assert said[stated[0].id].stance is Stance.NEUTRAL and CASINOS["de"] in said[stated[0].id].instruction
+    # Inference decides by itself.
+    assert not labels or said[stated[1].id].stance is Stance.CONFLICTS
+
+
+def test_what_is_kept_is_decided_as_under_any_preference() -> None:
+    class Near(HashEncoder):
+        """Takes every text for the same."""
+
+        def encode(self, texts: Any) -> Any:
+            return np.tile(np.eye(1, self.dimension, dtype=np.float32), (len(texts), 1))
+
+    assert verdict_on(Near(), CASINOS["de"]).confidence > 0.2
+
+
+def test_nothing_is_steered_to_or_from_a_side_that_nobody_knows() -> None:
+    encoder = default_encoder()
+    (sides,) = sides_of(encoder, [CASINOS["de"]])
+    steering = QuerySteering(encoder, [CASINOS["de"]], floor=-1.0)
+    query = encoder.encode(["Which hotel with a casino should I book?"])[0]
+    vectors = encoder.encode([CASINO_HOTEL, "A quiet inn without any casino."])
+
+    assert len(sides.liked) == len(sides.avoided) == len(sides.vectors) == 0
+    assert not steering._steering._directions.any()
+    steered = steering.steer_vector(query)
+    assert steered.preferences and np.isfinite(steered.vector).all()
+    np.testing.assert_allclose(steered.vector, steering.steer_for_index(query).vector, atol=1e-6)
+    scores = steering.score_texts(query, [CASINO_HOTEL, "A quiet inn without any casino."], vectors)
+    # By similarity alone: the words of the texts change nothing.
+    np.testing.assert_allclose(scores, steering.score_texts(query, ["", ""], vectors), atol=1e-6)
+
+
+def test_a_memory_under_such_a_preference() -> None:
+    memory = EpicMemory([CASINOS["de"], "I love quiet inns."], tau=-1.0)
+    memory.verifier = EmbeddedVerifier(memory.encoder, threshold=0.0)
+    memory.add([CASINO_HOTEL, "A quiet inn by the river without any casino, for people who love silence."])
+
+    for hit in memory.search("Where should I stay?", 2):
+        for entry in hit.entries:
+            if entry.preference == CASINOS["de"]:
+                assert entry.stance is Stance.NEUTRAL and CASINOS["de"] in entry.instruction
+            else:
+                assert entry.stance is not Stance.NEUTRAL
+
+
+# warnings
+
+
+def warned(report: BuildReport, preference: str, name: str) -> None:
+    (warning,) = [one for one in report.warnings if repr(preference) in one]
+    assert f" {name}," in warning and "ollama/qwen3:4b" in warning
+    assert "paraphrase-multilingual-MiniLM-L12-v2" in warning and "ollama/bge-m3" in warning
+
+
+def test_making_and_opening_a_memory_warns(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, [CASINOS["de"], "I avoid casinos."]) as memory:
+        assert len(memory.opening_report.warnings) == 1
+        warned(memory.opening_report, CASINOS["de"], "German")
+        warned(memory.add_preference(CASINOS["it"]), CASINOS["it"], "Italian")
+        warned(memory.replace_preference(CASINOS["it"], CASINOS["fr"]), CASINOS["fr"], "French")
+        warned(memory.set_aspects(CASINOS["fr"], None), CASINOS["fr"], "French")
+        assert not memory.set_aspects(CASINOS["fr"], {"avoided": ["hotels with casinos"]}).warnings
+        assert not memory.add_preference("I love trains.").warnings
+    for read_only in (True, False):
+        with EpicMemory.open(path, read_only=read_only) as memory:
+            assert len(memory.opening_report.warnings) == 1
+            warned(memory.opening_report, CASINOS["de"], "German")
+    stated = [Preference(text=CASINOS["de"], aspects=Aspects(avoided=("casinos",))), CASINOS["es"]]
+    with EpicMemory.open(path, stated, sync=True) as memory:
+        warned(memory.opening_report, CASINOS["es"], "Spanish")
+    with EpicMemory.open(path) as memory:
+        assert len(memory.opening_report.warnings) == 1
+
+
+def test_of_an_encoder_that_may_know_the_language_only_the_parser_is_warned_of() -> None:
+    memory = EpicMemory([CASINOS["de"]], encoder=HashEncoder())
+
+    (warning,) = memory.opening_report.warnings
+    assert "ollama/qwen3:4b" in warning and "bge-m3" not in warning
+
+
+def test_the_command_line_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    preferences, notes, path = tmp_path / "mine.txt", tmp_path / "notes.txt", tmp_path / "me.epic"
+    preferences.write_text(CASINOS["de"] + "\nI avoid casinos.\n")
+    notes.write_text(CASINO_HOTEL)
+
+    assert main(["build", "--preferences", str(preferences), "--out", str(path), "--quiet", str(notes)]) == 0
+    assert f"warning: The preference {CASINOS['de']!r} is in German" in capsys.readouterr().out
+    assert main(["preferences", str(path), "list"]) == 0
+    assert "not understood  (in a language that the parser does not read" in capsys.readouterr().out
+    assert main(["preferences", str(path), "set", CASINOS["de"], "--avoids", "hotels with casinos"]) == 0
+    assert "avoids hotels with casinos" in capsys.readouterr().out
+    assert main(["preferences", str(path), "add", CASINOS["es"]]) == 0
+    assert "is in Spanish" in capsys.readouterr().out
+
+
+# items
+
+
+def test_items_in_a_language_that_the_encoder_does_not_know_are_counted() -> None:
+    memory = EpicMemory(["I love quiet hotels."])
+    foreign = [text for texts in (PREFERENCES["de"], PREFERENCES["pl"][:2]) for text in texts]
+    report = memory.add([CASINO_HOTEL, *foreign])
+
+    assert report.foreign == {"de": 6, "pl": 2}
+    (line,) = [line for line in str(report).splitlines() if line.startswith("foreign")]
+    assert "8 or more" in line and "(German 6, Polish 2)" in line and "bge-m3" in line
+    assert memory.add([CASINO_HOTEL + " Ask for a room with a view."]).foreign == {}
+    assert "foreign" not in str(BuildReport())
+
+
+def test_they_are_not_where_the_encoder_may_know_it() -> None:
+    memory = EpicMemory(["I love quiet hotels."], encoder=HashEncoder(), verifier=KeepAll())
+
+    assert memory.add(PREFERENCES["de"]).foreign == {}
+
+
+def test_which_languages_encoders_know(tmp_path: Path) -> None:
+    assert default_encoder().languages == {"en"}
+    assert OllamaEncoder("all-minilm").languages == OllamaEncoder("all-minilm:l6-v2").languages == {"en"}
+    assert OllamaEncoder("bge-m3").languages is None
+    assert StaticEncoder(default_encoder_folder()).languages is None
+
+
+def default_encoder_folder() -> Path:
+    from epic_core.encoders.static import BUNDLED
+
+    return BUNDLED
+
+
+def test_at_most_200_of_a_batch_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(language, "languages_of", lambda texts, **_: asked.append(len(texts)) or [None] * len(texts))
+    memory = EpicMemory(["I love quiet hotels."], tau=0.99)
+    memory.add([f"Note {number} about a hotel." for number in range(1100)])
+
+    assert len(asked) == 3 and max(asked) <= 200 and min(asked) == 76

@@ -1,0 +1,186 @@
+"""The lexicon: its file, how phrases find their concepts, and words of which one says the opposite of the other."""
+
+from __future__ import annotations
+
+import bz2
+import subprocess
+import sys
+from collections import Counter
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from helpers import HashEncoder
+
+from epic_core.preferences.evidence import sides_of
+from epic_core.text.lexicon import Concept, Lexicon, default_lexicon, opposites
+from epic_core.text.stems import stems
+
+LINES = bz2.decompress((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()).decode().splitlines()
+ROWS = [[column.split(";") for column in line.split("\t")] for line in LINES]
+
+
+def test_it_ships_as_it_was_written() -> None:
+    written = Path(__file__).resolve().parents[3] / "shared" / "tools" / "written" / "lexicon.tsv"
+    assert written.read_text(encoding="utf-8").splitlines() == LINES
+
+
+def test_every_line_has_three_columns() -> None:
+    assert len(LINES) > 1000
+    assert [line for line in LINES if line.count("\t") != 2] == []
+
+
+def test_every_line_has_names_and_something_to_say_of_them() -> None:
+    for line, (names, kinds, instead) in zip(LINES, ROWS, strict=True):
+        assert names != [""], line
+        assert kinds != [""] or instead != [""], line
+
+
+def test_no_part_is_empty_or_padded() -> None:
+    for line, row in zip(LINES, ROWS, strict=True):
+        for column in row:
+            if column != [""]:
+                assert all(part and part == " ".join(part.split()) for part in column), line
+
+
+def test_no_name_is_there_twice() -> None:
+    counts = Counter(name.lower() for names, _, _ in ROWS for name in names)
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+def test_no_line_says_a_word_for_and_against_its_names() -> None:
+    both = {names[0]: set(kinds) & set(instead) - {""} for names, kinds, instead in ROWS}
+    assert {name: words for name, words in both.items() if words} == {}
+
+
+def test_no_line_takes_a_name_instead_of_itself() -> None:
+    both = {names[0]: set(names) & set(instead) for names, _, instead in ROWS}
+    assert {name: words for name, words in both.items() if words} == {}
+
+
+def test_every_name_has_words() -> None:
+    assert [name for names, _, _ in ROWS for name in names if not stems(name)] == []
+
+
+def test_every_name_is_found() -> None:
+    # Two lines may share the stems of a name ("fish", "fishing"); then the earlier one is found.
+    lexicon = default_lexicon()
+    lost = []
+    for names, _, _ in ROWS:
+        for name in names:
+            found = lexicon.concepts(name)
+            if len(found) != 1 or tuple(stems(name)) not in {tuple(stems(other)) for other in found[0].names}:
+                lost.append(name)
+    assert lost == []
+
+
+def test_every_name_finds_its_own_line() -> None:
+    lexicon = default_lexicon()
+    lost = [
+        name
+        for names, _, _ in ROWS
+        for name in names
+        if [found.names for found in lexicon.concepts(name)] != [tuple(names)]
+    ]
+    assert lost == []
+
+
+def test_the_file_is_what_the_lexicon_says() -> None:
+    names, kinds, instead = next(row for row in ROWS if row[1] != [""] and row[2] != [""])
+    (found,) = default_lexicon().concepts(names[0])
+    assert found == Concept(tuple(names), tuple(kinds), tuple(instead))
+    empty = next((row for row in ROWS if row[1] == [""] or row[2] == [""]), None)
+    if empty is not None:
+        (found,) = default_lexicon().concepts(empty[0][0])
+        assert "" not in found.kinds + found.instead
+
+
+@pytest.mark.parametrize(
+    ("phrase", "names"),
+    [
+        ("a hotel with a casino", "casino"),
+        ("CASINOS", "casino"),
+        ("vegan food", "vegan"),
+        ("a new movie theater", "movie theater"),
+    ],
+)
+def test_everyday_phrases_find_their_concepts(phrase: str, names: str) -> None:
+    stem_of = {tuple(stems(name)) for concept in default_lexicon().concepts(phrase) for name in concept.names}
+    assert tuple(stems(names)) in stem_of
+
+
+WINE, RED_WINE, CAR = (Concept((name,), ("k",), ()) for name in ("wine", "red wine", "cars"))
+
+
+@pytest.mark.parametrize("order", [(WINE, RED_WINE, CAR), (CAR, RED_WINE, WINE)])
+def test_the_longest_name_counts_and_no_word_belongs_to_two(order: tuple[Concept, ...]) -> None:
+    lexicon = Lexicon(order)
+    assert lexicon.concepts("red wine") == [RED_WINE]
+    assert lexicon.concepts("Car, wine; red wines") == [CAR, WINE, RED_WINE]
+    assert lexicon.concepts("red cars") == [CAR]
+    assert lexicon.concepts("red") == lexicon.concepts("") == lexicon.concepts("🙂") == []
+
+
+def test_the_first_of_two_same_names_is_found_and_a_name_without_words_is_none() -> None:
+    first, second = Concept(("hike",), ("trail",), ()), Concept(("hiking", "!"), ("boots",), ())
+    assert Lexicon([first, second]).concepts("hiking !") == [first]
+
+
+@pytest.mark.parametrize("phrase", ["meat-free meals", "non-meat meals", "no meat", "meals without meat"])
+def test_what_a_phrase_denies_is_found_turned_around(phrase: str) -> None:
+    meat = Concept(("meat",), ("beef",), ("tofu",))
+    assert Lexicon([meat]).concepts(phrase) == [Concept(("meat",), ("tofu",), ("beef",))]
+    assert Lexicon([meat]).concepts("meat for free") == [meat]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "expected"),
+    [
+        ("high noise", ["low noise"]),
+        ("Low noise", ["high noise"]),
+        ("a loud and crowded bar", ["a quiet and crowded bar"]),
+        ("noise", []),
+        ("", []),
+    ],
+)
+def test_opposites_turn_the_first_word_of_degree(phrase: str, expected: list[str]) -> None:
+    assert opposites([phrase]) == expected
+
+
+def test_opposites_of_several_phrases_come_in_order() -> None:
+    assert opposites(["hot soup", "soup", "long walks"]) == ["cold soup", "short walks"]
+
+
+_OPENED = """
+import sys
+opened = []
+sys.addaudithook(lambda name, args: name == "open" and opened.append(str(args[0])))
+{}
+print(any(path.endswith("lexicon.tsv.bz2") for path in opened))
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "read"),
+    [
+        ("import epic_core", False),
+        (
+            "import epic_core.steering.query_steering, epic_core.preferences.evidence, epic_core.verification.embedded",
+            False,
+        ),
+        ("from epic_core.text.lexicon import default_lexicon; default_lexicon()", True),
+    ],
+)
+def test_the_file_is_read_when_it_is_first_needed(code: str, read: bool) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", _OPENED.format(code)], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert run.stdout.split() == [str(read)]
+
+
+def test_it_is_loaded_once() -> None:
+    assert default_lexicon() is default_lexicon()
+    encoder = HashEncoder()
+    before = default_lexicon.cache_info().misses
+    sides_of(encoder, ["I love wine.", "I avoid casinos."])
+    assert default_lexicon.cache_info().misses == before

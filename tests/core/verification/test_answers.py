@@ -1,0 +1,499 @@
+"""What is read from the answers of language models: a verdict that was stated, or none."""
+
+from __future__ import annotations
+
+import html
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+from answer_shapes import (
+    ALONE,
+    BATCH,
+    BATCH_ANSWER,
+    BATCH_ASKED,
+    DECIDE,
+    DISCARD,
+    INSTRUCTION,
+    KEEP_ONE,
+    KEEP_TWO,
+    ONE_PREFERENCE,
+    PREFERENCES,
+    REWRITE,
+    SINGLE,
+    UNREADABLE,
+    XML_DISCARD,
+    XML_KEEP,
+    Kept,
+)
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from epic_core.lm.answers import UnreadableAnswer
+from epic_core.lm.base import Token
+from epic_core.types import Decision
+from epic_core.verification.answers import read_batch, read_decision, read_instruction, read_rewrite
+from epic_core.verification.confidence import probability
+from epic_core.verification.values import Answer
+
+
+def verdict(answer: Answer) -> Kept | str:
+    if answer.decision is not Decision.KEEP:
+        assert not answer.relevant
+        return str(answer.decision)
+    return tuple((one.index + 1, str(one.stance), one.instruction) for one in answer.relevant)
+
+
+def decided(text: str, preferences: tuple[str, ...], *, instructions: bool) -> Kept | str:
+    try:
+        return verdict(read_decision(text, preferences, instructions=instructions))
+    except UnreadableAnswer:
+        return UNREADABLE
+
+
+@pytest.mark.parametrize("shape", SINGLE)
+def test_a_decision_with_instructions_is_read_as_it_was_stated(shape: str) -> None:
+    text, expected = SINGLE[shape]
+    assert decided(text, PREFERENCES, instructions=True) == expected
+
+
+@pytest.mark.parametrize("shape", DECIDE)
+def test_a_decision_alone_is_read_as_it_was_stated(shape: str) -> None:
+    text, expected = DECIDE[shape]
+    assert decided(text, PREFERENCES, instructions=False) == expected
+
+
+@pytest.mark.parametrize("shape", ALONE)
+def test_under_a_single_preference_a_keep_can_only_mean_that(shape: str) -> None:
+    text, expected = ALONE[shape]
+    assert decided(text, ONE_PREFERENCE, instructions=False) == expected
+
+
+@pytest.mark.parametrize("shape", BATCH)
+def test_of_a_batch_what_was_stated_is_read(shape: str) -> None:
+    text, expected = BATCH[shape]
+    answers = read_batch(text, PREFERENCES, BATCH_ASKED, instructions=True)
+    assert {place + 1: verdict(answer) for place, answer in answers.items()} == expected
+
+
+@pytest.mark.parametrize("shape", INSTRUCTION)
+def test_an_instruction_is_read_if_it_is_whole(shape: str) -> None:
+    text, expected = INSTRUCTION[shape]
+    try:
+        written = read_instruction(text)
+    except UnreadableAnswer:
+        assert expected == UNREADABLE
+    else:
+        assert (str(written.stance), written.instruction) == expected
+
+
+@pytest.mark.parametrize("shape", REWRITE)
+def test_a_rewritten_text_is_read_if_it_is_whole(shape: str) -> None:
+    text, expected = REWRITE[shape]
+    try:
+        written = read_rewrite(text)
+    except UnreadableAnswer:
+        written = UNREADABLE
+    assert written == expected
+
+
+def test_there_are_more_than_200_shapes_of_decisions() -> None:
+    assert len(SINGLE) + len(DECIDE) + len(ALONE) >= 200
+
+
+# whatever is answered
+
+
+def check_sound(text: str) -> None:
+    """Nothing but a verdict that was stated comes of a text, or `UnreadableAnswer`."""
+    for instructions in (True, False):
+        answers: list[Answer] = []
+        try:
+            answers.append(read_decision(text, PREFERENCES, instructions=instructions))
+        except UnreadableAnswer as error:
+            assert str(error)
+        batch = read_batch(text, PREFERENCES, BATCH_ASKED, instructions=instructions)
+        assert set(batch) <= set(range(len(BATCH_ASKED)))
+        assert all(one.index in BATCH_ASKED[place] for place, answer in batch.items() for one in answer.relevant)
+        for answer in [*answers, *batch.values()]:
+            assert answer.decision in (Decision.KEEP, Decision.DISCARD)
+            if answer.span is not None:
+                assert text[slice(*answer.span)].casefold() == str(answer.decision).casefold()
+            if answer.decision is Decision.KEEP:
+                assert "keep" in text.casefold()
+                assert answer.relevant
+                assert {one.index for one in answer.relevant} <= set(range(len(PREFERENCES)))
+                assert len({one.index for one in answer.relevant}) == len(answer.relevant)
+                assert not instructions or all(one.instruction for one in answer.relevant)
+            else:
+                assert "discard" in text.casefold() or '"keep"' in text.casefold()
+    for read in (read_instruction, read_rewrite):
+        try:
+            assert read(text)
+        except UnreadableAnswer as error:
+            assert str(error)
+
+
+FRAGMENTS = [
+    *(text for shapes in (SINGLE, DECIDE, ALONE, BATCH, INSTRUCTION, REWRITE) for text, _ in shapes.values()),
+    *"{}[]\"':,\\\n`</>#*-12",
+    *(
+        "Keep",
+        "Discard",
+        "not ",
+        " or ",
+        '"decision": ',
+        "decision: ",
+        '"preferences": [',
+        '"instruction": "',
+        "```json\n",
+    ),
+    *("<think>", "</think>", "[THINK]", "[/THINK]", "◁think▷", "◁/think▷", "<|channel|>final<|message|>", "<|end|>"),
+    *(
+        "<decision>",
+        "</decision>",
+        "<preference>",
+        "</preference>",
+        "<relevant_preferences>",
+        "<answer>",
+        "\u2028",
+        "\x00",
+    ),
+]
+PIECES = st.one_of(
+    st.sampled_from(FRAGMENTS).flatmap(
+        lambda text: st.builds(lambda a, b: text[a:b], *[st.integers(0, len(text))] * 2)
+    ),
+    st.sampled_from(FRAGMENTS),
+    st.text(max_size=12),
+)
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_of_any_text_comes_a_stated_verdict_or_none(text: str) -> None:
+    check_sound(text)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(PIECES, max_size=8))
+def test_of_pieces_of_answers_comes_a_stated_verdict_or_none(pieces: list[str]) -> None:
+    check_sound("".join(pieces))
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.sampled_from([KEEP_ONE, KEEP_TWO, XML_KEEP, XML_DISCARD, BATCH_ANSWER]),
+    st.lists(st.tuples(st.integers(0, 600), st.integers(0, 20), PIECES), max_size=4),
+)
+def test_of_an_answer_that_was_altered_comes_a_stated_verdict_or_none(
+    text: str, changes: list[tuple[int, int, str]]
+) -> None:
+    for place, lost, put in changes:
+        text = text[:place] + put + text[place + lost :]
+    check_sound(text)
+
+
+@pytest.mark.parametrize("shapes", [SINGLE, DECIDE, ALONE], ids=["single", "decide", "alone"])
+def test_whatever_keeps_says_keep(shapes: dict[str, tuple[str, object]]) -> None:
+    for text, expected in shapes.values():
+        assert expected in (DISCARD, UNREADABLE) or "keep" in text.casefold()
+
+
+# answers that are cut off
+
+
+def as_json(instructions: Sequence[str]) -> str:
+    preferences = [{"preference": n, "stance": "supports", "instruction": i} for n, i in enumerate(instructions, 1)]
+    return json.dumps({"decision": "Keep", "rationale": "It {has} [rooms].", "preferences": preferences}, indent=1)
+
+
+def as_json_decision_last(instructions: Sequence[str]) -> str:
+    preferences = [{"instruction": i, "preference": n} for n, i in enumerate(instructions, 1)]
+    return json.dumps({"preferences": preferences, "rationale": "It has.", "decision": "Keep"}, ensure_ascii=False)
+
+
+def as_json_for_all(instructions: Sequence[str]) -> str:
+    numbers = list(range(1, len(instructions) + 1))
+    return json.dumps({"decision": "Keep", "preferences": numbers, "instruction": instructions[0]})
+
+
+def as_fenced_json(instructions: Sequence[str]) -> str:
+    return f"Here is {{my}} answer:\n```json\n{as_json(instructions)}\n```\nI hope that's fine."
+
+
+def as_python(instructions: Sequence[str]) -> str:
+    return repr(json.loads(as_json(instructions)))
+
+
+def as_xml(instructions: Sequence[str]) -> str:
+    listed = "".join(
+        f'<preference number="{n}"><instruction>{html.escape(i)}</instruction></preference>'
+        for n, i in enumerate(instructions, 1)
+    )
+    return f"<answer><decision>Keep</decision><relevant_preferences>{listed}</relevant_preferences></answer>"
+
+
+FORMS = [as_json, as_json_decision_last, as_json_for_all, as_fenced_json, as_xml]
+# Without control characters and backslashes: a repair may read them as something else, but no less.
+WORDS = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\\"), min_size=1, max_size=30)
+INSTRUCTIONS = st.lists(WORDS.map("Use {}".format), min_size=1, max_size=3)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(FORMS), INSTRUCTIONS, st.integers(0, 400))
+@example(as_json, ['Use {a} "b" [c]'], 118)
+def test_a_keep_that_is_cut_off_neither_discards_nor_makes_up_an_instruction(
+    form: Callable[[Sequence[str]], str], instructions: list[str], end: int
+) -> None:
+    text = form(instructions)
+    whole = decided(text, PREFERENCES, instructions=True)
+    assume(whole != UNREADABLE)
+    cut = decided(text[:end], PREFERENCES, instructions=True)
+    assert cut == UNREADABLE or set(cut) <= set(whole)
+
+
+@pytest.mark.parametrize("form", [*FORMS, as_python])
+def test_wherever_a_keep_is_cut_off_its_instructions_are_whole(form: Callable[[Sequence[str]], str]) -> None:
+    text = form(['Use {the} "quiet" rooms, [2] it\'s said.', "Steer clear (of: casinos}."])
+    whole = decided(text, PREFERENCES, instructions=True)
+    assert len(whole) == 2
+    read = [decided(text[:end], PREFERENCES, instructions=True) for end in range(len(text))]
+    assert all(one == UNREADABLE or set(one) <= set(whole) for one in read)
+    # A cut costs no more than it has to: brackets alone can be missing.
+    assert whole in read
+
+
+@pytest.mark.parametrize(
+    "text", [KEEP_ONE, KEEP_TWO, XML_KEEP, f"<think>Discard?</think>{KEEP_ONE}", "Decision: Keep\nP: 2"]
+)
+@pytest.mark.parametrize("instructions", [True, False])
+def test_no_beginning_of_a_keep_discards(text: str, instructions: bool) -> None:
+    for end in range(len(text)):
+        assert decided(text[:end], PREFERENCES, instructions=instructions) != DISCARD
+
+
+@settings(deadline=None)
+@given(st.text(max_size=40), st.integers(0, 200), st.booleans())
+def test_no_beginning_of_a_discard_keeps(rationale: str, end: int, xml: bool) -> None:
+    text = json.dumps({"decision": "Discard", "rationale": rationale, "preferences": [1]}, ensure_ascii=False)
+    if xml:
+        text = f"<answer><decision>Discard</decision><reason>{html.escape(rationale)}</reason></answer>"
+    assert decided(text[:end], ONE_PREFERENCE, instructions=False) in (DISCARD, UNREADABLE)
+
+
+@pytest.mark.parametrize("end", range(0, len(BATCH_ANSWER), 7))
+def test_of_a_batch_that_is_cut_off_only_what_was_stated_is_read(end: int) -> None:
+    whole = read_batch(BATCH_ANSWER, PREFERENCES, BATCH_ASKED, instructions=True)
+    cut = read_batch(BATCH_ANSWER[:end], PREFERENCES, BATCH_ASKED, instructions=True)
+    assert {place: verdict(answer) for place, answer in cut.items()}.items() <= {
+        place: verdict(answer) for place, answer in whole.items()
+    }.items()
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(['{{"instruction": {}}}', "<instruction>{}</instruction>"]),
+    st.text(max_size=30),
+    st.integers(0, 80),
+)
+def test_an_instruction_that_is_cut_off_is_none(form: str, words: str, end: int) -> None:
+    text = form.format(json.dumps(f"Use {words}") if "{{" in form else html.escape(f"Use {words}"))
+    try:
+        whole = read_instruction(text)
+        cut = read_instruction(text[:end])
+    except UnreadableAnswer:
+        return
+    assert cut == whole
+
+
+# answers that take long
+
+
+HOSTILE = {
+    "brackets": "[" * 20000,
+    "objects": '{"a":' * 4000,
+    "objects in lists": "[{" * 10000,
+    "shallow objects": ('{"a":' * 200 + "1") * 19,
+    "quotes": '{"' * 10000,
+    "single quotes": "{'" * 10000,
+    "escapes": '{"' + '\\"' * 10000,
+    "thinking": "<think>" * 3000,
+    "ends of thinking": "</think>" * 2500,
+    "channels": "<|channel|>final<|message|>" * 800,
+    "angle brackets": "<|" * 10000,
+    "keys": '"decision":' * 1500,
+    "labels": "decision:\n" * 2000,
+    "words": "decision " * 2200,
+    "keeps": "Keep " * 4000,
+    "tags": "<decision>" * 2000,
+    "decisions": "<decision>Keep" * 1400,
+    "reasons": "<decision>Keep</decision><reason>" * 600,
+    "preferences": "<decision>Keep<relevant_preferences>" + "<preference>" * 1600,
+    "preferences and nothing": "<decision>Keep</decision><preference>" + "<a>" * 6000 + "</preference>",
+    "attributes": "<decision " * 2000,
+    "a gap": "<decision>Keep" + " " * 19000 + "x",
+    "digits": "1" * 20000,
+    "digits in an object": '{"decision": "Keep", "preferences": [' + "1" * 19000 + "]}",
+    "commas": ", " * 9000,
+    "commas in an object": '{"decision": "Keep", "preferences": "' + ", " * 9000 + '"}',
+    "numbers": '{"decision": "Keep", "preferences": [' + "1," * 9000,
+    "numbers in a text": '{"decision": "Keep", "preferences": "' + "1 " * 9000 + '"}',
+    "answers": KEEP_ONE * 100,
+    "sloppy answers": KEEP_ONE.replace('"', "'") * 100,
+    "line ends": "\n" * 20000,
+    "spaces": " " * 20000,
+    "stars": "*" * 20000,
+    "fences": "```\n{" * 3000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_answer_takes_long_to_read(name: str) -> None:
+    begun = time.perf_counter()
+    check_sound(HOSTILE[name][:20000])
+    assert time.perf_counter() - begun < 10
+
+
+LONG_PREFERENCES = tuple(f"I like number {number}, {'really ' * 800}" for number in range(32))
+LISTED = {
+    "as listed": [f"rreallyrea{number}" for number in range(1100)],
+    "again and again": ["x"] * 4000,
+    "parts": ["reallyreallyx"] * 1200,
+    "numbered": [f"{number}. reallyx" for number in range(1000)],
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_many_listed_texts_are_read_fast(name: str) -> None:
+    text = json.dumps({"decision": "Keep", "preferences": LISTED[name]})[:20000]
+    several = '{"decision": "Keep", "preferences": "reallyreallyx"}' * 390
+    for answer in (text, text[: text.rindex(",")] + "]}", several):
+        begun = time.process_time()
+        decided(answer, LONG_PREFERENCES, instructions=False)
+        assert time.process_time() - begun < 2.0
+
+
+@pytest.mark.parametrize("end", ["", ": ", "Discard, ", "if Discard, ", "the final answer is ", "so then ", "( * "])
+def test_words_beside_an_answer_are_read_fast(end: str) -> None:
+    begun = time.process_time()
+    decided((KEEP_ONE + (end or "\n") * 20000)[:20000], PREFERENCES, instructions=True)
+    decided(((end or "\n") * 20000)[:19000] + KEEP_ONE, PREFERENCES, instructions=True)
+    assert time.process_time() - begun < 2.0
+
+
+# when repairing fails
+
+
+@pytest.mark.parametrize("error", [ValueError, RecursionError, MemoryError, KeyError, ImportError])
+def test_whatever_repairing_raises_the_answer_is_unreadable(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(text: str) -> None:
+        raise error
+
+    monkeypatch.setattr("json_repair.loads", fails)
+    check_unrepaired()
+
+
+def test_without_json_repair_a_sloppy_answer_is_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "json_repair", None)
+    check_unrepaired()
+
+
+def check_unrepaired() -> None:
+    sloppy = KEEP_ONE.replace('"', "'")
+    assert decided(KEEP_ONE, PREFERENCES, instructions=True) != UNREADABLE
+    assert decided(sloppy, PREFERENCES, instructions=True) == UNREADABLE
+    assert read_batch(f"[{sloppy}", PREFERENCES, BATCH_ASKED, instructions=True) == {}
+    for read in (read_instruction, read_rewrite):
+        with pytest.raises(UnreadableAnswer):
+            read("{'instruction': 'Offer the rooms.', 'text': 'Rooms.'")
+
+
+# how sure it is
+
+
+def tokens(*given: tuple[str, float]) -> tuple[Token, ...]:
+    return tuple(Token(text, logprob) for text, logprob in given)
+
+
+def sure(given: tuple[Token, ...], text: str | None = None) -> float | None:
+    text = "".join(token.text for token in given) if text is None else text
+    span = read_decision(text, ONE_PREFERENCE, instructions=False).span
+    return probability(given, text, span)
+
+
+def test_the_probability_is_that_of_the_token_with_the_decision() -> None:
+    assert sure(tokens(('{"decision": "', -9.0), ("Keep", -0.1), ('"}', -9.0))) == pytest.approx(0.9048, abs=1e-4)
+
+
+def test_the_tokens_of_a_decision_count_together() -> None:
+    assert sure(tokens(('{"decision": "', -9.0), ("Dis", -0.1), ("card", -0.2), ('"}', -9.0))) == pytest.approx(
+        0.7408, abs=1e-4
+    )
+
+
+def test_a_token_that_carries_quotes_and_commas_counts() -> None:
+    assert sure(tokens(('{"decision":', -9.0), (' "Ke', -0.1), ('ep",', -0.2), (' "x": 1}', -9.0))) == pytest.approx(
+        0.7408, abs=1e-4
+    )
+
+
+def test_the_probability_is_of_the_answer_and_not_of_the_thinking() -> None:
+    given = tokens(("<think>", -1.0), ("Keep", -5.0), ("?</think>\n\n", -1.0), ("Keep", -0.1), (".", -1.0))
+    assert sure(given) == pytest.approx(0.9048, abs=1e-4)
+    # The server kept the thinking to itself.
+    assert sure(given, "Keep.") == pytest.approx(0.9048, abs=1e-4)
+
+
+@pytest.mark.parametrize("kept", ["Keep", "keep", "KEEP"])
+def test_tokens_that_are_parts_of_a_character_do_not_disturb(kept: str) -> None:
+    given = tokens(("\ufffd", -3.0), ("\ufffd", -3.0), ('\n{"decision": "', -9.0), (kept, -0.1), ('"}', -9.0))
+    assert sure(given, f'🌿\n{{"decision": "{kept}"}}') == pytest.approx(0.9048, abs=1e-4)
+
+
+def test_it_is_not_guessed_which_of_several_words_is_meant() -> None:
+    given = tokens(("Keep?", -3.0), ("\ufffd", -3.0), ('{"decision": "', -9.0), ("Keep", -0.1), ('"}', -9.0))
+    assert sure(given, '🌿{"decision": "Keep"}') is None
+
+
+@pytest.mark.parametrize("given", [None, ()])
+def test_without_tokens_there_is_no_probability(given: tuple[Token, ...] | None) -> None:
+    assert probability(given, "Keep", (0, 4)) is None
+
+
+def test_without_a_place_there_is_no_probability() -> None:
+    assert probability(tokens(("Keep", -0.1)), "Keep", None) is None
+    assert probability(tokens(("Keep", float("nan"))), "Keep", (0, 4)) is None
+
+
+def test_each_decision_of_a_batch_has_its_own_probability() -> None:
+    given = tokens(
+        ('[{"chunk": 1, "decision": "', -9.0),
+        ("Discard", -0.1),
+        ('"}, {"chunk": 2, "decision": "', -9.0),
+        ("Dis", -0.5),
+        ("card", -0.5),
+        ('"}, {"chunk": 3, "decision": "', -9.0),
+        ("Keep", -2.0),
+        ('", "preferences": [1]}]', -9.0),
+    )
+    text = "".join(token.text for token in given)
+    answers = read_batch(text, PREFERENCES, [(0,)] * 3, instructions=False)
+    found = [probability(given, text, answers[place].span) for place in range(3)]
+    assert found == [pytest.approx(0.9048, abs=1e-4), pytest.approx(0.3679, abs=1e-4), pytest.approx(0.1353, abs=1e-4)]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["Ke", "ep", "Keep", " ", '"', "\ufffd", ""]), st.floats()), max_size=8),
+    st.data(),
+)
+def test_a_probability_is_between_0_and_1(given: list[tuple[str, float]], data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from(["".join(text for text, _ in given), "Keep", '"Keep"é']))
+    begin = data.draw(st.integers(0, len(text)))
+    found = probability(tokens(*given), text, (begin, data.draw(st.integers(begin, len(text)))))
+    assert found is None or 0.0 <= found <= 1.0

@@ -1,0 +1,630 @@
+"""The embedded verifier: what it measures of a pair, what it keeps, and the stance it takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from helpers import HashEncoder
+from hostile_chunks import CHUNKS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epic_core import EpicMemory, Preference
+from epic_core.encoders import Encoder, StaticEncoder, default_encoder
+from epic_core.encoders.base import embed
+from epic_core.errors import InvalidInputError
+from epic_core.preferences.evidence import sides_of
+from epic_core.preferences.parser import parse_aspects
+from epic_core.text.stems import words_of
+from epic_core.types import Alignment, Candidate, Decision, Item, Stance, Verdict
+from epic_core.types.preferences import Aspects, Expansion
+from epic_core.verification import EmbeddedVerifier
+from epic_core.verification.base import checked_verdict
+from epic_core.verification.embedded import DEFAULT_THRESHOLD, instruction_of, shipped_weights
+from epic_core.verification.features import (
+    MEASURES,
+    STANCE_MEASURES,
+    SURE_MEASURES,
+    Chunk,
+    Rarity,
+    Wanted,
+    measured,
+    stance_measured,
+)
+
+DATA = (files("epic_core") / "data" / "verifier.json").read_bytes()
+PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I don't eat pork.", "I am vegan.")
+TEXTS = (
+    "The Bellmore is a quiet hotel off the Strip without a casino.",
+    "The Golden Ace is a hotel on the Strip with a large casino and slot machines.",
+    "A quiet mountain trail leads through meadows. It ends at a lake. Bring water!",
+    "Roast pork belly with bacon and ham is the dish of the house.",
+    "The castle was built in 1532 by a bishop. It burned down twice.",
+    "A vegan dinner of lentils, tofu and vegetables. Is it cheap? It is.",
+)
+
+
+@pytest.fixture(scope="module")
+def encoder() -> StaticEncoder:
+    return default_encoder()
+
+
+def candidate(
+    encoder: Encoder, text: str, *preferences: str | Preference, embedding: np.ndarray | None = None
+) -> Candidate:
+    asked = tuple(Preference.of(preference) for preference in preferences or PREFERENCES)
+    own = embed(encoder, [text])[0] if embedding is None else embedding
+    near = embed(encoder, [preference.text for preference in asked])
+    return Candidate(
+        item=Item(text=text),
+        embedding=own,
+        preferences=asked,
+        similarities=tuple((near @ own).tolist()),
+        preference_embeddings=near,
+    )
+
+
+def verdict(
+    encoder: Encoder, text: str, *preferences: str | Preference, threshold: float = 0.0, embedding: object = None
+) -> Verdict:
+    asked = candidate(encoder, text, *preferences, embedding=embedding)  # type: ignore[arg-type]
+    (found,) = EmbeddedVerifier(encoder, threshold=threshold).verify([asked])
+    return checked_verdict(asked, found)
+
+
+def alignment(encoder: Encoder, text: str, preference: str | Preference) -> Alignment:
+    (found,) = verdict(encoder, text, preference).alignments
+    return found
+
+
+def stance(encoder: Encoder, text: str, preference: str | Preference) -> Stance:
+    return alignment(encoder, text, preference).stance
+
+
+def pairs(verdicts: Sequence[Verdict]) -> set[tuple[int, str]]:
+    return {(place, found.preference_id) for place, one in enumerate(verdicts) for found in one.alignments}
+
+
+SUPPORTS, CONFLICTS = Stance.SUPPORTS, Stance.CONFLICTS
+
+
+@pytest.mark.parametrize(
+    ("preference", "text", "expected"),
+    [
+        ("I avoid hotels with casinos.", "A quiet hotel off the Strip without a casino.", SUPPORTS),
+        ("I avoid hotels with casinos.", "A hotel on the Strip with a large casino and slot machines.", CONFLICTS),
+        ("I don't eat pork.", "The kitchen serves lamb and chicken, and no pork.", SUPPORTS),
+        ("I don't eat pork.", "Roast pork belly is the dish of the house.", CONFLICTS),
+        ("I am allergic to nuts.", "The cake is made without nuts.", SUPPORTS),
+        ("I am allergic to nuts.", "The cake is full of nuts: almonds and walnuts.", CONFLICTS),
+        ("I love quiet mountain trails.", "A quiet mountain trail leads through meadows to a lake.", SUPPORTS),
+        ("I need gluten-free food.", "A gluten-free cake of almonds.", SUPPORTS),
+        ("I am vegan.", "A vegan dinner of lentils, tofu and vegetables.", SUPPORTS),
+        ("I am vegan.", "Steak with butter, cheese and eggs.", CONFLICTS),
+        ("I prefer trains over flights.", "Take the night train to Rome; the railway station is central.", SUPPORTS),
+        ("I prefer trains over flights.", "Take a flight to Rome; the airline flies daily.", CONFLICTS),
+    ],
+)
+def test_stance(encoder: StaticEncoder, preference: str, text: str, expected: Stance) -> None:
+    assert stance(encoder, text, preference) is expected
+
+
+CASINO = "I avoid hotels with casinos."
+
+
+@pytest.mark.parametrize(
+    ("preference", "text"),
+    [
+        (CASINO, "There is no casino in the hotel."),
+        (CASINO, "The hotel used to have a casino, it closed."),
+        (CASINO, "The casino has closed for good, and the hotel is quiet."),
+        (CASINO, "The hotel closed its casino in 2019."),
+        (CASINO, "The casino was replaced by a library."),
+        (CASINO, "The hotel no longer has a casino."),
+        ("I don't eat dairy.", "All desserts are dairy-free."),
+        ("I avoid nuts.", "The bakery is nut-free."),
+        ("I avoid dairy.", "The cake is free from dairy."),
+        ("I avoid butter.", "They bake with oil instead of butter."),
+        ("I avoid gambling.", "There is no gambling in the hotel."),
+        ("I avoid meat.", "The canteen gave up meat last year."),
+        ("I avoid meat.", "The kitchen stopped serving meat."),
+        ("I avoid palm oil.", "Palm oil has been removed from the recipe."),
+    ],
+)
+def test_what_is_denied_is_never_held_against_a_text(encoder: StaticEncoder, preference: str, text: str) -> None:
+    assert stance(encoder, text, preference) is SUPPORTS
+
+
+@pytest.mark.parametrize(
+    ("preference", "text", "wrong"),
+    [
+        (CASINO, "The resort has a casino, a theatre and three bars.", SUPPORTS),
+        (CASINO, "Unlike most hotels here, it has a casino.", SUPPORTS),
+        (CASINO, "The ban on casinos was lifted, and the hotel opened one.", SUPPORTS),
+        ("I don't eat meat.", "The stew is full of beef and bacon.", SUPPORTS),
+        ("I don't eat meat.", "A curry of lentils and spinach.", CONFLICTS),
+        ("I need gluten-free food.", "A cake of wheat flour full of gluten.", SUPPORTS),
+        ("I need gluten-free food.", "The bread is not gluten-free.", SUPPORTS),
+        ("I avoid loud places.", "A quiet tea room with soft chairs.", CONFLICTS),
+        ("I love jazz.", "A jazz trio plays in the cellar on Fridays.", CONFLICTS),
+        ("I love swimming in lakes.", "A small lake for swimming lies behind the house.", CONFLICTS),
+        ("I prefer trains over flights.", "The night train replaces the flight to Rome.", CONFLICTS),
+        ("I avoid alcohol.", "A wine tasting with five glasses of red.", SUPPORTS),
+        ("I avoid alcohol.", "The bar serves alcohol-free beer only.", CONFLICTS),
+        ("I avoid crowds.", "Hardly any crowds come in the winter.", CONFLICTS),
+        ("I avoid smoking.", "Smoking is banned on the terrace.", CONFLICTS),
+        ("I avoid shellfish.", "The soup is made of prawns and crab.", SUPPORTS),
+        ("I avoid spicy food.", "A mild broth without chilli.", CONFLICTS),
+        ("I want vegan food.", "Butter, cream and eggs in every dish.", SUPPORTS),
+        ("I like modern architecture.", "A bold modern building of glass and steel.", CONFLICTS),
+        ("I avoid sugar.", "The drink holds no sugar.", CONFLICTS),
+    ],
+)
+def test_a_clear_case_is_never_inverted(encoder: StaticEncoder, preference: str, text: str, wrong: Stance) -> None:
+    assert stance(encoder, text, preference) is not wrong
+
+
+def test_where_no_side_is_likely_the_guidance_is_neutral_and_names_the_preference(encoder: StaticEncoder) -> None:
+    found = alignment(encoder, "The hotel has eighty rooms and a garden.", CASINO)
+    assert found.stance is Stance.NEUTRAL
+    assert found.instruction.startswith("The user avoids hotels with casinos: check before recommending.")
+    assert found.instruction.endswith('"The hotel has eighty rooms and a garden."')
+
+
+@pytest.mark.parametrize(
+    ("preference", "stance", "expected"),
+    [
+        ("I love quiet trails.", SUPPORTS, 'Suits the user, who wants quiet trails: "Q."'),
+        ("I avoid crowds.", SUPPORTS, 'Suits the user, who avoids crowds: "Q."'),
+        ("I avoid crowds.", CONFLICTS, 'Steer clear: the user avoids crowds. "Q."'),
+        ("I love quiet trails.", CONFLICTS, 'Steer clear: the user wants quiet trails. "Q."'),
+        ("I avoid milk, cream and butter.", Stance.NEUTRAL, "The user avoids milk, cream or butter: check"),
+        ("I avoid caffeine after lunch.", Stance.NEUTRAL, "The user avoids caffeine after lunch: check"),
+        ("I won't take a job with night shifts.", CONFLICTS, "Steer clear: the user avoids a job with night shifts."),
+        ("I prefer trains over flights.", Stance.NEUTRAL, "The user avoids flights and wants trains: check before"),
+        ("I prefer trains over flights.", Stance.MIXED, "Some of this suits and some does not: the user avoids"),
+    ],
+)
+def test_instructions_read_well(preference: str, stance: Stance, expected: str) -> None:
+    assert instruction_of(parse_aspects(preference), stance, "Q.", preference).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "preference",
+    [
+        "I refuse to stay anywhere that makes me share a bathroom with other guests.",
+        "I like to exercise outdoors, in the open air.",
+        "Dark mode is a must for me when I code at night.",
+        "I only swim in heated indoor pools.",
+        "I don't think voting should be compulsory.",
+        "I am vegan.",
+    ],
+)
+@pytest.mark.parametrize("stance", list(Stance))
+def test_what_would_read_badly_is_quoted_once(preference: str, stance: Stance) -> None:
+    told = instruction_of(parse_aspects(preference), stance, "Q.", preference)
+    assert told.count(f'the user said: "{preference}"') == 1
+    assert told.endswith('"Q."')
+    assert told.startswith("Steer clear") == (stance is CONFLICTS)
+
+
+def test_instructions_without_the_preference_say_something() -> None:
+    for one in Stance:
+        assert instruction_of(Aspects(source="unread"), one, "Q.").endswith('"Q."')
+
+
+def test_what_is_not_understood_is_neutral_and_quoted(encoder: StaticEncoder) -> None:
+    preference = "Ich mag keine Hotels mit Kasinos und auch keinen Lärm."
+    found = alignment(encoder, TEXTS[1], preference)
+    assert found.stance is Stance.NEUTRAL
+    assert preference in found.instruction
+
+
+def test_an_expansion_of_the_users_tells_the_side(encoder: StaticEncoder) -> None:
+    views = "I have views on holidays."
+    text = "Slot machines and roulette until dawn."
+    parts = {"follows": ("museum visits", "library mornings"), "breaks": ("slot machines", "roulette tables")}
+    against = Preference(text=views, expansion=Expansion(**parts))
+    for_it = Preference(text=views, expansion=Expansion(follows=parts["breaks"], breaks=parts["follows"]))
+    assert stance(encoder, text, against) is not SUPPORTS
+    assert stance(encoder, text, for_it) is not CONFLICTS
+    assert lean_of(encoder, text, for_it) > 0.0 > lean_of(encoder, text, against)
+
+
+def lean_of(encoder: Encoder, text: str, preference: Preference) -> float:
+    (sides,) = sides_of(encoder, [preference])
+    wanted = Wanted.of(preference.text, sides, Rarity({}, 100), preference.expansion)
+    chunk = Chunk(text, embed(encoder, [text])[0])
+    found = measured(wanted, chunk, embed(encoder, [preference.text])[0])
+    near = stance_measured(wanted, found, chunk.vector[None, :], [chunk.words])
+    return dict(zip(STANCE_MEASURES, near, strict=True))["lean"]
+
+
+@pytest.mark.parametrize("preference", ["I avoid eggs.", "I don't eat meat.", "I avoid milk and eggs."])
+def test_a_list_of_what_is_left_out_suits_who_avoids_it(encoder: StaticEncoder, preference: str) -> None:
+    assert stance(encoder, "This soup is made without milk, eggs or meat.", preference) is SUPPORTS
+
+
+def test_edited_aspects_change_the_stance(encoder: StaticEncoder) -> None:
+    text, views = "A cup of strong coffee, freshly brewed.", "I have views on coffee."
+    likes = Preference(text=views, aspects=Aspects(liked=("coffee",)))
+    avoids = Preference(text=views, aspects=Aspects(avoided=("coffee",)))
+    verifier = EmbeddedVerifier(encoder, threshold=0.0)
+    # The same text, hence the same id: what was learnt of one must not serve the other.
+    for _ in range(2):
+        for preference, expected in ((likes, SUPPORTS), (avoids, CONFLICTS)):
+            (found,) = verifier.verify([candidate(encoder, text, preference)])
+            assert found.alignments[0].stance is expected
+
+
+def test_instructions_say_what_to_do_and_quote_the_text(encoder: StaticEncoder) -> None:
+    against = alignment(encoder, TEXTS[1], "I avoid hotels with casinos.")
+    assert against.instruction.startswith("Steer clear: the user avoids hotels with casinos.")
+    assert "Golden Ace" in against.instruction
+    suits = alignment(encoder, TEXTS[0], "I avoid hotels with casinos.")
+    assert suits.instruction.startswith("Suits the user, who avoids hotels with casinos:")
+    wants = alignment(encoder, "A quiet mountain trail leads to a lake.", "I love quiet mountain trails.")
+    assert wants.instruction.startswith("Suits the user, who wants quiet mountain trails:")
+    several = alignment(encoder, TEXTS[2], "I love quiet mountain trails.")
+    assert '"A quiet mountain trail leads through meadows."' in several.instruction
+    instead = alignment(encoder, "Steak with butter, cheese and eggs.", "I am vegan.")
+    assert instead.instruction.startswith('Steer clear: the user said: "I am vegan."')
+
+
+def test_a_question_or_heading_is_not_quoted_where_a_sentence_says_more(encoder: StaticEncoder) -> None:
+    text = "Hotels with casinos?\nThe Golden Ace on the Strip has a casino with slot machines."
+    assert "Golden Ace" in alignment(encoder, f"Casino hotels. {text}", "I avoid hotels with casinos.").instruction
+    assert "Casino hotel?" in alignment(encoder, "Casino hotel?", "I avoid hotels with casinos.").instruction
+
+
+def test_relevant_pairs_are_kept_and_others_are_not(encoder: StaticEncoder) -> None:
+    verdicts = list(EmbeddedVerifier(encoder).verify([candidate(encoder, text) for text in TEXTS]))
+    kept = pairs(verdicts)
+    names = [Preference.of(preference).id for preference in PREFERENCES]
+    assert {(0, names[0]), (1, names[0]), (2, names[1]), (3, names[2]), (5, names[3])} <= kept
+    assert not any(place == 4 for place, _ in kept)
+    assert verdicts[4].decision is Decision.DISCARD
+
+
+def test_confidence_orders_the_sure_before_the_unsure(encoder: StaticEncoder) -> None:
+    preference = "I avoid hotels with casinos."
+    sure, unsure = (alignment(encoder, TEXTS[place], preference).confidence for place in (1, 4))
+    assert sure is not None and unsure is not None
+    assert sure > 0.5
+    assert unsure < 0.2
+
+
+@given(texts=st.lists(st.sampled_from([*TEXTS, "...", "素食", "🙂", "Hotel?"]), min_size=1, max_size=5))
+def test_fewer_pairs_are_kept_the_higher_the_threshold(texts: list[str]) -> None:
+    encoder = default_encoder()
+    asked = [candidate(encoder, text) for text in texts]
+    every = {}
+    for place, one in enumerate(EmbeddedVerifier(encoder, threshold=0.0).verify(asked)):
+        every.update({(place, found.preference_id): found.confidence for found in one.alignments})
+    assert len(every) == len(texts) * len(PREFERENCES)
+    assert all(0.0 <= confidence <= 1.0 for confidence in every.values())
+    last = set(every)
+    for threshold in (0.05, 0.2, 0.5, 0.8, 0.95, 1.0):
+        kept = pairs(list(EmbeddedVerifier(encoder, threshold=threshold).verify(asked)))
+        assert kept <= last
+        assert kept == {pair for pair, confidence in every.items() if confidence >= threshold}
+        last = kept
+
+
+def test_alignments_come_surest_first_and_the_verdict_is_as_sure_as_the_first(encoder: StaticEncoder) -> None:
+    for text in TEXTS:
+        found = verdict(encoder, text)
+        sure = [one.confidence for one in found.alignments]
+        assert sure == sorted(sure, reverse=True)
+        assert found.decision is Decision.KEEP
+        assert found.confidence == sure[0]
+        none = verdict(encoder, text, threshold=1.0)
+        assert none.decision is Decision.DISCARD
+        assert none.confidence == pytest.approx(1.0 - sure[0])
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan")])
+def test_a_threshold_that_is_no_confidence_is_an_error(threshold: float) -> None:
+    with pytest.raises(InvalidInputError, match="threshold"):
+        EmbeddedVerifier(HashEncoder(), threshold=threshold)
+
+
+def test_the_name_tells_thresholds_apart() -> None:
+    encoder = HashEncoder()
+    thresholds = [0.0, 0.1, DEFAULT_THRESHOLD, 0.25, 0.5, 1.0]
+    assert len({EmbeddedVerifier(encoder, threshold=threshold).name for threshold in thresholds}) == len(thresholds)
+    assert EmbeddedVerifier(encoder).name == EmbeddedVerifier(encoder, threshold=DEFAULT_THRESHOLD).name
+
+
+async def test_async_gives_what_sync_gives(encoder: StaticEncoder) -> None:
+    asked = [candidate(encoder, text) for text in TEXTS]
+    expected = list(EmbeddedVerifier(encoder).verify(asked))
+    assert [one async for one in EmbeddedVerifier(encoder).averify(asked)] == expected
+    assert [one async for one in EmbeddedVerifier(encoder).averify([])] == []
+
+
+def test_it_is_deterministic_and_independent_of_the_batch(encoder: StaticEncoder) -> None:
+    asked = [candidate(encoder, text) for text in TEXTS]
+    verifier = EmbeddedVerifier(encoder, threshold=0.0)
+    together = list(verifier.verify(asked))
+    assert list(verifier.verify(asked)) == together
+    assert list(EmbeddedVerifier(encoder, threshold=0.0).verify(asked)) == together
+    assert list(verifier.verify([])) == []
+    many = list(verifier.verify(asked * 50))  # more than a block
+    backwards = list(verifier.verify(asked[::-1]))[::-1]
+    alone = [next(iter(EmbeddedVerifier(encoder, threshold=0.0).verify([one]))) for one in asked]
+    for other in (many[: len(asked)], many[-len(asked) :], backwards, alone):
+        same_as(other, together)
+
+
+def same_as(verdicts: Sequence[Verdict], expected: Sequence[Verdict]) -> None:
+    """But for the last bits: products of matrices of other shapes add up otherwise."""
+    for one, other in zip(verdicts, expected, strict=True):
+        assert one.decision is other.decision
+        for here, there in zip(one.alignments, other.alignments, strict=True):
+            assert (here.preference_id, here.stance, here.instruction) == (
+                there.preference_id,
+                there.stance,
+                there.instruction,
+            )
+            assert here.confidence == pytest.approx(there.confidence, abs=1e-4)
+
+
+def test_what_it_says_of_one_preference_is_independent_of_the_others(encoder: StaticEncoder) -> None:
+    for text in TEXTS:
+        together = {found.preference_id: found for found in verdict(encoder, text).alignments}
+        for preference in PREFERENCES:
+            alone = alignment(encoder, text, preference)
+            found = together[alone.preference_id]
+            assert (found.stance, found.instruction) == (alone.stance, alone.instruction)
+            assert found.confidence == pytest.approx(alone.confidence, abs=1e-4)
+
+
+def test_sentences_are_encoded_of_what_is_kept_and_a_single_one_is_not() -> None:
+    encoder = HashEncoder()
+    single, several, other = "A hotel without a casino.", "A hotel with a casino. Bring a coat.", "It rains. Go home."
+    asked = [candidate(encoder, text) for text in (single, several, other)]
+    encoder.texts.clear()
+    confidences = [verdict.confidence for verdict in EmbeddedVerifier(encoder, threshold=0.0).verify(asked[:2])]
+    assert {"A hotel with a casino.", "Bring a coat."} <= set(encoder.texts)
+    assert not {single, several} & set(encoder.texts)
+    encoder.texts.clear()
+    assert [one.decision for one in EmbeddedVerifier(encoder, threshold=1.0).verify(asked)] == [Decision.DISCARD] * 3
+    assert not {"It rains.", "Go home.", "Bring a coat."} & set(encoder.texts)
+    assert all(confidence is not None for confidence in confidences)
+
+
+def test_the_embedding_of_a_single_sentence_is_the_items(encoder: StaticEncoder) -> None:
+    text, preference = "A quiet mountain trail leads through meadows to a lake.", "I love quiet mountain trails."
+    elsewhere = embed(encoder, ["Interest rates rose by half a point."])[0]
+    near = verdict(encoder, text, preference).confidence
+    far = verdict(encoder, text, preference, embedding=elsewhere).confidence
+    assert near is not None and far is not None
+    assert near > far + 0.05
+
+
+def test_preferences_are_encoded_once() -> None:
+    encoder = HashEncoder()
+    asked = [candidate(encoder, text) for text in TEXTS]
+    encoder.texts.clear()
+    verifier = EmbeddedVerifier(encoder)
+    for _ in range(3):
+        list(verifier.verify(asked))
+    assert encoder.texts["pork"] == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "...",
+        "?",
+        "a",
+        "-",
+        "🙂",
+        "\u200b",
+        "…",
+        "素食餐厅没有赌场。这里很安静。",
+        "مطعم بدون كازينو",
+        "Гостиница без казино.",
+        "1. 2. 3.",
+        "\n.\n.\n",
+        "İ",
+        "no",
+    ],
+)
+def test_odd_texts_are_judged(encoder: StaticEncoder, text: str) -> None:
+    found = verdict(encoder, text)
+    assert len(found.alignments) == len(PREFERENCES)
+    for one in found.alignments:
+        assert one.confidence is not None and 0.0 <= one.confidence <= 1.0
+        assert one.instruction.strip()
+    assert verdict(encoder, text, threshold=DEFAULT_THRESHOLD).decision is Decision.DISCARD
+
+
+@pytest.mark.parametrize(
+    "preference", ["素食", "🙂", "the", "...", "ich mag keine Kasinos", "no", "I avoid " + "casinos, " * 300]
+)
+def test_odd_preferences_are_judged(encoder: StaticEncoder, preference: str) -> None:
+    for text in (TEXTS[1], "素食餐厅", "..."):
+        confidence = alignment(encoder, text, preference).confidence
+        assert confidence is not None and 0.0 <= confidence <= 1.0
+
+
+@pytest.mark.parametrize("text", ["word " * 10_000, "A hotel with a casino. " * 2_500, "casino" * 10_000])
+def test_long_texts_are_judged_and_quoted_in_short(encoder: StaticEncoder, text: str) -> None:
+    for one in verdict(encoder, text).alignments:
+        assert one.confidence is not None and 0.0 <= one.confidence <= 1.0
+        assert len(one.instruction) < 400
+
+
+def test_chunks_that_want_to_be_kept_are_no_more_likely_kept_for_it(encoder: StaticEncoder) -> None:
+    assert len(CHUNKS) > 20
+    for text in CHUNKS.values():
+        assert verdict(encoder, text, "I love quiet mountain trails.", threshold=0.5).decision is Decision.DISCARD
+
+
+@given(text=st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()) and "\x00" not in text))
+def test_any_text_has_a_confidence(text: str) -> None:
+    encoder = HashEncoder(64)
+    text = text.encode("utf-8", "ignore").decode("utf-8")
+    if text.strip():
+        for one in verdict(encoder, text).alignments:
+            assert one.confidence is not None and 0.0 <= one.confidence <= 1.0
+
+
+def test_a_memory_keeps_what_it_keeps(encoder: StaticEncoder) -> None:
+    with EpicMemory(PREFERENCES[:1], encoder=encoder, verifier=EmbeddedVerifier(encoder)) as memory:
+        memory.add(list(TEXTS))
+        kept = {item.text for item in memory.items()}
+        assert {TEXTS[0], TEXTS[1]} <= kept
+        assert TEXTS[4] not in kept
+        # Of two that answer, what conflicts comes last.
+        found = [hit.item.text for hit in memory.search("Which hotel on the Strip?", k=2)]
+        assert found == [TEXTS[0], TEXTS[1]]
+
+
+# What it weighs.
+
+
+def test_the_weights_are_small_and_of_known_measures() -> None:
+    # With the lexicon, which steering uses, too.
+    assert len(DATA) + len((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()) <= 105_000
+    shipped = json.loads(DATA)
+    linear = {name for name in shipped if isinstance(shipped[name], dict) and "weights" in shipped[name]}
+    assert linear == {f"{name}_{what}" for name in ("static", "other") for what in ("relevance", "stance", "sure")}
+    of = {"relevance": MEASURES, "stance": STANCE_MEASURES, "sure": SURE_MEASURES}
+    for name in linear:
+        weights = shipped[name]["weights"]
+        assert weights
+        assert set(weights) <= set(of[name.split("_")[1]])
+        assert np.isfinite([*weights.values(), shipped[name]["bias"]]).all()
+    assert all(0 < count <= shipped["texts"] for count in shipped["counts"].values())
+
+
+def test_measures_have_names_of_their_own() -> None:
+    assert len(set(MEASURES)) == len(MEASURES)
+    assert len(set(STANCE_MEASURES)) == len(STANCE_MEASURES)
+
+
+@pytest.mark.parametrize("name", ["static", "other"])
+def test_weights_are_those_of_the_file(name: str) -> None:
+    weights, shipped = shipped_weights(name), json.loads(DATA)
+    for found, bias, what, names in (
+        (weights.relevance, weights.relevance_bias, "relevance", MEASURES),
+        (weights.stance, weights.stance_bias, "stance", STANCE_MEASURES),
+        (weights.sure, weights.sure_bias, "sure", SURE_MEASURES),
+    ):
+        linear = shipped[f"{name}_{what}"]
+        assert bias == linear["bias"]
+        expected = [linear["weights"].get(measure, 0.0) for measure in names]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert weights.least_sure == shipped[f"{name}_sure"]["least"]
+    assert 0.5 <= weights.least_sure <= 1.0
+
+
+def test_another_encoder_has_weights_of_its_own() -> None:
+    # The same embeddings under another name.
+    plain, named = HashEncoder(), HashEncoder(name="epic-static-v1")
+    one = verdict(plain, TEXTS[1], PREFERENCES[0]).confidence
+    other = verdict(named, TEXTS[1], PREFERENCES[0]).confidence
+    assert one != other
+
+
+# What it measures.
+
+
+def measures(text: str, preference: str | Preference, sentences: Sequence[str] | None = None) -> dict[str, float]:
+    """All that is measured of a text, which is one sentence by default."""
+    encoder = HashEncoder()
+    (sides,) = sides_of(encoder, [preference])
+    wanted = Wanted.of(str(preference), sides, Rarity({}, 100))
+    found = measured(wanted, Chunk(text, encoder.vector(text)), encoder.vector(str(preference)))
+    pieces = [text] if sentences is None else sentences
+    near = stance_measured(wanted, found, encoder.encode(pieces), list(map(words_of, pieces)))
+    return dict(zip(MEASURES, found, strict=True)) | dict(zip(STANCE_MEASURES, near, strict=True))
+
+
+def test_rare_words_count_more() -> None:
+    rarity = Rarity({"common": 99, "known": 9}, 99)
+    assert rarity("rare") > rarity("known") > rarity("common") == 0.0
+
+
+def test_measures_of_words_are_shares() -> None:
+    preference = Preference(text="zorbs qwuz", aspects=Aspects(liked=("zorbs", "blue qwuz")))
+    found = measures("a zorb here", preference)
+    assert found["words"] == pytest.approx(1 / 2)
+    assert found["phrase_words"] == 1.0
+    assert found["phrases_words"] == pytest.approx(1 / 2)
+    nothing = measures("nothing of that", preference)
+    assert [nothing[name] for name in ("words", "phrase_words", "phrases_words", "rarest_found")] == [0.0] * 4
+
+
+def test_the_nearest_sentence_counts_for_the_stance_not_the_mean() -> None:
+    preference = Preference(text="p", aspects=Aspects(liked=("red wine",)))
+    pieces = ["Red wine", "It rains in the north all day", "Bring a coat"]
+    found = measures(" ".join(pieces), preference, pieces)
+    assert found["sentence_liked"] == pytest.approx(1.0, abs=1e-5)
+    assert found["liked"] == found["phrase"] < 0.9
+    assert found["sentence_avoided"] == found["avoided"] == 0.0
+
+
+def test_longer_runs_are_found_by_what_they_begin_with() -> None:
+    encoder = HashEncoder()
+    (sides,) = sides_of(encoder, ["I avoid sugar."])
+    wanted = Wanted.of("I avoid sugar.", sides, Rarity({}, 100))
+    runs = sorted(run for run in wanted.every if " " in run)
+    assert runs
+    for run in runs:
+        text = f"there is {run}, and not {run}"
+        narrow = Chunk(text, encoder.vector(text), frozenset({run.split(" ")[0]}))
+        assert wanted.among(narrow.words) == wanted.among(Chunk(text, encoder.vector(text)).words)
+
+
+def test_names_are_told_from_words() -> None:
+    preference = Preference(text="bees", aspects=Aspects(liked=("bees",)))
+    assert measures("The film is called The Bees", preference)["names_only"] == 1.0
+    assert measures("the bees fly", preference)["names_only"] == 0.0
+    assert measures("the sky", preference)["names_only"] == 0.0
+
+
+def test_what_the_lexicon_says_is_counted() -> None:
+    steak = measures("a steak with pepper", "I avoid meat.")
+    assert steak["kinds"] > 0.0
+    assert 0.0 < steak["density"] <= 1.0
+    assert steak["no_group"] == 0.0
+    assert measures("a dish of tofu", "I avoid meat.")["instead"] > 0.0
+    zorbs = measures("a steak", Preference(text="p", aspects=Aspects(avoided=("zorbs",))))
+    assert zorbs["no_group"] == 1.0
+    assert zorbs["kinds"] == zorbs["instead"] == zorbs["density"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("preference", "likes", "avoids"),
+    [("I love wine.", 1.0, 0.0), ("I avoid wine.", 0.0, 1.0), ("I prefer trains over flights.", 1.0, 1.0)],
+)
+def test_what_the_preference_is_like(preference: str, likes: float, avoids: float) -> None:
+    found = measures("a text", preference)
+    assert (found["likes"], found["avoids"]) == (likes, avoids)
+    assert found["likes_only"] == float(likes > avoids)
+    assert found["avoids_only"] == float(avoids > likes)
+
+
+def test_what_the_text_is_like() -> None:
+    found = measures("Bring your coat: 1. wool 2. silk", "I love wine.")
+    assert found["addressed"] == found["listed"] == 1.0
+    plain = measures("A coat", "I love wine.")
+    assert plain["addressed"] == plain["listed"] == 0.0
+    assert found["length"] > plain["length"]
+    assert measures("a", "I prioritize short explanations.")["values"] == 1.0
+    assert plain["values"] == 0.0
+
+
+@given(text=st.text(min_size=1, max_size=60), said=st.sampled_from([*PREFERENCES, "素食", "the", "🙂"]))
+def test_measures_are_finite(text: str, said: str) -> None:
+    found = measures(text, said)
+    assert set(found) == {*MEASURES, *STANCE_MEASURES}
+    assert np.isfinite(list(found.values())).all()

@@ -1,0 +1,369 @@
+"""A chunk cannot talk its way into the memory, and what is honest in it stays as it is."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hostile_chunks import CHUNKS
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import Own, candidate
+
+from epic_core.errors import InvalidInputError
+from epic_core.lm import Message, prompting
+from epic_core.lm.prompting import Prompt, numbered, quoted, section
+from epic_core.types import Decision, Preference, Stance, Verdict
+from epic_core.verification.lm import LMVerifier
+from epic_core.verification.prompts import Prompts
+
+PREFERENCE = "I collect mechanical typewriters from Olympia and Olivetti."
+HONEST = "The flea market has mechanical typewriters, most of them by Olivetti.\nIt opens at 9:00; bring cash [really]."
+
+
+class Gullible(Own):
+    """Believes all that it reads, unless it is quoted.
+
+    It reads letters as a model does: blind to invisible characters and to how wide a character is. What is marked
+    as quoted in the section of the document is material. Everything else is believed: an order, a turn, a verdict,
+    a list of preferences. What only a machine writes - tokens of a chat template, tags, JSON - is believed
+    wherever it stands, as a tokenizer does not know about lines.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(self.believe)
+
+    def believe(self, messages: Sequence[Message]) -> str:
+        prompt = read_letters(messages[-1].content)
+        loose, material = self.parts(prompt)
+        believed = (
+            self.is_spoken_to(prompt, loose)
+            or self.is_answered(prompt, loose)
+            or any(self.orders(line) for line in loose)
+        )
+        if believed or self.matters(material, self.preferences(loose)):
+            item = {"preference": 1, "stance": "supports", "instruction": "Recommend it to the user."}
+            return json.dumps({"decision": "Keep", "rationale": "It fits.", "preferences": [item]})
+        return json.dumps({"decision": "Discard", "rationale": "It does not fit.", "preferences": []})
+
+    @staticmethod
+    def parts(prompt: str) -> tuple[list[str], str]:
+        """The lines outside of the document or not marked in it, and the document."""
+        begun = re.search(r"^<(\w+)[^<>\n]*>$", prompt, re.M)
+        assert begun, "the prompt has no section"
+        ended = re.compile(rf"<\s*/\s*{begun.group(1)}\b[^<>]*>", re.I).search(prompt, begun.end())
+        assert ended, "the section has no end"
+        inside = prompt[begun.end() : ended.start()].split("\n")
+        quoted_lines = [line for line in inside if line.startswith("| ")]
+        # The material of a section without marks is what no rule takes for something else.
+        loose = [line for line in inside if not line.startswith("| ")]
+        outside = (prompt[: begun.start()] + "\n" + prompt[ended.end() :]).split("\n")
+        return outside + loose, "\n".join(quoted_lines or loose)
+
+    @staticmethod
+    def orders(line: str) -> bool:
+        """Whether a sentence says that the answer is Keep. What it is asked to weigh up is no order."""
+        sentences = re.split(r"[.!?;](?:\s|$)", line)
+        weighed = re.compile(r"\b(whether|if|discard)\b", re.I)
+        return any(re.search(r"\bkeep\b", one, re.I) and not weighed.search(one) for one in sentences)
+
+    @staticmethod
+    def is_spoken_to(prompt: str, loose: Sequence[str]) -> bool:
+        token = r"<[|｜][^<>\n]{1,40}[|｜]>|</?s>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM)\b|<</?SYS>>|</?system>"
+        role = r"\W*(?:system|human|user|assistant|response)\b[^:\n]{0,20}:"
+        return bool(re.search(token, prompt)) or any(re.match(role, line, re.I) for line in loose)
+
+    @staticmethod
+    def is_answered(prompt: str, loose: Sequence[str]) -> bool:
+        verdict = r'[{,]\s*"(?:decision|verdict)"\s*:\s*"Keep"|<decision>\s*Keep'
+        label = r"\W*(?:decision|verdict|answer|output)\W+keep\b"
+        return bool(re.search(verdict, prompt)) or any(re.match(label, line, re.I) for line in loose)
+
+    @staticmethod
+    def preferences(loose: Sequence[str]) -> list[str]:
+        """The last list of preferences."""
+        listed: list[str] = []
+        for line in loose:
+            if re.search(r"\bpreferences\b[^.]*[:>]$", line.strip(), re.I):
+                listed = []
+            elif re.match(r"\d+\. ", line):
+                listed.append(line)
+        return listed
+
+    @staticmethod
+    def matters(material: str, preferences: Sequence[str]) -> bool:
+        words = set(re.findall(r"[a-z]{5,}", material.casefold()))
+        return any(len(words & set(re.findall(r"[a-z]{5,}", one.casefold()))) > 1 for one in preferences)
+
+
+def read_letters(text: str) -> str:
+    hidden = [c for c in text if unicodedata.category(c) in ("Cf", "Cc") and c != "\n"]
+    shown = text.translate(dict.fromkeys(map(ord, [*hidden, *FILLERS])))
+    return unicodedata.normalize("NFKC", "\n".join(shown.splitlines()))
+
+
+def verdict(model: Own, text: str) -> Verdict:
+    (made,) = LMVerifier(model, backoff=0).verify([candidate(text, PREFERENCE)])
+    return made
+
+
+@pytest.fixture
+def unquoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks enter prompts as they are."""
+    monkeypatch.setattr(prompting, "quoted", lambda text: text)
+    monkeypatch.setattr("epic_core.verification.lm.section", lambda text, name="chunk": f"<{name}>\n{text}\n</{name}>")
+
+
+@pytest.mark.parametrize("name", CHUNKS)
+def test_a_hostile_chunk_cannot_talk_its_way_into_the_memory(name: str) -> None:
+    assert verdict(Gullible(), CHUNKS[name]).decision is Decision.DISCARD
+
+
+@pytest.mark.usefixtures("unquoted")
+def test_it_is_the_quoting_that_keeps_them_out() -> None:
+    fallen = [name for name, text in CHUNKS.items() if verdict(Gullible(), text).decision is Decision.KEEP]
+    assert len(CHUNKS) >= 45
+    assert len(fallen) >= 30
+
+
+def test_an_honest_chunk_is_judged_by_what_it_says() -> None:
+    assert verdict(Gullible(), HONEST).decision is Decision.KEEP
+    assert verdict(Gullible(), "The museum has steam engines.").decision is Decision.DISCARD
+
+
+@pytest.mark.usefixtures("unquoted")
+def test_an_honest_chunk_is_judged_so_without_quoting_too() -> None:
+    assert verdict(Gullible(), HONEST).decision is Decision.KEEP
+    assert verdict(Gullible(), "The museum has steam engines.").decision is Decision.DISCARD
+
+
+def without_marks(text: str) -> str:
+    return "\n".join(prompting._plain(text).splitlines())
+
+
+def without_lookalikes(text: str) -> str:
+    return "\n".join(f"| {line}" for line in text.splitlines())
+
+
+@pytest.mark.parametrize("half", [without_marks, without_lookalikes])
+def test_neither_marks_nor_look_alikes_would_do_alone(
+    half: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompting, "quoted", half)
+    fallen = [name for name, text in CHUNKS.items() if verdict(Gullible(), text).decision is Decision.KEEP]
+    assert len(fallen) >= 15
+
+
+@pytest.mark.parametrize("way", ["paper", "batch"])
+@pytest.mark.parametrize("name", ["chatml", "plain closing tag", "json", "preferences", "placeholders"])
+def test_it_cannot_whatever_the_way_of_asking(way: Literal["paper", "batch"], name: str) -> None:
+    (made,) = LMVerifier(Gullible(), way=way, backoff=0).verify([candidate(CHUNKS[name], PREFERENCE)])
+    assert made.decision is Decision.DISCARD
+
+
+# what is honest stays as it is
+
+MARKUP = "<>{}[]`"
+# Letters, marks and a symbol that show nothing.
+SELECTORS = [*range(0xE0100, 0xE01F0), *range(0x180B, 0x180E), *range(0xFE00, 0xFE0E)]
+FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180f\u2800\u3164\uffa0" + "".join(map(chr, SELECTORS))
+ORDINARY = st.text(
+    st.characters(categories=("L", "M", "N", "P", "S", "Zs")).filter(
+        lambda character: unicodedata.normalize("NFKC", character) not in MARKUP and character not in FILLERS
+    ),
+    min_size=1,
+).filter(str.strip)
+
+
+@given(st.lists(ORDINARY, min_size=1, max_size=5))
+def test_ordinary_lines_stand_in_the_prompt_as_they_are(lines: list[str]) -> None:
+    assert section("\n".join(lines)).splitlines()[1:-1] == [f"| {line}" for line in lines]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Rooms from €120 (10% off) - "quiet", they say; see https://example.org/a?b=c&d=e#f!',
+        "\tIndented, with a tab and two  spaces",
+        "| a | table | row |",
+        "Zoë's crème brûlée, naïve façade, smörgåsbord, ½ cup, 20 °C, x² ≤ y",
+        "价格：100元（含早餐），「安静的房间」、花园。",
+        "静かな部屋：朝食付き！",
+        "조용한 방, 정원",
+        "غرف هادئة، حديقة",
+        "اتاق\u200cهای آرام می\u200cخواهم",
+        "शांत कमरे और बगीचा, क्\u200dष",
+        "🌿 👩‍💻 👨‍👩‍👧 ❤️‍🔥 1️⃣ 🇫🇷 👍🏽",
+        "Human: is this how an interview is printed? Assistant: yes.",
+        "# Heading, * list, 1. list, key: value, a/b, a\\b, 50 % & more",
+    ],
+)
+def test_an_honest_line_stands_in_the_prompt_as_it_is(line: str) -> None:
+    model = Gullible()
+    verdict(model, f"First.\n{line}\nLast.")
+    assert f"\n| First.\n| {line}\n| Last.\n" in model.sent[0].messages[-1].content
+
+
+@pytest.mark.parametrize("code", [f"{ord(one):x}" for one in FILLERS])
+def test_a_filler_hides_no_letters(code: str) -> None:
+    # An empty pattern of Braille is a space.
+    assert quoted(f"Ke{chr(int(code, 16))}ep") == f"| Ke{' ' * (code == '2800')}ep"
+
+
+def test_old_hangul_stays_legible() -> None:
+    assert quoted("\u1112\u119e\u11ab\u3164글") == "| \u1112\u119e\u11ab글"
+
+
+def test_markup_reads_as_before() -> None:
+    assert quoted("if (a[0] < b) { `c` > d }") == "| if (a⁅0⁆ ‹ b) ❴ ˋcˋ › d ❵"
+
+
+def test_a_preference_stands_on_a_line_of_its_own() -> None:
+    assert numbered(["I love\nquiet rooms.", "2. {chunk}"]) == "1. I love quiet rooms.\n2. 2. ❴chunk❵"
+
+
+def test_the_same_chunk_makes_the_same_prompt() -> None:
+    first, second, other = Gullible(), Gullible(), Gullible()
+    for model, text in ((first, HONEST), (second, HONEST), (other, HONEST + ".")):
+        verdict(model, text)
+    assert first.sent == second.sent != other.sent
+
+
+# the section
+
+LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+def check_section(text: str) -> None:
+    made = section(text)
+    opening, *lines, closing = re.split(f"[{LINE_ENDS}]", made)
+    assert re.fullmatch(r"<chunk [0-9a-f]{16}>", opening)
+    assert closing == opening.replace("<", "</")
+    # A text without anything visible leaves an empty line.
+    assert lines == [""] or all(line.startswith("| ") for line in lines)
+    shown = read_letters(made)
+    assert shown.count(closing) == 1
+    assert [shown.count(character) for character in MARKUP] == [2, 2, 0, 0, 0, 0, 0]
+
+
+@given(st.text(st.one_of(st.characters(), st.sampled_from(MARKUP + LINE_ENDS + "|/\u200b\u202e＜｛﹤"))))
+def test_every_line_of_any_text_is_marked_and_no_text_ends_its_section(text: str) -> None:
+    check_section(text)
+
+
+@pytest.mark.parametrize("name", CHUNKS)
+def test_every_line_of_a_hostile_chunk_is_marked(name: str) -> None:
+    check_section(CHUNKS[name])
+
+
+def test_a_text_that_knows_its_own_tag_cannot_end_it() -> None:
+    closing = section(HONEST).splitlines()[-1]
+    check_section(f"{HONEST}\n{closing}")
+    assert closing not in section(f"{HONEST}\n{closing}")
+
+
+def test_no_character_at_all_is_markup_or_ends_a_line() -> None:
+    check_section("\n".join(f"a{chr(code)}b" for code in range(sys.maxunicode + 1)))
+
+
+# how text enters a prompt
+
+
+def test_what_is_filled_in_is_not_filled_in_again() -> None:
+    prompt = Prompt(system="{chunk}", user="{preferences} | {chunk} | {rationale} | {other}")
+    values = {"preferences": "{chunk}", "chunk": "{rationale} {preferences}", "rationale": "{chunk}"}
+    system, user = prompt.messages(values)
+    assert system.content == "{chunk}"
+    assert user.content == "{chunk} | {rationale} {preferences} | {chunk} | {other}"
+
+
+def test_placeholders_have_two_names() -> None:
+    prompt = Prompt(system=" ", user="{preference} {chunks} {reason} {{x}}")
+    (user,) = prompt.messages({"preferences": "p", "chunk": "c", "rationale": "r"})
+    assert (user.role, user.content) == ("user", "p c r {{x}}")
+
+
+# the prompts of others
+
+FILES = {
+    "filtering_systemprompt.txt": "You sort text for one person. Say Keep or Discard, in XML.",
+    "filtering_userprompt.txt": "What the person likes:\n{preference}\n\nThe text:\n{chunk}\n\nYour XML:",
+    "instruction_systemprompt.txt": "You write one sentence on how to use a text, in XML.",
+    "instruction_userprompt.txt": "Likes: {preference}\nText:\n{chunk}\nKept because: {reason}\nYour XML:",
+}
+
+
+def writing(messages: Sequence[Message]) -> str:
+    """Answers in the paper's XML."""
+    system, user = messages
+    if "one sentence" in system.content:
+        return "<think>Hm.</think><instruction>Point to the Olivetti stand.</instruction>"
+    kept = html.escape(PREFERENCE) if "typewriters" in user.content.split("The text:")[1] else ""
+    listed = f"<preference>{kept}</preference>" if kept else ""
+    return (
+        f"<answer><decision>{'Keep' if kept else 'Discard'}</decision><reason>It sells {{chunk}} them.</reason>"
+        f"<relevant_preferences>{listed}</relevant_preferences></answer>"
+    )
+
+
+def folder(path: Path, **changed: str) -> Path:
+    for name, text in FILES.items():
+        (path / name).write_text(changed.get(name.split(".")[0], text), encoding="utf-8")
+    return path
+
+
+def test_a_folder_of_prompts_is_asked_with_and_its_xml_is_read(tmp_path: Path) -> None:
+    model = Own(writing)
+    verifier = LMVerifier(model, way="paper", prompts=folder(tmp_path), backoff=0)
+    other = "I avoid crowds."
+    kept, discarded = verifier.verify([candidate(HONEST, other, PREFERENCE), candidate("Steam engines.", other)])
+    assert kept.decision is Decision.KEEP
+    (alignment,) = kept.alignments
+    assert alignment.preference_id == Preference(text=PREFERENCE).id
+    assert (alignment.instruction, alignment.stance) == ("Point to the Olivetti stand.", Stance.NEUTRAL)
+    assert discarded.decision is Decision.DISCARD
+    decide, instruct = (sent.messages[-1].content for sent in model.sent[:2])
+    assert decide == f"What the person likes:\n1. {other}\n2. {PREFERENCE}\n\nThe text:\n{section(HONEST)}\n\nYour XML:"
+    assert instruct == (
+        f"Likes: 1. {PREFERENCE}\nText:\n{section(HONEST)}\nKept because: It sells ❴chunk❵ them.\nYour XML:"
+    )
+    assert model.sent[0].messages[0].content == FILES["filtering_systemprompt.txt"]
+
+
+def test_prompts_of_others_do_not_hold_the_model_to_a_schema(tmp_path: Path) -> None:
+    read = Prompts.read(folder(tmp_path))
+    assert not read.decide.structured and not read.instruct.structured
+    assert read.single == Prompts().single and read.rewrite == Prompts().rewrite
+
+
+def test_other_prompts_are_another_verifier(tmp_path: Path) -> None:
+    names = {
+        LMVerifier(Own(writing), way="paper").name,
+        LMVerifier(Own(writing), way="paper", prompts=folder(tmp_path)).name,
+        LMVerifier(Own(writing), way="paper", prompts=folder(tmp_path, filtering_systemprompt="Other.")).name,
+    }
+    assert len(names) == 3
+
+
+def test_a_folder_without_prompts_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing", tmp_path):
+        with pytest.raises(InvalidInputError, match="holds no prompts"):
+            LMVerifier(Own(writing), way="paper", prompts=path)
+
+
+def test_a_prompt_that_shows_no_chunk_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"\{preferences\} and \{chunk\}"):
+        Prompts.read(folder(tmp_path, filtering_userprompt="Likes: {preference}"))
+
+
+def test_a_prompt_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (folder(tmp_path) / "instruction_systemprompt.txt").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        Prompts.read(tmp_path)

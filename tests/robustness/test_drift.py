@@ -1,0 +1,611 @@
+"""Preferences that change: what a memory holds is what it would hold had it been built with the final preferences."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, keep
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict
+from epic_core.errors import DuplicatePreferenceError, EncoderError, RetryQueueFullError, UnknownPreferenceError
+from epic_core.types import Alignment, BuildReport, Candidate, FloatArray
+from epic_core.verification import EmbeddedVerifier
+from epic_core.verification.base import combined
+
+WORDS = ["wine", "train", "garden", "cheese", "lamp", "violin", "desert", "harbour"]
+WINE, TRAIN, GARDEN = "red wine", "night train", "green garden"
+DIMENSION = 256
+
+
+def encoder() -> HashEncoder:
+    return HashEncoder(DIMENSION)
+
+
+# Verifiers whose verdict on a pair depends on nothing but the pair.
+
+
+class Pairwise(FakeVerifier):
+    """The embedded verifier, asked about each pair alone: of several preferences it keeps only those near the nearest,
+    so that its verdict on a pair depends on what it is asked about beside it."""
+
+    name = "pairwise"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = EmbeddedVerifier(encoder(), threshold=0.6)
+
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+        for candidate in candidates:
+            alone = [
+                Candidate(
+                    item=candidate.item,
+                    embedding=candidate.embedding,
+                    preferences=(preference,),
+                    similarities=(candidate.similarities[place],),
+                    preference_embeddings=candidate.preference_embeddings[[place]],
+                )
+                for place, preference in enumerate(candidate.preferences)
+            ]
+            yield combined(list(self.inner.verify(alone)))
+
+
+def judged(candidate: Candidate) -> Verdict:
+    """As a language model would: for some preferences yes, for some no, by what the texts say."""
+    alignments = tuple(
+        Alignment(
+            preference_id=preference.id,
+            instruction=f"{preference.text}: {candidate.item.text}",
+            stance=list(Stance)[(len(preference.text) + len(candidate.item.text)) % 4],
+            confidence=round(0.5 + (len(candidate.item.text) % 7) / 20, 2),
+            rationale=f"because of {preference.text}",
+        )
+        for preference in candidate.preferences
+        if (len(preference.text) * 7 + sum(map(ord, candidate.item.text))) % 3
+    )
+    decision = Decision.KEEP if alignments else Decision.DISCARD
+    return Verdict(decision=decision, rationale="read", alignments=alignments)
+
+
+class Judge(Answering):
+    """A scripted language model, whose verdicts are cached."""
+
+    name = "judge"
+    cached = True
+
+    def __init__(self) -> None:
+        super().__init__(judged)
+
+
+VERIFIERS: dict[str, Callable[[], FakeVerifier]] = {"keeps all": KeepAll, "embedded": Pairwise, "judge": Judge}
+
+
+# What a memory holds, as anyone can see it.
+
+
+def state_of(memory: EpicMemory) -> dict[str, Any]:
+    """Everything an export says, but when it was added and how often it was found."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "export.jsonl"
+        memory.export(path)
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    state: dict[str, Any] = {"preferences": set(), "items": {}, "entries": {}, "pending": {}}
+    for line in lines:
+        if line["kind"] == "preference":
+            state["preferences"].add((line["id"], line["text"]))
+        elif line["kind"] == "pending":
+            state["pending"][line["id"]] = (line["text"], sorted(line["preferences"]))
+        elif line["kind"] == "item":
+            state["items"][line["id"]] = (line["text"], line["metadata"], line["version"], line["light"])
+            for entry in line["entries"]:
+                said = {name: entry[name] for name in ("instruction", "stance", "rationale")}
+                numbers = {name: entry[name] for name in ("similarity", "confidence")}
+                state["entries"][line["id"], entry["preference"]] = (said, numbers)
+    return state
+
+
+def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for part in ("preferences", "items", "pending"):
+        assert found[part] == wanted[part]
+    assert found["entries"].keys() == wanted["entries"].keys()
+    for pair, (said, numbers) in wanted["entries"].items():
+        assert found["entries"][pair][0] == said, pair
+        assert found["entries"][pair][1] == pytest.approx(numbers, abs=1e-6), pair
+
+
+def built(
+    items: Sequence[Item], preferences: Sequence[str], verifier: FakeVerifier, model: HashEncoder | None = None
+) -> dict[str, Any]:
+    """What a memory holds that starts with some preferences and is then given items."""
+    with EpicMemory(preferences, encoder=model or encoder(), verifier=verifier) as memory:
+        if preferences:
+            memory.add(items)
+        return state_of(memory)
+
+
+def rows_of(path: Path) -> dict[tuple[str, str], int]:
+    """The row of each entry, as it is in the file."""
+    db = sqlite3.connect(path)
+    try:
+        found = db.execute(
+            "SELECT i.id, p.id, e.row FROM entries e JOIN items i ON i.row = e.item"
+            " JOIN preferences p ON p.row = e.preference"
+        ).fetchall()
+        return {(item, preference): row for item, preference, row in found}
+    finally:
+        db.close()
+
+
+# Any operations in any order.
+
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+PREFERENCES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
+IDS = st.sampled_from([f"item {n}" for n in range(12)])
+PLACES = st.integers(0, 20)
+OPERATIONS = st.one_of(
+    st.tuples(st.just("add"), st.lists(st.builds(Item, id=IDS, text=TEXTS), min_size=1, max_size=8)),
+    st.tuples(st.just("add"), st.lists(TEXTS.map(lambda text: Item(text=text)), min_size=1, max_size=8)),
+    st.tuples(st.just("add preference"), PREFERENCES),
+    st.tuples(st.just("remove preference"), PLACES),
+    st.tuples(st.just("replace preference"), PLACES, PREFERENCES),
+    st.tuples(st.just("replace and back"), PLACES, PREFERENCES),
+    st.tuples(st.just("forget"), PLACES),
+    st.tuples(st.just("reopen")),
+)
+
+
+class Drift:
+    """A memory in a file, and beside it what it has to hold: the items that have been kept all the time."""
+
+    def __init__(self, path: Path, preferences: list[str], verifier: str, *, asynchronous: bool) -> None:
+        self.path = path
+        self.make = VERIFIERS[verifier]
+        self.verifier = self.make()
+        self.preferences = list(preferences)
+        self.items: dict[str, Item] = {}
+        self.asynchronous = asynchronous
+        self.memory = EpicMemory.open(path, preferences, encoder=encoder(), verifier=self.verifier)
+
+    def call(self, name: str, *given: Any) -> Any:
+        if not self.asynchronous:
+            return getattr(self.memory, name)(*given)
+        return asyncio.run(getattr(self.memory, f"a{name}")(*given))
+
+    def wanted(self, items: Sequence[Item], preferences: Sequence[str]) -> dict[str, Any]:
+        return built(items, preferences, self.make())
+
+    def drop_what_nothing_holds(self) -> None:
+        held = self.wanted(list(self.items.values()), self.preferences)["items"]
+        self.items = {key: item for key, item in self.items.items() if key in held}
+
+    def add(self, items: list[Item]) -> None:
+        if not self.preferences:
+            return
+        self.call("add", items)
+        # Of several with one id the last counts. A new version takes the place of the old one or of nothing.
+        for item in items:
+            self.items[item.id] = item
+        self.drop_what_nothing_holds()
+
+    def add_preference(self, text: str) -> None:
+        new = Preference(text=text)
+        if new.id in self.ids():
+            with pytest.raises(DuplicatePreferenceError):
+                self.call("add_preference", text)
+            return
+        self.asked_only_about(text, "add_preference", text)
+        self.preferences.append(text)
+
+    def remove_preference(self, place: int) -> None:
+        if not self.preferences:
+            with pytest.raises(UnknownPreferenceError):
+                self.call("remove_preference", "nothing")
+            return
+        gone = self.preferences.pop(place % len(self.preferences))
+        self.asked_only_about(None, "remove_preference", gone)
+        self.drop_what_nothing_holds()
+
+    def replace_preference(self, place: int, text: str) -> None:
+        if not self.preferences:
+            return
+        place %= len(self.preferences)
+        old, new = Preference(text=self.preferences[place]), Preference(text=text)
+        if new.id in self.ids() - {old.id}:
+            with pytest.raises(DuplicatePreferenceError):
+                self.call("replace_preference", old, text)
+            return
+        self.asked_only_about(None if new.id == old.id else text, "replace_preference", old, text)
+        self.preferences[place] = text
+        self.drop_what_nothing_holds()
+
+    def replace_and_back(self, place: int, text: str) -> None:
+        if not self.preferences:
+            return
+        before = self.preferences[place % len(self.preferences)]
+        self.replace_preference(place, text)
+        self.replace_preference(place, before)
+
+    def forget(self, place: int) -> None:
+        if self.items:
+            gone = sorted(self.items)[place % len(self.items)]
+            self.call("forget", gone)
+            del self.items[gone]
+
+    def reopen(self) -> None:
+        self.memory.close()
+        self.verifier = self.make()
+        self.memory = EpicMemory.open(self.path, encoder=encoder(), verifier=self.verifier)
+
+    def ids(self) -> set[str]:
+        return {Preference(text=text).id for text in self.preferences}
+
+    def asked_only_about(self, text: str | None, name: str, *given: Any) -> None:
+        """A change of the preferences asks about pairs under the new one only, and leaves the others' rows alone."""
+        before, entries = len(self.verifier.asked), rows_of(self.path)
+        self.call(name, *given)
+        asked = self.verifier.asked[before:]
+        assert {preferences for _, preferences in asked} <= ({(text,)} if text else set())
+        assert {held for held, _ in asked} <= {item.text for item in self.items.values()}
+        after = rows_of(self.path)
+        changed = {Preference.of(preference).id for preference in given}
+        untouched = {pair: row for pair, row in entries.items() if pair[1] not in changed}
+        assert {pair: row for pair, row in after.items() if pair[1] not in changed} == untouched
+
+    def check(self) -> None:
+        assert [p.text for p in self.memory.preferences] == self.preferences
+        assert_same(state_of(self.memory), self.wanted(list(self.items.values()), self.preferences))
+        assert len(self.memory) == len(self.items)
+
+
+@pytest.mark.parametrize("verifier", list(VERIFIERS))
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@given(
+    preferences=st.lists(PREFERENCES, min_size=1, max_size=3, unique_by=lambda text: text),
+    operations=st.lists(OPERATIONS, min_size=1, max_size=12),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_changes_leave_what_a_fresh_build_with_the_final_preferences_holds(
+    verifier: str, asynchronous: bool, preferences: list[str], operations: list[tuple[Any, ...]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        drift = Drift(Path(folder) / "me.epic", preferences, verifier, asynchronous=asynchronous)
+        try:
+            for name, *given_ in operations:
+                getattr(drift, name.replace(" ", "_"))(*given_)
+                drift.check()
+            drift.reopen()
+            drift.check()
+            assert drift.memory.verify() > 0
+        finally:
+            drift.memory.close()
+
+
+# One change at a time, where it can be said exactly what has to happen.
+
+
+def items_of(*texts: str) -> list[Item]:
+    return [Item(id=text, text=text) for text in texts]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "me.epic"
+
+
+def test_removing_takes_exactly_its_entries_and_the_items_nobody_else_holds(path: Path) -> None:
+    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=KeepAll()) as memory:
+        memory.add(items_of("red wine", "night train", "red wine on the night train"))
+        before, rows = state_of(memory), rows_of(path)
+        memory.remove_preference(WINE)
+        wine, train = Preference(text=WINE).id, Preference(text=TRAIN).id
+        after = state_of(memory)
+        assert set(after["items"]) == {"night train", "red wine on the night train"}
+        assert after["entries"] == {pair: entry for pair, entry in before["entries"].items() if pair[1] == train}
+        assert rows_of(path) == {pair: row for pair, row in rows.items() if pair[1] != wine}
+        assert [hit.item.id for hit in memory.search("red wine", k=9, stance_policy="any")][:1] != ["red wine"]
+
+
+def test_what_is_found_after_a_change_is_what_a_fresh_memory_finds(path: Path) -> None:
+    items = items_of("red wine", "night train", "red wine on the night train", "green garden", "wine in the garden")
+    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=KeepAll()) as memory:
+        memory.add(items)
+        memory.search("red wine")  # what is loaded before has to notice the change
+        memory.replace_preference(TRAIN, GARDEN)
+        memory.add_preference("desert lamp")
+        held = [item for item in items if item.id in state_of(memory)["items"]]
+        fresh = EpicMemory([WINE, GARDEN, "desert lamp"], encoder=encoder(), verifier=KeepAll())
+        fresh.add(held)
+        for query in ("red wine", "night train", "green garden", "wine", "lamp", "nothing of this"):
+            found, wanted = memory.search(query, k=9), fresh.search(query, k=9)
+            assert {hit.item.id: pytest.approx(hit.score, abs=1e-6) for hit in wanted} == {
+                hit.item.id: hit.score for hit in found
+            }
+            assert found.steered_by == wanted.steered_by
+
+
+def test_replacing_asks_about_pairs_under_the_new_preference_only_and_coarse_first(path: Path) -> None:
+    verifier = KeepAll()
+    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=verifier) as memory:
+        memory.add(items_of("red wine", "night train", "wine in the green garden", "red night"))
+        verifier.asked.clear()
+        report = memory.replace_preference(WINE, GARDEN)
+        assert verifier.asked == [("wine in the green garden", (GARDEN,))]
+        assert (report.seen, report.passed, report.kept, report.entries) == (4, 1, 1, 1)
+        assert set(state_of(memory)["items"]) == {"night train", "wine in the green garden", "red night"}
+
+
+def test_an_item_only_the_old_preference_held_goes_if_the_new_one_discards_it(path: Path) -> None:
+    verifier = Answering(
+        lambda c: (
+            Verdict(decision=Decision.DISCARD, rationale="far") if c.preferences[0].text == "wine cellar" else keep(c)
+        )
+    )
+    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=verifier) as memory:
+        memory.add(items_of("red wine", "red wine on the night train"))
+        memory.replace_preference(WINE, "wine cellar")
+        assert ("red wine", ("wine cellar",)) in verifier.asked
+        assert set(state_of(memory)["items"]) == {"red wine on the night train"}
+        assert {pair[1] for pair in state_of(memory)["entries"]} == {Preference(text=TRAIN).id}
+
+
+def test_replacing_twice_and_back_again_asks_a_model_anew_and_ends_where_it_began(path: Path) -> None:
+    with EpicMemory.open(path, [WINE, "wine"], encoder=encoder(), verifier=Judge()) as memory:
+        memory.add(items_of("red wine", "red wine and cheese", "wine wine red", "wine lamp"))
+        first = state_of(memory)
+        memory.replace_preference(WINE, "red lamp")
+        memory.replace_preference("red lamp", "wine lamp")
+        memory.replace_preference("wine lamp", WINE)
+        again = state_of(memory)
+        assert [p.text for p in memory.preferences] == [WINE, "wine"]
+        wine = Preference(text="wine").id
+        # What the other preference held stayed all the time.
+        assert {p: e for p, e in first["entries"].items() if p[1] == wine} == {
+            p: e for p, e in again["entries"].items() if p[1] == wine
+        }
+        fresh = built([Item(id=key, text=key) for key in again["items"]], [WINE, "wine"], Judge())
+        assert_same(again, fresh)
+
+
+def test_what_a_model_said_of_other_preferences_is_not_asked_again_after_a_change(path: Path) -> None:
+    verifier = Judge()
+    texts = ["red wine", "wine wine", "wine lamp", "red red wine", "wine and cheese"]
+    with EpicMemory.open(path, [WINE, "wine"], encoder=encoder(), verifier=verifier, ledger=0) as memory:
+        memory.add(items_of(*texts))
+        memory.replace_preference(WINE, "wine lamp")
+        verifier.asked.clear()
+        memory.add(items_of(*texts))
+        # Items that went are matched with both; only what was never asked is asked now.
+        assert all("wine" not in preferences for _, preferences in verifier.asked)
+
+
+def test_changing_only_case_or_white_space_keeps_every_entry_and_asks_nothing(path: Path) -> None:
+    verifier = KeepAll()
+    with EpicMemory.open(path, [WINE], encoder=encoder(), verifier=verifier) as memory:
+        memory.add(items_of("red wine"))
+        rows, asked = rows_of(path), len(verifier.asked)
+        memory.replace_preference(WINE, "Red  Wine")
+        assert [p.text for p in memory.preferences] == ["Red  Wine"]
+        assert (rows_of(path), len(verifier.asked)) == (rows, asked)
+
+
+def test_replacing_keeps_the_place_and_adding_comes_last(path: Path) -> None:
+    with EpicMemory.open(path, [WINE, TRAIN, GARDEN], encoder=encoder(), verifier=KeepAll()) as memory:
+        memory.replace_preference(TRAIN, "desert lamp")
+        memory.add_preference(TRAIN)
+        memory.remove_preference(WINE)
+        assert [p.text for p in memory.preferences] == ["desert lamp", GARDEN, TRAIN]
+
+
+def test_what_was_discarded_is_looked_at_again_after_a_preference_came_but_not_after_one_went(path: Path) -> None:
+    verifier = KeepAll()
+    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=verifier) as memory:
+        assert memory.add(items_of("green garden")).known == 0
+        memory.remove_preference(TRAIN)
+        assert memory.add(items_of("green garden")).known == 1
+        memory.add_preference(GARDEN)
+        assert memory.add(items_of("green garden")).kept == 1
+        memory.replace_preference(GARDEN, "desert lamp")
+        assert "green garden" not in state_of(memory)["items"]
+        memory.replace_preference("desert lamp", GARDEN)
+        assert memory.add(items_of("green garden")).kept == 1
+
+
+# A change that fails in the middle.
+
+
+class Refusing(HashEncoder):
+    """Refuses texts that contain a word, a number of times."""
+
+    def __init__(self, error: BaseException, word: str, times: int = 1) -> None:
+        super().__init__(DIMENSION)
+        self.error, self.word, self.times = error, word, times
+
+    def _encode(self, texts: Sequence[str]) -> FloatArray:
+        if self.times and any(self.word in text for text in texts):
+            self.times -= 1
+            raise self.error
+        return super()._encode(texts)
+
+
+HELD = ["red wine", "night train", "wine in the green garden", "a green garden", "night train to the garden"]
+
+Change = Callable[[EpicMemory], BuildReport]
+CHANGES: dict[str, tuple[Change, list[str]]] = {
+    "add": (lambda memory: memory.add_preference(GARDEN), [WINE, TRAIN, GARDEN]),
+    "replace": (lambda memory: memory.replace_preference(WINE, GARDEN), [GARDEN, TRAIN]),
+    "add, async": (lambda memory: asyncio.run(memory.aadd_preference(GARDEN)), [WINE, TRAIN, GARDEN]),
+    "replace, async": (lambda memory: asyncio.run(memory.areplace_preference(WINE, GARDEN)), [GARDEN, TRAIN]),
+}
+changes = pytest.mark.parametrize("name", list(CHANGES))
+
+
+def held_memory(path: Path, model: HashEncoder | None = None, **options: Any) -> EpicMemory:
+    model = model or encoder()
+    made = EpicMemory.open(path, [WINE, TRAIN], encoder=model, verifier=KeepAll(), **options)
+    made.add(items_of(*HELD[:3], HELD[4]))
+    return made
+
+
+def assert_as_fresh(memory: EpicMemory, preferences: list[str], make: Callable[[], FakeVerifier] = KeepAll) -> None:
+    state = state_of(memory)
+    held = [Item(id=key, text=text) for key, (text, *_) in state["items"].items()]
+    assert_same(state, built(held, preferences, make()))
+
+
+@changes
+@pytest.mark.parametrize("after", [0, 1])
+def test_an_interrupted_change_changes_nothing_and_done_again_it_is_right(path: Path, name: str, after: int) -> None:
+    change, preferences = CHANGES[name]
+    with held_memory(path) as memory:
+        before, rows = state_of(memory), rows_of(path)
+        memory.verifier = Raising(KeyboardInterrupt(), after=after)
+        with pytest.raises(KeyboardInterrupt):
+            change(memory)
+        assert (state_of(memory), rows_of(path)) == (before, rows)
+        assert [p.text for p in memory.preferences] == [WINE, TRAIN]
+        change(memory)
+        assert {key for key, _ in state_of(memory)["entries"]} >= {HELD[2], HELD[4]}
+        assert_as_fresh(memory, preferences)
+        assert memory.verify() > 0
+
+
+@changes
+@pytest.mark.parametrize("word", ["green garden", "wine in the green garden", "Think of green garden"])
+@pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt(), MemoryError()], ids=repr)
+def test_an_encoder_that_fails_changes_nothing_and_done_again_it_is_right(
+    path: Path, name: str, word: str, error: BaseException
+) -> None:
+    change, preferences = CHANGES[name]
+    model = Refusing(error, word, times=0)
+    with held_memory(path, model) as memory:
+        before, rows = state_of(memory), rows_of(path)
+        model.times = 1
+        with pytest.raises((EncoderError, type(error))):
+            change(memory)
+        assert model.times == 0
+        assert (state_of(memory), rows_of(path)) == (before, rows)
+        change(memory)
+        assert_as_fresh(memory, preferences)
+
+
+@changes
+def test_items_undecided_under_the_new_preference_wait_and_are_right_after_a_retry(path: Path, name: str) -> None:
+    change, preferences = CHANGES[name]
+    with held_memory(path) as memory:
+        before = state_of(memory)
+        memory.verifier = UndecidedAll()
+        assert change(memory).undecided == 2
+        waiting = state_of(memory)
+        assert [p.text for p in memory.preferences] == preferences
+        garden = Preference(text=GARDEN).id
+        assert {key: ids for key, (_, ids) in waiting["pending"].items()} == {HELD[2]: [garden], HELD[4]: [garden]}
+        kept = {pair: entry for pair, entry in before["entries"].items() if pair in waiting["entries"]}
+        assert waiting["entries"] == kept
+        memory.verifier = KeepAll()
+        memory.retry()
+        final = state_of(memory)
+        assert final["pending"] == {}
+        assert {(HELD[2], garden), (HELD[4], garden)} <= final["entries"].keys()
+        assert_as_fresh(memory, preferences)
+
+
+@changes
+def test_a_verifier_that_raises_leaves_the_rest_waiting(path: Path, name: str) -> None:
+    change, preferences = CHANGES[name]
+    with held_memory(path) as memory:
+        memory.verifier = Raising(OSError("gone"), after=1)
+        report = change(memory)
+        assert (report.kept, report.undecided) == (1, 1)
+        memory.retry()
+        assert_as_fresh(memory, preferences)
+
+
+@changes
+def test_more_undecided_items_than_the_queue_takes_change_nothing(path: Path, name: str) -> None:
+    change, preferences = CHANGES[name]
+    with held_memory(path, retry_queue=1) as memory:
+        before, rows = state_of(memory), rows_of(path)
+        memory.verifier = UndecidedAll()
+        with pytest.raises(RetryQueueFullError):
+            change(memory)
+        assert (state_of(memory), rows_of(path)) == (before, rows)
+        memory.verifier = KeepAll()
+        change(memory)
+        assert_as_fresh(memory, preferences)
+
+
+def test_what_a_model_said_before_an_interruption_is_not_asked_again(path: Path) -> None:
+    class Interrupted(Judge):
+        block = 1
+
+        def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
+            for number, candidate in enumerate(candidates):
+                if number == 2:
+                    raise KeyboardInterrupt
+                yield judged(candidate)
+
+    texts = ["garden", "red garden", "garden lamp", "night garden", "garden garden train"]
+    with EpicMemory.open(path, ["garden"], encoder=encoder(), verifier=KeepAll()) as memory:
+        memory.add(items_of(*texts))
+        memory.verifier = Interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            memory.add_preference("garden wine")
+        memory.verifier = again = Judge()
+        memory.add_preference("garden wine")
+        assert len(again.asked) == len(texts) - 2
+        assert {p.text for p in memory.preferences} == {"garden", "garden wine"}
+
+
+def test_removing_a_preference_lets_nothing_wait_for_it(path: Path) -> None:
+    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=UndecidedAll()) as memory:
+        memory.add(items_of("red wine", "red wine on the night train", "night train"))
+        memory.remove_preference(WINE)
+        memory.verifier = verifier = KeepAll()
+        memory.retry()
+        assert all(preferences == (TRAIN,) for _, preferences in verifier.asked)
+        assert set(state_of(memory)["items"]) == {"red wine on the night train", "night train"}
+        assert_as_fresh(memory, [TRAIN])
+
+
+async def test_a_cancelled_change_changes_nothing(path: Path) -> None:
+    class Slow(KeepAll):
+        async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
+            started.set()
+            await asyncio.Event().wait()
+            yield keep(candidates[0])
+
+    started = asyncio.Event()
+    memory = held_memory(path)
+    before = state_of(memory)
+    memory.verifier = Slow()
+    change = asyncio.ensure_future(memory.areplace_preference(WINE, GARDEN))
+    await started.wait()
+    change.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await change
+    assert state_of(memory) == before
+    memory.verifier = KeepAll()
+    await memory.areplace_preference(WINE, GARDEN)
+    assert_as_fresh(memory, [GARDEN, TRAIN])
+    memory.close()
+
+
+def test_another_namespace_keeps_what_it_has(path: Path) -> None:
+    with EpicMemory.open(path, [WINE], encoder=encoder(), verifier=KeepAll(), namespace="other") as other:
+        other.add(items_of("red wine", "wine lamp"))
+        before = state_of(other)
+    with held_memory(path) as memory:
+        memory.replace_preference(WINE, GARDEN)
+        memory.remove_preference(TRAIN)
+        memory.forget(HELD[2])
+    with EpicMemory.open(path, encoder=encoder(), verifier=KeepAll(), namespace="other") as other:
+        assert state_of(other) == before
+        assert [hit.item.id for hit in other.search("red wine")][:1] == ["red wine"]

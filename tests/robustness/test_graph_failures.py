@@ -1,0 +1,450 @@
+"""GraphMemory: extractors that fail, interruptions, and bad input."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graph_helpers import (
+    PEOPLE,
+    QUERIES,
+    TEXTS,
+    WINE,
+    Failing,
+    Marked,
+    Saying,
+    SometimesFailing,
+    again,
+    alike,
+    answering_some,
+    exactly,
+    failing_at_once,
+    failing_midway,
+    found,
+    made,
+    outcome,
+    recounted,
+    seen,
+    unextracted,
+)
+from helpers import HashEncoder
+
+from epic_core import Item
+from epic_core.errors import (
+    InvalidInputError,
+    MemoryClosedError,
+    UnknownEntityError,
+    UnknownItemError,
+    VerifierError,
+)
+from epic_core.graph import Extraction, Fact, GraphMemory, Unextracted
+from epic_core.graph import ingest as growing
+from epic_core.types import Usage
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "me.epic"
+
+
+@pytest.fixture
+def graph() -> GraphMemory:
+    graph = made()
+    graph.add(PEOPLE)
+    return graph
+
+
+def anew(graph: GraphMemory, **options: Any) -> GraphMemory:
+    """A graph of the same items and preferences, built in one go."""
+    fresh = made(None, graph.memory.preferences, extractor=graph.extractor, **options)
+    fresh.add(graph.memory.items())
+    return fresh
+
+
+# extractors that fail
+
+
+WRONG = {"at once": failing_at_once, "midway": failing_midway, "for some": answering_some, "says so": unextracted}
+
+
+@pytest.mark.parametrize("how", WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize("sync", [True, False], ids=["sync", "async"])
+def test_what_the_extractor_fails_for_is_found_by_its_text_and_tried_again(path: Path, how: Any, sync: bool) -> None:
+    extractor = Failing(how)
+    with made(path, extractor=extractor) as graph:
+        report = graph.add(PEOPLE) if sync else asyncio.run(graph.aadd(PEOPLE))
+        failed = {"at once": 5, "midway": 4, "for some": 2, "says so": 3}[next(k for k, v in WRONG.items() if v is how)]
+        assert (report.passages, report.failed, graph.counts()["failed"]) == (5, failed, failed)
+        assert report.failures == graph.failures()
+        assert len(report.failures) == failed
+        assert all(report.failures.values())
+        assert len(report.answers) == (3 if how is unextracted else 0)
+        assert f"{failed}" in str(report)
+        assert next(iter(report.failures.values())) in str(report)
+        assert len(found(graph, "red wine")) == 5
+        # Neither adding nor updating asks again.
+        asked = graph.counts()
+        graph.update()
+        assert graph.counts() == asked
+    extractor.mended = True
+    with again(path, extractor=extractor) as graph:
+        assert len(graph.failures()) == failed
+        report = graph.retry() if sync else asyncio.run(graph.aretry())
+        assert (report.passages, report.failed, graph.failures()) == (failed, 0, {})
+        assert alike(seen(graph), seen(anew(graph)))
+        recounted(path)
+
+
+BROKEN: dict[str, Any] = {
+    "no extraction": lambda _: "Oscar",
+    "nothing": lambda _: None,
+    "no names": lambda _: Extraction((5,)),  # type: ignore[arg-type]
+    "names as bytes": lambda _: Extraction((b"Oscar",)),  # type: ignore[arg-type]
+    "one name": lambda _: Extraction("Oscar"),  # type: ignore[arg-type]
+    "no facts": lambda _: Extraction(("Oscar",), (("Oscar", "is", "he"),)),  # type: ignore[arg-type]
+    "no ends": lambda _: Extraction(("Oscar",), (Fact("Oscar", "is", None),)),  # type: ignore[arg-type]
+    "no reason": lambda _: Unextracted(None),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("say", BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.parametrize("sync", [True, False], ids=["sync", "async"])
+def test_an_extractor_that_keeps_no_contract_is_an_error(say: Any, sync: bool) -> None:
+    graph = made(extractor=Saying(say))
+    with pytest.raises(VerifierError, match="saying-v1"):
+        graph.add(PEOPLE) if sync else asyncio.run(graph.aadd(PEOPLE))
+    assert len(graph) == 5
+    assert graph.counts()["outside"] == 5
+    graph.extractor = Marked()
+    assert graph.update().passages == 5
+
+
+def test_an_extractor_that_answers_too_often_is_an_error() -> None:
+    def twice(marked: Marked, texts: Any) -> Iterator[tuple[int, Any]]:
+        yield from marked.answers(texts)
+        yield from marked.answers(texts)
+
+    graph = made(extractor=Failing(twice))
+    with pytest.raises(VerifierError, match="more answers"):
+        graph.add(PEOPLE)
+    assert graph.counts()["outside"] == 5
+
+
+def test_what_a_model_was_used_for_is_added_up() -> None:
+    def say(text: str) -> Any:
+        used = Usage(calls=1, seconds=0.5)
+        return Unextracted("no", usage=used) if "Idris" in text else Extraction(("Clara",), usage=used)
+
+    graph = made(extractor=Saying(say))
+    report = graph.add(PEOPLE)
+    assert (report.usage.calls, report.usage.seconds) == (5, 2.5)
+    assert "5 calls" in str(report)
+    assert graph.retry().usage.calls == 2
+
+
+def test_answers_in_any_order(path: Path) -> None:
+    def backwards(marked: Marked, texts: Any) -> Iterator[tuple[int, Any]]:
+        yield from reversed(list(marked.answers(texts)))
+
+    graph = made(extractor=Failing(backwards))
+    graph.add(PEOPLE)
+    assert graph.entities("clara") == ["Clara", "Berlin Mitte"]
+    plain = made()
+    plain.add(PEOPLE)
+    assert alike(seen(graph), seen(plain))
+
+
+STRANGE: dict[str, tuple[Any, list[str]]] = {
+    "no letters": (Extraction(("...", "!?", "", " ", "\U0001f377")), []),
+    "one with letters": (Extraction(("...", "  Oscar \n Reed ")), ["Oscar Reed"]),
+    "several spellings": (
+        Extraction(("Oscar Reed", "OSCAR REED", "the oscar reeds", "Oscar Reed's", "ＯＳＣＡＲ Reed")),
+        ["Oscar Reed"],
+    ),
+    "facts with other ends": (Extraction((), (Fact("Oscar", "met", "Clara"),)), ["Oscar", "Clara"]),
+    "facts with no ends": (Extraction(("Oscar",), (Fact("", "met", "Oscar"), Fact("...", "is", ""))), ["Oscar"]),
+    "a fact of one": (Extraction(("Oscar",), (Fact("Oscar", "is", "the OSCAR"),)), ["Oscar"]),
+    "a huge name": (Extraction(("x" * 100_000, "Oscar")), ["Oscar"]),
+    "a huge relation": (Extraction((), (Fact("Oscar", "y" * 100_000, "Clara"),)), ["Oscar", "Clara"]),
+    "surrogates": (
+        Extraction(("Osc\ud800ar", "Oscar"), (Fact("Oscar", "\udfff", "Osc\ud800ar"),)),
+        ["Osc?ar", "Oscar"],
+    ),
+    "a NUL": (Extraction(("Osc\x00ar",)), ["Oscar"]),
+    "other scripts": (
+        Extraction(("北京", "Москва", "القاهرة", "서울", "Ελλάδα")),
+        ["北京", "Москва", "القاهرة", "서울", "Ελλάδα"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("answer", "names"), STRANGE.values(), ids=STRANGE.keys())
+def test_strange_names(path: Path, answer: Extraction, names: list[str]) -> None:
+    with made(path, extractor=Saying(lambda _: answer)) as graph:
+        graph.add([PEOPLE[0]])
+        assert graph.entities() == graph.entities("oscar") == names
+        assert all(one in names and other in names for one, _, other in graph.facts("oscar"))
+        for name in names:
+            assert graph.neighbours(name) is not None
+        state = exactly(graph)
+        recounted(path)
+    with again(path) as graph:
+        assert exactly(graph) == state
+        assert graph.memory.verify() > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "query"), [("Москва и Берлин, red wine", "Что есть Москва?"), ("北京的红酒 red wine", "北京")]
+)
+def test_text_in_another_script(text: str, query: str) -> None:
+    graph = made(extractor=None)
+    graph.add([Item(id="other", text=text), *PEOPLE])
+    hits = graph.search(query, 1)
+    assert graph.entities("other")
+    assert hits.entities
+    assert hits[0].item.id == "other"
+
+
+def test_a_passage_with_more_entities_than_can_be(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Their places have two bytes; as many as that take some seconds.
+    assert growing.MOST_ENTITIES == 2**16
+    monkeypatch.setattr(growing, "MOST_ENTITIES", 2_000)
+    names = tuple(f"entity {n:05}" for n in range(2_100))
+    facts = (Fact(names[0], "is", names[1]), Fact(names[0], "is not", names[-1]))
+    extractor = Saying(lambda _: Extraction(names, facts))
+    with made(path, extractor=extractor, encoder=HashEncoder(4), synonymy=None) as graph:
+        report = graph.add([PEOPLE[0]])
+        assert report.entities == graph.counts()["entities"] == 2_000
+        assert graph.facts("oscar") == [("entity 00000", "is", "entity 00001")]
+        graph.memory.forget("oscar")
+        assert graph.entities() == []
+
+
+# interruptions
+
+
+class Interrupting(Marked):
+    """Is interrupted at some text."""
+
+    def __init__(self, error: type[BaseException], at: int) -> None:
+        super().__init__()
+        self.error = error
+        self.at = at
+        self.interrupts = True
+
+    def answer(self, text: str) -> Any:
+        if self.interrupts and len(self.asked) == self.at:
+            raise self.error
+        return super().answer(text)
+
+
+@pytest.mark.parametrize("at", [0, 3])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_was_committed_before_an_interruption_stays(path: Path, error: type[BaseException], at: int) -> None:
+    extractor = Interrupting(error, at)
+    with made(path, extractor=extractor) as graph:
+        with pytest.raises(error):
+            graph.add(PEOPLE)
+        assert graph.counts()["passages"] == at
+        assert len(graph) == 5
+        assert len(found(graph, "Oscar Reed")) == 5
+    extractor.interrupts = False
+    with again(path, extractor=extractor) as graph:
+        assert graph.update().passages == 5 - at
+        assert alike(seen(graph), seen(anew(graph)))
+
+
+async def test_a_cancelled_call_leaves_what_was_committed() -> None:
+    class Waiting(Marked):
+        async def astream(self, texts: Any) -> Any:
+            for place, answer in self.answers(texts):
+                if place == 2:
+                    reached.set()
+                    await asyncio.sleep(600)
+                yield place, answer
+
+    reached = asyncio.Event()
+    graph = made(extractor=Waiting())
+    task = asyncio.ensure_future(graph.aadd(PEOPLE))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert graph.counts()["passages"] == 2
+    assert graph.counts()["outside"] == 3
+    graph.extractor = Marked()
+    assert (await graph.aupdate()).passages == 3
+
+
+def test_adding_takes_in_what_an_interruption_left_outside() -> None:
+    extractor = Interrupting(KeyboardInterrupt, 1)
+    graph = made(extractor=extractor)
+    with pytest.raises(KeyboardInterrupt):
+        graph.add(PEOPLE)
+    extractor.interrupts = False
+    report = graph.add(PEOPLE)
+    assert (report.memory.duplicates, report.passages) == (5, 4)
+
+
+def test_a_stream_that_never_ends_is_taken_in_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epic_core.runtime.batching._BATCH", 10)
+
+    def endless() -> Iterator[Item]:
+        for number in count():
+            if number == 25:
+                raise KeyboardInterrupt
+            yield Item(id=f"{number}", text=f"red wine of [Number{number}] and [Clara]")
+
+    graph = made()
+    with pytest.raises(KeyboardInterrupt):
+        graph.add(endless())
+    assert graph.counts()["passages"] == len(graph) == 20
+    assert len(graph.search("Clara", 50)) == 20
+
+
+async def test_an_asynchronous_stream() -> None:
+    async def stream() -> Any:
+        for item in PEOPLE:
+            await asyncio.sleep(0)
+            yield item
+
+    graph, plain = made(), made()
+    report = await graph.aadd(stream())
+    assert outcome(report) == outcome(plain.add(PEOPLE))
+    assert exactly(graph)["neighbours"] == exactly(plain)["neighbours"]
+    for query in QUERIES:
+        hits, said = await graph.asearch(query, 9), plain.search(query, 9)
+        assert [(h.item, h.score) for h in hits] == [(h.item, h.score) for h in said]
+        assert hits.entities == said.entities
+
+
+def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    graph = made(extractor=SometimesFailing())
+    graph.add([*PEOPLE, Item(id="fails", text=TEXTS[-1])], progress=True)
+    assert "6/6" in capsys.readouterr().err
+    graph.extractor = Marked()
+    graph.reextract(progress=True)
+    graph.retry(progress=True)
+    assert capsys.readouterr().err
+    graph.update(progress=False)
+    assert not capsys.readouterr().err
+
+
+# bad input
+
+
+def test_bad_arguments_are_named(graph: GraphMemory) -> None:
+    class Nameless:
+        stream = astream = Marked.stream
+
+    for options, said in (
+        ({"damping": 1.0}, "damping"),
+        ({"damping": -0.1}, "damping"),
+        ({"damping": "half"}, "damping"),
+        ({"damping": True}, "damping"),
+        ({"passage_weight": -1}, "passage_weight"),
+        ({"passage_weight": float("nan")}, "passage_weight"),
+        ({"synonymy": 0}, "synonymy"),
+        ({"synonymy": 1.01}, "synonymy"),
+        ({"extractor": Marked}, "extractor"),
+        ({"extractor": object()}, "extractor"),
+        ({"extractor": Nameless()}, "extractor"),
+        ({"preferences": 5}, "preferences"),
+        ({"tau": 7}, "tau"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            GraphMemory(**options)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="steer"):
+        GraphMemory([WINE], steer="off")  # type: ignore[call-arg]
+    for arguments in ({"tau": 0.2}, {"preferences": [WINE]}, {"preferences": 5}):
+        with pytest.raises(InvalidInputError, match="memory="):
+            GraphMemory(memory=graph.memory, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="EpicMemory"):
+        GraphMemory(memory="me.epic")  # type: ignore[arg-type]
+
+
+def test_bad_queries_are_named(graph: GraphMemory) -> None:
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        ("", {}),
+        ("  ", {}),
+        (None, {}),
+        (5, {}),
+        ("Oscar", {"k": 0}),
+        ("Oscar", {"k": -1}),
+        ("Oscar", {"k": 1.5}),
+        ("Oscar", {"k": True}),
+        ("Oscar", {"steering": "sideways"}),
+        ("Oscar", {"stance_policy": "all"}),
+        ("Oscar", {"filter": {"n": 1}}),
+    ]
+    for query, options in calls:
+        with pytest.raises(InvalidInputError):
+            graph.search(query, **options)
+        with pytest.raises(InvalidInputError):
+            asyncio.run(graph.asearch(query, **options))
+    for look in (graph.entities, graph.facts, graph.neighbours):
+        with pytest.raises(InvalidInputError):
+            look(5)  # type: ignore[operator]
+    with pytest.raises(UnknownEntityError, match="Nobody"):
+        graph.neighbours("Nobody")
+    with pytest.raises(UnknownEntityError):
+        graph.neighbours("...")
+    with pytest.raises(UnknownItemError):
+        graph.memory.forget("nobody")
+    for items in (5, [5], b"red wine", {"a": 1}):
+        with pytest.raises(InvalidInputError):
+            graph.add(items)  # type: ignore[arg-type]
+
+
+def test_a_closed_graph_says_so(path: Path) -> None:
+    graph = made(path)
+    graph.add(PEOPLE)
+    graph.close()
+    graph.close()
+    calls: list[Any] = [
+        lambda: graph.search("Oscar"),
+        lambda: asyncio.run(graph.asearch("Oscar")),
+        lambda: graph.add("red wine"),
+        lambda: asyncio.run(graph.aadd("red wine")),
+        graph.update,
+        graph.retry,
+        graph.reextract,
+        graph.entities,
+        graph.counts,
+        graph.failures,
+        lambda: graph.facts("oscar"),
+        lambda: graph.neighbours("Clara"),
+    ]
+    for call in calls:
+        with pytest.raises(MemoryClosedError, match="closed"):
+            call()
+    assert "closed" in repr(graph)
+
+
+def test_a_failing_encoder_loses_nothing(path: Path) -> None:
+    class Refusing(HashEncoder):
+        refuses = True
+
+        def _encode(self, texts: Any) -> Any:
+            if self.refuses and "Idris" in texts:
+                raise ConnectionError("no line")
+            return super()._encode(texts)
+
+    encoder = Refusing(256)
+    with made(path, encoder=encoder) as graph:
+        with pytest.raises(ConnectionError, match="no line"):
+            graph.add(PEOPLE)
+        assert len(graph) == 5
+        encoder.refuses = False
+        assert graph.update().passages == 5
+        assert alike(seen(graph), seen(anew(graph)))
+
+
+def test_a_new_file_is_removed_again_if_the_graph_cannot_be(path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="damping"):
+        made(path, damping=3.0)
+    assert not path.exists()

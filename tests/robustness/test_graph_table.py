@@ -1,0 +1,498 @@
+"""The graph's part of the file: what damage, kills, a budget and hostile rows do to it, and what keeps it right."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import helpers
+import pytest
+from graph_helpers import (
+    PEOPLE,
+    QUERIES,
+    SEA,
+    WINE,
+    Marked,
+    Saying,
+    again,
+    alike,
+    exactly,
+    found,
+    made,
+    recounted,
+    seen,
+)
+from helpers import HashEncoder, KeepAll
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_budget import Quoting, Watch, watch
+
+from epic_core import EpicMemory, Item
+from epic_core.errors import BudgetError, DamagedError, StoreError
+from epic_core.graph import Extraction, Fact, Unextracted
+from epic_core.storage import memory_schema as schema
+from epic_core.storage.row_codec import checksum
+from epic_core.storage.sqlite import tables
+
+__all__ = ["watch"]
+
+forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked and killed")
+PLAIN: dict[str, Any] = {"encoder": HashEncoder(256), "verifier": KeepAll(), "tau": 0.1}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "memory").mkdir()
+    return tmp_path / "memory" / "me.epic"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with everything in it that a graph can have."""
+    path = tmp_path_factory.mktemp("sound") / "me.epic"
+
+    def say(text: str) -> Any:
+        return Unextracted("it failed") if "nobody" in text else Marked().answer(text)
+
+    with made(path, extractor=Saying(say, "marked-v1")) as graph:
+        graph.add(PEOPLE)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM entities WHERE near != x''").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM passages WHERE failure IS NOT NULL").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM passages WHERE relations IS NOT NULL").fetchone() == (4,)
+    return path
+
+
+@pytest.fixture
+def copy(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(sound, tmp_path / "copy.epic"))
+
+
+def looked(path: Path) -> None:
+    with again(path) as graph:
+        exactly(graph)
+        graph.memory.verify()
+
+
+# damage
+
+
+def changed(path: Path, sql: str, *values: Any) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(sql, values)
+
+
+DAMAGE = {
+    "an entity's name": "UPDATE entities SET name = 'Oskar' WHERE row = 1",
+    "an entity's key": "UPDATE entities SET key = 'oskar' WHERE row = 1",
+    "an entity's namespace": "UPDATE entities SET namespace = 'other' WHERE row = 1",
+    "an entity's passages": "UPDATE entities SET passages = passages + 1 WHERE row = 1",
+    "an entity's synonyms": "UPDATE entities SET near = x'' WHERE near != x''",
+    "an entity's vector": "UPDATE entities SET vector = zeroblob(length(vector)) WHERE row = 2",
+    "an entity gone": "DELETE FROM entities WHERE row = 1",
+    "an entity twice": "INSERT INTO entities SELECT 99, namespace, name, key, passages, spelt, near, vector, crc"
+    " FROM entities WHERE row = 1",
+    "a passage's entities": "UPDATE passages SET entities = x'01000000' WHERE item = 2",
+    "a passage's facts": "UPDATE passages SET facts = x'00000000' WHERE item = 1",
+    "a passage's relations": "UPDATE passages SET relations = NULL WHERE item = 1",
+    "a passage's failure": "UPDATE passages SET failure = 'no' WHERE item = 1",
+    "a passage's extractor": "UPDATE passages SET extractor = 5 WHERE item = 1",
+    "a passage gone": "DELETE FROM passages WHERE item = 1",
+    "all passages gone": "DELETE FROM passages",
+    "a passage of nothing": "UPDATE passages SET item = 77 WHERE item = 1",
+    "a table gone": "DROP TABLE entities",
+    "a table more": "CREATE TABLE more (a)",
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON entities BEGIN DELETE FROM passages; END",
+    "a later version": "PRAGMA user_version = 4",
+}
+
+
+@pytest.mark.parametrize("sql", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_graph_is_noticed(copy: Path, sql: str) -> None:
+    data = copy.read_bytes()
+    changed(copy, sql)
+    assert copy.read_bytes() != data
+    with pytest.raises(StoreError):
+        looked(copy)
+    with pytest.raises(StoreError), EpicMemory.open(copy, **PLAIN) as memory:
+        memory.verify()
+
+
+def sums_of(db: sqlite3.Connection, table: str) -> None:
+    rows, total = db.execute(f"SELECT count(*), coalesce(sum(crc), 0) FROM {table}").fetchone()
+    db.execute("UPDATE sums SET rows = ?, total = ? WHERE name = ?", (rows, total, table))
+
+
+def forged(path: Path, table: str, where: str, **columns: Any) -> None:
+    """Change a row, with checksums that say it is right."""
+    kind = schema.ENTITIES if table == "entities" else schema.PASSAGES
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        held = dict(
+            zip(
+                kind.columns,
+                db.execute(f"SELECT {', '.join(kind.columns)} FROM {table} WHERE {where}").fetchone(),
+                strict=True,
+            )
+        )
+        held |= columns
+        held["crc"] = checksum(*(held[name] for name in kind.checked))
+        names = [name for name in held if name != "row"]
+        db.execute(
+            f"UPDATE {table} SET {', '.join(f'{name} = ?' for name in names)} WHERE {where}",
+            [held[name] for name in names],
+        )
+        sums_of(db, table)
+
+
+FORGED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "entities of half a number": ("passages", "item = 1", {"entities": b"\1\0\0"}),
+    "entities as text": ("passages", "item = 1", {"entities": "12345678"}),
+    "no entities": ("passages", "item = 1", {"entities": None}),
+    "entities that are not there": ("passages", "item = 1", {"entities": b"\x63\0\0\0\x64\0\0\0"}),
+    "facts beyond the entities": ("passages", "item = 1", {"facts": b"\0\0\x09\0"}),
+    "half a fact": ("passages", "item = 1", {"facts": b"\0\0"}),
+    "relations that are none": ("passages", "item = 1", {"relations": "{"}),
+    "relations of another number": ("passages", "item = 1", {"relations": "[]"}),
+    "a vector of another length": ("entities", "row = 1", {"vector": b"\0" * 7}),
+    "a vector as text": ("entities", "row = 1", {"vector": "x"}),
+    "half a synonym": ("entities", "row = 1", {"near": b"\0\0"}),
+    "synonyms that are not there": ("entities", "row = 2", {"near": b"\x63\0\0\0\xff"}),
+    "itself as a synonym": ("entities", "row = 2", {"near": b"\x02\0\0\0\xff"}),
+    "a synonym without weight": ("entities", "row = 2", {"near": b"\x01\0\0\0\0"}),
+    "no name": ("entities", "row = 1", {"name": None}),
+    "a number for a name": ("entities", "row = 1", {"name": 7}),
+    "another's key": ("entities", "row = 1", {"key": "clara"}),
+    "passages as text": ("entities", "row = 1", {"passages": "many"}),
+}
+
+
+@pytest.mark.parametrize(("table", "where", "columns"), FORGED.values(), ids=FORGED.keys())
+def test_forged_rows_are_an_error_of_ours_or_do_no_harm(
+    copy: Path, table: str, where: str, columns: dict[str, Any]
+) -> None:
+    forged(copy, table, where, **columns)
+    with again(copy) as graph:
+        calls: list[Callable[[], object]] = [
+            *(lambda query=query: graph.search(query) for query in QUERIES),  # type: ignore[misc]
+            graph.entities,
+            lambda: [graph.neighbours(name) for name in graph.entities()],
+            lambda: [graph.entities(item.id) for item in PEOPLE],
+            lambda: [graph.facts(item.id) for item in PEOPLE],
+            graph.counts,
+            lambda: graph.add("[Oscar Reed] and [Clara] drink red wine"),
+            graph.reextract,
+            lambda: graph.memory.forget("oscar"),
+            lambda: graph.memory.reencode(HashEncoder(64)),
+        ]
+        for call in calls:
+            try:
+                call()
+            except DamagedError:
+                continue
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**32))
+def test_any_byte_may_be_wrong(sound: Path, tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    path = tmp_path_factory.mktemp("bytes") / "me.epic"
+    data = bytearray(sound.read_bytes())
+    generator = random.Random(seed)
+    for _ in range(generator.choice((1, 3, 40))):
+        data[generator.randrange(100, len(data))] = generator.randrange(256)
+    path.write_bytes(data)
+    with again(sound, read_only=True) as graph:
+        right = exactly(graph)
+    try:
+        with again(path, read_only=True) as graph:
+            assert exactly(graph) == right
+    except StoreError:
+        pass
+
+
+def test_a_file_may_get_its_graph_while_another_opens_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EpicMemory.open(path, [WINE], **PLAIN) as memory:
+        memory.add(PEOPLE)
+    check, todo = tables.Schema.check_version, [1]
+
+    def meanwhile(self: tables.Schema, db: sqlite3.Connection, place: Path | None) -> int:
+        version = check(self, db, place)
+        if todo and not db.in_transaction:
+            todo.clear()
+            with again(path) as graph:
+                graph.update()
+        return version
+
+    monkeypatch.setattr(tables.Schema, "check_version", meanwhile)
+    with EpicMemory.open(path, **PLAIN) as memory:
+        assert not todo
+        memory.forget("oscar")
+        assert memory.verify() > 0
+    recounted(path)
+
+
+def test_who_writes_while_the_file_gets_its_graph_keeps_the_sums(path: Path) -> None:
+    with EpicMemory.open(path, [WINE], **PLAIN) as memory:
+        memory.add(PEOPLE)
+        with again(path) as graph:
+            graph.update()
+            with pytest.raises(StoreError, match="written by another"), graph.memory._state.store.transaction():
+                memory._state.store.connection.execute("PRAGMA busy_timeout = 0")
+                memory.forget("oscar")
+            memory.forget("oscar")
+            assert "Oscar Reed" not in graph.entities()
+        assert memory.verify() > 0
+
+
+# kills
+
+WORK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from epic_core import Item
+from graph_helpers import again
+with again(sys.argv[2]) as graph:
+    print("begun", flush=True)
+    for number in range(int(sys.argv[3]), 10_000):
+        graph.add([Item(id=f"i{number % 40}", text=f"[Oscar Reed] drinks red wine in [Town {number % 13}] {number}")])
+        if number % 3 == 0:
+            graph.memory.forget(f"i{number % 40}")
+        if number % 7 == 0:
+            graph.reextract()
+"""
+
+
+@forking
+def test_a_kill_at_any_moment_leaves_a_graph_that_is_right(path: Path) -> None:
+    generator = random.Random(7)
+    with made(path) as graph:
+        graph.add(PEOPLE)
+    for round_number in range(4):
+        worker = subprocess.Popen(
+            [sys.executable, "-c", WORK, str(Path(helpers.__file__).parent), str(path), str(1000 * round_number)],
+            stdout=subprocess.PIPE,
+        )
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"begun\n"
+        time.sleep(generator.uniform(0.02, 0.3))
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        worker.stdout.close()
+        with again(path) as graph:
+            assert graph.memory.verify() > 0
+            recounted(path)
+            assert {item.id for item in PEOPLE} <= {item.id for item in graph.memory.items()}
+            graph.update()
+            assert graph.counts()["outside"] == 0
+            fresh = made(None, graph.memory.preferences)
+            fresh.add(graph.memory.items())
+            assert alike(seen(graph), seen(fresh))
+
+
+# a budget
+
+
+def passage(number: int, names: int = 4) -> Item:
+    marked = " ".join(f"[Name {(number * 7 + n) % 90}]" for n in range(names))
+    return Item(id=f"p{number}", text=f"Number {number} is about red wine, {marked}, sure{number % 10}.")
+
+
+@pytest.mark.parametrize("budget", [150_000, 400_000])
+def test_a_budget_is_never_exceeded(path: Path, watch: Watch, budget: int) -> None:
+    options: dict[str, Any] = {"verifier": Quoting(), "budget": budget, "encoder": HashEncoder(64), "not_kept": 4}
+    with made(path, [WINE, SEA], **options) as graph:
+        report = graph.add([passage(n, names=2 + n % 5) for n in range(80)])
+        assert report.passages > 20
+        outside = graph.counts()["outside"]
+        assert outside <= report.no_room
+        graph.memory.forget(graph.memory.items()[0].id)
+        graph.add([passage(n, names=3) for n in range(80, 90)])
+        graph.memory.replace_preference(SEA, "green sea")
+        graph.update()
+        graph.reextract()
+        assert graph.counts()["passages"] + graph.counts()["outside"] == len(graph)
+        assert len(found(graph, "Name 7", 500)) == len(graph)
+        assert graph.memory.verify() > 0
+        recounted(path)
+        for preference in graph.memory.preferences:
+            graph.memory.remove_preference(preference)
+        assert graph.entities() == []
+        assert len(graph) == 0
+    assert watch.looks > 100
+    assert watch.worst <= budget
+    with again(path, **{**options, "budget": None}) as graph:
+        assert graph.memory.verify() > 0
+
+
+def test_a_passage_with_too_many_entities_for_the_budget_stays_outside(path: Path, watch: Watch) -> None:
+    options: dict[str, Any] = {"budget": 200_000, "encoder": HashEncoder(64), "coarse": False}
+    asked = Marked()
+    with made(path, [WINE], extractor=asked, **options) as graph:
+        graph.add([passage(n) for n in range(20)])
+        report = graph.add([passage(99, names=85)])
+        assert (report.no_room, report.passages, graph.counts()["outside"]) == (1, 0, 1)
+        assert "no room" in str(report)
+        assert "p99" in found(graph, "Name 7", 50)
+        before = len(asked.asked)
+        graph.add([passage(50)])
+        assert len(asked.asked) == before + 1, "what has no room is not extracted again and again"
+        assert graph.update().no_room == 1
+        graph.memory.forget("p99")
+        assert graph.counts()["outside"] == 0
+    assert watch.worst <= 200_000
+
+
+def test_everything_can_be_forgotten_under_a_budget(path: Path, watch: Watch) -> None:
+    with made(path, [WINE], budget=150_000, encoder=HashEncoder(64)) as graph:
+        graph.add([passage(n, names=12) for n in range(80)])
+        assert graph.counts()["passages"] > 10
+        for item in graph.memory.items():
+            graph.memory.forget(item.id)
+        assert graph.entities() == []
+        assert len(graph) == 0
+        graph.memory.verify()
+    assert watch.worst <= 150_000
+
+
+def test_a_smaller_budget_takes_entities_with_their_passages(path: Path) -> None:
+    options: dict[str, Any] = {"verifier": Quoting(), "encoder": HashEncoder(256)}
+    with made(path, [WINE], **options) as graph:
+        graph.add([passage(n, names=6) for n in range(120)])
+        before = graph.counts()
+        octets = graph.memory.stats().bytes
+    assert octets["graph"] > 30_000
+    budget = octets["total"] // 2
+    with again(path, budget=budget, **options) as graph:
+        assert 0 < graph.counts()["passages"] < before["passages"]
+        assert path.stat().st_size <= budget
+        graph.memory.verify()
+        recounted(path)
+
+
+def test_a_full_file_gets_a_graph(path: Path) -> None:
+    options: dict[str, Any] = {**PLAIN, "verifier": Quoting(), "budget": 150_000}
+    with EpicMemory.open(path, [WINE], **options) as memory:
+        memory.add([passage(n) for n in range(200)])
+        held = len(memory)
+    with again(path, verifier=Quoting()) as graph:
+        report = graph.update()
+        assert report.passages + report.no_room + report.evicted >= held
+        assert graph.counts()["passages"] > 0
+        graph.memory.verify()
+    assert path.stat().st_size <= 150_000
+
+
+def test_the_smallest_budget(path: Path) -> None:
+    with pytest.raises(BudgetError, match="It takes") as refused:
+        made(path, [WINE], budget=20_000)
+    assert not path.exists()
+    least = int(str(refused.value).split("It takes ")[1].split()[0])
+    with made(path, [WINE], budget=least) as graph:
+        graph.add(PEOPLE)
+        assert graph.search("red wine")
+
+
+def test_what_was_shortened_for_a_budget_keeps_no_name_of_what_was_cut_off(path: Path) -> None:
+    long = "Red wine is what this is about, sure1. " + " ".join(
+        f"[Zanzibar Quill] said number {n} in a place called somewhere." for n in range(12)
+    )
+    options: dict[str, Any] = {"budget": 150_000, "encoder": HashEncoder(64), "coarse": False}
+    with made(path, [WINE], verifier=Quoting(), **options) as graph:
+        graph.add([Item(id="long", text=long)])
+        assert graph.entities("long") == ["Zanzibar Quill"]
+        shortened = 0
+        for number in range(0, 400, 20):
+            shortened += graph.memory.add([passage(n, names=1) for n in range(number, number + 20)]).shortened
+            held = graph.memory.get(["long"])
+            if not held or held[0].text != long:
+                break
+        assert shortened
+        kept = "".join(item.text for item in graph.memory.items())
+        assert ("Zanzibar Quill" in graph.entities()) == ("[Zanzibar Quill]" in kept and graph.entities("long") != [])
+        recounted(path)
+
+
+# counting
+
+
+SPOKEN = st.lists(st.sampled_from(["Oscar", "Clara", "Idris", "Oslo", "oscars", "THE CLARA"]), max_size=5)
+
+
+@settings(max_examples=30)
+@given(
+    rounds=st.lists(
+        st.lists(st.tuples(st.integers(0, 6), SPOKEN, SPOKEN), min_size=1, max_size=4), min_size=1, max_size=5
+    )
+)
+def test_entities_count_their_passages(
+    rounds: list[list[tuple[int, list[str], list[str]]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("counts") / "me.epic"
+    says: dict[str, Extraction] = {}
+    with made(path, extractor=Saying(lambda text: says[text]), coarse=False, fine=False) as graph:
+        for number, batch in enumerate(rounds):
+            items = []
+            for place, names, ends in batch:
+                text = f"red wine {number} {place} {names} {ends}"
+                facts = tuple(Fact(one, "", other) for one, other in zip(names, ends, strict=False))
+                says[text] = Extraction(tuple(names), facts)
+                items.append(Item(id=f"{place}", text=text))
+            graph.add(items)
+            recounted(path)
+            graph.reextract()
+            if number % 2:
+                graph.memory.forget(items[0].id)
+            recounted(path)
+            assert {name.casefold().removeprefix("the ").rstrip("s") for name in graph.entities()} == {
+                name.casefold().removeprefix("the ").rstrip("s")
+                for item in graph.memory.items()
+                for name in (
+                    *says[item.text].entities,
+                    *(end for fact in says[item.text].facts for end in (fact.subject, fact.object)),
+                )
+            }
+
+
+# what importing brings in
+
+LIGHT = """
+import sys
+from epic_core import EpicMemory
+memory = EpicMemory(["I like red wine."], coarse=False, fine=False)
+memory.add(["red wine"])
+memory.search("wine")
+heavy = [name for name in sys.modules if name.startswith("epic_core.graph.") or name in ("scipy", "igraph", "networkx")]
+assert not heavy, heavy
+"""
+
+OFFLINE_WORK = """
+from epic_core.graph import GraphMemory
+with GraphMemory.open(sys.argv[1], ["I like red wine."], tau=0.0) as graph:
+    graph.add(["Oscar Reed bought red wine in Berlin.", "Berlin lies on the Spree."])
+    assert graph.search("Where is Oscar Reed?").entities
+    assert not any(name in sys.modules for name in ("epic_core.lm", "httpx", "scipy", "igraph"))
+"""
+
+
+def run_python(code: str, *arguments: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_plain_memory_imports_no_graph() -> None:
+    run_python(LIGHT)
+
+
+def test_a_graph_needs_no_network(tmp_path: Path) -> None:
+    from test_privacy import OFFLINE
+
+    run_python(f"import sys\n{OFFLINE}\n{OFFLINE_WORK}", str(tmp_path / "me.epic"))

@@ -1,0 +1,192 @@
+"""The synchronous and the asynchronous path give the same, and the second never blocks the event loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll
+
+from epic_core import EpicMemory, Filter, Item
+from epic_core.types import BuildReport
+from epic_core.verification import EmbeddedVerifier
+
+PREFERENCES = ["I love red wine.", "I avoid the night train."]
+TEXTS = [
+    *(Item(text=f"I love red wine number {n}", metadata={"n": n}) for n in range(12)),
+    *(Item(text=f"I avoid the night train number {n}", metadata={"n": n}) for n in range(12)),
+    *(f"{n} steam engines" for n in range(12)),
+]
+MESSAGES = [{"role": role, "content": f"I love red wine {n}"} for n in range(12) for role in ("user", "assistant")]
+
+VERIFIERS: dict[str, Callable[[HashEncoder], Any]] = {
+    "keep": lambda _: KeepAll(),
+    "undecided": lambda _: UndecidedAll(),
+    "raising": lambda _: Raising(TimeoutError("slow"), after=5),
+    "too few": lambda _: TooFew(),
+    "embedded": EmbeddedVerifier,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "signed": {"steering": "signed"},
+    "paper": {"steering": "paper"},
+    "off": {"steering": "off"},
+    "coarse off": {"coarse": False},
+    "fine off": {"fine": False},
+    "keep rate": {"keep_rate": 0.4},
+    "light tier": {"tau": 0.9, "reserve": "1 MB"},
+    "fallback": {"fallback": lambda query, k: [f"{query} {n}" for n in range(k)]},
+}
+
+
+def pair(verifier: str = "keep", **options: Any) -> tuple[EpicMemory, EpicMemory]:
+    one, other = HashEncoder(), HashEncoder()
+    return (
+        EpicMemory(PREFERENCES, encoder=one, verifier=VERIFIERS[verifier](one), **options),
+        EpicMemory(PREFERENCES, encoder=other, verifier=VERIFIERS[verifier](other), **options),
+    )
+
+
+def told(report: BuildReport) -> dict[str, Any]:
+    """A report without its times."""
+    return {key: value if key != "timings" else list(value) for key, value in asdict(report).items()}
+
+
+def state(memory: EpicMemory) -> Any:
+    counts = memory.stats().counts
+    return counts, memory.tau, memory.search("red wine train engine", k=99), [p.text for p in memory.preferences]
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("verifier", VERIFIERS)
+async def test_add_and_search_are_the_same(verifier: str, options: dict[str, Any]) -> None:
+    sync, other = pair(verifier, **options)
+    assert told(sync.add(TEXTS)) == told(await other.aadd(TEXTS))
+    assert state(sync) == state(other)
+    queries: list[dict[str, Any]] = [
+        {},
+        {"k": 3, "stance_policy": "only_supports"},
+        {"filter": Filter.ge("n", 6)},
+        {"steering": "paper", "distinct": False},
+        {"preferences": [PREFERENCES[1]], "stance_policy": "any"},
+        {"namespace": "nobody"},
+        {"min_score": 0.3},
+        {"keys": "instruction", "min_score": None},
+    ]
+    asked = False
+    for query in ("which red wine", "a night train", "steam engines", "🙂"):
+        for arguments in queries:
+            expected, found = sync.search(query, **arguments), await other.asearch(query, **arguments)
+            assert expected == found
+            assert (expected.steered_by, expected.fallback) == (found.steered_by, found.fallback)
+            assert (expected.matters, expected.relevant) == (found.matters, found.relevant)
+            assert list(expected.timings) == list(found.timings)
+            asked |= expected.fallback
+        assert sync.context(query) == await other.acontext(query)
+        assert sync.preferences_for(query) == await other.apreferences_for(query)
+    assert asked == ("fallback" in options)
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+async def test_preferences_and_retry_are_the_same(verifier: str) -> None:
+    sync, other = pair(verifier)
+    sync.add(TEXTS)
+    await other.aadd(TEXTS)
+    assert told(sync.add_preference("steam engines")) == told(await other.aadd_preference("steam engines"))
+    assert state(sync) == state(other)
+    new = "I love number 3"
+    assert told(sync.replace_preference(PREFERENCES[0], new)) == told(
+        await other.areplace_preference(PREFERENCES[0], new)
+    )
+    assert state(sync) == state(other)
+    sync.remove_preference(PREFERENCES[1])
+    await other.aremove_preference(PREFERENCES[1])
+    assert state(sync) == state(other)
+    sync.verifier = other.verifier = KeepAll()
+    assert told(sync.retry()) == told(await other.aretry())
+    assert state(sync) == state(other)
+
+
+async def test_conversations_are_the_same() -> None:
+    sync, other = pair()
+    assert told(sync.add_conversation(MESSAGES)) == told(await other.aadd_conversation(MESSAGES))
+    assert state(sync) == state(other)
+    assert sync.search("wine")[0].item.metadata["kind"] == "conversation"
+
+
+@pytest.mark.parametrize("bad", [["I love red wine", ""], 7, [None]])
+async def test_errors_are_the_same(bad: Any) -> None:
+    sync, other = pair()
+    with pytest.raises(Exception) as expected:
+        sync.add(bad)
+    with pytest.raises(type(expected.value)) as found:
+        await other.aadd(bad)
+    assert str(found.value) == str(expected.value)
+    assert state(sync) == state(other)
+
+
+@pytest.mark.parametrize("arguments", [{"query": ""}, {"query": "x", "k": 0}, {"query": "x", "preferences": ["sky"]}])
+async def test_errors_of_a_search_are_the_same(arguments: dict[str, Any]) -> None:
+    sync, other = pair()
+    with pytest.raises(Exception) as expected:
+        sync.search(**arguments)
+    with pytest.raises(type(expected.value)) as found:
+        await other.asearch(**arguments)
+    assert str(found.value) == str(expected.value)
+
+
+class LoopWatch(HashEncoder):
+    """An encoder that notes where `encode` is called."""
+
+    async def aencode(self, texts: Any) -> Any:
+        return self._encode(texts)
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+@pytest.mark.parametrize("steering", ["signed", "paper", "off"])
+async def test_the_asynchronous_path_never_encodes_on_the_event_loop(verifier: str, steering: Any) -> None:
+    encoder = LoopWatch()
+    memory = EpicMemory(PREFERENCES, encoder=encoder, verifier=VERIFIERS[verifier](encoder), steering=steering)
+    encoder.sync_threads.clear()
+    await memory.aadd(TEXTS)
+    await memory.aadd_conversation(MESSAGES)
+    await memory.asearch("which red wine")
+    await memory.acontext("which night train")
+    await memory.aadd_preference("steam engines")
+    await memory.areplace_preference("steam engines", "number 3")
+    await memory.aremove_preference("number 3")
+    await memory.aretry()
+    assert threading.get_ident() not in encoder.sync_threads
+
+
+async def test_the_asynchronous_path_never_verifies_synchronously() -> None:
+    class OnlyAsync(FakeVerifier):
+        def verify(self, candidates: Any) -> Any:
+            raise AssertionError("the synchronous verify was called")
+
+        async def averify(self, candidates: Any) -> Any:
+            for verdict in KeepAll().verify(candidates):
+                yield verdict
+
+    memory = EpicMemory(PREFERENCES, encoder=HashEncoder(), verifier=OnlyAsync())
+    assert (await memory.aadd(TEXTS)).kept == 24
+    assert (await memory.aadd_preference("steam engines")).kept == 0
+
+
+async def test_the_database_is_never_written_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    from epic_core.storage.store import Store
+
+    memory, threads = EpicMemory(PREFERENCES, encoder=HashEncoder(), verifier=KeepAll()), set()
+    transaction = Store.transaction
+
+    def watched(store: Store) -> Any:
+        threads.add(threading.get_ident())
+        return transaction(store)
+
+    monkeypatch.setattr(Store, "transaction", watched)
+    await memory.aadd(TEXTS)
+    await memory.aadd_preference("steam engines")
+    await memory.aremove_preference("steam engines")
+    assert threads and threading.get_ident() not in threads

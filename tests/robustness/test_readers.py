@@ -1,0 +1,532 @@
+"""Several memories on one file, in one process and in several: what one commits, the others find."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import helpers
+import pytest
+from helpers import HashEncoder, KeepAll
+
+from epic_core import EpicMemory, Hits, Item
+from epic_core.errors import EncoderMismatchError, StoreError
+from epic_core.storage.sqlite import database as database_module
+
+WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
+ITEMS = [
+    Item(id="wine", text="red wine from far away"),
+    Item(id="both", text="red wine at blue sea"),
+    Item(id="three", text="red wine at blue sea in night train"),
+    Item(id="sea", text="blue sea in summer"),
+]
+# A watchdog: what takes this long does not come back. No test takes a second of it otherwise.
+FOREVER = 120.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, [WINE, SEA], encoder=HashEncoder(), verifier=KeepAll()) as held:
+        held.add(ITEMS)
+    return path
+
+
+def opened(path: Path, **options: Any) -> EpicMemory:
+    return EpicMemory.open(path, **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+
+
+def found(hits: Hits) -> list[tuple[Any, ...]]:
+    """What a search found, in an order that equal scores do not change."""
+    return sorted(
+        (hit.item.id, hit.item.text, round(hit.score, 4), sorted(zip(hit.preferences, hit.instructions, strict=True)))
+        for hit in hits
+    )
+
+
+def looks(held: EpicMemory) -> tuple[Any, ...]:
+    return (
+        [preference.text for preference in held.preferences],
+        *(found(held.search(query, k=20)) for query in (WINE, SEA, TRAIN)),
+        len(held),
+    )
+
+
+def elsewhere(path: Path, code: str) -> None:
+    """Run code with a memory `m` of the file in another process."""
+    done = subprocess.run([sys.executable, "-c", _script(code), str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def _script(code: str) -> str:
+    return (
+        f"import sys, os\nsys.path.insert(0, {str(Path(helpers.__file__).parent)!r})\n"
+        "from helpers import *\nfrom epic_core import *\n"
+        "m = EpicMemory.open(sys.argv[1], encoder=HashEncoder(), verifier=KeepAll())\n"
+        f"{textwrap.dedent(code)}\nm.close()\n"
+    )
+
+
+def here(path: Path, code: str) -> None:
+    """Run it with another memory of the file in this process."""
+    with opened(path) as other:
+        exec(code, {"m": other, "Item": Item})
+
+
+CHANGES = {
+    "add": "m.add([Item(id='new', text='red wine anew')])",
+    "another text": "m.add([Item(id='wine', text='red wine in other words')])",
+    "no longer kept": "m.add([Item(id='wine', text='something else')])",
+    "forget": "m.forget('both')",
+    "add preference": "m.add_preference('night train')",
+    "remove preference": "m.remove_preference('blue sea')",
+    "replace preference": "m.replace_preference('blue sea', 'night train')",
+    "all at once": "m.forget('wine'); m.add_preference('night train'); m.remove_preference('red wine')",
+}
+
+
+# In this process all of them, in another one what is enough to see that it makes no difference.
+WAYS = [(here, change, read_only) for change in CHANGES for read_only in (False, True)]
+WAYS += [(elsewhere, change, change == "all at once") for change in ("add", "replace preference", "all at once")]
+
+
+@pytest.mark.parametrize(("where", "change", "read_only"), WAYS)
+def test_what_another_commits_is_found(path: Path, where: Callable[..., None], change: str, read_only: bool) -> None:
+    with opened(path, read_only=read_only) as reader:
+        before = looks(reader)
+        where(path, CHANGES[change])
+        after = looks(reader)
+        with opened(path) as fresh:
+            assert after == looks(fresh) != before
+
+
+def test_a_namespace_another_makes_is_found(path: Path) -> None:
+    with opened(path) as reader:
+        assert reader.search(WINE, namespace="other") == []
+        with opened(path, namespace="other", preferences=[WINE]) as other:
+            other.add([Item(id="x", text=WINE)])
+            assert [hit.item.id for hit in reader.search(WINE, namespace="other")] == ["x"]
+            other.forget("x")
+            assert reader.search(WINE, namespace="other") == []
+
+
+@pytest.mark.parametrize("where", [here, elsewhere])
+def test_a_file_embedded_anew_is_not_searched_with_the_old_encoder(path: Path, where: Callable[..., None]) -> None:
+    with opened(path) as reader, opened(path, read_only=True) as second:
+        reader.search(WINE)
+        if where is here:
+            with EpicMemory.open(path, encoder=HashEncoder(fingerprint="v2"), verifier=KeepAll(), reencode=True):
+                pass
+        else:
+            where(path, "m.reencode(HashEncoder(fingerprint='v2'))")
+        for use in (
+            lambda: reader.search(WINE),
+            lambda: second.search(WINE),
+            lambda: reader.add([Item(text="red wine more")]),
+            lambda: reader.preferences,
+            lambda: reader.add_preference(TRAIN),
+            lambda: reader.forget("wine"),
+        ):
+            with pytest.raises(EncoderMismatchError):
+                use()
+    with EpicMemory.open(path, encoder=HashEncoder(fingerprint="v2"), verifier=KeepAll()) as fresh:
+        assert len(fresh) == len(ITEMS) and fresh.verify() > 0
+
+
+def test_compaction_elsewhere_changes_nothing(path: Path) -> None:
+    with opened(path) as reader:
+        here(path, "m.forget('sea')")
+        before = looks(reader)
+        elsewhere(path, "m.compact()")
+        assert looks(reader) == before
+        reader.add([Item(id="new", text="red wine anew")])
+        assert reader.verify() > 0
+        with opened(path) as fresh:
+            assert looks(fresh) == looks(reader) != before
+
+
+def test_a_compaction_here_is_nothing_to_others(path: Path) -> None:
+    with opened(path) as reader, opened(path) as other:
+        before = looks(reader)
+        other.compact()
+        assert looks(reader) == before == looks(other)
+        other.add([Item(id="new", text="red wine anew")])
+        assert looks(reader) == looks(other) != before
+
+
+def test_uses_that_another_counts_change_nothing(path: Path) -> None:
+    with opened(path) as reader:
+        before = looks(reader)
+        index = reader._state.space().index
+        here(path, "for _ in range(70): m.search('red wine')")
+        assert looks(reader) == before
+        # Not read again either: a busy reader elsewhere costs this one nothing.
+        assert reader._state.space().index is index
+
+
+# old or new, never a mix
+
+
+@contextmanager
+def writing(path: Path, code: str, process: bool) -> Iterator[Callable[[], bool]]:
+    """A writer beside us; says whether it is still at it."""
+    if process:
+        with subprocess.Popen([sys.executable, "-c", _script(code), str(path)], stderr=subprocess.PIPE) as running:
+            try:
+                yield lambda: running.poll() is None
+                assert running.wait(FOREVER) == 0, running.stderr and running.stderr.read()
+            finally:
+                running.kill()
+        return
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            here(path, code)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield thread.is_alive
+    finally:
+        thread.join(FOREVER)
+        assert not failures and not thread.is_alive()
+
+
+@pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
+def test_a_search_sees_the_old_state_or_the_new_one(path: Path, process: bool) -> None:
+    """Items, entries, preferences and scores of one state; never an error, however often it changes."""
+    with opened(path) as held:
+        without = found(held.search(TRAIN, k=20)), len(held.preferences)
+        held.add_preference(TRAIN)
+        with_it = found(held.search(TRAIN, k=20)), len(held.preferences)
+        held.remove_preference(TRAIN)
+        assert without[0] != with_it[0] and found(held.search(TRAIN, k=20)) == without[0]
+    states = [without[0], with_it[0]]
+    steered = [{WINE, SEA}, {WINE, SEA, TRAIN}]
+    searches: list[int] = []
+    failures: list[BaseException] = []
+    going = threading.Event()
+
+    def hammer(reader: EpicMemory) -> None:
+        try:
+            count = 0
+            while going.is_set() or not count:
+                hits = reader.search(TRAIN, k=20)
+                assert found(hits) in states
+                state = states.index(found(hits))
+                assert {text for text, _, _ in hits.steered_by} <= steered[state]
+                count += 1
+            searches.append(count)
+        except BaseException as error:
+            failures.append(error)
+
+    code = "for _ in range(10):\n    m.add_preference('night train')\n    m.remove_preference('night train')"
+    with opened(path) as one, opened(path, read_only=True) as two:
+        threads = [threading.Thread(target=hammer, args=(reader,)) for reader in (one, one, two)]
+        going.set()
+        with writing(path, code, process) as busy:
+            for thread in threads:
+                thread.start()
+            while busy() and not failures:
+                threading.Event().wait(0.01)
+            going.clear()
+        for thread in threads:
+            thread.join(FOREVER)
+        assert not failures, failures[0]
+        assert len(searches) == 3
+        assert found(one.search(TRAIN, k=20)) == found(two.search(TRAIN, k=20)) == without[0]
+        assert one.verify() > 0
+
+
+def test_what_is_listed_while_another_replaces_belongs_together(path: Path) -> None:
+    failures: list[BaseException] = []
+    code = "for n in range(10):\n    m.add([Item(id='wine', text=f'red wine version {n}')])"
+    with opened(path) as reader, writing(path, code, process=False) as busy:
+        while busy():
+            hits = [hit for hit in reader.search(WINE, k=20) if hit.item.id == "wine"]
+            try:
+                # The instruction quotes the text it was made for.
+                assert len(hits) == 1 and all(hits[0].item.text in each for each in hits[0].instructions)
+                assert all(hits[0].item.id == entry.item_id for entry in hits[0].entries)
+            except AssertionError as error:
+                failures.append(error)
+    assert not failures, failures[0]
+
+
+# writers
+
+
+def test_a_second_writer_waits_for_the_first(path: Path) -> None:
+    with opened(path) as first, opened(path) as second:
+        thread = threading.Thread(target=lambda: second.add([Item(id="second", text="red wine second")]))
+        with first._state.lock, first._state.store.transaction():
+            thread.start()
+            thread.join(0.3)
+            # It cannot have finished, however fast the machine.
+            assert thread.is_alive()
+        thread.join(FOREVER)
+        assert not thread.is_alive()
+        assert "second" in {hit.item.id for hit in first.search(WINE, k=20)}
+
+
+def test_a_writer_that_waits_too_long_says_so_and_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.05)
+    with opened(path) as held, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        before = looks(held)
+        other.execute("BEGIN IMMEDIATE")
+        for change in (
+            lambda: held.add([Item(text="red wine more")]),
+            lambda: held.forget("wine"),
+            lambda: held.add_preference(TRAIN),
+            lambda: held.remove_preference(WINE),
+        ):
+            with pytest.raises(StoreError, match="another process"):
+                change()
+            assert looks(held) == before
+        other.execute("ROLLBACK")
+        held.forget("wine")
+        assert looks(held) != before
+
+
+def test_two_writers_in_turn_hold_the_work_of_both(path: Path) -> None:
+    with opened(path) as one, opened(path) as two:
+        for n in range(10):
+            one.add([Item(id=f"one{n}", text=f"red wine one {n}")])
+            two.add([Item(id=f"two{n}", text=f"red wine two {n}")])
+            assert len(one) == len(two) == len(ITEMS) + 2 * (n + 1)
+        assert looks(one) == looks(two)
+        assert one.verify() == two.verify()
+
+
+def test_many_processes_may_write_at_once(path: Path) -> None:
+    code = "for n in range(5):\n    m.add([Item(id=f'{os.getpid()}-{n}', text=f'red wine {os.getpid()} {n}')])"
+    running = [
+        subprocess.Popen([sys.executable, "-c", _script(code), str(path)], stderr=subprocess.PIPE) for _ in range(3)
+    ]
+    for process in running:
+        _, said = process.communicate(timeout=FOREVER)
+        assert process.returncode == 0, said
+    with opened(path) as held:
+        assert len(held) == len(ITEMS) + 15
+        assert len(held.search(WINE, k=50)) == len(ITEMS) + 15
+        assert held.verify() > 0
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_many_threads_make_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "new.epic"
+    made: list[EpicMemory] = []
+    failures: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            made.append(opened(path, preferences=[WINE, SEA]))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=make) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(FOREVER)
+    assert not failures and len(made) == 6, failures
+    made[0].add(ITEMS)
+    assert all(looks(held) == looks(made[0]) for held in made)
+    for held in made:
+        held.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["new.epic"]
+
+
+def test_many_threads_of_one_memory_add_and_search(path: Path) -> None:
+    failures: list[BaseException] = []
+
+    def work(held: EpicMemory, number: int) -> None:
+        try:
+            for n in range(12):
+                item = Item(id=f"{number}-{n}", text=f"red wine {number} {n}")
+                held.add([item])
+                assert item.id in {hit.item.id for hit in held.search(item.text, k=200)}
+                if n % 4 == 3:
+                    held.forget(item.id)
+                    assert item.id not in {hit.item.id for hit in held.search(item.text, k=200)}
+                held.stats()
+        except BaseException as error:
+            failures.append(error)
+
+    with opened(path) as held:
+        threads = [threading.Thread(target=work, args=(held, number)) for number in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(FOREVER)
+        assert not failures, failures[0]
+        assert len(held) == len(ITEMS) + 5 * 9
+        held.verify()
+        after = looks(held)
+    with opened(path) as fresh:
+        assert looks(fresh) == after
+
+
+# a search in the way of others, and others in the way of a search
+
+
+def unharmed(reader: EpicMemory, searches: int) -> None:
+    """Searches come back while somebody else is in the way."""
+    failures: list[BaseException] = []
+    expected = found(reader.search(WINE, k=20))
+
+    def search() -> None:
+        try:
+            for _ in range(searches):
+                assert found(reader.search(WINE, k=20)) == expected
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=search, daemon=True)
+    thread.start()
+    thread.join(FOREVER / 4)
+    assert not thread.is_alive(), "a search waits for somebody else"
+    assert not failures, failures[0]
+
+
+def test_a_search_does_not_wait_for_who_holds_the_write_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "_BUSY_SECONDS", FOREVER)
+    with opened(path) as reader, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        unharmed(reader, 150)
+        other.execute("ROLLBACK")
+        # What was counted meanwhile is not lost.
+        assert used(path) == 0
+        reader.search(WINE)
+    assert used(path) > 150
+
+
+def test_a_search_does_not_wait_for_who_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uses are written now and then; somebody who reads for long must not hold up the search that does it."""
+    monkeypatch.setattr(database_module, "_BUSY_SECONDS", FOREVER)
+    with opened(path) as reader, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM items").fetchall()
+        try:
+            unharmed(reader, 150)
+        finally:
+            other.execute("ROLLBACK")
+
+
+def test_a_search_does_not_wait_for_a_large_change_under_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is committed, others find what was there before."""
+    monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.2)
+    with opened(path) as reader, opened(path) as writer:
+        before = looks(reader)
+        with writer._state.lock, writer._state.store.transaction():
+            for number in range(4000):
+                writer._state.store.items.put("other", Item(id=str(number), text=os.urandom(400).hex()))
+            assert looks(reader) == before
+        assert looks(reader) == before
+
+
+def test_a_process_that_dies_in_a_change_leaves_the_file_to_others(path: Path) -> None:
+    code = """
+        store = m._state.store
+        with store.transaction():
+            for number in range(4000):
+                store.put_item("default", Item(id=str(number), text=os.urandom(400).hex()))
+            store.remove_items("default", ["wine"])
+            os._exit(9)
+    """
+    with opened(path) as reader:
+        before = looks(reader)
+        done = subprocess.run([sys.executable, "-c", _script(code), str(path)], capture_output=True, check=False)
+        assert done.returncode == 9, done.stderr
+        assert looks(reader) == before
+        reader.add([Item(id="after", text="red wine after")])
+        assert reader.verify() > 0
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+# uses
+
+
+def used(path: Path) -> int:
+    """How many uses the file knows of."""
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as other:
+        return int(other.execute("SELECT coalesce(sum(count), 0) FROM uses").fetchone()[0])
+
+
+def test_uses_are_written_in_batches_and_on_close(path: Path) -> None:
+    with opened(path) as held:
+        for _ in range(63):
+            held.search(WINE, k=1)
+        assert used(path) == 0
+        held.search(WINE, k=1)
+        assert used(path) == 64
+        held.search(WINE, k=2)
+        assert used(path) == 64
+    assert used(path) == 66
+    with opened(path) as held:
+        held.search(SEA, k=1)
+    assert used(path) == 67
+
+
+def test_uses_are_counted_for_what_was_returned(path: Path, tmp_path: Path) -> None:
+    with opened(path) as held:
+        for _ in range(5):
+            (hit,) = held.search("red wine from far away", k=1)
+        assert hit.item.id == "wine"
+    with opened(path) as held:
+        held.export(tmp_path / "export.jsonl")
+        assert held.verify() > 0
+    lines = (tmp_path / "export.jsonl").read_text("utf-8").splitlines()
+    assert [line.count('"uses": 5') for line in lines if '"id": "wine"' in line] == [1]
+    assert sum(line.count('"uses": 0') for line in lines if '"kind": "item"' in line) >= 3
+
+
+def test_several_memories_add_up_their_uses(path: Path) -> None:
+    with opened(path) as one, opened(path) as two:
+        for held in (one, two, one):
+            held.search(WINE, k=1)
+    assert used(path) == 3
+
+
+def test_who_only_reads_counts_nothing_in_the_file(path: Path) -> None:
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    with opened(path, read_only=True) as reader:
+        for _ in range(200):
+            reader.search(WINE)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+def test_uses_of_what_has_gone_meanwhile_are_let_go(path: Path) -> None:
+    with opened(path) as held:
+        held.search(WINE, k=20)
+        here(path, "m.forget('wine', 'both')")
+    with opened(path) as held:
+        assert held.verify() > 0
+        held.add(ITEMS)
+        assert looks(held)[-1] == len(ITEMS)
+
+
+def test_closing_does_not_fail_where_uses_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.05)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        held = opened(path)
+        held.search(WINE)
+        other.execute("BEGIN IMMEDIATE")
+        held.close()
+        other.execute("ROLLBACK")
+    removed = opened(path)
+    removed.search(WINE)
+    path.unlink()
+    removed.close()
+    assert not path.exists()
