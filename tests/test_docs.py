@@ -11,9 +11,9 @@ from typing import Any
 
 import ollama  # noqa: F401  # its client is what the pages' models use
 import pytest
-from lm_servers import LMServer
 
 from epic_core.encoders import default_encoder
+from lm_servers import LMServer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -41,6 +41,7 @@ def ollama_at(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.slow
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
@@ -94,6 +95,7 @@ def on_ollama() -> list[Any]:
 
 
 @pytest.mark.parametrize("code", on_ollama())
+@pytest.mark.slow
 def test_an_example_runs_on_ollama_with_one_line_changed(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

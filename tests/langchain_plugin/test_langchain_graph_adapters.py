@@ -549,6 +549,7 @@ def test_a_missing_package_names_the_extra() -> None:
     assert "pip install 'epic-memory[graph-retriever]'" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_without_it_all_else_works() -> None:
     code = "import sys; sys.modules['langchain_graph_retriever'] = None; import epic_langchain"
     code += "; print('graph_retriever' in sys.modules)"

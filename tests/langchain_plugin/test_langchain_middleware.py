@@ -791,6 +791,7 @@ async def test_nothing_is_remembered_for_somebody_else(
         assert len(memory) == 2
 
 
+@pytest.mark.slow
 def test_a_missing_package_names_the_extra() -> None:
     for package in ("langchain", "langgraph"):
         code = f"import sys; sys.modules[{package!r}] = None; import epic_langchain.agents"
@@ -799,6 +800,7 @@ def test_a_missing_package_names_the_extra() -> None:
         assert "pip install 'epic-memory[agents]'" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_plugin_itself_needs_no_agents() -> None:
     code = (
         "import sys, epic_langchain; print([m for m in sys.modules if m.split('.')[0] in ('langgraph', 'langchain')])"

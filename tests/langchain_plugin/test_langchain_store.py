@@ -170,6 +170,7 @@ def check(ops: list[Op], got: list[Any], expected: list[Any]) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(script=scripts)
+@pytest.mark.slow
 def test_the_same_as_langgraphs_own(script: list[list[Op]]) -> None:
     store, reference = EpicStore(embedding=ENCODER, fields=["text"]), Reference()
     for ops in script:
@@ -489,6 +490,7 @@ def test_a_store_outlives_the_process(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"SQLite format 3")
 
 
+@pytest.mark.slow
 def test_another_process_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "agent.store"
     with EpicStore(path) as store:

@@ -314,6 +314,7 @@ async def test_split_gives_one_document_for_each_preference(transform: Transform
     assert await transform(transformer(split=True), given) == found
 
 
+@pytest.mark.slow
 def test_split_ids_are_the_same_on_every_machine() -> None:
     (one,) = transformer(split=True).invoke([Document("red wine", id="a")])
     code = (

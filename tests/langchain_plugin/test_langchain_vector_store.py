@@ -239,6 +239,7 @@ class Alike:
 
 
 @pytest.mark.parametrize("embeddings", [RandomEmbeddings(), EpicEmbeddings()], ids=["random", "embedded"])
+@pytest.mark.slow
 def test_it_finds_what_langchains_own_store_finds(tmp_path: Path, embeddings: Embeddings) -> None:
     count = iter(range(10**6))
 
@@ -1398,6 +1399,7 @@ with EpicVectorStore(path=path, preferences=["I follow a strict vegan diet."]) a
 """
 
 
+@pytest.mark.slow
 def test_it_is_offline_and_without_pickle(path: Path) -> None:
     home = str(path.parent / "home")
     done = subprocess.run(

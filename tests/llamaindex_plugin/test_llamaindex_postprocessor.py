@@ -780,6 +780,7 @@ TEXTS = st.lists(st.lists(WORDS, max_size=4).map(" ".join), max_size=8)
     top_n=st.integers(1, 9),
     mode=st.sampled_from(["signed", "paper", "off"]),
 )
+@pytest.mark.slow
 def test_ranking_only_changes_places(texts: list[str], query: str | None, top_n: int, mode: str) -> None:
     said = {"bad": Stance.CONFLICTS, "half": Stance.MIXED}
     nodes = found(*texts)

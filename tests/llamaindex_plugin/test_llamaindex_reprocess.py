@@ -143,6 +143,7 @@ CHANGES = st.lists(
 
 @settings(max_examples=30, deadline=None)
 @given(changes=CHANGES, embedded=st.booleans(), twice=st.booleans())
+@pytest.mark.slow
 def test_an_index_that_is_changed_equals_one_made_anew(changes: list[Any], embedded: bool, twice: bool) -> None:
     options: dict[str, Any] = {"embed_model": EpicEmbedding()} if embedded else {}
     keep = step(**options)

@@ -147,6 +147,7 @@ async def test_both_ways_give_the_same(run: Run) -> None:
     assert ids(found) == KEPT
 
 
+@pytest.mark.slow
 async def test_both_ways_give_the_same_over_many_batches(run: Run) -> None:
     keep = step(Scripted(concurrency=3))
     given = nodes(14)

@@ -208,6 +208,7 @@ NODES = (
 
 @given(NODES, st.none() | LINKS, st.lists(LINKS, max_size=2), st.booleans())
 @settings(max_examples=150, deadline=None)
+@pytest.mark.slow
 def test_nodes_come_back_as_they_were_put_in(
     made: BaseNode, source: RelatedNodeInfo | None, children: list[RelatedNodeInfo], own: bool
 ) -> None:

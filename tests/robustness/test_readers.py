@@ -13,13 +13,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import helpers
 import pytest
-from helpers import HashEncoder, KeepAll
 
+import helpers
 from epic_core import EpicMemory, Hits, Item
 from epic_core.errors import EncoderMismatchError, StoreError
 from epic_core.storage.sqlite import database as database_module
+from helpers import HashEncoder, KeepAll
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 ITEMS = [
@@ -441,8 +441,8 @@ def test_a_process_that_dies_in_a_change_leaves_the_file_to_others(path: Path) -
         store = m._state.store
         with store.transaction():
             for number in range(4000):
-                store.put_item("default", Item(id=str(number), text=os.urandom(400).hex()))
-            store.remove_items("default", ["wine"])
+                store.items.put("default", Item(id=str(number), text=os.urandom(400).hex()))
+            store.items.remove("default", ["wine"])
             os._exit(9)
     """
     with opened(path) as reader:

@@ -153,6 +153,7 @@ def test_empty_files_are_reported_and_the_rest_is_read(epic: Epic) -> None:
     assert held() == {"casino", "vegan"}
 
 
+@pytest.mark.slow
 def test_a_line_of_five_megabytes_is_taken_in(epic: Epic) -> None:
     Path("big.txt").write_text("hotel casino " * 400_000, encoding="utf-8")
     result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "big.txt", "corpus.jsonl")
@@ -534,6 +535,7 @@ def test_help_and_version_are_no_errors(epic: Epic, arguments: list[str]) -> Non
 # as a process
 
 
+@pytest.mark.slow
 def test_a_process_builds_and_answers(epic: Epic, tmp_path: Path) -> None:
     built = python("build", "--preferences", "prefs.txt", "--out", "me.epic", "corpus.jsonl", cwd=tmp_path)
     asked = python("ask", "me.epic", "Which hotel should I book?", cwd=tmp_path)
@@ -543,6 +545,7 @@ def test_a_process_builds_and_answers(epic: Epic, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["stats", "missing.epic"], ["build", "--out", "x.epic", "missing.txt"], ["ask"]])
+@pytest.mark.slow
 def test_a_process_says_what_is_wrong_with_code_2(tmp_path: Path, arguments: list[str]) -> None:
     result = python(*arguments, cwd=tmp_path)
 
@@ -611,6 +614,7 @@ def interrupted_build(folder: Path, *arguments: str) -> tuple[int, int, str]:
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGINT to send")
 @pytest.mark.usefixtures("sigint")
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_committed_batches_and_the_next_run_completes(epic: Epic, tmp_path: Path) -> None:
     relevant = long_corpus(tmp_path / "long.jsonl")
 

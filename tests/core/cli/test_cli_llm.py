@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lm_servers import LMServer, Reply
-from scripted import Script, anew, forget_environment, instruction_for, user_text
 
 from epic_core import EpicMemory
 from epic_core.cli.main import main
 from epic_core.errors import UnknownItemError
 from epic_core.types import MemoryEntry, Stance
+from lm_servers import LMServer, Reply
+from scripted import Script, anew, forget_environment, instruction_for, user_text
 
 CASINOS, VEGAN = PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
 TEXTS = {
@@ -198,6 +198,7 @@ def test_one_call_at_a_time_is_the_default(epic: Epic, server: LMServer, llm: li
     assert server.most_at_once == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_leaves_the_items_waiting(
     epic: Epic, server: LMServer, said: Script, llm: list[str]
 ) -> None:
@@ -448,6 +449,7 @@ MANY = {f"n{number}": f"Hotel number {number} has an on-site casino." for number
 @pytest.mark.usefixtures("sigint")
 @pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("way", ["single", "paper", "batch"])
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_decided_and_the_next_run_goes_on(
     epic: Epic, tmp_path: Path, server: LMServer, said: Script, way: str, concurrency: int
 ) -> None:
@@ -496,6 +498,7 @@ def test_ctrl_c_keeps_what_was_decided_and_the_next_run_goes_on(
     assert pending() == 0
 
 
+@pytest.mark.slow
 def test_a_process_never_shows_the_key(epic: Epic, tmp_path: Path, server: LMServer, keyed: list[str]) -> None:
     server.answer = lambda request: Reply(status=400, text=f"failed for {KEY}")
     done = subprocess.run(

@@ -18,13 +18,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import helpers
 import numpy as np
 import pytest
-from helpers import BROKEN, AlteredEncoder, HashEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import helpers
 from epic_core import EpicMemory, Filter
 from epic_core.collection import Collection, Key, Matches, Record
 from epic_core.errors import (
@@ -40,6 +39,7 @@ from epic_core.errors import (
 from epic_core.storage.vector_index import EntryIndex
 from epic_core.types import FloatArray, Stance
 from epic_core.types.verdicts import PENALTY
+from helpers import BROKEN, AlteredEncoder, HashEncoder
 
 DIMENSION = 256
 WORDS = ("red", "wine", "night", "train", "green", "hills", "blue", "sky")
@@ -706,7 +706,7 @@ def test_another_collection_on_the_file_sees_what_is_written(path: Path) -> None
 def test_another_process_writes_and_reads(path: Path) -> None:
     code = f"""
 import sys
-sys.path.insert(0, {str(Path(helpers.__file__).parent)!r})
+sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(helpers.__file__).parent)!r}]
 from test_collection import *
 with Collection(encoder(), sys.argv[1]) as made:
     print(*ids(made.search("red wine", 1)), flush=True)
@@ -986,6 +986,7 @@ def looked(path: Path) -> dict[str, Any]:
     return seen
 
 
+@pytest.mark.slow
 def test_a_damaged_file_gives_an_error_or_what_is_right(path: Path, tmp_path: Path) -> None:
     with filled(path):
         pass
@@ -1038,7 +1039,7 @@ def test_a_damaged_file_gives_an_error_or_what_is_right(path: Path, tmp_path: Pa
 def test_a_killed_process_leaves_whole_batches(path: Path) -> None:
     code = f"""
 import sys
-sys.path.insert(0, {str(Path(helpers.__file__).parent)!r})
+sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(helpers.__file__).parent)!r}]
 from test_collection import *
 with Collection(encoder(), sys.argv[1]) as made:
     for n in range(10_000):

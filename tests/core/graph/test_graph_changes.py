@@ -117,6 +117,7 @@ async def aact(graph: GraphMemory, action: tuple[Any, ...]) -> Any:
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=st.lists(ACTIONS, min_size=1, max_size=10), mended=st.booleans())
+@pytest.mark.slow
 def test_whatever_happens_it_is_as_if_built_anew(
     actions: list[tuple[Any, ...]], mended: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -147,6 +147,7 @@ passage_seeds = st.dictionaries(passage, st.floats(0.0, 10.0), max_size=4)
 @pytest.mark.parametrize("loose", [1_000, 0], ids=["loose", "tidied"])
 @given(changes=st.lists(change, max_size=14), entities=entity_seeds, passages=passage_seeds)
 @settings(deadline=None, max_examples=150)
+@pytest.mark.slow
 def test_any_changes_leave_the_graph_that_one_built_anew_is(
     loose: int, changes: list[Any], entities: dict[int, float], passages: dict[int, float]
 ) -> None:
@@ -226,6 +227,7 @@ def test_a_passage_without_an_entity_keeps_its_own_share() -> None:
     assert scores(network, {}, {2: 1.0}) == {1: 0.0, 2: 1.0}
 
 
+@pytest.mark.slow
 def test_removed_and_replaced_for_long_the_network_does_not_grow() -> None:
     network = Network()
     for number in range(100):

@@ -28,6 +28,7 @@ def unit(vectors: FloatArray) -> FloatArray:
     spread=st.sampled_from([0.01, 0.1, 3.0]),
     least=st.sampled_from([0.3, 0.8, 1.0]),
 )
+@pytest.mark.slow
 def test_all_pairs_are_looked_at(
     seed: int, count: int, earlier: int, dimension: int, spread: float, least: float
 ) -> None:

@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import pytest
-from lm_servers import Json, LMServer, Reply, in_turn
-from scripted import Model, forget_environment, model_of, until
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_core.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
 from epic_core.runtime.workers import acompleted, completed
+from lm_servers import Json, LMServer, Reply, in_turn
+from scripted import Model, forget_environment, model_of, until
 
 Make: TypeAlias = Callable[..., Model]
 Ask: TypeAlias = Callable[..., Awaitable[Completion]]
@@ -747,6 +747,7 @@ def test_one_call_at_a_time_is_the_default(server: LMServer, make: Make) -> None
     assert server.most_at_once == 1
 
 
+@pytest.mark.slow
 async def test_more_calls_at_once_than_http_clients_let_through_by_default(server: LMServer, kind: str) -> None:
     lm = model_of(server, kind, concurrency=110)
     server.answer = meeting(110)

@@ -12,19 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import (
-    BROKEN,
-    CONTRACT_BREAKERS,
-    AlteredEncoder,
-    Answering,
-    DiscardAll,
-    HashEncoder,
-    KeepAll,
-    Raising,
-    TooFew,
-    UndecidedAll,
-    keep,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,6 +32,19 @@ from epic_core.errors import (
 )
 from epic_core.text.chunking import WordChunker
 from epic_core.verification import EmbeddedVerifier
+from helpers import (
+    BROKEN,
+    CONTRACT_BREAKERS,
+    AlteredEncoder,
+    Answering,
+    DiscardAll,
+    HashEncoder,
+    KeepAll,
+    Raising,
+    TooFew,
+    UndecidedAll,
+    keep,
+)
 
 WINE, TRAIN = "red wine", "night train"
 
@@ -240,6 +240,7 @@ def test_any_iterable_is_taken(make: Any) -> None:
     assert memory_of().add(make([f"red wine {n}" for n in range(3)])).kept == 3
 
 
+@pytest.mark.slow
 def test_a_long_generator_is_taken_in_batches_and_never_whole() -> None:
     memory, ahead = memory_of(), []
 
@@ -324,6 +325,7 @@ def test_any_text_comes_back_as_it_went_in(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["red wine " * 580_000, "red wine " + "x" * 5_000_000])
+@pytest.mark.slow
 def test_a_text_of_five_megabytes_is_taken(text: str) -> None:
     memory = EpicMemory([WINE], tau=-1.0, verifier=KeepAll())
     assert memory.add([text]).kept == 1
@@ -565,6 +567,7 @@ def test_entries_of_a_hit_are_best_first() -> None:
 
 @given(remainder=st.integers(0, 6), k=st.integers(1, 40))
 @settings(deadline=None, max_examples=30)
+@pytest.mark.slow
 def test_a_filter_is_part_of_the_search_so_k_means_k(remainder: int, k: int) -> None:
     memory = memory_of()
     memory.add([Item(text=item.text, metadata={"r": item.metadata["n"] % 7}) for item in wines(100)])

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import Answering, HashEncoder, KeepAll, keep
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from epic_core.errors import (
     UnknownPreferenceError,
 )
 from epic_core.types import Candidate, Decision, Verdict
+from helpers import Answering, HashEncoder, KeepAll, keep
 
 WINE, SEA, HILLS = "red wine", "blue sea", "green hills"
 PAST = datetime(2020, 1, 1, tzinfo=timezone.utc)
@@ -218,6 +218,7 @@ NAMES = sorted([*ACTS, "open again", "open with sync", "no ledger", "import"])
     together=st.booleans(),
     budget=st.sampled_from([None, 260_000]),
 )
+@pytest.mark.slow
 def test_nothing_one_does_changes_what_another_holds(acts: list[str], together: bool, budget: int | None) -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)

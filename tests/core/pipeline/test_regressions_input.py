@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from helpers import Answering, HashEncoder, KeepAll, keep
 
 from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, Verdict
 from epic_core.cli.main import main
@@ -26,6 +25,7 @@ from epic_core.storage.store import Store
 from epic_core.text.chunking import ConversationChunker, WordChunker
 from epic_core.types import Candidate
 from epic_core.types.validation import checked_tau
+from helpers import Answering, HashEncoder, KeepAll, keep
 
 WINE = "red wine"
 LONE = "a \ud800 b"
@@ -349,6 +349,7 @@ def test_stats_of_an_empty_file_is_an_error_and_leaves_it_alone(epic: Epic) -> N
 
 
 @pytest.mark.parametrize("context", [(), ("--context",)])
+@pytest.mark.slow
 def test_a_terminal_that_cannot_show_a_script_still_gets_an_answer(epic: Epic, context: tuple[str, ...]) -> None:
     jsonl(Path("corpus.jsonl"), {"id": "素食", "text": "A strict vegan diet: 素食主义 🙂."})
     assert build(epic, "corpus.jsonl").code == 0

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import DiscardAll, HashEncoder, KeepAll, UndecidedAll
 
 from epic_core import EpicMemory, Filter, Item, Preference
 from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
@@ -16,6 +15,7 @@ from epic_core.storage.store import Store
 from epic_core.text.chunking import WordChunker
 from epic_core.types import Candidate, FloatArray
 from epic_core.verification import EmbeddedVerifier
+from helpers import DiscardAll, HashEncoder, KeepAll, UndecidedAll
 
 WINE, TRAIN, SEA = "red wine", "night train", "blue sea"
 ALL_THREE = "red wine in a night train at blue sea"
@@ -126,6 +126,7 @@ def test_true_and_one_are_different_filters() -> None:
         assert [hit.item.id for hit in memory.search("wine", filter=Filter.eq("f", value))] == [wanted]
 
 
+@pytest.mark.slow
 def test_a_k_far_beyond_the_memory_finds_everything() -> None:
     memory = memory_of()
     memory.add([f"red wine {n}" for n in range(2000)])
@@ -342,6 +343,7 @@ def test_an_item_of_one_sentence_is_encoded_once() -> None:
     assert encoder.texts["some red wine"] == 1
 
 
+@pytest.mark.slow
 def test_the_instruction_of_an_endless_word_is_short() -> None:
     encoder = HashEncoder()
     memory = EpicMemory([WINE], encoder=encoder, verifier=EmbeddedVerifier(encoder, threshold=0.0), tau=-1.0)

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import scripted
+from epic_core import EpicMemory, Filter, Item
+from epic_core.errors import EncoderError, LMError, LMSetupError, LMUnavailableError, VerifierError
+from epic_core.types import Candidate, Verdict
+from epic_core.verification import LMVerifier
+from epic_core.verification.base import Rewriter, Rewriting, Rewritten
 from helpers import HashEncoder, KeepAll, keep
 from scripted import (
     BOTH,
@@ -30,12 +36,6 @@ from scripted import (
     rows,
     verifier_of,
 )
-
-from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import EncoderError, LMError, LMSetupError, LMUnavailableError, VerifierError
-from epic_core.types import Candidate, Verdict
-from epic_core.verification import LMVerifier
-from epic_core.verification.base import Rewriter, Rewriting, Rewritten
 
 
 def memory_of(lm: Scripted, *preferences: str, **options: Any) -> EpicMemory:
@@ -536,6 +536,7 @@ def test_what_utf_8_cannot_hold_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.06])
+@pytest.mark.slow
 def test_a_build_interrupted_at_any_call_loses_no_call(seconds: float) -> None:
     items = documents(2 if seconds else 3)
     expected, calls = built(items, refine="rewrite")

@@ -7,7 +7,6 @@ from weakref import ref
 
 import numpy as np
 import pytest
-from helpers import HashEncoder, KeepAll
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +31,7 @@ from epic_core.steering.relevance import (
 )
 from epic_core.steering.signed import LEAST
 from epic_core.types.preferences import Aspects, Expansion
+from helpers import HashEncoder, KeepAll
 
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I prefer trains over flights.")
 
@@ -427,6 +427,7 @@ QUERIES = ("Which hotel should I book?", "Why did feathers evolve?", "zzz", "Whe
     given_candidates=st.booleans(),
     floor=st.sampled_from([None, -1.0, 0.2]),
 )
+@pytest.mark.slow
 def test_the_order_of_preferences_does_not_matter(
     order: list[int], query: str, given_candidates: bool, floor: float | None
 ) -> None:
@@ -441,6 +442,7 @@ def test_the_order_of_preferences_does_not_matter(
 
 
 @given(seed=st.integers(0, 2**32 - 1), rows=st.lists(st.integers(0, 5), min_size=1, unique=True))
+@pytest.mark.slow
 def test_a_preference_is_as_relevant_among_others_as_alone(seed: int, rows: list[int]) -> None:
     encoder = default_encoder()
     q, *candidates = units(seed, 4, encoder.dimension)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, keep
 
 from epic_core import EpicMemory, Item
 from epic_core.storage.tables.items import version_of
 from epic_core.types import Candidate, Decision, Verdict
+from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, keep
 
 WINE, SEA = "red wine", "blue sea"
 FAR = "green hills"
@@ -393,6 +393,7 @@ class Watched:
 
 
 @pytest.mark.parametrize("way", ["add", "aadd", "async iterator"])
+@pytest.mark.slow
 def test_an_iterator_is_taken_no_further_than_a_bounded_number_ahead_of_the_commit(way: str) -> None:
     count, ahead = (20_000 if way == "add" else 4_000), []
     held = memory(encoder=HashEncoder(64), verifier=KeepAll(), tau=0.6, ledger=100_000)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import HashEncoder, UndecidedAll
-from scripted import BOTH, TRAIN, WINE, Asked, Scripted, contents, documents, held, memory_of, opened
 
 from epic_core import BuildReport, EpicMemory, Item
 from epic_core.errors import LMError, LMSetupError, LMUnavailableError, RetryQueueFullError
 from epic_core.types import Usage
+from helpers import HashEncoder, UndecidedAll
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, contents, documents, held, memory_of, opened
 
 BROKEN = "Perhaps, perhaps not."
 
@@ -186,6 +186,7 @@ def test_a_full_queue_keeps_what_was_decided_in_the_same_portion() -> None:
     assert [asked.chunk for asked in lm.asked[calls:]] == ["red wine 1", "red wine 3"]
 
 
+@pytest.mark.slow
 def test_batches_before_a_full_queue_are_kept() -> None:
     lm = Scripted(hook=sometimes("1000"))
     memory = memory_of(lm, WINE, retry_queue=0)

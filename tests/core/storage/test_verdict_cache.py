@@ -12,11 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import helpers
 import pytest
-from helpers import HashEncoder, KeepAll
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import helpers
+from epic_core import BuildReport, EpicMemory, Item, Stance
+from epic_core.errors import EncoderError, LMError
+from epic_core.lm import Completion, Message
+from epic_core.text.chunking import WordChunker
+from epic_core.verification import EmbeddedVerifier, LMVerifier, Prompts
+from helpers import HashEncoder, KeepAll
 from scripted import (
     BOTH,
     SEA,
@@ -35,12 +41,6 @@ from scripted import (
     rows,
     verifier_of,
 )
-
-from epic_core import BuildReport, EpicMemory, Item, Stance
-from epic_core.errors import EncoderError, LMError
-from epic_core.lm import Completion, Message
-from epic_core.text.chunking import WordChunker
-from epic_core.verification import EmbeddedVerifier, LMVerifier, Prompts
 
 
 def verdicts(memory: EpicMemory) -> int:
@@ -472,6 +472,7 @@ def test_an_interrupted_preference_change_changes_nothing_but_is_not_asked_again
 
 @given(stops=st.sets(st.integers(1, 20), max_size=6))
 @settings(deadline=None, max_examples=40)
+@pytest.mark.slow
 def test_an_interrupted_build_taken_up_again_holds_what_an_uninterrupted_one_holds(stops: set[int]) -> None:
     items = documents()
     expected, calls = built(items)
@@ -519,6 +520,7 @@ def test_an_interrupted_build_with_several_calls_at_once_loses_no_more_than_thos
 
 
 @pytest.mark.parametrize("way", ["paper", "batch"])
+@pytest.mark.slow
 def test_an_interrupted_build_in_another_way_loses_no_more_than_one_item_or_batch(way: Any) -> None:
     items = documents()
     expected, calls = built(items, way=way)

@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 
 import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
 from answer_shapes import (
     ALONE,
     BATCH,
@@ -28,9 +31,6 @@ from answer_shapes import (
     XML_KEEP,
     Kept,
 )
-from hypothesis import assume, example, given, settings
-from hypothesis import strategies as st
-
 from epic_core.lm.answers import UnreadableAnswer
 from epic_core.lm.base import Token
 from epic_core.types import Decision
@@ -179,6 +179,7 @@ def test_of_any_text_comes_a_stated_verdict_or_none(text: str) -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(PIECES, max_size=8))
+@pytest.mark.slow
 def test_of_pieces_of_answers_comes_a_stated_verdict_or_none(pieces: list[str]) -> None:
     check_sound("".join(pieces))
 
@@ -188,6 +189,7 @@ def test_of_pieces_of_answers_comes_a_stated_verdict_or_none(pieces: list[str]) 
     st.sampled_from([KEEP_ONE, KEEP_TWO, XML_KEEP, XML_DISCARD, BATCH_ANSWER]),
     st.lists(st.tuples(st.integers(0, 600), st.integers(0, 20), PIECES), max_size=4),
 )
+@pytest.mark.slow
 def test_of_an_answer_that_was_altered_comes_a_stated_verdict_or_none(
     text: str, changes: list[tuple[int, int, str]]
 ) -> None:

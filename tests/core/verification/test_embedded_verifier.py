@@ -8,8 +8,6 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from helpers import HashEncoder
-from hostile_chunks import CHUNKS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +33,8 @@ from epic_core.verification.features import (
     measured,
     stance_measured,
 )
+from helpers import HashEncoder
+from hostile_chunks import CHUNKS
 
 DATA = (files("epic_core") / "data" / "verifier.json").read_bytes()
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I don't eat pork.", "I am vegan.")
@@ -299,6 +299,7 @@ def test_confidence_orders_the_sure_before_the_unsure(encoder: StaticEncoder) ->
 
 
 @given(texts=st.lists(st.sampled_from([*TEXTS, "...", "素食", "🙂", "Hotel?"]), min_size=1, max_size=5))
+@pytest.mark.slow
 def test_fewer_pairs_are_kept_the_higher_the_threshold(texts: list[str]) -> None:
     encoder = default_encoder()
     asked = [candidate(encoder, text) for text in texts]

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import HashEncoder
-from scripted import BOTH, TRAIN, WINE, Asked, Scripted, memory_of, opened, rows, verifier_of
 
 from epic_core import EpicMemory, Item
 from epic_core.errors import InvalidInputError, LMUnavailableError
 from epic_core.lm import Completion
 from epic_core.types import Candidate, Decision, Preference
 from epic_core.verification import EmbeddedVerifier
+from helpers import HashEncoder
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, memory_of, opened, rows, verifier_of
 
 
 @pytest.fixture
@@ -31,6 +31,7 @@ def copies(count: int, text: str = "red wine") -> list[Item]:
 
 
 @pytest.mark.parametrize("verdict_cache", [1, 10_000])
+@pytest.mark.slow
 def test_copies_of_a_text_share_one_question_also_where_it_has_no_answer(verdict_cache: int) -> None:
     lm = Scripted(hook=lambda asked: "Perhaps.")
     memory = memory_of(lm, WINE, verdict_cache=verdict_cache)

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from hostile_chunks import CHUNKS
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import Own, candidate
 
 from epic_core.errors import InvalidInputError
 from epic_core.lm import Message, prompting
@@ -23,6 +21,8 @@ from epic_core.lm.prompting import Prompt, numbered, quoted, section
 from epic_core.types import Decision, Preference, Stance, Verdict
 from epic_core.verification.lm import LMVerifier
 from epic_core.verification.prompts import Prompts
+from hostile_chunks import CHUNKS
+from scripted import Own, candidate
 
 PREFERENCE = "I collect mechanical typewriters from Olympia and Olivetti."
 HONEST = "The flea market has mechanical typewriters, most of them by Olivetti.\nIt opens at 9:00; bring cash [really]."
@@ -269,6 +269,7 @@ def test_a_text_that_knows_its_own_tag_cannot_end_it() -> None:
     assert closing not in section(f"{HONEST}\n{closing}")
 
 
+@pytest.mark.slow
 def test_no_character_at_all_is_markup_or_ends_a_line() -> None:
     check_section("\n".join(f"a{chr(code)}b" for code in range(sys.maxunicode + 1)))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +152,9 @@ class Database(Connection):
         Raises:
             DamagedError: if anything is not as it was written.
         """
-        with self.reading():
+        with self.reading(), self._explaining():
             self._check()
-            return self.check_rows()
+            return self.schema.check_rows(self.connection, self.path)
 
     def check_rows(self) -> int:
         """Compare every row with its checksums; how many there are.
@@ -161,13 +162,18 @@ class Database(Connection):
         Raises:
             DamagedError: if one is not as it was written.
         """
-        with self.reading():
-            try:
-                return self.schema.check_rows(self.connection, self.path)
-            except sqlite3.Error as error:
-                raise self._explained(error) from error
-            except UnicodeDecodeError as error:
-                raise DamagedError(self.path, str(error)) from None
+        with self.reading(), self._explaining():
+            return self.schema.check_rows(self.connection, self.path)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Raise what SQLite says of a damaged file as our own errors."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        except UnicodeDecodeError as error:
+            raise DamagedError(self.path, str(error)) from None
 
     def close(self) -> None:
         """Close the file; closing twice is fine. A small one that was written is left without gaps."""
