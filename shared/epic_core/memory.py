@@ -133,8 +133,8 @@ class EpicMemory(AspectsKept, Housekeeping):
             of the file, less in a small one, 200 at least.
         not_kept: How many discarded items are kept on record, as a sample, and how many evicted ones. Default: as many
             as fit into a hundredth of the file each, 4 at least.
-        budget: Bytes on disk that are never exceeded, side files included: a number, or text like "1 MB". The file
-            remembers it; "unlimited" lifts it. The other limits are lowered to what fits.
+        budget: Bytes that the file never exceeds: a number, or text like "1 MB"; while a call writes, its journal may
+            stand beside it. The file remembers the budget; "unlimited" lifts it. The other limits are lowered to what fits.
         reserve: Up to which size of the file what was not kept is held by its text, best first, in the light tier: a
             number of bytes, or text like "1 MB", the default. It gives way to what is kept, is searched with it, and is
             looked through again when a preference comes. 0 holds nothing but what was kept, as the paper does. The file

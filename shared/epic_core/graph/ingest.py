@@ -23,7 +23,7 @@ from epic_core.runtime.progress import Progress
 from epic_core.runtime.streaming import AnswerStream, NextBatch, streamed
 from epic_core.storage.store import Store
 from epic_core.storage.tables.entries import verifier_number
-from epic_core.storage.tables.graph import MOST_ENTITIES, TOUCHED, NewEntity, PassageRow
+from epic_core.storage.tables.graph import MOST_ENTITIES, NewEntity, PassageRow
 from epic_core.storage.vector_codec import code_length, rounded
 from epic_core.types import BuildReport, FloatArray, Item, Usage
 from epic_core.types.validation import writable
@@ -124,10 +124,8 @@ def _fitted(work: Work, found: Found) -> Effects[None]:
         evicted = BuildReport()
         room = False
         try:
-            # It has to be removable, too.
-            fits = _TOUCHED + 2 * (state.store.items.bytes_of(row) + entities * TOUCHED) <= state.budget.touched
             needed = _GROWTH + (code_length(state.encoder.dimension) + _ROW) * entities + _said(answer)
-            if fits and (yield from make_room(state, needed, evicted)):
+            if needed <= state.budget.largest_item and (yield from make_room(state, needed, evicted)):
                 yield from _written(work, found.of([row]))
                 room = True
         except BudgetError:

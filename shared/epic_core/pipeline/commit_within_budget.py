@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import BudgetError, RetryQueueFullError
 from epic_core.pipeline.bytes import ROW, item_bytes
 from epic_core.pipeline.commit import Outcome, write
-from epic_core.pipeline.eviction import make_room, pieces
+from epic_core.pipeline.eviction import make_room
 from epic_core.pipeline.light_tier import admitted
 from epic_core.pipeline.rewrites import renew_rewrites
 from epic_core.pipeline.session import State
@@ -24,7 +25,6 @@ from epic_core.types import BuildReport, Candidate, Item
 from epic_core.types.reports import NotKept
 
 _KNOWN_AT_ONCE = 256
-_DISCARDED = 24
 _FILLING = 1.3
 _SLACK = 6_000
 _ATTEMPTS = 4
@@ -79,38 +79,67 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
     if state.budget is None:
         return write(state, outcome, report, clock)
     if outcome.verdicts:
-        yield from _timed(make_room(state, _SLACK + 300 * len(outcome.verdicts), report), clock)
+        yield from _timed(
+            make_room(state, _SLACK + 300 * min(len(outcome.verdicts), state.store.verdicts.kept), report), clock
+        )
         remember(state, outcome)
     renew = False
-    # Where earlier versions have to go first, they go one by one.
-    ids = [item.id for item in outcome.discarded]
-    held = bool(ids) and bool(state.store.items.known(state.namespace, ids))
-    for piece in _pieces(outcome, min(4, pieces(state.budget)), 1 if held else _DISCARDED):
+    for piece in _pieces(state, outcome):
         renew |= yield from _fitted(state, piece, report, clock)
     forget_gone(state, outcome.asked)
     return renew
 
 
-def _pieces(outcome: Outcome, step: int, discarded: int = _DISCARDED) -> Iterator[Outcome]:
-    """An outcome in pieces of so many items."""
+def _pieces(state: State, outcome: Outcome) -> Iterator[Outcome]:
+    """Cut an outcome so that each piece has room within the budget: first what goes, then what comes."""
+    assert state.budget is not None
     empty = replace(
         outcome, kept=[], light=[], leaving=[], undecided=[], discarded=[], stale=[], verdicts=[], asked=[], records=[]
     )
-    for start in range(0, len(outcome.stale), step):
-        yield replace(empty, stale=outcome.stale[start : start + step])
-    for start in range(0, len(outcome.leaving), step):
-        yield replace(empty, leaving=outcome.leaving[start : start + step])
+    if outcome.stale or outcome.leaving:
+        yield replace(empty, stale=outcome.stale, leaving=outcome.leaving)
     # Before they are noted as discarded: an item that waits is held before it leaves the retry queue.
-    for start in range(0, len(outcome.light), step):
-        yield replace(empty, light=outcome.light[start : start + step])
-    for start in range(0, len(outcome.discarded), discarded):
-        yield replace(empty, discarded=outcome.discarded[start : start + discarded])
-    if outcome.records:
-        yield replace(empty, records=outcome.records)
-    for start in range(0, len(outcome.undecided), step):
-        yield replace(empty, undecided=outcome.undecided[start : start + step])
-    for start in range(0, len(outcome.kept), step):
-        yield replace(empty, kept=outcome.kept[start : start + step])
+    coming: list[tuple[str, Any]] = [("light", one) for one in outcome.light]
+    yield from _cut(state, empty, coming)
+    if outcome.discarded or outcome.records:
+        yield replace(empty, discarded=outcome.discarded, records=outcome.records)
+    coming = [("undecided", one) for one in outcome.undecided] + [("kept", one) for one in outcome.kept]
+    yield from _cut(state, empty, coming)
+
+
+def _cut(state: State, empty: Outcome, coming: Sequence[tuple[str, Any]]) -> Iterator[Outcome]:
+    """Collect items into pieces of about as many bytes as are written at once."""
+    assert state.budget is not None
+    piece, octets = _copy(empty), 0
+    for kind, one in coming:
+        alone = _copy(empty)
+        getattr(alone, kind).append(one)
+        size = _bytes(state, alone) - _SLACK
+        if octets and octets + size > state.budget.written_at_once:
+            yield piece
+            piece, octets = _copy(empty), 0
+        getattr(piece, kind).append(one)
+        octets += size
+    if octets:
+        yield piece
+
+
+def _copy(empty: Outcome) -> Outcome:
+    return replace(empty, kept=[], light=[], undecided=[])
+
+
+def _halves(piece: Outcome) -> Iterator[Outcome]:
+    """Cut a piece in two."""
+    empty = replace(piece, kept=[], light=[], undecided=[], discarded=[], records=[])
+    coming: list[tuple[str, Any]] = [
+        (kind, one) for kind in ("light", "undecided", "kept") for one in getattr(piece, kind)
+    ]
+    middle = len(coming) // 2
+    for part in (coming[:middle], coming[middle:]):
+        half = _copy(empty)
+        for kind, one in part:
+            getattr(half, kind).append(one)
+        yield half
 
 
 def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> Effects[bool]:
@@ -120,7 +149,7 @@ def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> 
     if not items:
         yield from _timed(make_room(state, needed, report), clock)
         return write(state, piece, report, clock)
-    if needed <= state.budget.largest_item:
+    if items > 1 or needed - _SLACK <= state.budget.largest_item:
         for attempt in range(_ATTEMPTS):
             room = yield from _timed(make_room(state, needed << attempt, report), clock)
             if not room:
@@ -128,11 +157,13 @@ def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> 
             try:
                 return write(state, piece, report, clock)
             except BudgetError:
+                if items > 1:
+                    break
                 continue  # its pages take more than was reckoned
     if items > 1:
         renew = False
-        for single in _pieces(piece, 1):
-            renew |= yield from _fitted(state, single, report, clock)
+        for half in _halves(piece):
+            renew |= yield from _fitted(state, half, report, clock)
         return renew
     return _turn_down(state, piece, report, clock)
 
@@ -161,11 +192,10 @@ def _turn_down(state: State, piece: Outcome, report: BuildReport, clock: Clock) 
         )
     with state.lock:
         empty = not len(state.space().index)
-    if _bytes(state, piece) <= state.budget.largest_item and empty:
+    if _bytes(state, piece) - _SLACK <= state.budget.largest_item and empty:
         raise BudgetError(
             f"The budget of {state.budget.total} bytes has no room for item {item.id!r} ({len(item.text)} characters):"
-            f" the file takes {state.store.file_bytes()}, and {state.budget.journal} are kept free for changing it"
-            " safely. Raise the budget."
+            f" the file takes {state.store.file_bytes()}. Raise the budget."
         )
     record = NotKept(item_id=item.id, text=item.text, stage=EVICTED, reason="it does not fit into the budget")
     report.kept += len(piece.kept)

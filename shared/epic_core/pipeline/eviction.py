@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from epic_core.encoders.base import Embed
 from epic_core.errors import BudgetError, InvalidInputError, decoding
-from epic_core.pipeline.bytes import TOUCHED, by_bytes
 from epic_core.pipeline.commit import write
 from epic_core.pipeline.light_tier import leave
 from epic_core.pipeline.session import State
 from epic_core.pipeline.verify import VerdictBatches, outcome_of
-from epic_core.retention.budget import Budget
 from epic_core.retention.policies import Held, Positions, choose
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.storage.memory_schema import ENTRIES
@@ -165,17 +163,20 @@ def _shorten(state: State, weighed: Weighed, doomed: Positions, report: BuildRep
     rows = {int(weighed.held.items[position]) for position in _unsure(weighed, doomed)}
     spared: set[int] = set()
     store, namespace = state.store, state.namespace
-    for piece in by_bytes(state, sorted(rows), lambda row: row):
-        with state.changing(state.encoder):
-            for row, held in store.items.held_at(piece).items():
-                entries = store.entries.lines(row)
-                text = _shorter(held, [held.rewrite or columns["instruction"] for _, columns in entries])
-                if text is None:
-                    continue
-                store.verdicts.forget_chunks(namespace, [held.item.text])
-                store.shorten(row, text)
-                report.shortened += 1
-                spared.update(entry for entry, _ in entries)
+    with state.lock, store.reading():
+        long = [row for row, held in store.items.held_at(sorted(rows)).items() if len(held.item.text) >= _LONG]
+    if not long:
+        return spared
+    with state.changing(state.encoder):
+        for row, held in store.items.held_at(long).items():
+            entries = store.entries.lines(row)
+            text = _shorter(held, [held.rewrite or columns["instruction"] for _, columns in entries])
+            if text is None:
+                continue
+            store.verdicts.forget_chunks(namespace, [held.item.text])
+            store.shorten(row, text)
+            report.shortened += 1
+            spared.update(entry for entry, _ in entries)
     return spared
 
 
@@ -224,15 +225,11 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
         outcome = yield from outcome_of(state, state.encoder, verdicts.verifier, batch.decided, batch.new, again)
         # What it does not keep goes anyway; what it cannot say stays as it was judged.
         outcome.discarded, outcome.undecided, outcome.records, outcome.rejected = [], [], [], []
-        step = pieces(state.budget)
-        pairs = outcome.kept
-        for start in range(0, len(pairs), step):
-            outcome.kept = pairs[start : start + step]
-            try:
-                write(state, outcome, BuildReport(), Clock())
-            except BudgetError:
-                continue  # no room for what it says: then they go
-            kept.update((item.id, entry.preference_id) for item, entries in outcome.kept for entry in entries)
+        try:
+            write(state, outcome, BuildReport(), Clock())
+        except BudgetError:
+            continue  # no room for what it says: then they go
+        kept.update((item.id, entry.preference_id) for item, entries in outcome.kept for entry in entries)
     with state.lock, state.store.reading():
         spared: set[int] = set()
         for item_id, preference_id in kept:
@@ -243,28 +240,21 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
         return spared
 
 
-def pieces(budget: Budget | None) -> int:
-    """How many entries one change may remove."""
-    return 2**31 if budget is None else max(1, budget.touched // 2 // TOUCHED)
-
-
 def evict(state: State, rows: Sequence[int], reason: str | None) -> int:
-    """Remove entries, and the items nothing else holds, in pieces whose journal fits; how many went.
+    """Remove entries, and the items nothing else holds, in one transaction; return how many went.
 
     Args:
         state: The memory's.
         rows: The entries.
         reason: What is put on record; None for nothing.
     """
-    gone = 0
-    items = dict(state.store.among("SELECT row, item FROM entries WHERE row IN", list(rows)))
-    for piece in by_bytes(state, [row for row in rows if row in items], lambda row: items[row]):
-        with state.lock:
-            with state.changing(state.encoder) as space:
-                addition = _remove(state, piece, reason)
-                gone += len(addition.gone)
-            space.apply(addition)
-    return gone
+    if not rows:
+        return 0
+    with state.lock:
+        with state.changing(state.encoder) as space:
+            addition = _remove(state, rows, reason)
+        space.apply(addition)
+    return len(addition.gone)
 
 
 def _remove(state: State, rows: Sequence[int], reason: str | None) -> Addition:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 from epic_core.errors import BudgetError
-from epic_core.pipeline.bytes import TOUCHED
-from epic_core.pipeline.eviction import evict, pieces
 from epic_core.pipeline.session import State
 from epic_core.types import Preference
 from epic_core.types.reports import NotKept
@@ -38,8 +36,6 @@ def take_away(state: State, preference: Preference, *, reason: str | None = None
         row = store.preferences.row(namespace, preference.id)
         if row is None:
             return
-        if state.budget is not None:
-            _thin(state, preference, row)
         with state.changing(state.encoder):
             items = [] if reason is None else store.entries.items_under(row)
             held = store.items.held_at(items)
@@ -54,20 +50,3 @@ def take_away(state: State, preference: Preference, *, reason: str | None = None
                 if item_row not in left
             ]
             store.seen.put_records(namespace, records, {})
-
-
-def _thin(state: State, preference: Preference, row: int) -> None:
-    """Remove so much of what belongs to a preference that one change can remove the rest."""
-    assert state.budget is not None
-    store = state.store
-    while True:
-        with state.lock, store.transaction():
-            if not store.verdicts.forget_some(state.namespace, preference, pieces(state.budget)):
-                break
-    found = store.read("SELECT row, item FROM entries WHERE preference = ? ORDER BY row", (row,))
-    bytes_of = [TOUCHED + store.items.bytes_of(item) for _, item in found]
-    left, going = sum(bytes_of), 0
-    while left > state.budget.touched // 2 and going < len(found):
-        left -= bytes_of[going]
-        going += 1
-    evict(state, [entry for entry, _ in found[:going]], None)

@@ -26,22 +26,18 @@ def forget(state: State, items: Sequence[str | Item]) -> int:
     with state.lock:
         everything = [part for item in items for part in _with_chunks(state, item)]
         held = _checked_known(state, everything)
-        # Under a budget, one by one: the journal of each change has to fit.
-        step = len(everything) if state.budget is None else 1
-        for start in range(0, len(everything), max(1, step)):
-            piece = everything[start : start + step]
-            ids = list(dict.fromkeys(item.id if isinstance(item, Item) else item for item in piece))
-            with state.changing(state.encoder) as space:
-                addition = Addition(forgotten=True)
-                _forget_traces(state, piece, ids)
-                for item_id in ids:
-                    row = store.items.row(namespace, item_id)
-                    if row is not None:
-                        addition.gone += space.rows_of.get(row, [])
-                        addition.gone_items.append(row)
-                store.items.remove(namespace, ids)
-                addition.sums = store.sums()
-            space.apply(addition)
+        ids = list(dict.fromkeys(item.id if isinstance(item, Item) else item for item in everything))
+        with state.changing(state.encoder) as space:
+            addition = Addition(forgotten=True)
+            _forget_traces(state, everything, ids)
+            for item_id in ids:
+                row = store.items.row(namespace, item_id)
+                if row is not None:
+                    addition.gone += space.rows_of.get(row, [])
+                    addition.gone_items.append(row)
+            store.items.remove(namespace, ids)
+            addition.sums = store.sums()
+        space.apply(addition)
     store.give_back()
     return held
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from epic_core.pipeline.bytes import by_bytes, item_bytes
+from epic_core.pipeline.bytes import item_bytes
 from epic_core.pipeline.session import State
 from epic_core.storage.namespace import Addition, Space
 from epic_core.storage.vector_codec import code_length
@@ -95,12 +95,11 @@ def leave(state: State, octets: int) -> int:
                 break
             octets -= sizes[row]
             going.append(row)
-        for piece in by_bytes(state, going, lambda row: row):
-            with state.changing(state.encoder) as space:
-                addition = Addition()
-                remove(state, piece, addition)
-                addition.sums = state.store.sums()
-            space.apply(addition)
+        with state.changing(state.encoder) as space:
+            addition = Addition()
+            remove(state, going, addition)
+            addition.sums = state.store.sums()
+        space.apply(addition)
         return len(going)
 
 

@@ -102,7 +102,7 @@ def hold_to(state: State, octets: int | None, reserve: int | None = None) -> Non
     budget = Budget(octets) if octets else None
     if budget is not None:
         count, free, page = state.store.pages()
-        least = _ROOM_FOR_AN_ENTRY + budget.journal + (count - free) * page
+        least = _ROOM_FOR_AN_ENTRY + (count - free) * page
         if octets < least and not state.store.holds_anything():
             raise BudgetError(f"A budget of {octets} bytes has no room for an entry. It takes {least} at least.")
     state.limit(budget)
@@ -121,7 +121,6 @@ def shrink(state: State) -> None:
     if count <= budget.pages(page):
         return
     store.limit_pages(0)
-    store.budget = 0
     parts = sizes(store)
     with state.lock, store.reading():
         mine = int(weigh(state).sizes.sum()) + store.items.light_bytes(state.namespace)

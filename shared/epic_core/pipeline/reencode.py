@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from epic_core.encoders.base import Embed, Encoder, described
-from epic_core.errors import (
-    BudgetError,
-)
 from epic_core.pipeline.session import State
 from epic_core.runtime.effects import Effects
 from epic_core.types import FloatArray
 
 
 def reencode_memory(state: State, encoder: Encoder) -> Effects[None]:
-    """Embed everything anew, in one transaction.
-
-    Raises:
-        BudgetError: if the budget leaves no room for the journal of that.
-    """
-    if state.budget is not None and 2 * state.store.file_bytes() > state.budget.total:
-        raise BudgetError(
-            f"To embed everything anew, the file needs twice its {state.store.file_bytes()} bytes for a moment, and the"
-            f" budget is {state.budget.total}. Raise it for that."
-        )
+    """Embed everything anew, in one transaction."""
     while True:
         with state.lock:
             texts = state.store.embedded_texts()

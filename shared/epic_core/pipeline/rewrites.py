@@ -129,10 +129,9 @@ def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Effec
     vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
     vector_of = dict(zip(texts, vectors, strict=True))
     places = list(done)
-    step = 2 if state.budget is not None else max(1, len(places))
-    for start in range(0, len(places), step):
+    if places:
         with state.changing(encoder):
-            for place in places[start : start + step]:
+            for place in places:
                 rewrite = done[place]
                 item = rewritings[place].item
                 if state.store.items.row(state.namespace, item.id) == rows[place]:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _SPACES_LOADED = 64
 # Uses are written after so many searches, and when the memory is closed.
 _SEARCHES_COUNTED = 64
-_USES_IN_A_CHANGE = 16
 
 
 @dataclass(kw_only=True)
@@ -126,11 +125,9 @@ class State:
         store = self.store
         if budget is None:
             store.limit_pages(0)
-            store.budget = 0
             store.seen.most = store.seen.records_most = 2**31
             return
         store.limit_pages(budget.pages(store.pages()[2]))
-        store.budget = budget.total
         store.verdicts.kept = min(store.verdicts.kept, budget.verdicts)
         store.seen.most = budget.ledger
         store.seen.records_most = budget.not_kept
@@ -187,14 +184,9 @@ class State:
         if not self._uses or self.store.closed or not self.store.writable:
             return
         with suppress(StoreError), self.lock:
-            rows = sorted(self._uses)
-            step = max(1, len(rows)) if self.budget is None else _USES_IN_A_CHANGE
-            for start in range(0, len(rows), step):
-                piece = {row: self._uses[row] for row in rows[start : start + step]}
-                with self.store.transaction(wait=False):
-                    self.store.entries.add_uses(piece)
-                for row in piece:
-                    del self._uses[row]
+            with self.store.transaction(wait=False):
+                self.store.entries.add_uses(self._uses)
+            self._uses.clear()
 
     def stamp_ledger(self) -> None:
         """Forget what was seen where it was decided about in another way than now."""

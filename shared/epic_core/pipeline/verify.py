@@ -31,7 +31,6 @@ from epic_core.types.reports import NotKept
 from epic_core.verification.base import Verifier, base_verifier, checked_verdict
 
 _KNOWN_AT_ONCE = 256
-_REMEMBERED = 16
 _FAILURES_SHOWN = 100
 _ANSWER_KEPT = 500
 _ANSWER_REPORTED = 4000
@@ -214,11 +213,10 @@ def _indexed(alignment: Alignment, rewrite: Rewrite | None) -> str:
 def remember(state: State, outcome: Outcome) -> None:
     """Commit the verdicts of an outcome to the cache, before the outcome itself."""
     verdicts, outcome.verdicts = outcome.verdicts, []
-    # Under a budget in pieces; what finds no room is asked for again.
-    step = len(verdicts) if state.budget is None else _REMEMBERED
-    for start in range(0, len(verdicts), max(1, step)):
+    if verdicts:
+        # What finds no room is asked for again.
         with suppress(BudgetError), state.lock, state.store.transaction():
-            state.store.verdicts.remember(state.namespace, outcome.version, verdicts[start : start + step])
+            state.store.verdicts.remember(state.namespace, outcome.version, verdicts[-state.store.verdicts.kept :])
 
 
 def forget_gone(state: State, asked: Sequence[Preference]) -> None:

@@ -1,8 +1,7 @@
-"""A byte budget: what it leaves for the file, for its journal, and for each thing that is bounded by number.
+"""A byte budget: what the file may take, and each thing in it that is bounded by number.
 
-A change that survives a crash needs a journal on disk until it is committed: the pages it changes, as they were. So
-the file itself gets less than the budget, and under a budget changes are made in pieces whose journal fits into what
-is left.
+SQLite enforces it: the file has at most so many pages (`max_page_count`). While a call writes, the journal that makes
+the change safe may stand beside it.
 """
 
 from __future__ import annotations
@@ -17,11 +16,7 @@ from epic_core.types.digests import DIGEST_BYTES
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMG", start=1):
     _UNITS |= {_letter: 1000**_power, f"{_letter}B": 1000**_power, f"{_letter}IB": 1024**_power}
-_LEAST_JOURNAL = 24_000
 _MOST = 2**48
-_JOURNAL_SHARE = 0.12
-# A page in the journal takes eight bytes more than in the file.
-_JOURNALED = 1.02
 UNLIMITED = "unlimited"
 DEFAULT_RESERVE = 1_000_000
 """Bytes of the file up to which the light tier fills it where nothing else is said."""
@@ -71,29 +66,24 @@ class Budget:
     """A number of bytes, and how it is shared out.
 
     Attributes:
-        total: Bytes on disk that are never exceeded, side files included.
+        total: Bytes that the file has at most after every call; while one writes, its journal may stand beside it.
     """
 
     total: int
 
-    @property
-    def journal(self) -> int:
-        """Bytes kept free for the journal of one change."""
-        return max(_LEAST_JOURNAL, int(_JOURNAL_SHARE * self.total))
-
-    @property
-    def touched(self) -> int:
-        """Bytes of the file that one change may touch."""
-        return int((self.journal - 4096) / _JOURNALED)
-
     def pages(self, page: int) -> int:
-        """How many pages of so many bytes the file may have, at least one."""
-        return max(1, (self.total - self.journal) // page)
+        """Return how many pages of so many bytes the file may have, at least one."""
+        return max(1, self.total // page)
+
+    @property
+    def written_at_once(self) -> int:
+        """Bytes that are written before room is made again: a sixth."""
+        return self.total // 6
 
     @property
     def largest_item(self) -> int:
-        """Bytes of the largest item that is taken: it has to be removable too."""
-        return self.touched // 2
+        """Bytes of the largest item that is taken: a quarter, so that others stay beside it."""
+        return self.total // 4
 
     @property
     def verdicts(self) -> int:

@@ -25,7 +25,6 @@ class Connection:
         place: Where it is.
         read_only: Whether it is never written into.
         page_limit: How many pages the file may have, for a byte budget; 0 for any number.
-        budget: Bytes that file and journal may take together; 0 for any number.
     """
 
     schema: Schema
@@ -36,7 +35,6 @@ class Connection:
         self.place: Path | None = None
         self.read_only = read_only
         self.page_limit = 0
-        self.budget = 0
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._written = False
@@ -151,7 +149,6 @@ class Connection:
                 db.execute("BEGIN IMMEDIATE")
                 yield
                 self.check_place()
-                self._check_budget()
                 db.execute("COMMIT")
                 self._written = True
             except sqlite3.Error as error:
@@ -163,19 +160,6 @@ class Connection:
             finally:
                 if not wait and self._connection is not None:
                     db.execute(f"PRAGMA busy_timeout = {waits}")
-
-    def _check_budget(self) -> None:
-        """Refuse a change that would take more bytes than the budget while it is committed."""
-        if not self.budget or self.path is None:
-            return
-        pages, _, size = self.pages()
-        with suppress(OSError):
-            journal = Path(f"{self.place}-journal").stat().st_size
-            # The commit itself changes the first page.
-            if pages * size + journal + 2 * size > self.budget:
-                raise BudgetError(
-                    f"The byte budget of {self.path} has no room for the journal of this change. Raise the budget."
-                )
 
     def _rollback(self) -> None:
         if self._connection is not None and self._connection.in_transaction:

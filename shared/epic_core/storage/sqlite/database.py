@@ -18,8 +18,6 @@ from epic_core.storage.sqlite.tables import META, Schema
 _BUSY_SECONDS = 10.0
 # A row is some hundred bytes, and there are a dozen tables: small pages waste least of a small file.
 _PAGE = 512
-# Pages given back to the file system in one transaction where the size of its journal matters.
-_GIVEN_BACK = 4
 # A file up to so many bytes is written anew without gaps when it is closed: a matter of milliseconds.
 _TIDIED = 2_000_000
 
@@ -186,9 +184,7 @@ class Database(Connection):
 
     def _tidy(self) -> None:
         count, _, size = self.pages()
-        # Its journal holds every page, and a little more.
-        room = not self.budget or 2.1 * count * size + 4096 < self.budget
-        if self._written and self.path is not None and self.writable and count * size <= _TIDIED and room:
+        if self._written and self.path is not None and self.writable and count * size <= _TIDIED:
             self.check_place()
             # Nobody waits for this: whoever reads at the moment goes on reading.
             self.connection.execute("PRAGMA busy_timeout = 0")
@@ -230,16 +226,8 @@ class Database(Connection):
         """Return freed pages to the file system."""
         with self._lock:
             try:
-                if not self.page_limit:
-                    # Not `execute`: it would free one page a call.
-                    self.connection.executescript("PRAGMA incremental_vacuum;")
-                    return
-                free = int(self.scalar("PRAGMA freelist_count"))
-                while free:
-                    self.connection.executescript(f"PRAGMA incremental_vacuum({_GIVEN_BACK});")
-                    before, free = free, int(self.scalar("PRAGMA freelist_count"))
-                    if free >= before:
-                        return
+                # Not `execute`: it would free one page a call.
+                self.connection.executescript("PRAGMA incremental_vacuum;")
             except sqlite3.OperationalError as error:
                 # The change itself is committed; if somebody reads just now, the space is given back another time.
                 if "locked" not in str(error) and "busy" not in str(error):

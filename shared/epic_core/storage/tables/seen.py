@@ -93,7 +93,7 @@ class Seen(Repository):
     def _ledger_room(self) -> int:
         if self.kept is not None:
             return min(self.kept, self.most)
-        if self.db.budget:
+        if self.db.page_limit:
             return self.most
         # A small memory keeps a small one.
         return min(max(_LEAST, int(_LEDGER_SHARE * self._octets() / _WIDTH) - _LEDGER_LESS), self.most)

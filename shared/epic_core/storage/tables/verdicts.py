@@ -157,20 +157,6 @@ class Verdicts(Repository):
         self.db.connection.execute("DELETE FROM rewrites WHERE instr(preferences, ?)", key)
         self._held = None
 
-    def forget_some(self, namespace: str, preference: Preference, limit: int) -> bool:
-        """Drop some of what was answered under a preference; whether there was any. Call it inside a transaction."""
-        key = digest(namespace, preference.text)
-        gone = 0
-        for table, condition in (("verdicts", "preference = ?"), ("rewrites", "instr(preferences, ?)")):
-            column = "preference" if table == "verdicts" else "preferences"
-            rows = self.db.read(f"SELECT chunk, {column}, version FROM {table} WHERE {condition} LIMIT ?", (key, limit))
-            self.db.connection.executemany(
-                f"DELETE FROM {table} WHERE chunk = ? AND {column} = ? AND version = ?", rows
-            )
-            gone += len(rows)
-        self._held = None
-        return gone > 0
-
     def _next(self) -> int:
         """A number larger than all given before."""
         if self._newest is None:
