@@ -45,7 +45,7 @@ from epic_core.pipeline.search import (
     search,
     search_vector,
 )
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.retention.budget import checked_budget, checked_reserve
 from epic_core.retention.policies import ByValue, RetentionPolicy, checked_policy
 from epic_core.runtime.batching import Items, abatches, batches, checked_part, conversation_items, unique_preferences
@@ -134,7 +134,8 @@ class EpicMemory(AspectsKept, Housekeeping):
         not_kept: How many discarded items are kept on record, as a sample, and how many evicted ones. Default: as many
             as fit into a hundredth of the file each, 4 at least.
         budget: Bytes that the file never exceeds: a number, or text like "1 MB"; while a call writes, its journal may
-            stand beside it. The file remembers the budget; "unlimited" lifts it. The other limits are lowered to what fits.
+            stand beside it. The file remembers the budget; "unlimited" lifts it. The other limits are lowered to what
+            fits.
         reserve: Up to which size of the file what was not kept is held by its text, best first, in the light tier: a
             number of bytes, or text like "1 MB", the default. It gives way to what is kept, is searched with it, and is
             looked through again when a preference comes. 0 holds nothing but what was kept, as the paper does. The file
@@ -214,7 +215,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         if retention is not None:
             checked_policy(retention)
         reader = checked_expander(expander)
-        self._state = State(
+        self._session = Session(
             encoder=encoder,
             verifier=verifier,
             aspects=checked_reading(aspects, verifier, reader),
@@ -234,12 +235,12 @@ class EpicMemory(AspectsKept, Housekeeping):
             # Last, so that no argument that cannot be leaves a file behind.
             store=Store(None) if _store is None else _store(),
         )
-        self._state.store.verdicts.kept = int(verdict_cache)
-        self._state.store.seen.kept = None if ledger is None else int(ledger)
-        self._state.store.seen.records_kept = None if not_kept is None else int(not_kept)
-        hold_to(self._state, octets, light)
+        self._session.store.verdicts.kept = int(verdict_cache)
+        self._session.store.seen.kept = None if ledger is None else int(ledger)
+        self._session.store.seen.records_kept = None if not_kept is None else int(not_kept)
+        hold_to(self._session, octets, light)
         if _store is None:
-            found_namespace(self._state, given)
+            found_namespace(self._session, given)
 
     @classmethod
     def open(
@@ -283,7 +284,7 @@ class EpicMemory(AspectsKept, Housekeeping):
 
         try:
             memory = cls(_store=made, **options)
-            take_up(memory._state, given, sync=sync, reencode=reencode)
+            take_up(memory._session, given, sync=sync, reencode=reencode)
         except BaseException:
             if store:
                 store[0].discard_if_new()
@@ -314,7 +315,7 @@ class EpicMemory(AspectsKept, Housekeeping):
 
         try:
             memory = cls(_store=made, **options)
-            take_over(memory._state, read)
+            take_over(memory._session, read)
         except BaseException:
             if store:
                 store[0].discard_if_new(whatever=True)
@@ -330,14 +331,14 @@ class EpicMemory(AspectsKept, Housekeeping):
         return await arun(steps, clock or Clock())
 
     def _reported(self, steps: Reporting, progress: bool = False) -> BuildReport:
-        self._state.store.check_writable()
+        self._session.store.check_writable()
         report, clock = self._new_report()
         with Progress(shown=progress) as bar:
             self._run(steps(report, clock, bar), clock)
         return self._finished(report, clock)
 
     async def _areported(self, steps: Reporting, progress: bool = False) -> BuildReport:
-        self._state.store.check_writable()
+        self._session.store.check_writable()
         report, clock = self._new_report()
         with Progress(shown=progress) as bar:
             await self._arun(steps(report, clock, bar), clock)
@@ -361,22 +362,22 @@ class EpicMemory(AspectsKept, Housekeeping):
             NoPreferencesError: if the memory has no preferences to filter by.
             EncoderError: if the encoder fails; the batches before are kept.
         """
-        self._state.store.check_writable()
+        self._session.store.check_writable()
         report, clock = self._new_report()
         with Progress(items, shown=progress is True) as bar:
             for batch in batches(items):
-                self._run(add_batch(self._state, batch, report, clock, bar), clock)
+                self._run(add_batch(self._session, batch, report, clock, bar), clock)
                 if callable(progress):
                     progress(self._so_far(report, clock))
         return self._finished(report, clock)
 
     async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool | OnBatch = False) -> BuildReport:
         """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
-        self._state.store.check_writable()
+        self._session.store.check_writable()
         report, clock = self._new_report()
         with Progress(items, shown=progress is True) as bar:
             async for batch in abatches(items):
-                await self._arun(add_batch(self._state, batch, report, clock, bar), clock)
+                await self._arun(add_batch(self._session, batch, report, clock, bar), clock)
                 if callable(progress):
                     told = progress(self._so_far(report, clock))
                     if inspect.isawaitable(told):
@@ -406,7 +407,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         report, clock = report or BuildReport(), Clock()
         with Progress(items, shown=progress) as bar:
             for batch in batches(items, JUDGED_AT_ONCE):
-                judged = self._run(judge_batch(self._state, batch, report, clock, bar), clock)
+                judged = self._run(judge_batch(self._session, batch, report, clock, bar), clock)
                 report.timings, report.tau = dict(clock.parts), self._tau_in_use()
                 yield from judged
 
@@ -417,7 +418,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         report, clock = report or BuildReport(), Clock()
         with Progress(items, shown=progress) as bar:
             async for batch in abatches(items, JUDGED_AT_ONCE):
-                judged = await self._arun(judge_batch(self._state, batch, report, clock, bar), clock)
+                judged = await self._arun(judge_batch(self._session, batch, report, clock, bar), clock)
                 report.timings, report.tau = dict(clock.parts), self._tau_in_use()
                 for one in judged:
                     yield one
@@ -461,8 +462,8 @@ class EpicMemory(AspectsKept, Housekeeping):
         return await self._areported(self._retrying, progress)
 
     def _retrying(self, report: BuildReport, clock: Clock, progress: Progress) -> Effects[None]:
-        yield from retry(self._state, report, clock, progress)
-        yield from renew_rewrites(self._state, self._state.encoder, report)
+        yield from retry(self._session, report, clock, progress)
+        yield from renew_rewrites(self._session, self._session.encoder, report)
 
     def _new_report(self) -> tuple[BuildReport, Clock]:
         clock = Clock()
@@ -470,7 +471,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         return BuildReport(), clock
 
     def _tau_in_use(self) -> float | None:
-        return self._state.tau if self._state.coarse else None
+        return self._session.tau if self._session.coarse else None
 
     def _so_far(self, report: BuildReport, clock: Clock) -> BuildReport:
         report.timings = dict(clock.parts)
@@ -479,7 +480,7 @@ class EpicMemory(AspectsKept, Housekeeping):
 
     def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:
         report = self._so_far(report, clock)
-        warn(report, self._state)
+        warn(report, self._session)
         return report
 
     # retrieving
@@ -529,7 +530,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         """
         clock = Clock()
         asked = checked_search(
-            self._state,
+            self._session,
             query,
             k,
             filter=filter,
@@ -542,7 +543,7 @@ class EpicMemory(AspectsKept, Housekeeping):
             keys=keys,
             min_score=min_score,
         )
-        return self._run(search(self._state, asked, clock), clock)
+        return self._run(search(self._session, asked, clock), clock)
 
     async def asearch(
         self,
@@ -562,7 +563,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         """As `search`, without blocking the event loop."""
         clock = Clock()
         asked = checked_search(
-            self._state,
+            self._session,
             query,
             k,
             filter=filter,
@@ -575,7 +576,7 @@ class EpicMemory(AspectsKept, Housekeeping):
             keys=keys,
             min_score=min_score,
         )
-        return await self._arun(search(self._state, asked, clock), clock)
+        return await self._arun(search(self._session, asked, clock), clock)
 
     def search_vector(
         self,
@@ -597,7 +598,7 @@ class EpicMemory(AspectsKept, Housekeeping):
             InvalidInputError: for a vector of another dimension, k below 1 or an unknown policy.
         """
         asked = checked_search(
-            self._state,
+            self._session,
             BY_VECTOR,
             k,
             filter=filter,
@@ -609,15 +610,15 @@ class EpicMemory(AspectsKept, Housekeeping):
             min_score=min_score,
         )
         unit = checked_vector(vector, self.encoder.dimension, self)
-        return search_vector(self._state, asked, unit)
+        return search_vector(self._session, asked, unit)
 
     def get(self, item_ids: Iterable[str], *, namespace: str | None = None) -> list[Item]:
         """The held items with these ids, in order; those that are not held are left out."""
-        with self._state.lock, self._state.store.reading():
-            name = self._state.space(namespace).namespace
-            found = [self._state.store.items.row(name, item_id) for item_id in item_ids]
+        with self._session.lock, self._session.store.reading():
+            name = self._session.space(namespace).namespace
+            found = [self._session.store.items.row(name, item_id) for item_id in item_ids]
             rows = [row for row in found if row is not None]
-            items = self._state.store.items.at(list(dict.fromkeys(rows)))
+            items = self._session.store.items.at(list(dict.fromkeys(rows)))
         return [items[row] for row in rows]
 
     def items(self, filter: Filter | None = None, *, waiting: bool = False, namespace: str | None = None) -> list[Item]:
@@ -636,8 +637,8 @@ class EpicMemory(AspectsKept, Housekeeping):
         """
         condition = checked_filter(filter)
         name = None if namespace is None else checked_text(namespace, "The namespace")
-        with self._state.lock, self._state.store.reading():
-            space, store = self._state.space(name), self._state.store
+        with self._session.lock, self._session.store.reading():
+            space, store = self._session.space(name), self._session.store
             if waiting:
                 found = [item for item, *_ in store.retry_queue.waiting(space.namespace)]
                 return [item for item in found if condition is None or condition.matches(item.metadata)]
@@ -685,15 +686,15 @@ class EpicMemory(AspectsKept, Housekeeping):
     def _weighing(self, query: str, namespace: str | None) -> Effects[list[tuple[Preference, float]]]:
         checked_text(query, "The query")
         name = self.namespace if namespace is None else checked_text(namespace, "The namespace")
-        return preferences_by_weight(self._state, query, name)
+        return preferences_by_weight(self._session, query, name)
 
     # preferences
 
     @property
     def preferences(self) -> list[Preference]:
         """The user's preferences, in their order."""
-        with self._state.lock:
-            return list(self._state.space().preferences)
+        with self._session.lock:
+            return list(self._session.space().preferences)
 
     def add_preference(self, preference: str | Preference, *, progress: bool = False) -> BuildReport:
         """Add a preference; items already held are matched with it too.
@@ -701,12 +702,12 @@ class EpicMemory(AspectsKept, Housekeeping):
         Raises:
             DuplicatePreferenceError: if it is held already.
         """
-        steps = partial(add_preference, self._state, Preference.of(preference))
+        steps = partial(add_preference, self._session, Preference.of(preference))
         return self._reported(steps, progress)
 
     async def aadd_preference(self, preference: str | Preference, *, progress: bool = False) -> BuildReport:
         """As `add_preference`, without blocking the event loop."""
-        steps = partial(add_preference, self._state, Preference.of(preference))
+        steps = partial(add_preference, self._session, Preference.of(preference))
         return await self._areported(steps, progress)
 
     def remove_preference(self, preference: str | Preference) -> BuildReport:
@@ -718,11 +719,11 @@ class EpicMemory(AspectsKept, Housekeeping):
         Raises:
             UnknownPreferenceError: if it is not held.
         """
-        return self._reported(partial(remove_preference, self._state, preference))
+        return self._reported(partial(remove_preference, self._session, preference))
 
     async def aremove_preference(self, preference: str | Preference) -> BuildReport:
         """As `remove_preference`, without blocking the event loop."""
-        return await self._areported(partial(remove_preference, self._state, preference))
+        return await self._areported(partial(remove_preference, self._session, preference))
 
     def replace_preference(
         self, old: str | Preference, new: str | Preference, *, progress: bool = False
@@ -733,14 +734,14 @@ class EpicMemory(AspectsKept, Housekeeping):
             UnknownPreferenceError: if the old one is not held.
             DuplicatePreferenceError: if the new one is held already.
         """
-        steps = partial(replace_preference, self._state, old, Preference.of(new))
+        steps = partial(replace_preference, self._session, old, Preference.of(new))
         return self._reported(steps, progress)
 
     async def areplace_preference(
         self, old: str | Preference, new: str | Preference, *, progress: bool = False
     ) -> BuildReport:
         """As `replace_preference`, without blocking the event loop."""
-        steps = partial(replace_preference, self._state, old, Preference.of(new))
+        steps = partial(replace_preference, self._session, old, Preference.of(new))
         return await self._areported(steps, progress)
 
     # the rest
@@ -748,76 +749,76 @@ class EpicMemory(AspectsKept, Housekeeping):
     @property
     def encoder(self) -> Encoder:
         """The encoder in force."""
-        return self._state.encoder
+        return self._session.encoder
 
     @property
     def verifier(self) -> Verifier:
         """What decides; another one can be set at any time."""
-        return self._state.verifier
+        return self._session.verifier
 
     @verifier.setter
     def verifier(self, verifier: Verifier | str) -> None:
-        verifier = verifier_of(verifier, self._state.encoder)
+        verifier = verifier_of(verifier, self._session.encoder)
         checked_part("verifier", verifier, "verify")
-        checked_reading(self._state.aspects, verifier, self._state.expander)
-        checked_expanding(self._state.expansions, verifier, self._state.expander)
-        self._state.verifier = verifier
+        checked_reading(self._session.aspects, verifier, self._session.expander)
+        checked_expanding(self._session.expansions, verifier, self._session.expander)
+        self._session.verifier = verifier
 
     @property
     def fallback(self) -> Any:
         """Where queries go that match no preference well."""
-        return self._state.fallback
+        return self._session.fallback
 
     @property
     def namespace(self) -> str:
         """Whose memory this is."""
-        return self._state.namespace
+        return self._session.namespace
 
     @property
     def tau(self) -> float:
         """The coarse filter's threshold in force."""
-        return self._state.tau
+        return self._session.tau
 
     @property
     def path(self) -> Path | None:
         """The file; None for a memory in RAM."""
-        return self._state.store.path
+        return self._session.store.path
 
     @property
     def opening_report(self) -> BuildReport:
         """What making or opening this memory did: preferences that were read, or changed by `sync=True`."""
-        return copy.deepcopy(self._state.opened)
+        return copy.deepcopy(self._session.opened)
 
     @property
     def revision(self) -> str:
         """Changes with whatever a search depends on, also by another process: what was found before may be no more."""
-        with self._state.lock, self._state.store.reading():
-            return digest(*map(str, self._state.store.sums()), size=8).hex()
+        with self._session.lock, self._session.store.reading():
+            return digest(*map(str, self._session.store.sums()), size=8).hex()
 
     def reencode(self, encoder: Encoder | str) -> None:
         """Embed everything anew with another encoder: preferences, instructions, texts, all namespaces.
 
         The coarse filter's tau becomes the new encoder's own. Items that were discarded stay discarded.
         """
-        self._run(reencode_memory(self._state, encoder_of(encoder)))
+        self._run(reencode_memory(self._session, encoder_of(encoder)))
 
     def __len__(self) -> int:
-        with self._state.lock:
-            return self._state.store.counts(self.namespace)["items"]
+        with self._session.lock:
+            return self._session.store.counts(self.namespace)["items"]
 
     def __bool__(self) -> bool:
         return True
 
     def __repr__(self) -> str:
         where = "in RAM" if self.path is None else str(self.path)
-        return f"<EpicMemory {where}, namespace {self.namespace!r}{', closed' if self._state.store.closed else ''}>"
+        return f"<EpicMemory {where}, namespace {self.namespace!r}{', closed' if self._session.store.closed else ''}>"
 
     def close(self) -> None:
         """Close the file, which is then one file and no more; closing twice is fine."""
-        with self._state.lock:
-            self._state.write_uses()
-            self._state.spaces.clear()
-            self._state.store.close()
+        with self._session.lock:
+            self._session.write_uses()
+            self._session.spaces.clear()
+            self._session.store.close()
 
     def __enter__(self) -> EpicMemory:
         return self

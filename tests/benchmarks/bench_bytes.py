@@ -89,7 +89,7 @@ def published_way(folder: Path, entries: list[dict[str, str]], vectors: np.ndarr
 
 def entries_of(memory: EpicMemory) -> list[dict[str, str]]:
     """Document, instruction, preference and rationale of every entry held."""
-    state = memory._state
+    state = memory._session
     found = []
     for item in state.store.items.all(state.namespace):
         found += [

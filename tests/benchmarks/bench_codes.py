@@ -52,7 +52,7 @@ def states(data: Any, count: int) -> Iterator[State]:
             preferences = list(dict.fromkeys(preference for preference, _ in persona))
             memory = EpicMemory(preferences)
             memory.add(items)
-            held = list(memory._state.store.items.all("default"))
+            held = list(memory._session.store.items.all("default"))
             instructions = [entry.instruction for item in held for entry in memory.explain(item.id).entries]
             encoder = memory.encoder
             plain = encoder.encode([question for _, asked in persona for question in asked])

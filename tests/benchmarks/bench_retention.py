@@ -331,7 +331,7 @@ def _on_disk(path: Path) -> int:
 
 def _pairs(memory: EpicMemory) -> set[tuple[str, str]]:
     """Item and preference of each entry held."""
-    state = memory._state
+    state = memory._session
     pairs = set()
     for item in state.store.items.all(state.namespace):
         pairs |= {(item.id, entry.preference) for entry in memory.explain(item.id).entries}

@@ -165,7 +165,7 @@ def working(path: Path, runs: int) -> None:
     with opened(path) as memory:
         memory.search(question_of(0))
         shown("search, k = 5", [timed(lambda n=n: memory.search(question_of(n))) for n in range(40 * runs)], 5e-3)
-        index = memory._state.space().index
+        index = memory._session.space().index
         query = memory.encoder.encode([question_of(1)])[0]
         alone = median_seconds(lambda: index.search(query, 18, penalised=True), 20)
         print(f"{'  of it the index':34} median {1e3 * alone:9.2f} ms")

@@ -67,7 +67,7 @@ def main() -> None:
 def print_published(
     published: Encoder, memory: EpicMemory, preferences: list[str], questions: list[str], ours: list[float]
 ) -> None:
-    index = memory._state.space().index
+    index = memory._session.space().index
     vectors = np.random.default_rng(0).standard_normal((len(index), published.dimension), dtype=np.float32)
     theirs = []
     for question in questions:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from epic_core.retention.budget import Budget, checked_budget
 from epic_core.storage.sqlite import database
 from epic_core.text.chunking import sentences
 from epic_core.types import Alignment, Candidate
+from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll
 
 WINE, TRAIN, GARDEN = "red wine", "night train", "green garden"
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"

@@ -16,10 +16,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import helpers
 import pytest
-from crashing import TOPICS, Kill, Killer, Model, content_of, killed, opened
 
+import helpers
+from crashing import TOPICS, Kill, Killer, Model, content_of, killed, opened
 from epic_core import EpicMemory, Item
 from epic_core.errors import EpicError, ReadOnlyError, StoreError
 from epic_core.storage.sqlite.files import SIDE_FILES
@@ -181,7 +181,7 @@ def test_a_journal_that_is_none_does_no_harm(memory: EpicMemory, path: Path, tmp
 
 FULL = """
 import resource, signal, sys
-sys.path.insert(0, {here!r})
+sys.path[:0] = {here!r}
 from pathlib import Path
 from crashing import content_of, opened
 from epic_core.errors import StoreError
@@ -232,7 +232,7 @@ print("failed", failed)
 @pytest.mark.parametrize("name", ["add", "replace_preference", "compact"])
 def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path: Path, name: str) -> None:
     pytest.importorskip("resource")
-    script = FULL.format(here=str(Path(helpers.__file__).parent))
+    script = FULL.format(here=[str(Path(__file__).parent), str(Path(helpers.__file__).parent)])
     run = subprocess.run(
         [sys.executable, "-c", script, tmp_path, name], check=False, capture_output=True, text=True, timeout=120
     )
@@ -247,7 +247,7 @@ def test_when_no_page_is_left_nothing_is_lost_and_later_there_is_room_again(
     expected, before = content(memory, tmp_path), found(memory)
     larger = {"add_preference": lambda: memory.add_preference(Preference(text="I like trains " + "and so on " * 500))}
     write = larger.get(name, lambda: WRITES[name](memory))
-    store = memory._state.store
+    store = memory._session.store
     store.scalar(f"PRAGMA max_page_count = {store.pages()[0] + 1}")
     for _ in range(2):
         with pytest.raises(StoreError, match="No space is left"):
@@ -265,7 +265,7 @@ def test_when_no_page_is_left_nothing_is_lost_and_later_there_is_room_again(
 
 
 def test_a_stream_that_meets_a_full_disk_keeps_the_batches_before(memory: EpicMemory, tmp_path: Path) -> None:
-    store = memory._state.store
+    store = memory._session.store
 
     def stream() -> Iterator[Item]:
         yield from items(100, 512, words=2)
@@ -448,7 +448,7 @@ def test_a_writer_that_waits_too_long_says_so_and_can_do_it_again(
     memory: EpicMemory, path: Path, tmp_path: Path, write: Callable[[EpicMemory], object]
 ) -> None:
     expected, before = content(memory, tmp_path), found(memory)
-    memory._state.store.scalar("PRAGMA busy_timeout = 20")
+    memory._session.store.scalar("PRAGMA busy_timeout = 20")
     other = Other(path)
     other.begin()
     with pytest.raises(StoreError, match="another process"):
@@ -462,7 +462,7 @@ def test_a_writer_that_waits_too_long_says_so_and_can_do_it_again(
 
 WRITER = """
 import sys
-sys.path.insert(0, {here!r})
+sys.path[:0] = {here!r}
 from crashing import opened
 from test_crash import items
 
@@ -475,7 +475,7 @@ with opened(sys.argv[1]) as memory:
 
 
 def test_two_processes_that_write_at_once_both_have_all_of_it(path: Path, tmp_path: Path) -> None:
-    script = WRITER.format(here=str(Path(helpers.__file__).parent))
+    script = WRITER.format(here=[str(Path(__file__).parent), str(Path(helpers.__file__).parent)])
     with opened(path, PREFERENCES) as memory:
         with subprocess.Popen(
             [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -580,7 +580,7 @@ def test_what_is_written_after_the_clock_went_back_is_held_and_counted(
         assert found(again) == late
         assert again.verify() > 0
         again.export(tmp_path / "export.jsonl")
-        uses = again._state.store.entries.uses()
+        uses = again._session.store.entries.uses()
         assert uses and all(count >= 1 for count, _ in uses.values())
     with EpicMemory.import_(
         tmp_path / "export.jsonl", tmp_path / "imported.epic", encoder=again.encoder, verifier=again.verifier
@@ -597,8 +597,8 @@ def test_a_use_is_never_older_than_it_was(path: Path, clock: Clock) -> None:
     with opened(path) as memory:
         found(memory)
     with opened(path) as memory:
-        assert {used for _, used in memory._state.store.entries.uses().values()} == {int(last)}
-        assert {count for count, _ in memory._state.store.entries.uses().values()} == {2}
+        assert {used for _, used in memory._session.store.entries.uses().values()} == {int(last)}
+        assert {count for count, _ in memory._session.store.entries.uses().values()} == {2}
 
 
 @BACK

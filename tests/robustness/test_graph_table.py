@@ -15,8 +15,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import helpers
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_budget import Quoting, Watch, watch
+
+import helpers
+from epic_core import EpicMemory, Item
+from epic_core.errors import BudgetError, DamagedError, StoreError
+from epic_core.graph import Extraction, Fact, Unextracted
+from epic_core.storage import memory_schema as schema
+from epic_core.storage.row_codec import checksum
+from epic_core.storage.sqlite import tables
 from graph_helpers import (
     PEOPLE,
     QUERIES,
@@ -33,16 +43,6 @@ from graph_helpers import (
     seen,
 )
 from helpers import HashEncoder, KeepAll
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from test_budget import Quoting, Watch, watch
-
-from epic_core import EpicMemory, Item
-from epic_core.errors import BudgetError, DamagedError, StoreError
-from epic_core.graph import Extraction, Fact, Unextracted
-from epic_core.storage import memory_schema as schema
-from epic_core.storage.row_codec import checksum
-from epic_core.storage.sqlite import tables
 
 __all__ = ["watch"]
 
@@ -245,8 +245,8 @@ def test_who_writes_while_the_file_gets_its_graph_keeps_the_sums(path: Path) -> 
         memory.add(PEOPLE)
         with again(path) as graph:
             graph.update()
-            with pytest.raises(StoreError, match="written by another"), graph.memory._state.store.transaction():
-                memory._state.store.connection.execute("PRAGMA busy_timeout = 0")
+            with pytest.raises(StoreError, match="written by another"), graph.memory._session.store.transaction():
+                memory._session.store.connection.execute("PRAGMA busy_timeout = 0")
                 memory.forget("oscar")
             memory.forget("oscar")
             assert "Oscar Reed" not in graph.entities()

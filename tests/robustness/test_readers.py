@@ -165,11 +165,11 @@ def test_a_compaction_here_is_nothing_to_others(path: Path) -> None:
 def test_uses_that_another_counts_change_nothing(path: Path) -> None:
     with opened(path) as reader:
         before = looks(reader)
-        index = reader._state.space().index
+        index = reader._session.space().index
         here(path, "for _ in range(70): m.search('red wine')")
         assert looks(reader) == before
         # Not read again either: a busy reader elsewhere costs this one nothing.
-        assert reader._state.space().index is index
+        assert reader._session.space().index is index
 
 
 # old or new, never a mix
@@ -270,7 +270,7 @@ def test_what_is_listed_while_another_replaces_belongs_together(path: Path) -> N
 def test_a_second_writer_waits_for_the_first(path: Path) -> None:
     with opened(path) as first, opened(path) as second:
         thread = threading.Thread(target=lambda: second.add([Item(id="second", text="red wine second")]))
-        with first._state.lock, first._state.store.transaction():
+        with first._session.lock, first._session.store.transaction():
             thread.start()
             thread.join(0.3)
             # It cannot have finished, however fast the machine.
@@ -429,16 +429,16 @@ def test_a_search_does_not_wait_for_a_large_change_under_way(path: Path, monkeyp
     monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.2)
     with opened(path) as reader, opened(path) as writer:
         before = looks(reader)
-        with writer._state.lock, writer._state.store.transaction():
+        with writer._session.lock, writer._session.store.transaction():
             for number in range(4000):
-                writer._state.store.items.put("other", Item(id=str(number), text=os.urandom(400).hex()))
+                writer._session.store.items.put("other", Item(id=str(number), text=os.urandom(400).hex()))
             assert looks(reader) == before
         assert looks(reader) == before
 
 
 def test_a_process_that_dies_in_a_change_leaves_the_file_to_others(path: Path) -> None:
     code = """
-        store = m._state.store
+        store = m._session.store
         with store.transaction():
             for number in range(4000):
                 store.items.put("default", Item(id=str(number), text=os.urandom(400).hex()))

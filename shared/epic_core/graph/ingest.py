@@ -17,7 +17,7 @@ from epic_core.graph.loaded import Growth, HeldGraph
 from epic_core.graph.reports import GraphReport
 from epic_core.graph.synonyms import Near, called, synonyms
 from epic_core.pipeline.eviction import make_room
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.streaming import AnswerStream, NextBatch, streamed
@@ -49,7 +49,7 @@ class Work:
         clock: Counts what takes time here, apart from the steps.
     """
 
-    state: State
+    session: Session
     hold: Hold
     extractor: Extractor
     synonymy: float | None
@@ -91,11 +91,11 @@ def grow(work: Work, rows: Sequence[int], progress: Progress) -> Effects[None]:
     Raises:
         VerifierError: if the extractor yields what is no answer.
     """
-    state, report = work.state, work.report
+    session, report = work.session, work.report
     progress.expect(len(rows))
     for start in range(0, len(rows), _BLOCK):
-        with state.lock, state.store.reading():
-            items = state.store.items.at(rows[start : start + _BLOCK])
+        with session.lock, session.store.reading():
+            items = session.store.items.at(rows[start : start + _BLOCK])
         numbers, waiting = list(items), set(items)
         stream = extractions_by(work.extractor, [item.text for item in items.values()])
         while True:
@@ -115,8 +115,8 @@ def grow(work: Work, rows: Sequence[int], progress: Progress) -> Effects[None]:
 
 def _fitted(work: Work, found: Found) -> Effects[None]:
     """`_written`; under a byte budget passage by passage, each after room has been made for it."""
-    state, report = work.state, work.report
-    if state.budget is None:
+    session, report = work.session, work.report
+    if session.budget is None:
         yield from _written(work, found)
         return
     for row, answer in found.answers.items():
@@ -124,8 +124,8 @@ def _fitted(work: Work, found: Found) -> Effects[None]:
         evicted = BuildReport()
         room = False
         try:
-            needed = _GROWTH + (code_length(state.encoder.dimension) + _ROW) * entities + _said(answer)
-            if needed <= state.budget.largest_item and (yield from make_room(state, needed, evicted)):
+            needed = _GROWTH + (code_length(session.encoder.dimension) + _ROW) * entities + _said(answer)
+            if needed <= session.budget.largest_item and (yield from make_room(session, needed, evicted)):
                 yield from _written(work, found.of([row]))
                 room = True
         except BudgetError:
@@ -141,11 +141,11 @@ def _said(answer: Extraction | Unextracted) -> int:
 
 def _written(work: Work, found: Found) -> Effects[None]:
     """Commit what was found, with embeddings of the names that are new."""
-    state, store, clock = work.state, work.state.store, work.clock
-    encoder, vectors = state.encoder, dict[str, FloatArray]()
+    session, store, clock = work.session, work.session.store, work.clock
+    encoder, vectors = session.encoder, dict[str, FloatArray]()
     growth = None
     while growth is None:
-        with state.lock, store.reading():
+        with session.lock, store.reading():
             new = _new(work.hold(), _alive(store, found))
         missing = [name for name in new.values() if name not in vectors]
         if missing:
@@ -153,7 +153,7 @@ def _written(work: Work, found: Found) -> Effects[None]:
             # What the file gives back: what is alike does not depend on when it was read.
             vectors.update(zip(missing, rounded(encoded), strict=True))
         started = time.perf_counter()
-        with state.lock:
+        with session.lock:
             with store.transaction():
                 held, alive = work.hold(), _alive(store, found)
                 if held is None or held.encoder is not encoder:

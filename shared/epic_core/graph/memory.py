@@ -20,7 +20,7 @@ from epic_core.graph.search import GraphHits, Reader, Walk, search
 from epic_core.memory import EpicMemory, Options
 from epic_core.pipeline.ingest import add_batch
 from epic_core.pipeline.search import Keys, MinScore, Search, checked_search
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.runtime.batching import Items, abatches, batches, checked_part
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
@@ -148,7 +148,7 @@ class GraphMemory:
         report, clocks = GraphReport(), (self.memory._new_report()[1], Clock())
         with Progress(items, shown=progress) as bar:
             for batch in batches(items):
-                run(add_batch(self._state, batch, report.memory, clocks[0], bar), clocks[0])
+                run(add_batch(self._session, batch, report.memory, clocks[0], bar), clocks[0])
                 run(self._growing(report, clocks[1], after=self._offered), clocks[1])
         return self._finished(report, clocks)
 
@@ -158,7 +158,7 @@ class GraphMemory:
         report, clocks = GraphReport(), (self.memory._new_report()[1], Clock())
         with Progress(items, shown=progress) as bar:
             async for batch in abatches(items):
-                await arun(add_batch(self._state, batch, report.memory, clocks[0], bar), clocks[0])
+                await arun(add_batch(self._session, batch, report.memory, clocks[0], bar), clocks[0])
                 await arun(self._growing(report, clocks[1], after=self._offered), clocks[1])
         return self._finished(report, clocks)
 
@@ -220,7 +220,7 @@ class GraphMemory:
     ) -> Effects[None]:
         namespace, number = self.memory.namespace, verifier_number(self.extractor.name)
         self._store.graph.begin()
-        with self._state.lock, self._store.reading():
+        with self._session.lock, self._store.reading():
             newest, _ = self._store.graph.newest()
             rows = set(self._store.graph.outside(namespace, after))
             if failed:
@@ -230,7 +230,7 @@ class GraphMemory:
         if rows:
             bar = bar or Progress()
             work = Work(
-                state=self._state,
+                session=self._session,
                 hold=self._looked,
                 extractor=self.extractor,
                 synonymy=self._synonymy,
@@ -279,7 +279,7 @@ class GraphMemory:
         """
         clock = Clock()
         asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed, keys, min_score)
-        return run(search(self._state, self._looked, self._phrases, self._reading(), self._walk, asked, clock), clock)
+        return run(search(self._session, self._looked, self._phrases, self._reading(), self._walk, asked, clock), clock)
 
     async def asearch(
         self,
@@ -298,7 +298,7 @@ class GraphMemory:
         clock = Clock()
         asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed, keys, min_score)
         return await arun(
-            search(self._state, self._looked, self._phrases, self._reading(), self._walk, asked, clock), clock
+            search(self._session, self._looked, self._phrases, self._reading(), self._walk, asked, clock), clock
         )
 
     def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
@@ -324,7 +324,7 @@ class GraphMemory:
         min_score: MinScore,
     ) -> Search:
         return checked_search(
-            self._state,
+            self._session,
             query,
             k,
             filter=filter,
@@ -346,7 +346,7 @@ class GraphMemory:
         Raises:
             InvalidInputError: for an id that is no text.
         """
-        with self._state.lock, self._store.reading():
+        with self._session.lock, self._store.reading():
             held = self._looked()
             row = None if item_id is None else self._passage(item_id)
             if held is None or (item_id is not None and row is None):
@@ -360,7 +360,7 @@ class GraphMemory:
 
         A relation is empty where the item only names both.
         """
-        with self._state.lock, self._store.reading():
+        with self._session.lock, self._store.reading():
             held, row = self._looked(), self._passage(item_id)
             if held is None or row is None:
                 return []
@@ -376,7 +376,7 @@ class GraphMemory:
             UnknownEntityError: if the graph has none of that name.
         """
         key = entity_key(checked_text(entity, "The entity"))
-        with self._state.lock, self._store.reading():
+        with self._session.lock, self._store.reading():
             held = self._looked()
             if held is None or key not in held.names.row_of:
                 raise UnknownEntityError(f"The graph has no entity {entity!r}. graph.entities() lists those it has.")
@@ -386,12 +386,12 @@ class GraphMemory:
 
     def failures(self) -> dict[str, str]:
         """Item id to the reason, of all passages the extractor failed for; `retry` has them extracted again."""
-        with self._state.lock, self._store.reading():
+        with self._session.lock, self._store.reading():
             return {item_id: reason for _, item_id, reason in self._store.graph.failed_passages(self.memory.namespace)}
 
     def counts(self) -> dict[str, int]:
         """Numbers of "passages", "entities", "edges", "failed" and "outside" (held, and not taken in yet)."""
-        with self._state.lock, self._store.reading():
+        with self._session.lock, self._store.reading():
             held = self._looked()
             made = self._store.graph.counts(self.memory.namespace)
             outside = len(self._store.graph.outside(self.memory.namespace))
@@ -400,16 +400,16 @@ class GraphMemory:
     # the rest
 
     @property
-    def _state(self) -> State:
-        return self.memory._state
+    def _session(self) -> Session:
+        return self.memory._session
 
     @property
     def _store(self) -> Store:
-        return self.memory._state.store
+        return self.memory._session.store
 
     def _reading(self) -> Reader:
-        if self._reader.encoder is not self._state.encoder:
-            self._reader = Reader(self._state.encoder)
+        if self._reader.encoder is not self._session.encoder:
+            self._reader = Reader(self._session.encoder)
         return self._reader
 
     def _passage(self, item_id: object) -> int | None:
@@ -418,12 +418,12 @@ class GraphMemory:
 
     def _looked(self) -> HeldGraph | None:
         """The graph as the file has it by now, under the lock; None for a file that has none and may not be written."""
-        state = self._state
-        state.space()  # whether another process has embedded it anew
+        session = self._session
+        session.space()  # whether another process has embedded it anew
         if not self._store.graph.begun:
             return None
-        if self._loaded is None or self._loaded.encoder is not state.encoder:
-            self._loaded = HeldGraph(self._store, self.memory.namespace, state.encoder)
+        if self._loaded is None or self._loaded.encoder is not session.encoder:
+            self._loaded = HeldGraph(self._store, self.memory.namespace, session.encoder)
         self._loaded.refresh()
         return self._loaded
 

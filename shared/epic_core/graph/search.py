@@ -26,12 +26,12 @@ from epic_core.graph.loaded import HeldGraph
 from epic_core.graph.seeds import entity_seeds, names_by_key
 from epic_core.pipeline import ranking
 from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, mean_vector, sampled
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Steer, Steerings
 from epic_core.steering.query_steering import QuerySteering
-from epic_core.storage.namespace import Space
+from epic_core.storage.namespace import Namespace
 from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
 from epic_core.types.verdicts import PENALTY
 
@@ -108,7 +108,7 @@ class Visited:
 
 
 def search(
-    state: State,
+    session: Session,
     hold: Callable[[], HeldGraph | None],
     phrases: PhraseExtractor,
     reader: Reader,
@@ -122,9 +122,9 @@ def search(
         hold: Gives the graph as the file has it by now, under the lock; None where there is none.
         reader: Of the memory's encoder.
     """
-    encoder, started = state.encoder, time.perf_counter()
+    encoder, started = session.encoder, time.perf_counter()
     named = names_by_key(phrases.names(asked.query))
-    with state.lock, state.store.reading():
+    with session.lock, session.store.reading():
         held = hold()
         unknown = [] if held is None or not len(held.names) else [k for k in named if k not in held.names.row_of]
     clock.add("linking", started)
@@ -132,30 +132,30 @@ def search(
     if unknown:
         vectors = yield Embed(encoder, [named[key] for key in unknown], "linking")
     vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
-    yield from sampled(state, asked.namespace, asked.mode)
+    yield from sampled(session, asked.namespace, asked.mode)
     visited: Visited | None = None
-    with state.lock, state.store.reading():
+    with session.lock, session.store.reading():
         held, started = hold(), time.perf_counter()
-        if held is not None and state.encoder is encoder:
+        if held is not None and session.encoder is encoder:
             seeds = entity_seeds(held, named, dict(zip(unknown, vectors, strict=True)))
             clock.add("linking", started)
-            visited = _walked(state, held, walk, asked, vector, seeds, clock) if seeds else None
+            visited = _walked(session, held, walk, asked, vector, seeds, clock) if seeds else None
     said: FloatArray | None = None
     if visited is not None and visited.texts:
         embeddings: FloatArray = yield EmbedCached(reader.texts, visited.texts, "telling apart")
         steering: QuerySteering = yield Steer(reader.steerings, visited.preferences, asked.mode)
         said = steering.score_texts(vector, visited.texts, embeddings, scaled=False)
-    if state.encoder is not encoder:  # embedded anew in the meantime
-        return (yield from search(state, hold, phrases, Reader(state.encoder), walk, asked, clock))
+    if session.encoder is not encoder:  # embedded anew in the meantime
+        return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))
     if visited is None:
-        hits = yield from found_near(state, asked, vector, clock)
+        hits = yield from found_near(session, asked, vector, clock)
         return GraphHits(hits, **vars(hits))
-    with state.lock, state.store.reading():
-        return _answered(state, walk, asked, visited, said, clock)
+    with session.lock, session.store.reading():
+        return _answered(session, walk, asked, visited, said, clock)
 
 
 def _walked(
-    state: State,
+    session: Session,
     held: HeldGraph,
     walk: Walk,
     asked: Search,
@@ -164,12 +164,12 @@ def _walked(
     clock: Clock,
 ) -> Visited:
     started = time.perf_counter()
-    space = state.space(asked.namespace)
+    space = session.space(asked.namespace)
     positions = None if asked.preferences is None else space.positions(asked.preferences)
-    steered = space.steering(asked.mode).steer_for_index(vector, only=positions)
+    steered = session.steering_of(space, asked.mode).steer_for_index(vector, only=positions)
     started = clock.add("steering", started)
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
-    near, cosines = _near(state, space, replace(asked, k=max(asked.k, walk.passages)), steered.vector, allowed)
+    near, cosines = _near(session, space, replace(asked, k=max(asked.k, walk.passages)), steered.vector, allowed)
     started = clock.add("index", started)
     passages = _passage_seeds(space, near[: walk.passages], walk.passage_weight)
     ids, shares = held.network.pagerank(seeds, passages, damping=walk.damping)
@@ -180,7 +180,7 @@ def _walked(
     texts: list[str] = []
     if tells:
         told = [space.item_of[row] for row, _ in best[: walk.told_apart]]
-        items = state.store.items.at(told)
+        items = session.store.items.at(told)
         texts = [items[item].text for item in told]
         clock.add("index", started)
     total = sum(seeds.values())
@@ -192,7 +192,7 @@ def _walked(
         steered=steered,
         entities=sorted(names, key=lambda pair: -pair[1]),
         texts=texts,
-        matters=space.steering("signed").matters(vector, only=positions) if asked.mode == "signed" else [],
+        matters=session.steering_of(space, "signed").matters(vector, only=positions) if asked.mode == "signed" else [],
         preferences=tuple(
             space.preferences[row] for row in (range(len(space.preferences)) if positions is None else positions)
         ),
@@ -200,7 +200,7 @@ def _walked(
 
 
 def _near(
-    state: State, space: Space, asked: Search, vector: FloatArray, allowed: NDArray[np.int64] | None
+    session: Session, space: Namespace, asked: Search, vector: FloatArray, allowed: NDArray[np.int64] | None
 ) -> tuple[list[tuple[int, float]], dict[int, float]]:
     """Return the entry rows of the nearest passages with their scores, best first, and cosines that are known.
 
@@ -210,7 +210,7 @@ def _near(
         return best_entries(space, asked, vector, allowed)
     items = None if allowed is None else frozenset(space.item_of[row] for row in allowed.tolist())
     found = ranking.candidates(
-        space, state.store, asked.query, vector, asked.k, entries_allowed=allowed, items_allowed=items
+        space, session.store, asked.query, vector, asked.k, entries_allowed=allowed, items_allowed=items
     )
     allowed_rows = None if allowed is None else set(allowed.tolist())
     cosines = dict(found.entries.values())
@@ -226,7 +226,7 @@ def _near(
 
 
 def _answered(
-    state: State,
+    session: Session,
     walk: Walk,
     asked: Search,
     visited: Visited,
@@ -234,7 +234,7 @@ def _answered(
     clock: Clock,
 ) -> GraphHits:
     started = time.perf_counter()
-    space, best, steered = state.space(asked.namespace), visited.best, visited.steered
+    space, best, steered = session.space(asked.namespace), visited.best, visited.steered
     if said is not None:
         # Nobody loses by having been read: the others keep their place behind.
         gained = (walk.telling * (said - said.min(initial=np.inf))).tolist()
@@ -242,8 +242,8 @@ def _answered(
         best = sorted(first, key=lambda pair: -pair[1]) + best[len(first) :]
     # Without what has gone in the meantime.
     best = [(row, score) for row, score in best if row in space.item_of][: asked.k]
-    hits = hits_at(state.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
-    state.count_uses([row for row, _ in best])
+    hits = hits_at(session.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
+    session.count_uses([row for row, _ in best])
     clock.add("index", started)
     return GraphHits(
         hits,
@@ -257,7 +257,7 @@ def _answered(
     )
 
 
-def _passage_seeds(space: Space, best: Sequence[tuple[int, float]], weight: float) -> dict[int, float]:
+def _passage_seeds(space: Namespace, best: Sequence[tuple[int, float]], weight: float) -> dict[int, float]:
     """Item row to weight: from `weight` for the nearest down to none for the last."""
     if not best:
         return {}
@@ -267,7 +267,7 @@ def _passage_seeds(space: Space, best: Sequence[tuple[int, float]], weight: floa
 
 
 def _best(
-    space: Space,
+    space: Namespace,
     asked: Search,
     vector: FloatArray,
     near: Sequence[tuple[int, float]],
@@ -305,7 +305,7 @@ def _best(
     return found[: asked.k]
 
 
-def _spoken_for(space: Space, rows: Sequence[int], vector: FloatArray, cosines: dict[int, float]) -> int:
+def _spoken_for(space: Namespace, rows: Sequence[int], vector: FloatArray, cosines: dict[int, float]) -> int:
     """Of an item's entries the one that answers best, as in a memory."""
     for row in rows:
         if row not in cosines:

@@ -54,8 +54,8 @@ class Prepared:
                 # Aspects that a preference brings count. None are asked for: the memory is gone with the process.
                 self._memory = memory = EpicMemory(encoder=encoder, verifier=verifier, aspects="parser")
             if self._settings != calibrated:
-                state = memory._state
-                state.own_tau, state.keep_rate, state.coarse, state.fine = settings
+                session = memory._session
+                session.own_tau, session.keep_rate, session.coarse, session.fine = settings
                 self._settings = calibrated
             _hold(memory, wanted)
             return memory
@@ -79,21 +79,21 @@ def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
     order = [preference.id for preference in wanted]
     if [preference.id for preference in memory.preferences] != order:
         # Of equally strong alignments the first is told.
-        state = memory._state
-        with state.lock, state.store.transaction():
-            state.mark_stale()
+        session = memory._session
+        with session.lock, session.store.transaction():
+            session.mark_stale()
             for position, preference_id in enumerate(order):
-                state.store.preferences.move(state.namespace, preference_id, position)
+                session.store.preferences.move(session.namespace, preference_id, position)
 
 
 def settings_of(memory: EpicMemory) -> dict[str, Any]:
     """What a memory judges by, besides its models: plain values, and its preferences."""
-    state = memory._state
+    session = memory._session
     return {
         # What keep_rate comes to is known after the first items only.
-        "tau": memory.tau if state.keep_rate is None else None,
-        "keep_rate": state.keep_rate,
-        "coarse": state.coarse,
-        "fine": state.fine,
+        "tau": memory.tau if session.keep_rate is None else None,
+        "keep_rate": session.keep_rate,
+        "coarse": session.coarse,
+        "fine": session.fine,
         "preferences": memory.preferences,
     }

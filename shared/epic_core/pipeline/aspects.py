@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args, overload
 
 from epic_core.errors import BudgetError, InvalidInputError, UnknownPreferenceError
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch, streamed
-from epic_core.storage.namespace import Space
+from epic_core.storage.namespace import Namespace
 from epic_core.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_core.types.preferences import Aspects, Expansion
 from epic_core.verification.base import Verifier, base_verifier
@@ -96,29 +96,29 @@ class _Wanted(NamedTuple):
     expansion: bool
 
 
-def _wanted_of(state: State, preference: Preference) -> _Wanted:
+def _wanted_of(session: Session, preference: Preference) -> _Wanted:
     """Tell what a model is to say of a preference: what is missing, as far as a model is there for it.
 
     A parser that was asked for, and no model beside the verifier, means that preferences are shown to no model. An
     expansion comes with the aspects, or because somebody asked for one.
     """
-    model = _model(state.verifier, state.expander) is not None
-    expands = state.expansions == "model" or (
-        state.expansions == "auto" and (state.aspects != "parser" or state.expander is not None)
+    model = _model(session.verifier, session.expander) is not None
+    expands = session.expansions == "model" or (
+        session.expansions == "auto" and (session.aspects != "parser" or session.expander is not None)
     )
     return _Wanted(
-        aspects=model and state.aspects != "parser" and preference.aspects is None,
+        aspects=model and session.aspects != "parser" and preference.aspects is None,
         expansion=model and expands and preference.expansion is None,
     )
 
 
-def asks_model(state: State, preference: Preference) -> bool:
+def asks_model(session: Session, preference: Preference) -> bool:
     """Tell whether a model is to say something of a preference."""
-    return any(_wanted_of(state, preference))
+    return any(_wanted_of(session, preference))
 
 
 def read_preferences(
-    state: State, preferences: Sequence[Preference], report: BuildReport
+    session: Session, preferences: Sequence[Preference], report: BuildReport
 ) -> Effects[list[tuple[Preference, bool]]]:
     """Return preferences with what a model says of those that lack it, and whether it is still to say that.
 
@@ -126,8 +126,8 @@ def read_preferences(
     are the parser's then, the expansion is the bundled library's. An answer with aspects and no expansion counts as
     one, where both were wanted.
     """
-    model = _model(state.verifier, state.expander)
-    wanted = {place: _wanted_of(state, preference) for place, preference in enumerate(preferences)}
+    model = _model(session.verifier, session.expander)
+    wanted = {place: _wanted_of(session, preference) for place, preference in enumerate(preferences)}
     waiting = [place for place, of in wanted.items() if any(of)]
     made = [(preference, False) for preference in preferences]
     if model is None or not waiting:
@@ -169,33 +169,33 @@ def _with(
     return preference, failed
 
 
-def reread_preferences(state: State, report: BuildReport) -> Effects[None]:
+def reread_preferences(session: Session, report: BuildReport) -> Effects[None]:
     """Ask about the preferences that a model failed to read or to expand; about each once for a report."""
-    if _model(state.verifier, state.expander) is None:
+    if _model(session.verifier, session.expander) is None:
         return
-    with state.lock:
-        marked = state.store.preferences.unread(state.namespace)
-        held = state.space().preferences if marked else []
+    with session.lock:
+        marked = session.store.preferences.unread(session.namespace)
+        held = session.space().preferences if marked else []
         waiting = [
-            each for each in held if each.id in marked and each.text not in report.unread and asks_model(state, each)
+            each for each in held if each.id in marked and each.text not in report.unread and asks_model(session, each)
         ]
-    made = yield from read_preferences(state, waiting, report)
+    made = yield from read_preferences(session, waiting, report)
     for before, (preference, unread) in zip(waiting, made, strict=True):
         if preference == before:
             continue
         try:
-            with state.changing(state.encoder) as space:
+            with session.changing(session.encoder) as space:
                 current = _held(space, preference)
                 # Somebody may have said it in the meantime, or replaced the preference.
-                if current is not None and preference.id in state.store.preferences.unread(state.namespace):
-                    _write(state, _completed(current, preference), unread=unread)
+                if current is not None and preference.id in session.store.preferences.unread(session.namespace):
+                    _write(session, _completed(current, preference), unread=unread)
         except BudgetError as error:
             # No reason to take in nothing at all.
             report.unread[preference.text] = str(error)
 
 
 def set_aspects(
-    state: State,
+    session: Session,
     preference: str | Preference,
     aspects: Aspects | None,
     report: BuildReport,
@@ -207,26 +207,26 @@ def set_aspects(
     Raises:
         UnknownPreferenceError: if the preference is not held, or not any more.
     """
-    with state.lock:
-        space = state.space()
+    with session.lock:
+        space = session.space()
         held = space.preferences[space.find(preference)]
     stated, failed = replace(held, aspects=aspects), False
     if aspects is None:
-        if _wanted_of(state, stated).aspects and held.expansion is not None and held.expansion.source == "model":
+        if _wanted_of(session, stated).aspects and held.expansion is not None and held.expansion.source == "model":
             stated = replace(stated, expansion=None)
-        ((stated, failed),) = yield from read_preferences(state, [stated], report)
-    with state.changing(state.encoder) as space:
+        ((stated, failed),) = yield from read_preferences(session, [stated], report)
+    with session.changing(session.encoder) as space:
         current = _current(space, held)
-        unread = failed or (aspects is not None and _still_unread(state, replace(current, aspects=aspects)))
+        unread = failed or (aspects is not None and _still_unread(session, replace(current, aspects=aspects)))
         # An expansion that was not written anew stays.
         expansion = stated.expansion if aspects is None and stated.expansion else current.expansion
         written = replace(current, aspects=stated.aspects, expansion=expansion)
-        _write(state, written, unread=unread)
-    warn_of_unread(report, [written], state.encoder)
+        _write(session, written, unread=unread)
+    warn_of_unread(report, [written], session.encoder)
 
 
 def set_expansion(
-    state: State,
+    session: Session,
     preference: str | Preference,
     expansion: Expansion | None,
     report: BuildReport,
@@ -238,26 +238,26 @@ def set_expansion(
     Raises:
         UnknownPreferenceError: if the preference is not held, or not any more.
     """
-    with state.lock:
-        space = state.space()
+    with session.lock:
+        space = session.space()
         held = space.preferences[space.find(preference)]
-        marked = held.id in state.store.preferences.unread(state.namespace)
+        marked = held.id in session.store.preferences.unread(session.namespace)
     stated, failed = replace(held, expansion=expansion), False
     if expansion is None:
         # The aspects are asked for with it only where nobody could read them; those of the parser stay its own.
         known = aspects_of(held)
         parsed = held.aspects is None and not marked and known.understood
         ((stated, failed),) = yield from read_preferences(
-            state, [replace(stated, aspects=known) if parsed else stated], report
+            session, [replace(stated, aspects=known) if parsed else stated], report
         )
         stated = replace(stated, aspects=None) if parsed else stated
-    with state.changing(state.encoder) as space:
+    with session.changing(session.encoder) as space:
         current = _current(space, held)
         written = replace(current, aspects=current.aspects or stated.aspects, expansion=stated.expansion)
-        _write(state, written, unread=failed or _still_unread(state, written))
+        _write(session, written, unread=failed or _still_unread(session, written))
 
 
-def restate(state: State, space: Space, preference: Preference) -> None:
+def restate(session: Session, space: Namespace, preference: Preference) -> None:
     """Write the aspects and the expansion that a held preference brings anew. Call it in a change."""
     current = _current(space, preference)
     stated = replace(
@@ -266,14 +266,14 @@ def restate(state: State, space: Space, preference: Preference) -> None:
         expansion=preference.expansion or current.expansion,
     )
     if stated != current:
-        _write(state, stated, unread=_still_unread(state, stated))
+        _write(session, stated, unread=_still_unread(session, stated))
 
 
-def _held(space: Space, preference: Preference) -> Preference | None:
+def _held(space: Namespace, preference: Preference) -> Preference | None:
     return next((each for each in space.preferences if each.id == preference.id and each.means(preference)), None)
 
 
-def _current(space: Space, preference: Preference) -> Preference:
+def _current(space: Namespace, preference: Preference) -> Preference:
     """Return a preference as it is held by now."""
     current = _held(space, preference)
     if current is None:
@@ -286,29 +286,29 @@ def _completed(current: Preference, read: Preference) -> Preference:
     return replace(current, aspects=current.aspects or read.aspects, expansion=current.expansion or read.expansion)
 
 
-def _still_unread(state: State, preference: Preference) -> bool:
+def _still_unread(session: Session, preference: Preference) -> bool:
     """Tell whether a preference that waited to be read waits for something that nobody has said now."""
-    marked = preference.id in state.store.preferences.unread(state.namespace)
-    lacks_aspects = preference.aspects is None and state.aspects != "parser"
-    return marked and (lacks_aspects or _wanted_of(state, preference).expansion)
+    marked = preference.id in session.store.preferences.unread(session.namespace)
+    lacks_aspects = preference.aspects is None and session.aspects != "parser"
+    return marked and (lacks_aspects or _wanted_of(session, preference).expansion)
 
 
-def _write(state: State, preference: Preference, *, unread: bool) -> None:
-    state.store.preferences.set_stated(state.namespace, preference, unread=unread)
-    forget_discarded(state)
+def _write(session: Session, preference: Preference, *, unread: bool) -> None:
+    session.store.preferences.set_stated(session.namespace, preference, unread=unread)
+    forget_discarded(session)
 
 
-def forget_discarded(state: State) -> None:
+def forget_discarded(session: Session) -> None:
     """Have what was discarded verified again when it comes, if aspects had a part in that. Call it in a transaction."""
     # A model's verdict is by the words.
-    if not base_verifier(state.verifier).cached:
-        state.store.seen.clear(state.namespace)
+    if not base_verifier(session.verifier).cached:
+        session.store.seen.clear(session.namespace)
 
 
 class AspectsKept:
     """The part of `EpicMemory` that shows and changes what preferences like and avoid, and mean in practice."""
 
-    _state: State
+    _session: Session
     _reported: Callable[..., BuildReport]
     _areported: Callable[..., Awaitable[BuildReport]]
 
@@ -326,8 +326,8 @@ class AspectsKept:
         Raises:
             UnknownPreferenceError: if it is not held.
         """
-        with self._state.lock:
-            space = self._state.space()
+        with self._session.lock:
+            space = self._session.space()
             if preference is not None:
                 return aspects_of(space.preferences[space.find(preference)])
             return {each.text: aspects_of(each) for each in space.preferences}
@@ -338,8 +338,8 @@ class AspectsKept:
 
         The next change asks about them again.
         """
-        with self._state.lock:
-            space, marked = self._state.space(), self._state.store.preferences.unread(self._state.namespace)
+        with self._session.lock:
+            space, marked = self._session.space(), self._session.store.preferences.unread(self._session.namespace)
             return [each.text for each in space.preferences if each.id in marked]
 
     def set_aspects(self, preference: str | Preference, aspects: Aspects | Mapping[str, Any] | None) -> BuildReport:
@@ -368,7 +368,7 @@ class AspectsKept:
         checked = None if aspects is None else checked_aspects(aspects)
         if checked is not None and not checked.understood:
             checked = None
-        return partial(set_aspects, self._state, preference, checked)
+        return partial(set_aspects, self._session, preference, checked)
 
     @overload
     def expansions(self) -> dict[str, Expansion | None]: ...
@@ -387,8 +387,8 @@ class AspectsKept:
         Raises:
             UnknownPreferenceError: if it is not held.
         """
-        with self._state.lock:
-            space = self._state.space()
+        with self._session.lock:
+            space = self._session.space()
             if preference is not None:
                 return space.preferences[space.find(preference)].expansion
             return {each.text: each.expansion for each in space.preferences}
@@ -420,7 +420,7 @@ class AspectsKept:
         self, preference: str | Preference, expansion: Expansion | Mapping[str, Any] | None
     ) -> Callable[[BuildReport, Clock, Progress], Effects[None]]:
         checked = None if expansion is None else checked_expansion(expansion)
-        return partial(set_expansion, self._state, preference, checked)
+        return partial(set_expansion, self._session, preference, checked)
 
 
 def readings_by(reader: Reader, preferences: Sequence[Preference]) -> AnswerStream[AspectReading]:

@@ -9,9 +9,9 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import RetryQueueFullError
 from epic_core.pipeline.light_tier import remove
 from epic_core.pipeline.rewrites import Rewrite, put_rewrite
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock
-from epic_core.storage.namespace import Addition, Space
+from epic_core.storage.namespace import Addition, Namespace
 from epic_core.storage.tables.entries import NewEntry
 from epic_core.storage.tables.items import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
@@ -54,7 +54,7 @@ class Outcome:
     unread: bool = False
 
 
-def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> bool:
+def write(session: Session, outcome: Outcome, report: BuildReport, clock: Clock) -> bool:
     """Commit an outcome and take it into the index.
 
     Returns:
@@ -64,24 +64,24 @@ def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> 
         RetryQueueFullError: if not all undecided items found room; everything else is written.
     """
     started = time.perf_counter()
-    with state.lock:
-        with state.changing(outcome.encoder) as space:
-            writing = _Writing(state, space)
+    with session.lock:
+        with session.changing(outcome.encoder) as space:
+            writing = _Writing(session, space)
             turned_away = writing.turn_away(outcome)
             writing.clear_the_way(outcome)
             for item, reason, preference_ids in outcome.undecided:
-                state.store.retry_queue.put(state.namespace, item, reason, preference_ids)
-            remove(state, [row for row in outcome.leaving if space.light(row)], writing.addition)
+                session.store.retry_queue.put(session.namespace, item, reason, preference_ids)
+            remove(session, [row for row in outcome.leaving if space.light(row)], writing.addition)
             for item, embedding in outcome.light:
                 writing.light(item, embedding)
             for item, entries in outcome.kept:
                 writing.keep(item, entries, outcome.rewrites.get(item.id), outcome.vectors.get(item.id))
-            state.store.verdicts.remember(state.namespace, outcome.version, outcome.verdicts)
+            session.store.verdicts.remember(session.namespace, outcome.version, outcome.verdicts)
             writing.note(outcome)
             outrun = writing.forget_gone(outcome)
-            writing.addition.sums = state.store.sums()
+            writing.addition.sums = session.store.sums()
         if writing.removed:
-            state.store.give_back()
+            session.store.give_back()
         else:
             space.apply(writing.addition)
     report.kept += writing.kept
@@ -91,9 +91,9 @@ def write(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> 
     clock.add("index", started)
     if turned_away:
         raise RetryQueueFullError(
-            f"The retry queue is full: {state.retry_queue} items wait in it, and {len(turned_away)} more are undecided"
-            f" (first {turned_away[0][0].id!r}). These and the items after them were not taken in. The last reason was:"
-            f" {turned_away[-1][1][:300]} Mend it, call memory.retry(), then add the same items again."
+            f"The retry queue is full: {session.retry_queue} items wait in it, and {len(turned_away)} more are"
+            f" undecided (first {turned_away[0][0].id!r}). These and the items after them were not taken in. The last"
+            f" reason was: {turned_away[-1][1][:300]} Mend it, call memory.retry(), then add the same items again."
         )
     return outrun
 
@@ -107,8 +107,8 @@ class _Writing:
         kept, entries: How many were written.
     """
 
-    def __init__(self, state: State, space: Space) -> None:
-        self._store, self._namespace, self._room = state.store, state.namespace, state.retry_queue
+    def __init__(self, session: Session, space: Namespace) -> None:
+        self._store, self._namespace, self._room = session.store, session.namespace, session.retry_queue
         self._preference_rows = {p.id: row for p, row in zip(space.preferences, space.preference_rows, strict=True)}
         self._preference_texts = {p.text: row for p, row in zip(space.preferences, space.preference_rows, strict=True)}
         self._held: dict[str, int] = {}

@@ -14,7 +14,7 @@ from epic_core.pipeline.commit import Outcome, write
 from epic_core.pipeline.eviction import make_room
 from epic_core.pipeline.light_tier import admitted
 from epic_core.pipeline.rewrites import renew_rewrites
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.pipeline.verify import VerdictBatches, forget_gone, outcome_of, remember, unverified
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
@@ -31,7 +31,7 @@ _ATTEMPTS = 4
 
 
 def settle(
-    state: State,
+    session: Session,
     encoder: Encoder,
     candidates: Sequence[Candidate],
     report: BuildReport,
@@ -42,26 +42,26 @@ def settle(
 ) -> Effects[None]:
     """Verify candidates and write the verdicts as they come."""
 
-    if state.fine:
-        verdicts = VerdictBatches(state, candidates, report)
+    if session.fine:
+        verdicts = VerdictBatches(session, candidates, report)
         while (batch := (yield from verdicts.next_batch())) is not None:
-            outcome = yield from outcome_of(state, encoder, verdicts.verifier, batch.decided, batch.new, report)
+            outcome = yield from outcome_of(session, encoder, verdicts.verifier, batch.decided, batch.new, report)
             outcome.retried = retried
-            renew = yield from written(state, outcome, report, clock)
+            renew = yield from written(session, outcome, report, clock)
             progress.advance(len(batch.decided))
             if renew:
-                yield from renew_rewrites(state, encoder, report)
+                yield from renew_rewrites(session, encoder, report)
         return
     for start in range(0, len(candidates), _KNOWN_AT_ONCE):
         block = candidates[start : start + _KNOWN_AT_ONCE]
         kept = [(candidate.item, unverified(candidate)) for candidate in block]
         vectors = {candidate.item.id: candidate.embedding for candidate in block}
         outcome = Outcome(encoder=encoder, kept=kept, vectors=vectors, retried=retried)
-        yield from written(state, outcome, report, clock)
+        yield from written(session, outcome, report, clock)
         progress.advance(len(block))
 
 
-def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -> Effects[bool]:
+def written(session: Session, outcome: Outcome, report: BuildReport, clock: Clock) -> Effects[bool]:
     """`write`, after room has been made for it: under a budget in small pieces.
 
     Returns:
@@ -72,27 +72,27 @@ def written(state: State, outcome: Outcome, report: BuildReport, clock: Clock) -
         BudgetError: if the budget has no room for a single entry.
     """
     if outcome.rejected:
-        with state.lock, state.store.reading():
-            outcome.light, outcome.leaving = admitted(state, state.space(), outcome.rejected)
+        with session.lock, session.store.reading():
+            outcome.light, outcome.leaving = admitted(session, session.space(), outcome.rejected)
         report.light += len(outcome.light)
         report.no_room += len(outcome.rejected) - len(outcome.light)
-    if state.budget is None:
-        return write(state, outcome, report, clock)
+    if session.budget is None:
+        return write(session, outcome, report, clock)
     if outcome.verdicts:
         yield from _timed(
-            make_room(state, _SLACK + 300 * min(len(outcome.verdicts), state.store.verdicts.kept), report), clock
+            make_room(session, _SLACK + 300 * min(len(outcome.verdicts), session.store.verdicts.kept), report), clock
         )
-        remember(state, outcome)
+        remember(session, outcome)
     renew = False
-    for piece in _pieces(state, outcome):
-        renew |= yield from _fitted(state, piece, report, clock)
-    forget_gone(state, outcome.asked)
+    for piece in _pieces(session, outcome):
+        renew |= yield from _fitted(session, piece, report, clock)
+    forget_gone(session, outcome.asked)
     return renew
 
 
-def _pieces(state: State, outcome: Outcome) -> Iterator[Outcome]:
+def _pieces(session: Session, outcome: Outcome) -> Iterator[Outcome]:
     """Cut an outcome so that each piece has room within the budget: first what goes, then what comes."""
-    assert state.budget is not None
+    assert session.budget is not None
     empty = replace(
         outcome, kept=[], light=[], leaving=[], undecided=[], discarded=[], stale=[], verdicts=[], asked=[], records=[]
     )
@@ -100,22 +100,22 @@ def _pieces(state: State, outcome: Outcome) -> Iterator[Outcome]:
         yield replace(empty, stale=outcome.stale, leaving=outcome.leaving)
     # Before they are noted as discarded: an item that waits is held before it leaves the retry queue.
     coming: list[tuple[str, Any]] = [("light", one) for one in outcome.light]
-    yield from _cut(state, empty, coming)
+    yield from _cut(session, empty, coming)
     if outcome.discarded or outcome.records:
         yield replace(empty, discarded=outcome.discarded, records=outcome.records)
     coming = [("undecided", one) for one in outcome.undecided] + [("kept", one) for one in outcome.kept]
-    yield from _cut(state, empty, coming)
+    yield from _cut(session, empty, coming)
 
 
-def _cut(state: State, empty: Outcome, coming: Sequence[tuple[str, Any]]) -> Iterator[Outcome]:
+def _cut(session: Session, empty: Outcome, coming: Sequence[tuple[str, Any]]) -> Iterator[Outcome]:
     """Collect items into pieces of about as many bytes as are written at once."""
-    assert state.budget is not None
+    assert session.budget is not None
     piece, octets = _copy(empty), 0
     for kind, one in coming:
         alone = _copy(empty)
         getattr(alone, kind).append(one)
-        size = _bytes(state, alone) - _SLACK
-        if octets and octets + size > state.budget.written_at_once:
+        size = _bytes(session, alone) - _SLACK
+        if octets and octets + size > session.budget.written_at_once:
             yield piece
             piece, octets = _copy(empty), 0
         getattr(piece, kind).append(one)
@@ -142,20 +142,20 @@ def _halves(piece: Outcome) -> Iterator[Outcome]:
         yield half
 
 
-def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> Effects[bool]:
-    assert state.budget is not None
-    needed = _bytes(state, piece)
+def _fitted(session: Session, piece: Outcome, report: BuildReport, clock: Clock) -> Effects[bool]:
+    assert session.budget is not None
+    needed = _bytes(session, piece)
     items = len(piece.kept) + len(piece.light) + len(piece.undecided)
     if not items:
-        yield from _timed(make_room(state, needed, report), clock)
-        return write(state, piece, report, clock)
-    if items > 1 or needed - _SLACK <= state.budget.largest_item:
+        yield from _timed(make_room(session, needed, report), clock)
+        return write(session, piece, report, clock)
+    if items > 1 or needed - _SLACK <= session.budget.largest_item:
         for attempt in range(_ATTEMPTS):
-            room = yield from _timed(make_room(state, needed << attempt, report), clock)
+            room = yield from _timed(make_room(session, needed << attempt, report), clock)
             if not room:
                 break
             try:
-                return write(state, piece, report, clock)
+                return write(session, piece, report, clock)
             except BudgetError:
                 if items > 1:
                     break
@@ -163,9 +163,9 @@ def _fitted(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> 
     if items > 1:
         renew = False
         for half in _halves(piece):
-            renew |= yield from _fitted(state, half, report, clock)
+            renew |= yield from _fitted(session, half, report, clock)
         return renew
-    return _turn_down(state, piece, report, clock)
+    return _turn_down(session, piece, report, clock)
 
 
 def _timed(steps: Effects[bool], clock: Clock) -> Effects[bool]:
@@ -175,43 +175,43 @@ def _timed(steps: Effects[bool], clock: Clock) -> Effects[bool]:
     return room
 
 
-def _turn_down(state: State, piece: Outcome, report: BuildReport, clock: Clock) -> bool:
+def _turn_down(session: Session, piece: Outcome, report: BuildReport, clock: Clock) -> bool:
     """Note an item that does not fit.
 
     Raises:
         BudgetError: if nothing at all fits.
         RetryQueueFullError: if it is undecided, and must not be lost.
     """
-    assert state.budget is not None
+    assert session.budget is not None
     item: Item = (piece.undecided[0] if piece.undecided else (piece.kept or piece.light)[0])[0]
     if piece.undecided:
         raise RetryQueueFullError(
-            f"The budget of {state.budget.total} bytes has no room for item {item.id!r} in the retry queue. It and the"
-            f" items after it were not taken in. The reason was: {piece.undecided[0][1][:300]} Mend it, call"
+            f"The budget of {session.budget.total} bytes has no room for item {item.id!r} in the retry queue. It and"
+            f" the items after it were not taken in. The reason was: {piece.undecided[0][1][:300]} Mend it, call"
             " memory.retry(), then add the same items again."
         )
-    with state.lock:
-        empty = not len(state.space().index)
-    if _bytes(state, piece) - _SLACK <= state.budget.largest_item and empty:
+    with session.lock:
+        empty = not len(session.space().index)
+    if _bytes(session, piece) - _SLACK <= session.budget.largest_item and empty:
         raise BudgetError(
-            f"The budget of {state.budget.total} bytes has no room for item {item.id!r} ({len(item.text)} characters):"
-            f" the file takes {state.store.file_bytes()}. Raise the budget."
+            f"The budget of {session.budget.total} bytes has no room for item {item.id!r} ({len(item.text)}"
+            f" characters): the file takes {session.store.file_bytes()}. Raise the budget."
         )
     record = NotKept(item_id=item.id, text=item.text, stage=EVICTED, reason="it does not fit into the budget")
     report.kept += len(piece.kept)
     report.evicted += max(1, sum(len(entries) for _, entries in piece.kept))
     noted = replace(piece, kept=[], light=[], discarded=[item], records=[(version_of(item), record)])
-    return write(state, noted, report, clock)
+    return write(session, noted, report, clock)
 
 
-def _bytes(state: State, piece: Outcome) -> int:
+def _bytes(session: Session, piece: Outcome) -> int:
     """About how many bytes a piece takes in the file."""
-    code, small = (code_length(state.encoder.dimension, small=small) for small in (False, True))
+    code, small = (code_length(session.encoder.dimension, small=small) for small in (False, True))
     items = [*(item for item, _ in piece.kept), *(item for item, _ in piece.light)]
     octets = sum(item_bytes(item) + small for item in items)
     for _, entries in piece.kept:
         octets += sum(code + len(entry.instruction.encode()) + len(entry.rationale.encode()) + ROW for entry in entries)
     octets += sum(len(rewrite.text.encode()) for rewrite in piece.rewrites.values())
     octets += sum(item_bytes(item) + len(reason.encode()) + 200 for item, reason, _ in piece.undecided)
-    octets += 8 * len(piece.discarded) + 600 * min(len(piece.records), state.store.seen.records_room())
+    octets += 8 * len(piece.discarded) + 600 * min(len(piece.records), session.store.seen.records_room())
     return int(_FILLING * octets) + _SLACK

@@ -13,7 +13,7 @@ from epic_core.encoders.base import Embed
 from epic_core.errors import BudgetError, InvalidInputError, decoding
 from epic_core.pipeline.commit import write
 from epic_core.pipeline.light_tier import leave
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.pipeline.verify import VerdictBatches, outcome_of
 from epic_core.retention.policies import Held, Positions, choose
 from epic_core.runtime.effects import Clock, Effects
@@ -54,56 +54,56 @@ class Weighed:
     verifiers: NDArray[np.int64]
 
 
-def lacking(state: State, needed: int) -> int:
+def lacking(session: Session, needed: int) -> int:
     """How many bytes too few are free for so many more."""
-    assert state.budget is not None
-    count, free, page = state.store.pages()
-    return (count - free) * page + needed - state.budget.pages(page) * page
+    assert session.budget is not None
+    count, free, page = session.store.pages()
+    return (count - free) * page + needed - session.budget.pages(page) * page
 
 
-def make_room(state: State, needed: int, report: BuildReport) -> Effects[bool]:
+def make_room(session: Session, needed: int, report: BuildReport) -> Effects[bool]:
     """Have room for so many bytes more; whether there is.
 
     What goes is chosen by the retention policy, its share at a time. Of what would go, the entries the verifier was
     least sure of are judged again if a language model has not judged them yet, and their items are shortened; only
     then they go.
     """
+    assert session.budget is not None
     for _ in range(_ROUNDS):
-        with state.lock:
-            missing = lacking(state, needed)
-            if missing > 0:
-                # More than is missing, so that the next items find room, too.
-                gone = leave(state, max(missing, state.budget.total // _LIGHT_SHARE) if state.budget else missing)
+        with session.lock:
+            missing = lacking(session, needed)
+            # More than is missing, so that the next items find room, too. What goes leaves gaps, too small for a page.
+            while missing > 0 and (gone := leave(session, max(missing, session.budget.total // _LIGHT_SHARE))):
                 report.no_room += gone
-                missing = lacking(state, needed) if gone else missing
+                missing = lacking(session, needed)
         if missing <= 0:
             return True
-        state.write_uses()
-        with state.lock, state.store.reading():
-            weighed = weigh(state)
-        doomed = _doomed(state, weighed, missing)
+        session.write_uses()
+        with session.lock, session.store.reading():
+            weighed = weigh(session)
+        doomed = _doomed(session, weighed, missing)
         if not len(doomed):
             return False
-        spared = yield from _judge_again(state, weighed, doomed, report)
-        spared |= _shorten(state, weighed, doomed, report)
+        spared = yield from _judge_again(session, weighed, doomed, report)
+        spared |= _shorten(session, weighed, doomed, report)
         rows = [int(row) for row in weighed.held.rows[doomed] if int(row) not in spared]
-        reason = f"the least valuable by {state.retention.name} when there was no room"
-        report.evicted += evict(state, rows, reason)
-    return lacking(state, needed) <= 0
+        reason = f"the least valuable by {session.retention.name} when there was no room"
+        report.evicted += evict(session, rows, reason)
+    return lacking(session, needed) <= 0
 
 
-def weigh(state: State) -> Weighed:
+def weigh(session: Session) -> Weighed:
     """The entries of the own namespace, as a retention policy sees them."""
-    store, dimension = state.store, state.encoder.dimension
+    store, dimension = session.store, session.encoder.dimension
     found = store.read(
         f"SELECT e.row, e.crc, {_COLUMNS}, length(CAST(e.instruction AS BLOB)) + length(CAST(e.rationale AS BLOB)),"
         " length(CAST(i.text AS BLOB)) + coalesce(length(CAST(i.rewrite AS BLOB)), 0)"
         " + length(CAST(i.metadata AS BLOB)) + 2 * length(CAST(i.id AS BLOB))"
         " FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?"
         " ORDER BY e.row",
-        (state.namespace,),
+        (session.namespace,),
     )
-    live = {-1, *state.space().preference_rows}
+    live = {-1, *session.space().preference_rows}
     found = [row for row in found if (-1 if row[3] is None else row[3]) in live]
     for _, crc, *columns in found:
         ENTRIES.verify(store.path, crc, *columns[: len(ENTRIES.checked)])
@@ -134,19 +134,19 @@ def weigh(state: State) -> Weighed:
     )
 
 
-def _doomed(state: State, weighed: Weighed, missing: int) -> Positions:
+def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:
     held = weighed.held
     try:
-        order = np.asarray(state.retention.order(held, time.time())).astype(np.intp, casting="same_kind")
+        order = np.asarray(session.retention.order(held, time.time())).astype(np.intp, casting="same_kind")
     except TypeError as error:
         raise InvalidInputError(
-            f"The retention policy {state.retention.name!r} must return positions, whole numbers; {error}."
+            f"The retention policy {session.retention.name!r} must return positions, whole numbers; {error}."
         ) from None
     # What is missing is reckoned anew after each round: half of it at a time, so that no more goes than has to.
-    goal = max(missing // 2, int(state.retention.share * int(weighed.sizes.sum())))
+    goal = max(missing // 2, int(session.retention.share * int(weighed.sizes.sum())))
     # Floors that took more than half of what is held would leave no room for anything new.
     preferences = max(1, len(np.unique(held.preferences)))
-    floor = min(state.floor, len(held) // 2 // preferences)
+    floor = min(session.floor, len(held) // 2 // preferences)
     return choose(order, held, weighed.sizes, goal, floor)
 
 
@@ -158,16 +158,16 @@ def _unsure(weighed: Weighed, doomed: Positions) -> Positions:
     return doomed[~(confidence[doomed] >= middle)]
 
 
-def _shorten(state: State, weighed: Weighed, doomed: Positions, report: BuildReport) -> set[int]:
+def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> set[int]:
     """Shorten the items of entries that would go; the rows of the entries that stay therefore."""
     rows = {int(weighed.held.items[position]) for position in _unsure(weighed, doomed)}
     spared: set[int] = set()
-    store, namespace = state.store, state.namespace
-    with state.lock, store.reading():
+    store, namespace = session.store, session.namespace
+    with session.lock, store.reading():
         long = [row for row, held in store.items.held_at(sorted(rows)).items() if len(held.item.text) >= _LONG]
     if not long:
         return spared
-    with state.changing(state.encoder):
+    with session.changing(session.encoder):
         for row, held in store.items.held_at(long).items():
             entries = store.entries.lines(row)
             text = _shorter(held, [held.rewrite or columns["instruction"] for _, columns in entries])
@@ -189,25 +189,25 @@ def _shorter(held: HeldItem, instructions: Sequence[str]) -> str | None:
     return less if len(less) <= _WORTH * len(text) else None
 
 
-def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
+def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
     """Have a language model judge what another verifier kept; the rows of the entries that stay therefore."""
-    verifier = state.verifier
+    verifier = session.verifier
     if not base_verifier(verifier).cached:
         return set()
     other = _unsure(weighed, doomed)
     other = other[weighed.verifiers[other] != verifier_number(verifier.name)][:_JUDGED_AGAIN]
     held = weighed.held
-    with state.lock, state.store.reading():
-        space = state.space()
+    with session.lock, session.store.reading():
+        space = session.space()
         position_of = {row: position for position, row in enumerate(space.preference_rows)}
-        items = state.store.items.at([int(row) for row in held.items[other]])
+        items = session.store.items.at([int(row) for row in held.items[other]])
         asked: list[tuple[int, int, float]] = []
         for position in other.tolist():
             row, preference = int(held.items[position]), int(held.preferences[position])
             if row in items and preference in position_of:
                 asked.append((row, position_of[preference], float(held.similarity[position])))
         preferences, vectors = list(space.preferences), space.vectors
-    embeddings: FloatArray = yield Embed(state.encoder, [items[row].text for row, _, _ in asked], "embedding")
+    embeddings: FloatArray = yield Embed(session.encoder, [items[row].text for row, _, _ in asked], "embedding")
     candidates = [
         Candidate(
             item=items[row],
@@ -220,45 +220,45 @@ def _judge_again(state: State, weighed: Weighed, doomed: Positions, report: Buil
     ]
     kept: set[tuple[str, str | None]] = set()
     again = BuildReport(usage=report.usage)
-    verdicts = VerdictBatches(state, candidates, again)
+    verdicts = VerdictBatches(session, candidates, again)
     while (batch := (yield from verdicts.next_batch())) is not None:
-        outcome = yield from outcome_of(state, state.encoder, verdicts.verifier, batch.decided, batch.new, again)
+        outcome = yield from outcome_of(session, session.encoder, verdicts.verifier, batch.decided, batch.new, again)
         # What it does not keep goes anyway; what it cannot say stays as it was judged.
         outcome.discarded, outcome.undecided, outcome.records, outcome.rejected = [], [], [], []
         try:
-            write(state, outcome, BuildReport(), Clock())
+            write(session, outcome, BuildReport(), Clock())
         except BudgetError:
             continue  # no room for what it says: then they go
         kept.update((item.id, entry.preference_id) for item, entries in outcome.kept for entry in entries)
-    with state.lock, state.store.reading():
+    with session.lock, session.store.reading():
         spared: set[int] = set()
         for item_id, preference_id in kept:
-            item_row = state.store.items.row(state.namespace, item_id)
+            item_row = session.store.items.row(session.namespace, item_id)
             if item_row is not None:
-                entries = state.store.entries.preferences_of(item_row)
+                entries = session.store.entries.preferences_of(item_row)
                 spared |= {entries[preference_id]} if preference_id in entries else set()
         return spared
 
 
-def evict(state: State, rows: Sequence[int], reason: str | None) -> int:
+def evict(session: Session, rows: Sequence[int], reason: str | None) -> int:
     """Remove entries, and the items nothing else holds, in one transaction; return how many went.
 
     Args:
-        state: The memory's.
+        session: The memory's.
         rows: The entries.
         reason: What is put on record; None for nothing.
     """
     if not rows:
         return 0
-    with state.lock:
-        with state.changing(state.encoder) as space:
-            addition = _remove(state, rows, reason)
+    with session.lock:
+        with session.changing(session.encoder) as space:
+            addition = _remove(session, rows, reason)
         space.apply(addition)
     return len(addition.gone)
 
 
-def _remove(state: State, rows: Sequence[int], reason: str | None) -> Addition:
-    store, namespace = state.store, state.namespace
+def _remove(session: Session, rows: Sequence[int], reason: str | None) -> Addition:
+    store, namespace = session.store, session.namespace
     known = store.preferences.at(namespace)
     sql = "SELECT row, item, preference, similarity FROM entries WHERE row IN"
     found = list(store.among(sql, list(rows)))

@@ -5,41 +5,41 @@ from __future__ import annotations
 from contextlib import suppress
 
 from epic_core.errors import BudgetError
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.types import Preference
 from epic_core.types.reports import NotKept
 
 
-def drop_expired(state: State) -> None:
+def drop_expired(session: Session) -> None:
     """Remove the preferences whose time is over, their entries, and the items nothing else holds."""
-    with state.lock:
-        expired = state.space().expired
-        if not expired or not state.store.writable:
+    with session.lock:
+        expired = session.space().expired
+        if not expired or not session.store.writable:
             return
         for preference in expired:
             # What cannot be done now is hidden all the same, and done another time.
             with suppress(BudgetError):
-                take_away(state, preference, reason="its preference has expired")
-        state.store.give_back()
+                take_away(session, preference, reason="its preference has expired")
+        session.store.give_back()
 
 
-def take_away(state: State, preference: Preference, *, reason: str | None = None) -> None:
+def take_away(session: Session, preference: Preference, *, reason: str | None = None) -> None:
     """Remove a preference, its entries, and the items nothing else holds.
 
     Args:
-        state: The memory's.
+        session: The memory's.
         preference: One that is held.
         reason: Put on record for the items that go; None for nothing.
     """
-    store, namespace = state.store, state.namespace
-    with state.lock:
+    store, namespace = session.store, session.namespace
+    with session.lock:
         row = store.preferences.row(namespace, preference.id)
         if row is None:
             return
-        with state.changing(state.encoder):
+        with session.changing(session.encoder):
             items = [] if reason is None else store.entries.items_under(row)
             held = store.items.held_at(items)
-            store.remove_preference(namespace, preference.id, keep_texts=state.reserve > 0)
+            store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0)
             left = store.items.held_at(items)
             records = [
                 (

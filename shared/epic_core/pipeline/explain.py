@@ -5,15 +5,15 @@ from __future__ import annotations
 from epic_core.errors import (
     UnknownItemError,
 )
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.storage.sizes import sizes
 from epic_core.types import Item
 from epic_core.types.reports import Explanation, Stats
 
 
-def explain(state: State, item_id: str) -> Explanation:
+def explain(session: Session, item_id: str) -> Explanation:
     """Why an item is held."""
-    store, namespace = state.store, state.namespace
+    store, namespace = session.store, session.namespace
     row = store.items.row(namespace, item_id)
     waits = next(
         ((item, reason) for item, reason, _ in store.retry_queue.waiting(namespace) if item.id == item_id), None
@@ -32,24 +32,26 @@ def explain(state: State, item_id: str) -> Explanation:
         )
     item = store.items.at([row])[row]
     entries = tuple(store.entries.of_item(namespace, row))
-    note = waiting if entries else waiting or _why_light(state, item_id)
+    note = waiting if entries else waiting or _why_light(session, item_id)
     return Explanation(item=item, entries=entries, note=note)
 
 
-def _why_light(state: State, item_id: str) -> str:
+def _why_light(session: Session, item_id: str) -> str:
     """Say why an item is in the light tier, as far as that is on record."""
-    why = next((record.why for record in state.store.seen.records(state.namespace) if record.item_id == item_id), "")
+    why = next(
+        (record.why for record in session.store.seen.records(session.namespace) if record.item_id == item_id), ""
+    )
     return "In the light tier, held by its text only" + (f": {why}." if why else ".")
 
 
-def stats(state: State) -> Stats:
+def stats(session: Session) -> Stats:
     """Counts and sizes."""
     return Stats(
-        counts=state.store.counts(state.namespace),
-        bytes=sizes(state.store),
-        encoder=state.encoder.name,
-        verifier=state.verifier.name,
-        tau=state.tau,
-        verified_by=state.verified_by,
-        budget=None if state.budget is None else state.budget.total,
+        counts=session.store.counts(session.namespace),
+        bytes=sizes(session.store),
+        encoder=session.encoder.name,
+        verifier=session.verifier.name,
+        tau=session.tau,
+        verified_by=session.verified_by,
+        budget=None if session.budget is None else session.budget.total,
     )

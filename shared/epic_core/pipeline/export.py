@@ -17,7 +17,7 @@ from typing import Any
 from epic_core.encoders.base import Embed, described
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.pipeline.aspects import asks_model, read_preferences
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Effects
 from epic_core.storage.tables.entries import NewEntry
 from epic_core.storage.tables.items import HeldItem
@@ -48,16 +48,16 @@ class Portable:
     pending: list[tuple[Item, str, list[str]]] = field(default_factory=list)
 
 
-def lines_of(state: State) -> Iterator[str]:
+def lines_of(session: Session) -> Iterator[str]:
     """A namespace, line by line; of one state of the file."""
-    store, namespace = state.store, state.namespace
-    with state.lock, store.reading():
+    store, namespace = session.store, session.namespace
+    with session.lock, store.reading():
         meta = store.meta()
         header = {
             "kind": "epic-memory",
             "format": FORMAT,
             "namespace": namespace,
-            "encoder": described(state.encoder),
+            "encoder": described(session.encoder),
             **{name: meta.get(f"{name}/{namespace}") for name in ("tau", "verifier")},
         }
         yield json.dumps(header, ensure_ascii=False)
@@ -215,26 +215,26 @@ def _whole(value: Any) -> int:
     return int(value)
 
 
-def take_in(state: State, read: Portable) -> Effects[None]:
+def take_in(session: Session, read: Portable) -> Effects[None]:
     """Write what was read into a namespace that holds nothing, in one transaction.
 
     Raises:
         StoreError: if it holds something.
     """
-    encoder = state.encoder
-    asked = {preference.id for preference in read.preferences if asks_model(state, preference)}
-    stated = yield from read_preferences(state, read.preferences, state.opened)
+    encoder = session.encoder
+    asked = {preference.id for preference in read.preferences if asks_model(session, preference)}
+    stated = yield from read_preferences(session, read.preferences, session.opened)
     preferences: FloatArray = yield Embed(encoder, [preference.text for preference in read.preferences], "embedding")
     texts = _embedded(read)
     vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
     vector_of = dict(zip(texts, vectors, strict=True))
-    store, namespace = state.store, state.namespace
-    with state.lock, store.transaction():
+    store, namespace = session.store, session.namespace
+    with session.lock, store.transaction():
         if namespace in store.preferences.namespaces():
             raise StoreError(
                 f"{store.path} holds something in the namespace {namespace!r} already. Give another file or namespace."
             )
-        state.mark_stale()
+        session.mark_stale()
         if "encoder" not in store.meta():
             store.set_meta(encoder=described(encoder))
         same = read.header.get("encoder") == described(encoder)
@@ -252,7 +252,7 @@ def take_in(state: State, read: Portable) -> Effects[None]:
             for (preference, unread), vector in zip(stated, preferences, strict=True)
         }
         for held, made_for, entries in read.items:
-            _write(state, held, made_for, entries, vector_of, rows)
+            _write(session, held, made_for, entries, vector_of, rows)
         for item, reason, ids in read.pending:
             store.retry_queue.put(namespace, item, reason, ids)
 
@@ -267,14 +267,14 @@ def _embedded(read: Portable) -> list[str]:
 
 
 def _write(
-    state: State,
+    session: Session,
     held: HeldItem,
     made_for: list[str],
     entries: list[dict[str, Any]],
     vector_of: Mapping[str, FloatArray],
     rows: Mapping[str, int],
 ) -> None:
-    store, namespace = state.store, state.namespace
+    store, namespace = session.store, session.namespace
     item_row = store.items.restore(namespace, held, vector_of[held.item.text])
     for columns in entries:
         entry = dict(columns)

@@ -9,27 +9,27 @@ from epic_core.errors import (
 )
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.ingest import chunked
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.storage.namespace import Addition
 from epic_core.storage.tables.items import version_of
 from epic_core.types import Item
 
 
-def forget(state: State, items: Sequence[str | Item]) -> int:
+def forget(session: Session, items: Sequence[str | Item]) -> int:
     """Forget items, and that they were seen; how many of them were held, or waited.
 
     Raises:
         UnknownItemError: for an id of which nothing is known; nothing is forgotten then.
     """
-    store, namespace = state.store, state.namespace
-    drop_expired(state)
-    with state.lock:
-        everything = [part for item in items for part in _with_chunks(state, item)]
-        held = _checked_known(state, everything)
+    store, namespace = session.store, session.namespace
+    drop_expired(session)
+    with session.lock:
+        everything = [part for item in items for part in _with_chunks(session, item)]
+        held = _checked_known(session, everything)
         ids = list(dict.fromkeys(item.id if isinstance(item, Item) else item for item in everything))
-        with state.changing(state.encoder) as space:
+        with session.changing(session.encoder) as space:
             addition = Addition(forgotten=True)
-            _forget_traces(state, everything, ids)
+            _forget_traces(session, everything, ids)
             for item_id in ids:
                 row = store.items.row(namespace, item_id)
                 if row is not None:
@@ -42,18 +42,23 @@ def forget(state: State, items: Sequence[str | Item]) -> int:
     return held
 
 
-def _with_chunks(state: State, item: str | Item) -> list[str | Item]:
+def _with_chunks(session: Session, item: str | Item) -> list[str | Item]:
     """An item, the chunks it is cut into, and those it is held in."""
     item_id = item.id if isinstance(item, Item) else item
-    cut: list[str | Item] = list(chunked(state, [item])[0]) if isinstance(item, Item) else []
-    chunks = [key for key in state.store.items.chunks_from(state.namespace, item_id, 0) if key != item_id]
-    own = [] if chunks and item_id not in state.store.items.known(state.namespace, [item_id]) and not cut else [item]
+    cut: list[str | Item] = list(chunked(session, [item])[0]) if isinstance(item, Item) else []
+    chunks = [key for key in session.store.items.chunks_from(session.namespace, item_id, 0) if key != item_id]
+    own = (
+        [] if chunks and item_id not in session.store.items.known(session.namespace, [item_id]) and not cut else [item]
+    )
     return [*own, *cut, *chunks]
 
 
-def _checked_known(state: State, items: Sequence[str | Item]) -> int:
+def _checked_known(session: Session, items: Sequence[str | Item]) -> int:
     ids = [item for item in items if isinstance(item, str)]
-    known, recorded = state.store.items.known(state.namespace, ids), state.store.seen.recorded(state.namespace, ids)
+    known, recorded = (
+        session.store.items.known(session.namespace, ids),
+        session.store.seen.recorded(session.namespace, ids),
+    )
     for item_id in ids:
         if item_id not in known and item_id not in recorded:
             raise UnknownItemError(
@@ -61,12 +66,12 @@ def _checked_known(state: State, items: Sequence[str | Item]) -> int:
                 " give the item itself (`memory.forget(Item(...))`)."
             )
     every = {item.id if isinstance(item, Item) else item for item in items}
-    return len(state.store.items.known(state.namespace, sorted(every)))
+    return len(session.store.items.known(session.namespace, sorted(every)))
 
 
-def _forget_traces(state: State, items: Sequence[str | Item], ids: Sequence[str]) -> None:
+def _forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[str]) -> None:
     """Forget what models said of items, that they were seen, and why they were not kept."""
-    store, namespace = state.store, state.namespace
+    store, namespace = session.store, session.namespace
     known, recorded = store.items.known(namespace, ids), store.seen.recorded(namespace, ids)
     digests = {held.digest for held in known.values()}
     digests |= {digest for found in recorded.values() for digest in found}

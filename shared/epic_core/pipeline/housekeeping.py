@@ -12,7 +12,7 @@ from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.explain import explain, stats
 from epic_core.pipeline.export import lines_of
 from epic_core.pipeline.forget import forget
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.runtime.threads import in_thread
 from epic_core.storage.sqlite.files import check_path, new_file
 from epic_core.types import Item, checked_text
@@ -24,7 +24,7 @@ R = TypeVar("R")
 class Housekeeping:
     """The part of `EpicMemory` that is about the file and what is in it."""
 
-    _state: State
+    _session: Session
 
     async def _in_thread(self, call: Callable[[], R]) -> R:
         return await in_thread(call)
@@ -36,27 +36,27 @@ class Housekeeping:
             UnknownItemError: if no item with that id is held.
         """
         checked_text(item_id, "The item's id")
-        with self._state.lock:
-            return explain(self._state, item_id)
+        with self._session.lock:
+            return explain(self._session, item_id)
 
     def stats(self) -> Stats:
         """Counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
-        with self._state.lock:
-            return stats(self._state)
+        with self._session.lock:
+            return stats(self._session)
 
     def not_kept(self) -> list[NotKept]:
         """What is on record of what is not held, the newest first.
 
         A uniform sample of what was discarded, and the last of what was evicted; `not_kept=` says how many of each.
         """
-        with self._state.lock:
-            return self._state.store.seen.records(self._state.namespace)
+        with self._session.lock:
+            return self._session.store.seen.records(self._session.namespace)
 
     @property
     def namespaces(self) -> list[str]:
         """The namespaces of the file that hold something, sorted."""
-        with self._state.lock:
-            return self._state.store.preferences.namespaces()
+        with self._session.lock:
+            return self._session.store.preferences.namespaces()
 
     def forget(self, *items: str | Item) -> int:
         """Forget items for good: text, entries, what a model said of them, and that they were ever seen.
@@ -76,7 +76,7 @@ class Housekeeping:
         for item in items:
             if not isinstance(item, Item):
                 checked_text(item, "The item's id")
-        return forget(self._state, items)
+        return forget(self._session, items)
 
     async def aforget(self, *items: str | Item) -> int:
         """As `forget`, without blocking the event loop."""
@@ -96,10 +96,10 @@ class Housekeeping:
             StoreError: if it cannot be written, or is there already.
         """
         items = 0
-        self._state.store.check_other(_path(path))
+        self._session.store.check_other(_path(path))
         check_path(_path(path))
         with new_file(_path(path), overwrite=overwrite) as made, Path(made).open("w", encoding="utf-8") as lines:
-            for line in lines_of(self._state):
+            for line in lines_of(self._session):
                 lines.write(line + "\n")
                 items += line.startswith('{"kind": "item"')
         return items
@@ -117,10 +117,10 @@ class Housekeeping:
             DamagedError: if the memory is not as it was written; nothing is copied then.
             StoreError: if the copy cannot be written, or there is a file already.
         """
-        with self._state.lock:
+        with self._session.lock:
             # A damaged file must not take the place of the last good copy.
-            self._state.store.verify()
-            self._state.store.copy_to(_path(path), overwrite=overwrite)
+            self._session.store.verify()
+            self._session.store.copy_to(_path(path), overwrite=overwrite)
 
     async def abackup(self, path: str | Path, *, overwrite: bool = False) -> None:
         """As `backup`, without blocking the event loop."""
@@ -135,8 +135,8 @@ class Housekeeping:
         Raises:
             DamagedError: if anything is not as it was written.
         """
-        with self._state.lock:
-            return self._state.store.verify()
+        with self._session.lock:
+            return self._session.store.verify()
 
     def compact(self) -> int:
         """Remove what has expired, and write the file anew without gaps.
@@ -148,13 +148,13 @@ class Housekeeping:
             DamagedError: if the memory is not as it was written.
             StoreError: if it cannot be written.
         """
-        state = self._state
-        with state.lock:
-            state.store.verify()
-            before = state.store.file_bytes()
-            drop_expired(state)
-            state.store.compact()
-            return before - state.store.file_bytes()
+        session = self._session
+        with session.lock:
+            session.store.verify()
+            before = session.store.file_bytes()
+            drop_expired(session)
+            session.store.compact()
+            return before - session.store.file_bytes()
 
     async def acompact(self) -> int:
         """As `compact`, without blocking the event loop."""

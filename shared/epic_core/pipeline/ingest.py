@@ -17,12 +17,12 @@ from epic_core.pipeline.commit_within_budget import settle, written
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.light_tier import trim
 from epic_core.pipeline.rewrites import held_for
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.preferences.foreign import count_foreign
 from epic_core.preferences.library import borrowed
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
-from epic_core.storage.namespace import Space
+from epic_core.storage.namespace import Namespace
 from epic_core.storage.tables.items import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_core.types.reports import NotKept
@@ -36,18 +36,18 @@ _EXPANDED_KEPT = 1024
 
 
 def add_batch(
-    state: State, batch: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
+    session: Session, batch: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
 ) -> Effects[None]:
     """Take one batch through the three stages and write it."""
-    drop_expired(state)
-    yield from reread_preferences(state, report)
-    state.stamp_ledger()
-    items, stale = chunked(state, batch)
-    with state.lock, state.store.reading():
-        encoder, space = state.encoder, state.space()
+    drop_expired(session)
+    yield from reread_preferences(session, report)
+    session.stamp_ledger()
+    items, stale = chunked(session, batch)
+    with session.lock, session.store.reading():
+        encoder, space = session.encoder, session.space()
         preferences, vectors = list(space.preferences), space.vectors
-        fresh, duplicates, known, waiting = _fresh(state, space, items)
-    if not preferences and (state.coarse or state.fine):
+        fresh, duplicates, known, waiting = _fresh(session, space, items)
+    if not preferences and (session.coarse or session.fine):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
     report.seen += len(items)
     report.duplicates += duplicates
@@ -55,27 +55,27 @@ def add_batch(
     report.waiting += waiting
     count_foreign(report, fresh, encoder)
     embeddings: FloatArray = yield Embed(encoder, [item.text for item in fresh], "embedding")
-    expanded = yield from expanded_phrases(state, encoder, preferences)
+    expanded = yield from expanded_phrases(session, encoder, preferences)
 
     started = time.perf_counter()
-    resolve_keep_rate(state, embeddings, vectors, report)
-    candidates, rejected = coarse_stage(state, fresh, embeddings, preferences, vectors, expanded)
+    resolve_keep_rate(session, embeddings, vectors, report)
+    candidates, rejected = coarse_stage(session, fresh, embeddings, preferences, vectors, expanded)
     discarded = [item for item, _ in rejected]
     clock.add("coarse filter", started)
 
     report.passed += len(candidates)
     outcome = Outcome(encoder=encoder, rejected=rejected, discarded=discarded, stale=stale)
-    outcome.records = _below_tau(state, discarded, fresh, embeddings, preferences, vectors)
-    yield from written(state, outcome, report, clock)
+    outcome.records = _below_tau(session, discarded, fresh, embeddings, preferences, vectors)
+    yield from written(session, outcome, report, clock)
     progress.begin(len(batch), len(items), done=len(items) - len(candidates))
-    yield from settle(state, encoder, candidates, report, clock, progress)
-    yield from _catch_up(state, encoder, fresh, embeddings, preferences, report, clock)
-    if state.reserve and state.store.writable:
-        report.no_room += trim(state)
+    yield from settle(session, encoder, candidates, report, clock, progress)
+    yield from _catch_up(session, encoder, fresh, embeddings, preferences, report, clock)
+    if session.reserve and session.store.writable:
+        report.no_room += trim(session)
 
 
 def _catch_up(
-    state: State,
+    session: Session,
     encoder: Encoder,
     items: list[Item],
     embeddings: FloatArray,
@@ -86,32 +86,32 @@ def _catch_up(
     """Match a batch with preferences that were added while it was being verified."""
     known = {preference.id for preference in seen}
     while True:
-        with state.lock:
-            space = state.space()
+        with session.lock:
+            space = session.space()
             rows = [row for row, preference in enumerate(space.preferences) if preference.id not in known]
             added, vectors = [space.preferences[row] for row in rows], space.vectors[rows]
         if not added or not items:
             return
         known.update(preference.id for preference in added)
-        expanded = yield from expanded_phrases(state, encoder, added)
-        candidates, _ = coarse_stage(state, items, embeddings, added, vectors, expanded)
+        expanded = yield from expanded_phrases(session, encoder, added)
+        candidates, _ = coarse_stage(session, items, embeddings, added, vectors, expanded)
         # Counted already: an item is kept or not once.
-        yield from settle(state, encoder, candidates, BuildReport(usage=report.usage), clock, Progress())
+        yield from settle(session, encoder, candidates, BuildReport(usage=report.usage), clock, Progress())
 
 
-def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -> Effects[None]:
+def retry(session: Session, report: BuildReport, clock: Clock, progress: Progress) -> Effects[None]:
     """Verify the undecided items again: under the preferences they wait for, and those that came since."""
-    drop_expired(state)
-    yield from reread_preferences(state, report)
-    with state.lock:
-        encoder, space = state.encoder, state.space()
-        store, namespace = state.store, state.namespace
+    drop_expired(session)
+    yield from reread_preferences(session, report)
+    with session.lock:
+        encoder, space = session.encoder, session.space()
+        store, namespace = session.store, session.namespace
         queue = store.retry_queue.waiting(namespace)
         preferences, vectors = list(space.preferences), space.vectors
-        held = {item.id: held_for(state, item) for item, _, _ in queue}
+        held = {item.id: held_for(session, item) for item, _, _ in queue}
     items = [item for item, _, _ in queue]
     embeddings: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
-    near = vectors @ embeddings.T >= np.float32(state.tau if state.coarse else -1.0)
+    near = vectors @ embeddings.T >= np.float32(session.tau if session.coarse else -1.0)
     candidates, orphans = [], []
     for column, (item, _, waiting) in enumerate(queue):
         rows = [
@@ -126,9 +126,9 @@ def retry(state: State, report: BuildReport, clock: Clock, progress: Progress) -
     report.seen += len(queue)
     report.passed += len(queue)
     report.discarded += len(orphans)
-    yield from written(state, Outcome(encoder=encoder, discarded=orphans, retried=True), report, clock)
+    yield from written(session, Outcome(encoder=encoder, discarded=orphans, retried=True), report, clock)
     progress.expect(len(candidates))
-    yield from settle(state, encoder, candidates, report, clock, progress, retried=True)
+    yield from settle(session, encoder, candidates, report, clock, progress, retried=True)
 
 
 def candidate_of(
@@ -147,19 +147,19 @@ def candidate_of(
     )
 
 
-def warn(report: BuildReport, state: State) -> None:
+def warn(report: BuildReport, session: Session) -> None:
     """Say what looks wrong in a finished report."""
-    if state.verified_by and type(state.verifier) is EmbeddedVerifier and (report.kept or report.discarded):
+    if session.verified_by and type(session.verifier) is EmbeddedVerifier and (report.kept or report.discarded):
         report.warnings.append(
-            f"Similarity decided this time; before, it was a language model ({state.verified_by}). To have it decide"
+            f"Similarity decided this time; before, it was a language model ({session.verified_by}). To have it decide"
             " again, give the same verifier (`--llm` on the command line)."
         )
-    if state.store.verdicts.dropped:
+    if session.store.verdicts.dropped:
         report.warnings.append(
-            f"{state.store.verdicts.dropped} verdicts were dropped from the cache, which keeps"
-            f" {state.store.verdicts.kept}: they will be asked for again. Raise verdict_cache to keep them."
+            f"{session.store.verdicts.dropped} verdicts were dropped from the cache, which keeps"
+            f" {session.store.verdicts.kept}: they will be asked for again. Raise verdict_cache to keep them."
         )
-        state.store.verdicts.dropped = 0
+        session.store.verdicts.dropped = 0
     if report.new >= _ENOUGH_TO_JUDGE and not report.kept and not report.undecided:
         where = (
             "the coarse filter let nothing through: lower tau, or set keep_rate"
@@ -171,9 +171,9 @@ def warn(report: BuildReport, state: State) -> None:
         report.warnings.append(
             f"{report.share_kept:.0%} of the items were kept. If that is too many, raise tau or set keep_rate."
         )
-    if report.evicted and state.budget is not None:
+    if report.evicted and session.budget is not None:
         report.warnings.append(
-            f"{report.evicted} entries had to go, or did not fit, for the budget of {state.budget.total} bytes. Raise"
+            f"{report.evicted} entries had to go, or did not fit, for the budget of {session.budget.total} bytes. Raise"
             " it to keep more; memory.not_kept() shows the last of them."
         )
     if report.waiting:
@@ -190,11 +190,11 @@ def warn(report: BuildReport, state: State) -> None:
         )
 
 
-def chunked(state: State, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
+def chunked(session: Session, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
     """The items' chunks, and the ids of held chunks that their documents do not have any more."""
     chunks: list[Item] = []
     for item in items:
-        pieces = [item.text] if state.chunker is None else state.chunker.chunks(item.text)
+        pieces = [item.text] if session.chunker is None else session.chunker.chunks(item.text)
         if len(pieces) == 1:
             chunks.append(item if pieces[0] == item.text else replace(item, text=pieces[0]))
             continue
@@ -207,27 +207,27 @@ def chunked(state: State, items: Sequence[Item]) -> tuple[list[Item], list[str]]
             for number, piece in enumerate(pieces)
         ]
     stale: list[str] = []
-    for chunk in chunks if state.store.items.holds_chunks(state.namespace) else []:
+    for chunk in chunks if session.store.items.holds_chunks(session.namespace) else []:
         number, count = chunk.metadata.get("chunk"), chunk.metadata.get("chunks")
         if number is None or count is None:
-            stale += state.store.items.chunks_from(state.namespace, chunk.id, 0)
+            stale += session.store.items.chunks_from(session.namespace, chunk.id, 0)
         elif number == 0 and chunk.id.endswith("#0"):
-            stale += state.store.items.chunks_from(state.namespace, chunk.id[:-2], count)
+            stale += session.store.items.chunks_from(session.namespace, chunk.id[:-2], count)
     return chunks, stale
 
 
-def _fresh(state: State, space: Space, items: list[Item]) -> tuple[list[Item], int, int, int]:
+def _fresh(session: Session, space: Namespace, items: list[Item]) -> tuple[list[Item], int, int, int]:
     """The items that are new in this very form (of several with one id, the last).
 
     Also how many are held already, how many the ledger knows, and how many wait.
     """
-    known = state.store.items.known(state.namespace, [item.id for item in items])
+    known = session.store.items.known(session.namespace, [item.id for item in items])
     latest = {item.id: item for item in items}
     versions = {item.id: version_of(item) for item in latest.values()}
     current = {key for key, held in known.items() if held.digest == versions[key]}
     waiting = sum(known[key].state == "pending" for key in current)
     other = [item for item in latest.values() if item.id not in current]
-    if not other or state.store.seen.kept == 0:
+    if not other or session.store.seen.kept == 0:
         return other, len(items) - len(other), 0, waiting
     seen = space.was_seen([versions[item.id] for item in other])
     # One whose earlier version is held replaces it, whatever was decided about it before.
@@ -236,7 +236,7 @@ def _fresh(state: State, space: Space, items: list[Item]) -> tuple[list[Item], i
 
 
 def _below_tau(
-    state: State,
+    session: Session,
     discarded: Sequence[Item],
     items: Sequence[Item],
     embeddings: FloatArray,
@@ -244,13 +244,13 @@ def _below_tau(
     vectors: FloatArray,
 ) -> list[tuple[bytes, NotKept]]:
     """Why the coarse filter left out some items: those with the smallest digests, which make the sample."""
-    limit = state.store.seen.records_room()
+    limit = session.store.seen.records_room()
     if not limit or not preferences:
         return []
     chosen = sorted((version_of(item), item.id, item) for item in discarded)[:limit]
     row_of = {item.id: row for row, item in enumerate(items)}
     similarities = embeddings[[row_of[item_id] for _, item_id, _ in chosen]] @ vectors.T
-    reason = f"below tau {state.tau:.3f}"
+    reason = f"below tau {session.tau:.3f}"
     return [
         (
             version,
@@ -267,29 +267,31 @@ def _below_tau(
     ]
 
 
-def resolve_keep_rate(state: State, embeddings: FloatArray, vectors: FloatArray, report: BuildReport) -> None:
+def resolve_keep_rate(session: Session, embeddings: FloatArray, vectors: FloatArray, report: BuildReport) -> None:
     """Set tau by the first items, where a share of them was asked for."""
-    if state.keep_rate is None or state.own_tau is not None or not state.coarse or not len(embeddings):
+    if session.keep_rate is None or session.own_tau is not None or not session.coarse or not len(embeddings):
         return
-    tau = tau_for_keep_rate(embeddings, vectors, state.keep_rate)
-    with state.lock, state.store.transaction():
-        state.store.set_meta(**{f"tau/{state.namespace}": tau})
-    state.own_tau = tau
+    tau = tau_for_keep_rate(embeddings, vectors, session.keep_rate)
+    with session.lock, session.store.transaction():
+        session.store.set_meta(**{f"tau/{session.namespace}": tau})
+    session.own_tau = tau
     if len(embeddings) < _SMALL_SAMPLE:
         report.warnings.append(
             f"keep_rate was resolved to tau {tau:.3f} on {len(embeddings)} items only; a larger first batch is surer."
         )
 
 
-def expanded_phrases(state: State, encoder: Encoder, preferences: Sequence[Preference]) -> Effects[list[FloatArray]]:
+def expanded_phrases(
+    session: Session, encoder: Encoder, preferences: Sequence[Preference]
+) -> Effects[list[FloatArray]]:
     """Return the embeddings of what follows and breaks each preference, by its expansion; none without coarse stage."""
-    if not state.coarse:
+    if not session.coarse:
         return []
-    with state.lock:
-        known = dict(state.expanded) if state.encoder is encoder else {}
+    with session.lock:
+        known = dict(session.expanded) if session.encoder is encoder else {}
     missing = [preference for preference in preferences if preference not in known]
     wanting = [preference for preference in missing if preference.expansion is None]
-    lent = dict(zip(wanting, borrowed(wanting), strict=True)) if wanting and state.borrows else {}
+    lent = dict(zip(wanting, borrowed(wanting), strict=True)) if wanting and session.borrows else {}
     phrases: list[tuple[str, ...]] = []
     for preference in missing:
         expansion = preference.expansion or lent.get(preference)
@@ -302,17 +304,17 @@ def expanded_phrases(state: State, encoder: Encoder, preferences: Sequence[Prefe
     for preference, one in zip(missing, phrases, strict=True):
         new[preference] = vectors[start : start + len(one)]
         start += len(one)
-    with state.lock:
-        if state.encoder is encoder:
-            if len(state.expanded) > _EXPANDED_KEPT:
-                state.expanded.clear()
-            state.expanded.update(new)
+    with session.lock:
+        if session.encoder is encoder:
+            if len(session.expanded) > _EXPANDED_KEPT:
+                session.expanded.clear()
+            session.expanded.update(new)
     known.update(new)
     return [known[preference] for preference in preferences]
 
 
 def coarse_stage(
-    state: State,
+    session: Session,
     items: list[Item],
     embeddings: FloatArray,
     preferences: list[Preference],
@@ -320,13 +322,13 @@ def coarse_stage(
     expanded: Sequence[FloatArray],
 ) -> tuple[list[Candidate], list[tuple[Item, FloatArray]]]:
     """Split items into candidates, and those below tau with E(x); `expanded` is as `expanded_phrases` gives it."""
-    if not state.coarse:
+    if not session.coarse:
         # Without either stage nothing says which preferences an item is for.
-        rows = range(len(preferences) if state.fine else 0)
+        rows = range(len(preferences) if session.fine else 0)
         return [
             candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)
         ], []
-    matches = coarse_filter(embeddings, vectors, state.tau, expanded=expanded)
+    matches = coarse_filter(embeddings, vectors, session.tau, expanded=expanded)
     candidates = []
     starts = np.searchsorted(matches.items, matches.passed, side="left")
     ends = np.searchsorted(matches.items, matches.passed, side="right")

@@ -10,7 +10,7 @@ from epic_core.errors import NoPreferencesError
 from epic_core.pipeline.commit import Outcome
 from epic_core.pipeline.ingest import coarse_stage, expanded_phrases, resolve_keep_rate
 from epic_core.pipeline.rewrites import rewritings_of
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.pipeline.verify import Decided, VerdictBatches, count_undecided, forget_gone, remember
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
@@ -23,7 +23,7 @@ JUDGED_AT_ONCE = 64
 
 
 def judge_batch(
-    state: State, items: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
+    session: Session, items: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
 ) -> Effects[list[Judged]]:
     """What is decided about each of some items, in their order. Verdicts of models are remembered.
 
@@ -31,10 +31,10 @@ def judge_batch(
         NoPreferencesError: if there are no preferences to judge by.
         ReadOnlyError: if a model is to be asked and what it says cannot be remembered.
     """
-    if state.fine and base_verifier(state.verifier).cached:
-        state.store.check_writable()
-    with state.lock, state.store.reading():
-        encoder, space = state.encoder, state.space()
+    if session.fine and base_verifier(session.verifier).cached:
+        session.store.check_writable()
+    with session.lock, session.store.reading():
+        encoder, space = session.encoder, session.space()
         preferences, vectors = list(space.preferences), space.vectors
     if not preferences:
         raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
@@ -42,26 +42,26 @@ def judge_batch(
     plain = [replace(item, id=f"judged {number}") for number, item in enumerate(items)]
     report.seen += len(items)
     embeddings: FloatArray = yield Embed(encoder, [item.text for item in plain], "embedding")
-    expanded = yield from expanded_phrases(state, encoder, preferences)
-    resolve_keep_rate(state, embeddings, vectors, report)
-    candidates, _ = coarse_stage(state, plain, embeddings, preferences, vectors, expanded)
+    expanded = yield from expanded_phrases(session, encoder, preferences)
+    resolve_keep_rate(session, embeddings, vectors, report)
+    candidates, _ = coarse_stage(session, plain, embeddings, preferences, vectors, expanded)
     report.passed += len(candidates)
     progress.begin(len(items), len(items), done=len(items) - len(candidates))
     judged: dict[str, Judged] = {}
 
-    if state.fine:
-        verdicts = VerdictBatches(state, candidates, report)
+    if session.fine:
+        verdicts = VerdictBatches(session, candidates, report)
         while (batch := (yield from verdicts.next_batch())) is not None:
-            remember(state, Outcome(encoder=encoder, version=verdicts.verifier.name, verdicts=list(batch.new)))
-            for one in (yield from _judged(state, verdicts.verifier, batch.decided, preferences, report)):
+            remember(session, Outcome(encoder=encoder, version=verdicts.verifier.name, verdicts=list(batch.new)))
+            for one in (yield from _judged(session, verdicts.verifier, batch.decided, preferences, report)):
                 judged[one.item.id] = one
-            if state.store.writable:
-                forget_gone(state, preferences)
+            if session.store.writable:
+                forget_gone(session, preferences)
             progress.advance(len(batch.decided))
     else:
         judged = {candidate.item.id: _unverified(candidate) for candidate in candidates}
         progress.advance(len(candidates))
-    below = Verdict(decision=Decision.DISCARD, rationale=f"below tau {state.tau:.3f}")
+    below = Verdict(decision=Decision.DISCARD, rationale=f"below tau {session.tau:.3f}")
     found = [
         replace(judged.get(one.id) or Judged(item=item, verdict=below), item=item)
         for one, item in zip(plain, items, strict=True)
@@ -79,7 +79,7 @@ def judge_batch(
 
 
 def _judged(
-    state: State, verifier: Verifier, decided: Decided, preferences: Sequence[Preference], report: BuildReport
+    session: Session, verifier: Verifier, decided: Decided, preferences: Sequence[Preference], report: BuildReport
 ) -> Effects[list[Judged]]:
     """Candidates with their verdicts, rewritten where the verifier does that."""
     rewriter = base_verifier(verifier).rewriter
@@ -96,7 +96,7 @@ def _judged(
         )
         for place in kept
     ]
-    rewritten, failed = yield from rewritings_of(state, rewriter, rewritings, report)
+    rewritten, failed = yield from rewritings_of(session, rewriter, rewritings, report)
     for number, place in enumerate(kept):
         if number in rewritten:
             made[place] = replace(made[place], rewrite=rewritten[number].text)

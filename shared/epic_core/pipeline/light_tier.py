@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from epic_core.pipeline.bytes import item_bytes
-from epic_core.pipeline.session import State
-from epic_core.storage.namespace import Addition, Space
+from epic_core.pipeline.session import Session
+from epic_core.storage.namespace import Addition, Namespace
 from epic_core.storage.vector_codec import code_length
 from epic_core.types import FloatArray, Item
 
@@ -27,25 +27,25 @@ _LEAST_SHARE = 8
 
 
 def admitted(
-    state: State, space: Space, rejected: Sequence[tuple[Item, FloatArray]]
+    session: Session, space: Namespace, rejected: Sequence[tuple[Item, FloatArray]]
 ) -> tuple[list[tuple[Item, FloatArray]], list[int]]:
     """Choose which rejected items the light tier takes, and the rows of the items that leave it for them.
 
     Args:
-        state: The memory's. Call it under the lock.
+        session: The memory's. Call it under the lock.
         space: Its namespace.
         rejected: Items with E(x).
     """
-    if state.reserve == 0 or not rejected:
+    if session.reserve == 0 or not rejected:
         return [], []
     rows = _light_rows(space)
     vectors = np.stack([vector for _, vector in rejected])
     held_vectors = space.texts.vectors[space.texts.places(rows)]
     every = _worth(space, np.concatenate([vectors, held_vectors]))
     worth, of_held = every[: len(vectors)], every[len(vectors) :]
-    code = code_length(state.encoder.dimension, small=True)
+    code = code_length(session.encoder.dimension, small=True)
     sizes = [int(_FILLING * (item_bytes(item) + code)) for item, _ in rejected]
-    room = _limit(state) - _SLACK - used_bytes(state)
+    room = _limit(session) - _SLACK - used_bytes(session)
     taken: list[int] = []
     waiting: list[int] = []
     for place in np.argsort(-worth, kind="stable").tolist():
@@ -58,7 +58,7 @@ def admitted(
     if waiting:
         order = np.argsort(of_held, kind="stable").tolist()
         rows, held = [rows[place] for place in order], [float(of_held[place]) for place in order]
-        octets = state.store.items.light_sizes(rows)
+        octets = session.store.items.light_sizes(rows)
         last = 0
         for place in waiting:
             leaving, freed = last, room
@@ -72,60 +72,60 @@ def admitted(
     return [rejected[place] for place in sorted(taken)], going
 
 
-def trim(state: State, needed: int = 0) -> int:
+def trim(session: Session, needed: int = 0) -> int:
     """Remove the least of the light tier until the file is within its reserve, less what is needed besides.
 
     Returns:
         How many items went.
     """
-    excess = used_bytes(state) + needed + _SLACK - _limit(state)
-    return leave(state, excess) if excess > 0 else 0
+    excess = used_bytes(session) + needed + _SLACK - _limit(session)
+    return leave(session, excess) if excess > 0 else 0
 
 
-def leave(state: State, octets: int) -> int:
+def leave(session: Session, octets: int) -> int:
     """Remove the least of the light tier until so many bytes are free; how many items went."""
-    with state.lock:
-        rows, _ = _by_worth(state.space())
+    with session.lock:
+        rows, _ = _by_worth(session.space())
         if not rows:
             return 0
-        sizes = state.store.items.light_sizes(rows)
+        sizes = session.store.items.light_sizes(rows)
         going: list[int] = []
         for row in rows:
             if octets <= 0:
                 break
             octets -= sizes[row]
             going.append(row)
-        with state.changing(state.encoder) as space:
+        with session.changing(session.encoder) as space:
             addition = Addition()
-            remove(state, going, addition)
-            addition.sums = state.store.sums()
+            remove(session, going, addition)
+            addition.sums = session.store.sums()
         space.apply(addition)
         return len(going)
 
 
-def remove(state: State, rows: Sequence[int], addition: Addition) -> None:
+def remove(session: Session, rows: Sequence[int], addition: Addition) -> None:
     """Remove items of the light tier. Call it inside a transaction."""
-    held = state.store.items.held_at(rows)
+    held = session.store.items.held_at(rows)
     addition.gone_items += held
     addition.seen += [one.digest for one in held.values()]
-    addition.forgotten |= state.store.seen.add(state.namespace, [one.digest for one in held.values()]) > 0
-    state.store.items.remove(state.namespace, [one.item.id for one in held.values()])
+    addition.forgotten |= session.store.seen.add(session.namespace, [one.digest for one in held.values()]) > 0
+    session.store.items.remove(session.namespace, [one.item.id for one in held.values()])
 
 
-def _limit(state: State) -> int:
+def _limit(session: Session) -> int:
     """Return how many bytes the file may have with the light tier in it."""
-    if state.budget is None:
-        return state.reserve
-    return min(state.reserve, state.budget.pages(page := state.store.pages()[2]) * page)
+    if session.budget is None:
+        return session.reserve
+    return min(session.reserve, session.budget.pages(page := session.store.pages()[2]) * page)
 
 
-def used_bytes(state: State) -> int:
+def used_bytes(session: Session) -> int:
     """Return how many bytes of the file are in use."""
-    count, free, page = state.store.pages()
+    count, free, page = session.store.pages()
     return (count - free) * page
 
 
-def _worth(space: Space, vectors: FloatArray) -> FloatArray:
+def _worth(space: Namespace, vectors: FloatArray) -> FloatArray:
     """Return how much each text may matter, shape `(n,)`.
 
     That is its similarity to the nearest preference, less something for each that is nearer to the same preference
@@ -144,11 +144,11 @@ def _worth(space: Space, vectors: FloatArray) -> FloatArray:
     return weighed
 
 
-def _light_rows(space: Space) -> list[int]:
+def _light_rows(space: Namespace) -> list[int]:
     return [row for row in space.texts.rows.tolist() if space.light(row)]
 
 
-def _by_worth(space: Space) -> tuple[list[int], list[float]]:
+def _by_worth(space: Namespace) -> tuple[list[int], list[float]]:
     """Return the rows of the light tier and what each is worth, least first."""
     rows = _light_rows(space)
     worth = _worth(space, space.texts.vectors[space.texts.places(rows)]) if rows else np.empty(0)

@@ -13,7 +13,7 @@ from epic_core.pipeline.eviction import make_room, weigh
 from epic_core.pipeline.export import Portable, take_in
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_core.pipeline.reencode import reencode_memory
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.retention.budget import DEFAULT_RESERVE, Budget
 from epic_core.runtime.effects import Clock, run
@@ -25,96 +25,96 @@ from epic_core.types import BuildReport, Preference
 _ROOM_FOR_AN_ENTRY = 10_000
 
 
-def found_namespace(state: State, preferences: Sequence[Preference]) -> bool:
+def found_namespace(session: Session, preferences: Sequence[Preference]) -> bool:
     """Write what a new memory, or a new namespace of one, starts with; False if another process was faster."""
-    read = run(read_preferences(state, preferences, state.opened), Clock())
-    vectors = embed(state.encoder, [preference.text for preference in preferences])
-    warn_of_unread(state.opened, [preference for preference, _ in read], state.encoder)
-    with state.lock, state.store.transaction():
-        if state.namespace in state.store.preferences.namespaces():
+    read = run(read_preferences(session, preferences, session.opened), Clock())
+    vectors = embed(session.encoder, [preference.text for preference in preferences])
+    warn_of_unread(session.opened, [preference for preference, _ in read], session.encoder)
+    with session.lock, session.store.transaction():
+        if session.namespace in session.store.preferences.namespaces():
             return False
-        if "encoder" not in state.store.meta():
-            state.store.set_meta(encoder=described(state.encoder))
-        state.check_encoder()
+        if "encoder" not in session.store.meta():
+            session.store.set_meta(encoder=described(session.encoder))
+        session.check_encoder()
         for (preference, unread), vector in zip(read, vectors, strict=True):
-            state.store.preferences.add(state.namespace, preference, vector, unread=unread)
-        state.store.set_meta(**_settings(state))
-    state.mark_stale()
+            session.store.preferences.add(session.namespace, preference, vector, unread=unread)
+        session.store.set_meta(**_settings(session))
+    session.mark_stale()
     return True
 
 
-def take_up(state: State, given: list[Preference] | None, *, sync: bool, reencode: bool) -> None:
+def take_up(session: Session, given: list[Preference] | None, *, sync: bool, reencode: bool) -> None:
     """Bring a memory and the file it was opened on together.
 
     Raises:
         EncoderMismatchError: if the file was made with another encoder, and `reencode` is off.
         PreferencesMismatchError: if it holds other preferences, and `sync` is off.
     """
-    meta = state.store.meta()
+    meta = session.store.meta()
     if "encoder" not in meta:
-        if found_namespace(state, given or []):
+        if found_namespace(session, given or []):
             return
-        meta = state.store.meta()
-    if reencode and state.other_encoder():
-        asked = state.own_tau
-        run(reencode_memory(state, state.encoder), Clock())
-        state.own_tau = asked
-        meta = state.store.meta()
-    state.check_encoder()
-    made_by = meta.get(f"verifier/{state.namespace}")
-    state.verified_by = made_by if isinstance(made_by, str) else None
+        meta = session.store.meta()
+    if reencode and session.other_encoder():
+        asked = session.own_tau
+        run(reencode_memory(session, session.encoder), Clock())
+        session.own_tau = asked
+        meta = session.store.meta()
+    session.check_encoder()
+    made_by = meta.get(f"verifier/{session.namespace}")
+    session.verified_by = made_by if isinstance(made_by, str) else None
     if (
-        state.store.verdicts.kept == 0
-        and state.store.writable
-        and state.store.preferences.namespaces() == [state.namespace]
+        session.store.verdicts.kept == 0
+        and session.store.writable
+        and session.store.preferences.namespaces() == [session.namespace]
     ):
-        state.store.verdicts.forget_all()
-    tau = meta.get(f"tau/{state.namespace}")
+        session.store.verdicts.forget_all()
+    tau = meta.get(f"tau/{session.namespace}")
     if tau is not None and (not isinstance(tau, (int, float)) or not -1.0 <= tau <= 1.0):
-        raise StoreError(f"{state.store.path} is damaged: its tau is {tau!r}, no cosine.")
-    if state.own_tau is None and tau is not None:
-        state.own_tau = float(tau)
-    shrink(state)
-    settings = _settings(state)
-    if state.store.writable and any(meta.get(key) != value for key, value in settings.items()):
-        with state.store.transaction():
-            state.store.set_meta(**settings)
+        raise StoreError(f"{session.store.path} is damaged: its tau is {tau!r}, no cosine.")
+    if session.own_tau is None and tau is not None:
+        session.own_tau = float(tau)
+    shrink(session)
+    settings = _settings(session)
+    if session.store.writable and any(meta.get(key) != value for key, value in settings.items()):
+        with session.store.transaction():
+            session.store.set_meta(**settings)
     # From the table: what is indexed is loaded with the first search.
-    held = state.store.preferences.load(state.namespace, state.encoder.dimension)[1]
-    warn_of_unread(state.opened, [preference for preference in held if not preference.expired], state.encoder)
+    held = session.store.preferences.load(session.namespace, session.encoder.dimension)[1]
+    warn_of_unread(session.opened, [preference for preference in held if not preference.expired], session.encoder)
     if given is None:
         return
     now = time.time()
     given = [p for p in given if p.expires_at is None or p.expires_at.timestamp() > now]
-    if state.namespace in state.store.preferences.namespaces() or not found_namespace(state, given):
-        _reconcile(state, given, sync=sync)
+    if session.namespace in session.store.preferences.namespaces() or not found_namespace(session, given):
+        _reconcile(session, given, sync=sync)
 
 
-def hold_to(state: State, octets: int | None, reserve: int | None = None) -> None:
+def hold_to(session: Session, octets: int | None, reserve: int | None = None) -> None:
     """Hold a memory to the budget and the reserve given, or to those its file remembers; a budget of 0 lifts it."""
-    known = state.store.meta().get("reserve")
+    known = session.store.meta().get("reserve")
     if known is not None and (not isinstance(known, int) or known < 0):
-        raise StoreError(f"{state.store.path} is damaged: its reserve is {known!r}, no number of bytes.")
-    state.reserve = reserve if reserve is not None else DEFAULT_RESERVE if known is None else known
-    remembered = state.store.meta().get("budget")
+        raise StoreError(f"{session.store.path} is damaged: its reserve is {known!r}, no number of bytes.")
+    session.reserve = reserve if reserve is not None else DEFAULT_RESERVE if known is None else known
+    remembered = session.store.meta().get("budget")
     if octets is None:
         octets = remembered if isinstance(remembered, int) and remembered > 0 else 0
     budget = Budget(octets) if octets else None
     if budget is not None:
-        count, free, page = state.store.pages()
+        count, free, page = session.store.pages()
         least = _ROOM_FOR_AN_ENTRY + (count - free) * page
-        if octets < least and not state.store.holds_anything():
+        if octets < least and not session.store.holds_anything():
             raise BudgetError(f"A budget of {octets} bytes has no room for an entry. It takes {least} at least.")
-    state.limit(budget)
+    session.limit(budget)
 
 
-def shrink(state: State) -> None:
+def shrink(session: Session) -> None:
     """Bring a file that is larger than the budget within it; for that time it may be larger still.
 
     Raises:
         BudgetError: if what would have to go is not all of the own namespace's.
     """
-    budget, store = state.budget, state.store
+    budget, store = session.budget, session.store
     if budget is None or not store.writable:
         return
     count, free, page = store.pages()
@@ -122,79 +122,79 @@ def shrink(state: State) -> None:
         return
     store.limit_pages(0)
     parts = sizes(store)
-    with state.lock, store.reading():
-        mine = int(weigh(state).sizes.sum()) + store.items.light_bytes(state.namespace)
+    with session.lock, store.reading():
+        mine = int(weigh(session).sizes.sum()) + store.items.light_bytes(session.namespace)
         share = mine / max(mine, store.items.raw_bytes())
     content = parts["documents"] + parts["index"] + parts["instructions"] + parts["graph"]
     least = (count - free) * page - int(share * content) - parts["verdicts"] - parts["ledger"]
     if least <= budget.pages(page) * page:
-        with state.lock, store.transaction():
-            store.seen.trim(state.namespace, budget.verdicts)
-            state.mark_stale()
+        with session.lock, store.transaction():
+            store.seen.trim(session.namespace, budget.verdicts)
+            session.mark_stale()
         # Written anew first: what the gaps take need not be evicted.
         store.compact()
-        run(make_room(state, 0, BuildReport()), Clock())
+        run(make_room(session, 0, BuildReport()), Clock())
         store.compact()
-    state.limit(budget)
+    session.limit(budget)
     if store.file_bytes() > budget.total:
         raise BudgetError(
             f"{store.path} takes {store.file_bytes()} bytes, and cannot be brought within the budget of {budget.total}"
-            f" by what the namespace {state.namespace!r} may let go. Raise the budget."
+            f" by what the namespace {session.namespace!r} may let go. Raise the budget."
         )
 
 
-def take_over(state: State, read: Portable) -> None:
+def take_over(session: Session, read: Portable) -> None:
     """Write an export into a memory, and open it.
 
     Raises:
         StoreError: if its namespace holds something.
     """
-    if "encoder" in state.store.meta():
-        state.check_encoder()
-    tau = read.header.get("tau") if read.header.get("encoder") == described(state.encoder) else None
-    if state.own_tau is None and tau is not None:
-        state.own_tau = float(tau)
-    run(take_in(state, read), Clock())
-    take_up(state, None, sync=False, reencode=False)
+    if "encoder" in session.store.meta():
+        session.check_encoder()
+    tau = read.header.get("tau") if read.header.get("encoder") == described(session.encoder) else None
+    if session.own_tau is None and tau is not None:
+        session.own_tau = float(tau)
+    run(take_in(session, read), Clock())
+    take_up(session, None, sync=False, reencode=False)
 
 
-def _settings(state: State) -> dict[str, Any]:
+def _settings(session: Session) -> dict[str, Any]:
     """What the file remembers of how a namespace is filtered."""
     settings: dict[str, Any] = {
-        "budget": None if state.budget is None else state.budget.total,
-        "reserve": state.reserve,
+        "budget": None if session.budget is None else session.budget.total,
+        "reserve": session.reserve,
     }
-    if state.own_tau is not None:
-        settings[f"tau/{state.namespace}"] = state.own_tau
+    if session.own_tau is not None:
+        settings[f"tau/{session.namespace}"] = session.own_tau
     return settings
 
 
-def _reconcile(state: State, given: list[Preference], *, sync: bool) -> None:
-    held = {preference.id: preference for preference in state.space().preferences}
+def _reconcile(session: Session, given: list[Preference], *, sync: bool) -> None:
+    held = {preference.id: preference for preference in session.space().preferences}
     wanted = {preference.id: preference for preference in given}
     missing = [preference for key, preference in held.items() if key not in wanted]
     added = [preference for key, preference in wanted.items() if key not in held]
     if not sync and (missing or added):
         lines = [f"  only in the file: {p}" for p in missing] + [f"  only given: {p}" for p in added]
         raise PreferencesMismatchError(
-            f"{state.store.path} holds other preferences than those given:\n" + "\n".join(lines) + "\n"
+            f"{session.store.path} holds other preferences than those given:\n" + "\n".join(lines) + "\n"
             "Leave preferences out to use the file's, or open it with sync=True (`epic build --sync`) to change them."
         )
     for preference in added:
-        run(add_preference(state, preference, state.opened, Clock(), Progress()), Clock())
+        run(add_preference(session, preference, session.opened, Clock(), Progress()), Clock())
     for preference in wanted.values() if sync else ():
         known = held.get(preference.id)
         if known is not None and not _as_stated(known, preference):
-            steps = replace_preference(state, known, preference, state.opened, Clock(), Progress())
+            steps = replace_preference(session, known, preference, session.opened, Clock(), Progress())
             run(steps, Clock())
     for preference in missing:
-        run(remove_preference(state, preference, state.opened, Clock(), Progress()), Clock())
-    if not sync or [preference.id for preference in state.space().preferences] == list(wanted):
+        run(remove_preference(session, preference, session.opened, Clock(), Progress()), Clock())
+    if not sync or [preference.id for preference in session.space().preferences] == list(wanted):
         return
-    with state.lock, state.store.transaction():
-        state.mark_stale()
+    with session.lock, session.store.transaction():
+        session.mark_stale()
         for position, preference in enumerate(given):
-            state.store.preferences.move(state.namespace, preference.id, position)
+            session.store.preferences.move(session.namespace, preference.id, position)
 
 
 def _as_stated(held: Preference, given: Preference) -> bool:

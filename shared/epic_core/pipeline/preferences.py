@@ -21,57 +21,62 @@ from epic_core.pipeline.commit_within_budget import settle, written
 from epic_core.pipeline.expiry import drop_expired, take_away
 from epic_core.pipeline.ingest import candidate_of, expanded_phrases
 from epic_core.pipeline.rewrites import put_rewrite, renew_rewrites
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.pipeline.verify import VerdictBatches, outcome_of, remember, unverified
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
-from epic_core.storage.namespace import Space
+from epic_core.storage.namespace import Namespace
 from epic_core.storage.vector_codec import rounded
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 
 
 def add_preference(
-    state: State, preference: Preference, report: BuildReport, clock: Clock, progress: Progress
+    session: Session, preference: Preference, report: BuildReport, clock: Clock, progress: Progress
 ) -> Effects[None]:
     """Add a preference, and match the held items with it."""
-    yield from _introduce(state, preference, None, report, clock, progress)
+    yield from _introduce(session, preference, None, report, clock, progress)
 
 
 def replace_preference(
-    state: State, old: str | Preference, preference: Preference, report: BuildReport, clock: Clock, progress: Progress
+    session: Session,
+    old: str | Preference,
+    preference: Preference,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
 ) -> Effects[None]:
     """Put a preference in another's place, and match the held items with it."""
-    with state.lock:
-        space = state.space()
+    with session.lock:
+        space = session.space()
         replacing = space.preferences[space.find(old)]
     if replacing.id == preference.id and replacing.means(preference):
         # Another spelling, or another end: what is held for it stays, and what was said of it that it does not bring.
-        encoder = state.encoder
+        encoder = session.encoder
         vectors: FloatArray = yield Embed(encoder, [preference.text], "embedding")
-        with state.changing(encoder) as space:
-            state.store.set_preference(state.namespace, preference, vectors[0])
-            restate(state, space, preference)
+        with session.changing(encoder) as space:
+            session.store.set_preference(session.namespace, preference, vectors[0])
+            restate(session, space, preference)
     else:
-        yield from _introduce(state, preference, replacing, report, clock, progress)
+        yield from _introduce(session, preference, replacing, report, clock, progress)
 
 
 def remove_preference(
-    state: State, preference: str | Preference, report: BuildReport, clock: Clock, progress: Progress
+    session: Session, preference: str | Preference, report: BuildReport, clock: Clock, progress: Progress
 ) -> Effects[None]:
     """Remove a preference, its entries, and the items nothing else holds."""
-    encoder = state.encoder
-    drop_expired(state)
-    with state.lock:
-        space = state.space()
+    encoder = session.encoder
+    drop_expired(session)
+    with session.lock:
+        space = session.space()
         found = space.preferences[space.find(preference)]
-    take_away(state, found)
-    state.store.give_back()
-    yield from renew_rewrites(state, encoder, report)
+    take_away(session, found)
+    session.store.give_back()
+    yield from renew_rewrites(session, encoder, report)
 
 
 def _introduce(
-    state: State,
+    session: Session,
     preference: Preference,
     replacing: Preference | None,
     report: BuildReport,
@@ -79,51 +84,53 @@ def _introduce(
     progress: Progress,
 ) -> Effects[None]:
     _check_end(preference)
-    drop_expired(state)
-    with state.lock:
-        _check_new(state.space(), preference, replacing)
-        encoder, items = state.encoder, list(state.store.items.all(state.namespace))
-    yield from reread_preferences(state, report)
-    ((preference, unread),) = yield from read_preferences(state, [preference], report)
+    drop_expired(session)
+    with session.lock:
+        _check_new(session.space(), preference, replacing)
+        encoder, items = session.encoder, list(session.store.items.all(session.namespace))
+    yield from reread_preferences(session, report)
+    ((preference, unread),) = yield from read_preferences(session, [preference], report)
     warn_of_unread(report, [preference], encoder)
     # As the file will give it back: later items are matched with that.
     vectors: FloatArray = rounded((yield Embed(encoder, [preference.text], "embedding")))
     embeddings: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
-    expanded = yield from expanded_phrases(state, encoder, [preference])
+    expanded = yield from expanded_phrases(session, encoder, [preference])
     started = time.perf_counter()
-    candidates = _matching(state, items, embeddings, preference, vectors, expanded)
+    candidates = _matching(session, items, embeddings, preference, vectors, expanded)
     started = clock.add("coarse filter", started)
     report.seen, report.passed = len(items), len(candidates)
     outcome = Outcome(encoder=encoder, unread=unread)
     progress.expect(len(candidates))
-    if state.fine:
+    if session.fine:
         without = None if replacing is None else replacing.id
-        verdicts = VerdictBatches(state, candidates, report)
+        verdicts = VerdictBatches(session, candidates, report)
         while (batch := (yield from verdicts.next_batch())) is not None:
             part = yield from outcome_of(
-                state, encoder, verdicts.verifier, batch.decided, batch.new, report, without=without
+                session, encoder, verdicts.verifier, batch.decided, batch.new, report, without=without
             )
             # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
-            remember(state, part)
+            remember(session, part)
             outcome.kept += part.kept
             outcome.undecided += part.undecided
             outcome.rewrites |= part.rewrites
             progress.advance(len(batch.decided))
     else:
         outcome.kept += [(candidate.item, unverified(candidate)) for candidate in candidates]
-    yield from _put_in_force(state, encoder, preference, vectors[0], replacing, outcome, report, clock)
+    yield from _put_in_force(session, encoder, preference, vectors[0], replacing, outcome, report, clock)
     # Items that came while the others were being verified.
     seen = {item.id: item for item in items}
-    with state.lock:
-        late = [item for item in state.store.items.all(state.namespace) if seen.get(item.id) != item]
+    with session.lock:
+        late = [item for item in session.store.items.all(session.namespace) if seen.get(item.id) != item]
     embeddings = yield Embed(encoder, [item.text for item in late], "embedding")
-    late_candidates = _matching(state, late, embeddings, preference, vectors, expanded)
-    yield from settle(state, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
-    yield from renew_rewrites(state, encoder, report)
+    late_candidates = _matching(session, late, embeddings, preference, vectors, expanded)
+    yield from settle(
+        session, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True
+    )
+    yield from renew_rewrites(session, encoder, report)
 
 
 def _put_in_force(
-    state: State,
+    session: Session,
     encoder: Encoder,
     preference: Preference,
     vector: FloatArray,
@@ -139,57 +146,57 @@ def _put_in_force(
     """
     started = time.perf_counter()
     # Two of one id cannot stand side by side.
-    at_once = state.budget is None or (replacing is not None and replacing.id == preference.id)
-    with state.changing(encoder) as space:
+    at_once = session.budget is None or (replacing is not None and replacing.id == preference.id)
+    with session.changing(encoder) as space:
         if at_once:
-            _write(state, space, preference, vector, replacing, outcome, report)
+            _write(session, space, preference, vector, replacing, outcome, report)
         else:
             first = replace(outcome, kept=[], undecided=[])
-            _write(state, space, preference, vector, None, first, report, coming=outcome)
+            _write(session, space, preference, vector, None, first, report, coming=outcome)
             if replacing is not None:
-                _place_after(state, space, replacing, preference)
+                _place_after(session, space, replacing, preference)
     clock.add("index", started)
     if at_once:
         if replacing is not None:
-            state.store.give_back()
+            session.store.give_back()
         return
     outcome.retried = True
     try:
-        yield from written(state, outcome, report, clock)
+        yield from written(session, outcome, report, clock)
     except BaseException:
         # As if it had not been begun. After a kill, both are in force.
         with suppress(EpicError):
-            take_away(state, preference)
+            take_away(session, preference)
         raise
     if replacing is not None:
-        take_away(state, replacing)
+        take_away(session, replacing)
 
 
-def _place_after(state: State, space: Space, first: Preference, then: Preference) -> None:
+def _place_after(session: Session, space: Namespace, first: Preference, then: Preference) -> None:
     order = [held.id for held in space.preferences]
     position = space.find(first) + 1
     for place, held_id in enumerate([*order[:position], then.id, *order[position:]]):
-        state.store.preferences.move(state.namespace, held_id, place)
+        session.store.preferences.move(session.namespace, held_id, place)
 
 
 def _matching(
-    state: State,
+    session: Session,
     items: list[Item],
     embeddings: FloatArray,
     preference: Preference,
     vectors: FloatArray,
     expanded: Sequence[FloatArray],
 ) -> list[Candidate]:
-    if not items or not (state.coarse or state.fine):
+    if not items or not (session.coarse or session.fine):
         return []
-    tau = state.tau if state.coarse else -1.0
+    tau = session.tau if session.coarse else -1.0
     rows = coarse_filter(embeddings, vectors, tau, expanded=expanded).passed
     return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in rows]
 
 
 def _write(
-    state: State,
-    space: Space,
+    session: Session,
+    space: Namespace,
     preference: Preference,
     vector: FloatArray,
     replacing: Preference | None,
@@ -199,14 +206,14 @@ def _write(
     coming: Outcome | None = None,
 ) -> None:
     """Write a preference and what it holds, and take out the one it replaces; `coming` is what is written later."""
-    store, namespace = state.store, state.namespace
+    store, namespace = session.store, session.namespace
     _check_new(space, preference, replacing)
     row = None if replacing is None else space.preference_rows[space.find(replacing)]
     undecided = (coming or outcome).undecided
-    if undecided and store.retry_queue.count(namespace) + len(undecided) > state.retry_queue:
+    if undecided and store.retry_queue.count(namespace) + len(undecided) > session.retry_queue:
         raise RetryQueueFullError(
             f"{len(undecided)} held items are undecided under {preference.text!r}, and the retry queue takes"
-            f" {state.retry_queue}. Nothing was changed. The last reason was: {undecided[-1][1][:300]} Mend it,"
+            f" {session.retry_queue}. Nothing was changed. The last reason was: {undecided[-1][1][:300]} Mend it,"
             " and do it again: what was decided is remembered."
         )
     position, left = (None, []) if replacing is None or row is None else store.take_out(namespace, row, replacing.id)
@@ -228,7 +235,7 @@ def _write(
     for item, reason, ids in outcome.undecided:
         store.retry_queue.put(namespace, item, reason, ids)
     # Last: an item that only the old preference held may be held by the new one.
-    store.drop_orphans(left, keep_texts=state.reserve > 0)
+    store.drop_orphans(left, keep_texts=session.reserve > 0)
 
 
 def _check_end(preference: Preference) -> None:
@@ -236,7 +243,7 @@ def _check_end(preference: Preference) -> None:
         raise InvalidInputError(f"The preference {preference.text!r} has expired already.")
 
 
-def _check_new(space: Space, preference: Preference, replacing: Preference | None) -> None:
+def _check_new(space: Namespace, preference: Preference, replacing: Preference | None) -> None:
     held = {each.id for each in space.preferences} - {None if replacing is None else replacing.id}
     if preference.id in held:
         raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")

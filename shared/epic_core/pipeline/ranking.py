@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_relevant
-from epic_core.storage.namespace import Space
+from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
 from epic_core.types import FloatArray, Stance
 from epic_core.types.verdicts import PENALTY
@@ -70,7 +70,7 @@ class Candidates:
 
 
 def candidates(
-    space: Space,
+    space: Namespace,
     store: Store,
     query: str,
     vector: FloatArray,
@@ -124,7 +124,7 @@ def candidates(
 
 
 def ranked(
-    space: Space,
+    space: Namespace,
     store: Store,
     found: Candidates,
     steering: QuerySteering,
@@ -171,13 +171,13 @@ def ranked(
     return scores, steered
 
 
-def vector_of(space: Space, found: Candidates, item: int) -> FloatArray:
+def vector_of(space: Namespace, found: Candidates, item: int) -> FloatArray:
     """Return what an item was found by: E(x), or the embedding of its nearest instruction."""
     place = space.texts.places([item])[0]
     return space.texts.vectors[place].copy() if place >= 0 else space.index.vector(found.entries[item][0])
 
 
-def vectors_of(space: Space, found: Candidates) -> FloatArray:
+def vectors_of(space: Namespace, found: Candidates) -> FloatArray:
     """Return E(x) of the candidates, shape `(n, d)`; of one without, the embedding of its nearest instruction."""
     places = space.texts.places(found.rows)
     if -1 not in places:
@@ -209,7 +209,9 @@ def least_topic(encoder: object, topics: FloatArray, min_score: float | str | No
     return max(enough - _LEAST_RELEVANT, 2.0 * enough - float(topics[0]))
 
 
-def without_far_light(space: Space, found: Candidates, encoder: object, min_score: float | str | None) -> Candidates:
+def without_far_light(
+    space: Namespace, found: Candidates, encoder: object, min_score: float | str | None
+) -> Candidates:
     """Leave out the items of the light tier that are only just about the topic."""
     if min_score != "auto":
         return found
@@ -224,7 +226,7 @@ def without_far_light(space: Space, found: Candidates, encoder: object, min_scor
     return replace(found, rows=[found.rows[place] for place in kept], topics=found.topics[kept])
 
 
-def distinct(space: Space, store: Store, items: Sequence[int], order: Iterable[int], k: int) -> list[int]:
+def distinct(space: Namespace, store: Store, items: Sequence[int], order: Iterable[int], k: int) -> list[int]:
     """Choose the k best places in an order; what repeats a better one, or its source once too often, comes last.
 
     Args:

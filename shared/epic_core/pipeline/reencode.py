@@ -3,49 +3,49 @@
 from __future__ import annotations
 
 from epic_core.encoders.base import Embed, Encoder, described
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Effects
 from epic_core.types import FloatArray
 
 
-def reencode_memory(state: State, encoder: Encoder) -> Effects[None]:
+def reencode_memory(session: Session, encoder: Encoder) -> Effects[None]:
     """Embed everything anew, in one transaction."""
     while True:
-        with state.lock:
-            texts = state.store.embedded_texts()
+        with session.lock:
+            texts = session.store.embedded_texts()
         vectors: list[FloatArray] = []
         for table in texts:
             vectors += [(yield Embed(encoder, list(table.values()), "embedding"))]
-        with state.lock:
-            if not _embedded_anew(state, encoder, texts, vectors):
+        with session.lock:
+            if not _embedded_anew(session, encoder, texts, vectors):
                 continue  # something was written meanwhile
             # Only now, until it is committed the file is the old encoder's; and before anybody else writes.
-            _adopt(state, encoder)
+            _adopt(session, encoder)
             return
 
 
 def _embedded_anew(
-    state: State, encoder: Encoder, texts: tuple[dict[int, str], ...], vectors: list[FloatArray]
+    session: Session, encoder: Encoder, texts: tuple[dict[int, str], ...], vectors: list[FloatArray]
 ) -> bool:
     """Write the embeddings of all texts, if they are still those that the file holds; whether they are."""
-    with state.store.transaction():
-        if state.store.embedded_texts() != texts:
+    with session.store.transaction():
+        if session.store.embedded_texts() != texts:
             return False
-        state.store.replace_vectors(
+        session.store.replace_vectors(
             *(dict(zip(table, rows, strict=True)) for table, rows in zip(texts, vectors, strict=True))
         )
-        state.store.set_meta(encoder=described(encoder))
-        for namespace in state.store.preferences.namespaces():
-            state.store.set_meta(**{f"tau/{namespace}": None})
+        session.store.set_meta(encoder=described(encoder))
+        for namespace in session.store.preferences.namespaces():
+            session.store.set_meta(**{f"tau/{namespace}": None})
     return True
 
 
-def _adopt(state: State, encoder: Encoder) -> None:
+def _adopt(session: Session, encoder: Encoder) -> None:
     from epic_core.verification import EmbeddedVerifier
 
-    if type(state.verifier) is EmbeddedVerifier and state.verifier.encoder is state.encoder:
-        state.verifier = EmbeddedVerifier(encoder, threshold=state.verifier.threshold)
-    state.spaces.clear()
-    state.expanded.clear()
-    state.encoder = encoder
-    state.own_tau = None
+    if type(session.verifier) is EmbeddedVerifier and session.verifier.encoder is session.encoder:
+        session.verifier = EmbeddedVerifier(encoder, threshold=session.verifier.threshold)
+    session.spaces.clear()
+    session.expanded.clear()
+    session.encoder = encoder
+    session.own_tau = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import BudgetError
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Effects
 from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch, streamed
 from epic_core.storage.store import Store
@@ -26,35 +26,35 @@ class Rewrite:
     version: str
 
 
-def rewriting_of(state: State, candidate: Candidate, verdict: Verdict, without: str | None) -> Rewriting:
+def rewriting_of(session: Session, candidate: Candidate, verdict: Verdict, without: str | None) -> Rewriting:
     """An item with all preferences it will be held under: those it is held under, and those of a verdict."""
     item = candidate.item
-    with state.lock:
-        known = {preference.id: preference for preference in state.space().preferences}
-        held = held_for(state, item) - {without}
+    with session.lock:
+        known = {preference.id: preference for preference in session.space().preferences}
+        held = held_for(session, item) - {without}
     known |= {preference.id: preference for preference in candidate.preferences}
     wanted = held | {alignment.preference_id for alignment in verdict.alignments}
     preferences = tuple(preference for key, preference in known.items() if key in wanted)
     return Rewriting(item=item, preferences=preferences, rationale=verdict.rationale)
 
 
-def held_for(state: State, item: Item) -> set[str | None]:
+def held_for(session: Session, item: Item) -> set[str | None]:
     """The preferences an item is held for, in this very form."""
-    known = state.store.items.known(state.namespace, [item.id]).get(item.id)
-    row = state.store.items.row(state.namespace, item.id)
+    known = session.store.items.known(session.namespace, [item.id]).get(item.id)
+    row = session.store.items.row(session.namespace, item.id)
     same = known is not None and known.is_version(item)
-    return set(state.store.entries.preferences_of(row)) if same and row is not None else set()
+    return set(session.store.entries.preferences_of(row)) if same and row is not None else set()
 
 
 def rewritings_of(
-    state: State, rewriter: Rewriter, rewritings: Sequence[Rewriting], report: BuildReport
+    session: Session, rewriter: Rewriter, rewritings: Sequence[Rewriting], report: BuildReport
 ) -> Effects[tuple[dict[int, Rewrite], dict[int, tuple[str, str]]]]:
     """Rewritten texts by position, and why others failed, with what was answered.
 
     Texts are remembered as they come: after an interruption they are not asked for again.
     """
     first = _first_alike(rewritings)
-    done, asked = _recalled(state, rewriter, {place: rewritings[place] for place in set(first)})
+    done, asked = _recalled(session, rewriter, {place: rewritings[place] for place in set(first)})
     failed: dict[int, tuple[str, str]] = {}
     stream = rewritten_by(rewriter, [rewritings[place] for place in asked])
     waiting = set(asked)
@@ -72,9 +72,9 @@ def rewritings_of(
             else:
                 failed[place] = (f"It could not be rewritten. {rewritten.failure}", rewritten.answer)
         if made:
-            with suppress(BudgetError), state.lock, state.store.transaction():
+            with suppress(BudgetError), session.lock, session.store.transaction():
                 for place in made:
-                    remember_rewrite(state.store, state.namespace, rewritings[place].item, done[place])
+                    remember_rewrite(session.store, session.namespace, rewritings[place].item, done[place])
         if batch.last:
             failed |= dict.fromkeys(waiting, (f"It could not be rewritten. {batch.failure}", ""))
             waiting.clear()
@@ -87,15 +87,15 @@ def rewritings_of(
 
 
 def _recalled(
-    state: State, rewriter: Rewriter, rewritings: Mapping[int, Rewriting]
+    session: Session, rewriter: Rewriter, rewritings: Mapping[int, Rewriting]
 ) -> tuple[dict[int, Rewrite], list[int]]:
     """What is known of rewritings, and which have to be asked for."""
     done: dict[int, Rewrite] = {}
     asked: list[int] = []
     for place, rewriting in sorted(rewritings.items()):
         texts = [preference.text for preference in rewriting.preferences]
-        with state.lock:
-            known = state.store.verdicts.recall_rewrite(state.namespace, rewriter.name, rewriting.item.text, texts)
+        with session.lock:
+            known = session.store.verdicts.recall_rewrite(session.namespace, rewriter.name, rewriting.item.text, texts)
         if known is None:
             asked.append(place)
         else:
@@ -112,30 +112,30 @@ def _first_alike(rewritings: Sequence[Rewriting]) -> list[int]:
     ]
 
 
-def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Effects[None]:
+def renew_rewrites(session: Session, encoder: Encoder, report: BuildReport) -> Effects[None]:
     """Rewrite the items whose preferences are not those they were rewritten for. What fails keeps its text."""
-    rewriter = base_verifier(state.verifier).rewriter
-    with state.lock:
-        rows = state.store.entries.stale_rewrites(state.namespace)
-        items = state.store.items.at(rows)
+    rewriter = base_verifier(session.verifier).rewriter
+    with session.lock:
+        rows = session.store.entries.stale_rewrites(session.namespace)
+        items = session.store.items.at(rows)
     if rewriter is None:
-        yield from _take_back(state, encoder, items, report)
+        yield from _take_back(session, encoder, items, report)
         return
-    with state.lock:
-        known = {preference.id: preference for preference in state.space().preferences}
-        rewritings = [_renewing(state, items[row], row, known) for row in rows]
-    done, failed = yield from rewritings_of(state, rewriter, rewritings, report)
+    with session.lock:
+        known = {preference.id: preference for preference in session.space().preferences}
+        rewritings = [_renewing(session, items[row], row, known) for row in rows]
+    done, failed = yield from rewritings_of(session, rewriter, rewritings, report)
     texts = list(dict.fromkeys(rewrite.text for rewrite in done.values()))
     vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
     vector_of = dict(zip(texts, vectors, strict=True))
     places = list(done)
     if places:
-        with state.changing(encoder):
+        with session.changing(encoder):
             for place in places:
                 rewrite = done[place]
                 item = rewritings[place].item
-                if state.store.items.row(state.namespace, item.id) == rows[place]:
-                    put_rewrite(state.store, state.namespace, item, rows[place], rewrite, vector_of[rewrite.text])
+                if session.store.items.row(session.namespace, item.id) == rows[place]:
+                    put_rewrite(session.store, session.namespace, item, rows[place], rewrite, vector_of[rewrite.text])
     if failed:
         report.warnings.append(
             f"{len(failed)} items still have the text that was rewritten for other preferences: memory.retry() tries"
@@ -143,23 +143,23 @@ def renew_rewrites(state: State, encoder: Encoder, report: BuildReport) -> Effec
         )
 
 
-def _take_back(state: State, encoder: Encoder, items: Mapping[int, Item], report: BuildReport) -> Effects[None]:
+def _take_back(session: Session, encoder: Encoder, items: Mapping[int, Item], report: BuildReport) -> Effects[None]:
     """Let items show their own text again: it was rewritten for other preferences, and nobody is there to renew it."""
     if not items:
         return
     vectors: FloatArray = yield Embed(encoder, [item.text for item in items.values()], "embedding instructions")
-    with state.changing(encoder):
+    with session.changing(encoder):
         for (row, item), vector in zip(items.items(), vectors, strict=True):
-            if state.store.items.row(state.namespace, item.id) == row:
-                state.store.entries.take_back_rewrite(row, vector)
+            if session.store.items.row(session.namespace, item.id) == row:
+                session.store.entries.take_back_rewrite(row, vector)
     report.warnings.append(
         f"{len(items)} items were rewritten for other preferences than they have now. Without a verifier that rewrites,"
         " they show their own text."
     )
 
 
-def _renewing(state: State, item: Item, row: int, known: Mapping[str, Preference]) -> Rewriting:
-    entries = state.store.entries.of_item(state.namespace, row)
+def _renewing(session: Session, item: Item, row: int, known: Mapping[str, Preference]) -> Rewriting:
+    entries = session.store.entries.of_item(session.namespace, row)
     # Without those that have expired in the meantime.
     held = [entry.preference_id or "" for entry in entries]
     preferences = tuple(known[key] for key in held if key in known)

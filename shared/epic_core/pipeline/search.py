@@ -16,13 +16,13 @@ from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.pipeline import ranking
 from epic_core.pipeline.fallback import AskFallback, hits_of
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Prepare
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
-from epic_core.storage.namespace import Space
+from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
 from epic_core.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
 from epic_core.types.modes import Mode, checked_mode, checked_stance_policy
@@ -53,59 +53,59 @@ class Search:
     min_score: MinScore = "auto"
 
 
-def search(state: State, asked: Search, clock: Clock) -> Effects[Hits]:
+def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
     """Search, and ask the fallback where nothing held is relevant."""
-    encoder = state.encoder
+    encoder = session.encoder
     vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
-    yield from sampled(state, asked.namespace, asked.mode)
-    if state.encoder is not encoder:  # embedded anew in the meantime
-        return (yield from search(state, asked, clock))
-    return (yield from found_near(state, asked, vector, clock))
+    yield from sampled(session, asked.namespace, asked.mode)
+    if session.encoder is not encoder:  # embedded anew in the meantime
+        return (yield from search(session, asked, clock))
+    return (yield from found_near(session, asked, vector, clock))
 
 
-def preferences_by_weight(state: State, query: str, namespace: str) -> Effects[list[tuple[Preference, float]]]:
+def preferences_by_weight(session: Session, query: str, namespace: str) -> Effects[list[tuple[Preference, float]]]:
     """Weigh the preferences by how much they matter to a query, heaviest first, each with the chance that it does."""
-    vector: FloatArray = (yield Embed(state.encoder, [query], "embedding", query=True))[0]
-    with state.lock:
-        steering = state.space(namespace).steering("signed")
+    vector: FloatArray = (yield Embed(session.encoder, [query], "embedding", query=True))[0]
+    with session.lock:
+        steering = session.steering_of(session.space(namespace), "signed")
     if not steering.ready:
         yield Prepare(steering)
     return steering.matters(vector)
 
 
-def sampled(state: State, namespace: str, mode: Mode) -> Effects[None]:
+def sampled(session: Session, namespace: str, mode: Mode) -> Effects[None]:
     """Encode once what steering has to know of an encoder and of the preferences."""
-    with state.lock:
-        steering = state.space(namespace).steering(mode)
+    with session.lock:
+        steering = session.steering_of(session.space(namespace), mode)
     if not steering.ready:
         yield Prepare(steering)
 
 
-def found_near(state: State, asked: Search, vector: FloatArray, clock: Clock) -> Effects[Hits]:
+def found_near(session: Session, asked: Search, vector: FloatArray, clock: Clock) -> Effects[Hits]:
     """Search with E(q), and ask the fallback where nothing held is relevant."""
-    with state.lock, state.store.reading():
+    with session.lock, session.store.reading():
         started = time.perf_counter()
-        space = state.space(asked.namespace)
+        space = session.space(asked.namespace)
         positions = None if asked.preferences is None else space.positions(asked.preferences)
-        steering = space.steering(asked.mode)
+        steering = session.steering_of(space, asked.mode)
         # The paper steers what is searched for; signed steering ranks what was found.
         paper = asked.keys == "instruction" or asked.mode == "paper"
         steered = steering.steer_for_index(vector, only=positions) if paper else _unsteered(vector)
         started = clock.add("steering", started)
-        result = _found(state, space, asked, steering, steered, positions)
+        result = _found(session, space, asked, steering, steered, positions)
         clock.add("index", started)
         # A callable knows nothing of other users: it is asked for one's own namespace only.
-        asks = state.fallback is not None and not result.relevant and asked.namespace == state.namespace
+        asks = session.fallback is not None and not result.relevant and asked.namespace == session.namespace
         vectors = [] if asks else result.vectors
     hits = result.hits
     if asks:
-        answer = yield AskFallback(state.fallback, asked.query, asked.k)
+        answer = yield AskFallback(session.fallback, asked.query, asked.k)
         broader = hits_of(answer)
         if asked.filter is not None:
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
         hits = _merged(broader, hits, asked.k)
-    with state.lock:
-        state.count_uses(result.entries)
+    with session.lock:
+        session.count_uses(result.entries)
     return Hits(
         hits,
         vector=steered.vector,
@@ -145,8 +145,8 @@ def _unsteered(vector: FloatArray) -> SteeredQuery:
 
 
 def _found(
-    state: State,
-    space: Space,
+    session: Session,
+    space: Namespace,
     asked: Search,
     steering: QuerySteering,
     steered: SteeredQuery,
@@ -154,22 +154,22 @@ def _found(
 ) -> Found:
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
     if asked.keys == "instruction" or not asked.distinct:
-        return _by_instruction(state, space, asked, steering, steered, positions, allowed)
+        return _by_instruction(session, space, asked, steering, steered, positions, allowed)
     candidates = ranking.candidates(
         space,
-        state.store,
+        session.store,
         asked.query if asked.query != BY_VECTOR else "",
         steered.vector,
         asked.k,
         entries_allowed=allowed,
         items_allowed=_items_allowed(space, asked, positions, allowed),
     )
-    least = ranking.least_topic(state.encoder, candidates.topics, asked.min_score)
+    least = ranking.least_topic(session.encoder, candidates.topics, asked.min_score)
     relevant = bool(len(candidates.topics)) and least < np.inf and float(candidates.topics[0]) >= least
-    candidates = ranking.without_far_light(space, candidates.down_to(least), state.encoder, asked.min_score)
+    candidates = ranking.without_far_light(space, candidates.down_to(least), session.encoder, asked.min_score)
     scores, steered = ranking.ranked(
         space,
-        state.store,
+        session.store,
         candidates,
         steering,
         steered,
@@ -177,10 +177,10 @@ def _found(
         prefers=asked.stance_policy != "any",
     )
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
-    chosen = ranking.distinct(space, state.store, candidates.rows, order, asked.k)
+    chosen = ranking.distinct(space, session.store, candidates.rows, order, asked.k)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in chosen]
-    hits = item_hits(state.store, space, asked, steered.vector, best, allowed)
+    hits = item_hits(session.store, space, asked, steered.vector, best, allowed)
     entries = [
         space.rows_of[item][0] if item not in candidates.entries else candidates.entries[item][0]
         for item, _ in best
@@ -197,8 +197,8 @@ def _found(
 
 
 def _by_instruction(
-    state: State,
-    space: Space,
+    session: Session,
+    space: Namespace,
     asked: Search,
     steering: QuerySteering,
     steered: SteeredQuery,
@@ -209,7 +209,7 @@ def _by_instruction(
     best, cosines = best_entries(space, asked, steered.vector, allowed)
     least = asked.min_score if isinstance(asked.min_score, float) else -np.inf
     best = [(row, score) for row, score in best if score >= least]
-    hits = hits_at(state.store, space, asked, steered.vector, best, cosines, allowed)
+    hits = hits_at(session.store, space, asked, steered.vector, best, cosines, allowed)
     rows = [row for row, _ in best]
     # What steering made of the query does not count: it is near to whatever is held.
     near = float(space.index.vector(rows[0]) @ steered.query) if rows else -1.0
@@ -218,13 +218,13 @@ def _by_instruction(
         entries=rows,
         vectors=[space.index.vector(row) for row in rows],
         steered=steered,
-        relevant=near >= default_floor(state.encoder),
+        relevant=near >= default_floor(session.encoder),
         matters=_matters(space, steering, steered, positions, None),
     )
 
 
 def _matters(
-    space: Space,
+    space: Namespace,
     steering: QuerySteering,
     steered: SteeredQuery,
     positions: NDArray[np.intp] | None,
@@ -239,7 +239,7 @@ def _matters(
 
 
 def _items_allowed(
-    space: Space, asked: Search, positions: NDArray[np.intp] | None, allowed: NDArray[np.int64] | None
+    space: Namespace, asked: Search, positions: NDArray[np.intp] | None, allowed: NDArray[np.int64] | None
 ) -> frozenset[int] | None:
     """Return the rows of the items that a search may find; None for all."""
     if allowed is None:
@@ -250,17 +250,17 @@ def _items_allowed(
     return frozenset(space.item_of[row] for row in allowed.tolist())
 
 
-def search_vector(state: State, asked: Search, vector: FloatArray) -> Hits:
+def search_vector(session: Session, asked: Search, vector: FloatArray) -> Hits:
     """Find what is nearest to a vector as it is; nothing steers, and no fallback is asked."""
-    with state.lock, state.store.reading():
-        space = state.space(asked.namespace)
-        result = _found(state, space, asked, space.steering("off"), _unsteered(vector), None)
-        state.count_uses(result.entries)
+    with session.lock, session.store.reading():
+        space = session.space(asked.namespace)
+        result = _found(session, space, asked, session.steering_of(space, "off"), _unsteered(vector), None)
+        session.count_uses(result.entries)
         return Hits(result.hits, vector=vector, vectors=result.vectors, relevant=result.relevant)
 
 
 def checked_search(
-    state: State,
+    session: Session,
     query: str,
     k: int,
     *,
@@ -289,10 +289,10 @@ def checked_search(
         embed=(query,) if embed is None else _checked_texts(embed),
         k=checked_k(k),
         filter=checked_filter(filter),
-        mode=state.steering if steering is None else checked_mode(steering),
+        mode=session.steering if steering is None else checked_mode(steering),
         preferences=None if preferences is None else tuple(preferences),
         stance_policy=checked_stance_policy(stance_policy),
-        namespace=state.namespace if namespace is None else checked_text(namespace, "The namespace"),
+        namespace=session.namespace if namespace is None else checked_text(namespace, "The namespace"),
         distinct=distinct,
         keys=checked_keys(keys),
         min_score=checked_min_score(min_score),
@@ -364,7 +364,7 @@ def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
 
 def item_hits(
     store: Store,
-    space: Space,
+    space: Namespace,
     asked: Search,
     vector: FloatArray,
     best: Sequence[tuple[int, float]],
@@ -394,7 +394,7 @@ def item_hits(
 
 def hits_at(
     store: Store,
-    space: Space,
+    space: Namespace,
     asked: Search,
     vector: FloatArray,
     best: Sequence[tuple[int, float]],
@@ -439,7 +439,7 @@ def _scored(entry: MemoryEntry, score: float) -> MemoryEntry:
 
 
 def best_entries(
-    space: Space, asked: Search, vector: FloatArray, allowed: NDArray[np.int64] | None
+    space: Namespace, asked: Search, vector: FloatArray, allowed: NDArray[np.int64] | None
 ) -> tuple[list[tuple[int, float]], dict[int, float]]:
     """The k best entry rows with their scores, best first, and the cosines of all rows looked at.
 

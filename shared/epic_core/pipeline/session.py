@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,8 @@ from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
 from epic_core.preferences.evidence import borrows
 from epic_core.retention.budget import Budget
 from epic_core.retention.policies import ByValue, RetentionPolicy
-from epic_core.storage.namespace import Space
+from epic_core.steering.query_steering import QuerySteering
+from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker
 from epic_core.types import BuildReport, FloatArray, Preference
@@ -32,7 +33,7 @@ _SEARCHES_COUNTED = 64
 
 
 @dataclass(kw_only=True)
-class State:
+class Session:
     """The inside of an `EpicMemory`; the arguments are explained there.
 
     Attributes:
@@ -74,7 +75,10 @@ class State:
     budget: Budget | None = None
     verified_by: str | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
-    spaces: dict[str, Space] = field(default_factory=dict)
+    spaces: dict[str, Namespace] = field(default_factory=dict)
+    _steering: dict[str, tuple[Sequence[Preference], dict[Mode, QuerySteering]]] = field(
+        default_factory=dict, repr=False
+    )
     expanded: dict[Preference, FloatArray] = field(default_factory=dict)
     _seen_change: int = 0
     _stamp: str = ""
@@ -95,7 +99,7 @@ class State:
         """Whether a preference without an expansion borrows from the bundled library."""
         return self.expansions != "off" and borrows(self.encoder)
 
-    def space(self, namespace: str | None = None) -> Space:
+    def space(self, namespace: str | None = None) -> Namespace:
         """The loaded namespace, with what another process has written. Call it under the lock."""
         with self.store.reading():
             change = self.store.changed_elsewhere()
@@ -110,14 +114,28 @@ class State:
             space = self.spaces.get(name)
             if space is None:
                 if len(self.spaces) >= _SPACES_LOADED:
-                    self.spaces.pop(next(other for other in self.spaces if other != self.namespace))
-                space = Space(self.store, name, self.encoder, borrow=self.borrows, keep_texts=self.reserve > 0)
+                    least = next(other for other in self.spaces if other != self.namespace)
+                    self.spaces.pop(least)
+                    self._steering.pop(least, None)
+                space = Namespace(self.store, name, self.encoder, keep_texts=self.reserve > 0)
             elif (space.stale or space.expires()) and not self._changing:
                 # Not there while it is read: half of it must not be taken for the whole.
                 del self.spaces[name]
                 space.refresh()
             self.spaces[name] = space
             return space
+
+    def steering_of(self, space: Namespace, mode: Mode) -> QuerySteering:
+        """Return the steering by a namespace's preferences, made when it is first asked for. Call it under the lock."""
+        preferences, made = self._steering.get(space.namespace, ((), {}))
+        if preferences is not space.preferences:
+            made = {}
+            self._steering[space.namespace] = (space.preferences, made)
+        if mode not in made:
+            made[mode] = QuerySteering(
+                self.encoder, space.preferences, mode, vectors=space.vectors, borrow=self.borrows
+            )
+        return made[mode]
 
     def limit(self, budget: Budget | None) -> None:
         """Hold the file to a byte budget, and what is bounded by number to its share of it."""
@@ -146,7 +164,7 @@ class State:
             space.stale = True
 
     @contextmanager
-    def changing(self, encoder: Encoder) -> Iterator[Space]:
+    def changing(self, encoder: Encoder) -> Iterator[Namespace]:
         """One transaction over the own namespace, which is given as it stands inside it.
 
         Waiting for another process's transaction can take a while: what was known before may be wrong. The

@@ -11,7 +11,7 @@ from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import BudgetError, EpicError
 from epic_core.pipeline.commit import Outcome
 from epic_core.pipeline.rewrites import Rewrite, rewriting_of, rewritings_of
-from epic_core.pipeline.session import State
+from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Effects
 from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch
 from epic_core.storage.tables.entries import NewEntry, verifier_number
@@ -51,26 +51,26 @@ class VerdictBatches:
     """The verdicts on candidates, batch by batch: those of the cache first, then the verifier's as they come.
 
     Args:
-        state: The memory's.
+        session: The memory's.
         candidates: Some may have the same text; each text is asked about once.
         report: Counts what was cached and what it took.
     """
 
-    def __init__(self, state: State, candidates: Sequence[Candidate], report: BuildReport) -> None:
-        self.verifier = verifier = state.verifier
+    def __init__(self, session: Session, candidates: Sequence[Candidate], report: BuildReport) -> None:
+        self.verifier = verifier = session.verifier
         self._report = report
         remembers = base_verifier(verifier).cached
-        self._caching = caching = remembers and state.store.verdicts.kept > 0
+        self._caching = caching = remembers and session.store.verdicts.kept > 0
         self._alike: dict[Hashable, list[Candidate]] = {}
         for candidate in candidates:
             self._alike.setdefault(_asked_as(candidate) if caching else id(candidate), []).append(candidate)
         chosen = [same[0] for same in self._alike.values()]
-        if remembers and candidates and state.verified_by != verifier.name:
-            with state.lock, state.store.transaction():
-                state.store.set_meta(**{f"verifier/{state.namespace}": verifier.name})
-            state.verified_by = verifier.name
-        with state.lock:
-            self._recalled = state.store.verdicts.recall(state.namespace, verifier.name, chosen if caching else [])
+        if remembers and candidates and session.verified_by != verifier.name:
+            with session.lock, session.store.transaction():
+                session.store.set_meta(**{f"verifier/{session.namespace}": verifier.name})
+            session.verified_by = verifier.name
+        with session.lock:
+            self._recalled = session.store.verdicts.recall(session.namespace, verifier.name, chosen if caching else [])
         report.cached += self._recalled.pairs
         self._known = list(self._recalled.known)
         self._asked = self._recalled.asked if caching else chosen
@@ -111,7 +111,7 @@ def _asked_as(candidate: Candidate) -> Hashable:
 
 
 def outcome_of(
-    state: State,
+    session: Session,
     encoder: Encoder,
     verifier: Verifier,
     decided: Decided,
@@ -123,7 +123,7 @@ def outcome_of(
     """What verdicts mean for the memory, with the embeddings of instructions or rewritten texts.
 
     Args:
-        state: The memory's.
+        session: The memory's.
         encoder: Embeds what is indexed.
         verifier: Whose verdicts they are.
         decided: The verdicts.
@@ -149,9 +149,9 @@ def outcome_of(
     rewriter = base_verifier(verifier).rewriter
     rewritten: dict[int, Rewrite] = {}
     if rewriter is not None and keep:
-        remember(state, outcome)
-        rewritings = [rewriting_of(state, candidate, verdict, without) for candidate, verdict in keep]
-        rewritten, failed = yield from rewritings_of(state, rewriter, rewritings, report)
+        remember(session, outcome)
+        rewritings = [rewriting_of(session, candidate, verdict, without) for candidate, verdict in keep]
+        rewritten, failed = yield from rewritings_of(session, rewriter, rewritings, report)
         for place, (reason, answer) in failed.items():
             _waits(outcome, keep[place][0], reason, answer, report)
         keep = [one for place, one in enumerate(keep) if place in rewritten]
@@ -167,7 +167,7 @@ def outcome_of(
     except GeneratorExit:
         # The encoder failed or was interrupted. What the model said is kept all the same, if anything can be.
         with suppress(EpicError):
-            remember(state, outcome)
+            remember(session, outcome)
         raise
     vector_of = dict(zip(texts, vectors, strict=True))
     for place, (candidate, verdict) in enumerate(keep):
@@ -210,23 +210,25 @@ def _indexed(alignment: Alignment, rewrite: Rewrite | None) -> str:
     return alignment.instruction if rewrite is None else rewrite.text
 
 
-def remember(state: State, outcome: Outcome) -> None:
+def remember(session: Session, outcome: Outcome) -> None:
     """Commit the verdicts of an outcome to the cache, before the outcome itself."""
     verdicts, outcome.verdicts = outcome.verdicts, []
     if verdicts:
         # What finds no room is asked for again.
-        with suppress(BudgetError), state.lock, state.store.transaction():
-            state.store.verdicts.remember(state.namespace, outcome.version, verdicts[-state.store.verdicts.kept :])
+        with suppress(BudgetError), session.lock, session.store.transaction():
+            session.store.verdicts.remember(
+                session.namespace, outcome.version, verdicts[-session.store.verdicts.kept :]
+            )
 
 
-def forget_gone(state: State, asked: Sequence[Preference]) -> None:
+def forget_gone(session: Session, asked: Sequence[Preference]) -> None:
     """Forget what was answered under preferences that were removed while the model thought."""
-    with state.lock:
-        live = {preference.id for preference in state.space().preferences} if asked else set()
+    with session.lock:
+        live = {preference.id for preference in session.space().preferences} if asked else set()
     for preference in asked:
         if preference.id not in live:
-            with state.lock, state.store.transaction():
-                state.store.verdicts.forget_preference(state.namespace, preference)
+            with session.lock, session.store.transaction():
+                session.store.verdicts.forget_preference(session.namespace, preference)
 
 
 def unverified(candidate: Candidate) -> list[NewEntry]:

@@ -16,7 +16,6 @@ from epic_core.encoders.base import Encoder
 from epic_core.errors import UnknownPreferenceError
 from epic_core.filters import Filter
 from epic_core.preferences.evidence import Sides, worded
-from epic_core.steering.query_steering import QuerySteering
 from epic_core.storage.store import Store
 from epic_core.storage.tables.entries import EntryRows
 from epic_core.storage.tables.items import HeldItem
@@ -27,7 +26,6 @@ from epic_core.storage.vector_table import VectorTable
 from epic_core.text.lexical_index import LexicalIndex
 from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
-from epic_core.types.modes import Mode
 from epic_core.types.verdicts import PENALTY
 
 _FILTERS_KEPT = 64
@@ -71,7 +69,7 @@ class Addition:
     sums: Sums = ()
 
 
-class Space:
+class Namespace:
     """One namespace of a store, loaded.
 
     Attributes:
@@ -85,11 +83,8 @@ class Space:
         stale: Whether the file may hold something else.
     """
 
-    def __init__(
-        self, store: Store, namespace: str, encoder: Encoder, *, borrow: bool = True, keep_texts: bool = True
-    ) -> None:
+    def __init__(self, store: Store, namespace: str, encoder: Encoder, *, keep_texts: bool = True) -> None:
         self.namespace = namespace
-        self._borrow = borrow
         self._keep_texts = keep_texts
         self._store = store
         self._encoder = encoder
@@ -146,7 +141,6 @@ class Space:
         self._expired_rows = [row for row, end in zip(rows, ends, strict=True) if end <= now]
         self.vectors = vectors[live]
         self._expiry = min((ends[position] for position in live), default=math.inf)
-        self._steering: dict[Mode, QuerySteering] = {}
         self._worded.clear()
 
     def _read_entries(self) -> None:
@@ -324,14 +318,6 @@ class Space:
         if self._noted:
             known |= np.array([number in self._noted for number in asked.tolist()], dtype=bool)
         return known
-
-    def steering(self, mode: Mode) -> QuerySteering:
-        """Steering by this space's preferences, made once for each mode."""
-        if mode not in self._steering:
-            self._steering[mode] = QuerySteering(
-                self._encoder, self.preferences, mode, vectors=self.vectors, borrow=self._borrow
-            )
-        return self._steering[mode]
 
     def find(self, preference: str | Preference) -> int:
         """Position of a preference given by text, id or object.

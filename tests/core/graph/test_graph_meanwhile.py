@@ -36,7 +36,7 @@ def test_the_spelling_of_what_went_while_it_was_read_is_not_written(tmp_path: Pa
 
 def test_what_was_cut_while_it_was_read_is_read_again(tmp_path: Path) -> None:
     def cut() -> None:
-        store = graph.memory._state.store
+        store = graph.memory._session.store
         row = store.items.row("default", "oscar")
         if store.items.at([row])[row].text.endswith("[Clara]"):
             with store.transaction():

@@ -11,9 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import HashEncoder, KeepAll
 from hypothesis import given
 from hypothesis import strategies as st
+
+from epic_core import EpicMemory, Preference
+from epic_core.encoders import default_encoder
+from epic_core.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
+from epic_core.integrations.judging_memory import Prepared
+from epic_core.lm import Completion, Message
+from epic_core.lm.answers import UnreadableAnswer
+from epic_core.preferences.lm_reader import AspectReader, read_aspects
+from epic_core.preferences.parser import parse_aspects
+from epic_core.runtime.batching import unique_preferences
+from epic_core.types import BuildReport
+from epic_core.types.preferences import Aspects
+from helpers import HashEncoder, KeepAll
 from lm_servers import LMServer
 from scripted import (
     SEA,
@@ -30,18 +42,6 @@ from scripted import (
     user_text,
     verifier_of,
 )
-
-from epic_core import EpicMemory, Preference
-from epic_core.encoders import default_encoder
-from epic_core.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
-from epic_core.integrations.judging_memory import Prepared
-from epic_core.lm import Completion, Message
-from epic_core.lm.answers import UnreadableAnswer
-from epic_core.preferences.lm_reader import AspectReader, read_aspects
-from epic_core.preferences.parser import parse_aspects
-from epic_core.runtime.batching import unique_preferences
-from epic_core.types import BuildReport
-from epic_core.types.preferences import Aspects
 
 CASINO = "I avoid hotels with casinos."
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos", "slot machines"), firmness=1.0, scope="in Las Vegas")
@@ -348,8 +348,8 @@ def test_an_edit_takes_effect_in_the_next_search_also_elsewhere(tmp_path: Path) 
         one.set_aspects(WINE, SAID)
         for memory in (one, other):
             assert memory.search("wine").steered_by and memory.aspects(WINE) == SAID
-            with memory._state.lock:
-                assert memory._state.space().steering("signed").preferences[0].aspects == SAID
+            with memory._session.lock:
+                assert memory._session.steering_of(memory._session.space(), "signed").preferences[0].aspects == SAID
         assert other.revision != revision
 
 

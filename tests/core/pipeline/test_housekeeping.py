@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import HashEncoder, KeepAll
 
 from epic_core import EpicMemory, Item, Preference
 from epic_core.errors import (
@@ -37,6 +36,7 @@ from epic_core.errors import (
 from epic_core.storage.tables.items import version_of
 from epic_core.text.chunking import WordChunker
 from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
+from helpers import HashEncoder, KeepAll
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 
@@ -178,7 +178,7 @@ def test_what_is_deleted_is_overwritten(path: Path) -> None:
     """Whether a deleted row would stay readable depends on where it lies: that it is overwritten is asked directly."""
     for held in (memory(path), memory()):
         with held:
-            assert held._state.store.scalar("PRAGMA secure_delete") == 1
+            assert held._session.store.scalar("PRAGMA secure_delete") == 1
 
 
 @pytest.mark.parametrize("kind", ["held", "discarded"])
@@ -199,13 +199,15 @@ def test_what_was_rewritten_is_forgotten_too(path: Path) -> None:
     item = SECRETS["held"]
     with memory(path) as held:
         held.add([item, *OTHERS[:5]])
-        row = held._state.store.items.row("default", item.id)
+        row = held._session.store.items.row("default", item.id)
         assert row is not None
         ids = [held.preferences[0].id]
         vector = HashEncoder().vector("rewritten")
-        with held._state.lock, held._state.store.transaction():
-            held._state.store.entries.set_rewrite(row, "A rewritten Zanzibar text", ids, vector)
-            held._state.store.verdicts.remember_rewrite("default", "m", item.text, [WINE], "A rewritten Zanzibar text")
+        with held._session.lock, held._session.store.transaction():
+            held._session.store.entries.set_rewrite(row, "A rewritten Zanzibar text", ids, vector)
+            held._session.store.verdicts.remember_rewrite(
+                "default", "m", item.text, [WINE], "A rewritten Zanzibar text"
+            )
         held.forget(item.id)
     assert shows(path, item) == [] and b"rewritten Zanzibar" not in path.read_bytes()
 
@@ -327,12 +329,12 @@ def rich(path: Path | None = None) -> EpicMemory:
             Item(id="h", text="nothing at all"),
         ]
     )
-    row = held._state.store.items.row("default", "b")
+    row = held._session.store.items.row("default", "b")
     assert row is not None
-    with held._state.lock, held._state.store.transaction():
+    with held._session.lock, held._session.store.transaction():
         ids = [preference.id for preference in held.preferences[:2]]
-        held._state.store.entries.set_rewrite(row, "Wine by the sea", ids, HashEncoder().vector("Wine by the sea"))
-        held._state.mark_stale()
+        held._session.store.entries.set_rewrite(row, "Wine by the sea", ids, HashEncoder().vector("Wine by the sea"))
+        held._session.mark_stale()
     for _ in range(70):
         held.search(WINE, k=2)
     return held
@@ -340,7 +342,7 @@ def rich(path: Path | None = None) -> EpicMemory:
 
 def contents(held: EpicMemory, folder: Path, *, uses: bool = True) -> list[Any]:
     """What an export says, its first line apart."""
-    held._state.write_uses()
+    held._session.write_uses()
     held.export(folder / "contents.jsonl", overwrite=True)
     lines = [json.loads(line) for line in (folder / "contents.jsonl").read_text("utf-8").splitlines()][1:]
     (folder / "contents.jsonl").unlink()
@@ -386,7 +388,7 @@ def test_an_export_holds_all_there_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("in_ram", [True, False], ids=["of RAM", "of a file"])
 def test_an_import_gives_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
     with rich(None if in_ram else tmp_path / "me.epic") as held:
-        held._state.write_uses()
+        held._session.write_uses()
         held.export(tmp_path / "export.jsonl")
         before = contents(held, tmp_path)
         expected = held.preferences, searched(held), str(held.explain("b")), str(held.explain("e")), held.tau
@@ -745,8 +747,8 @@ def test_backups_while_others_write_are_of_one_state(tmp_path: Path, path: Path)
 def test_a_backup_is_of_the_last_commit(tmp_path: Path, path: Path) -> None:
     with memory(path) as held, opened(path) as other:
         held.add(OTHERS[:5])
-        with other._state.lock, other._state.store.transaction():
-            other._state.store.items.remove("default", ["other1"])
+        with other._session.lock, other._session.store.transaction():
+            other._session.store.items.remove("default", ["other1"])
             held.backup(tmp_path / "copy.epic")
         with opened(tmp_path / "copy.epic") as copy:
             assert len(copy) == 5

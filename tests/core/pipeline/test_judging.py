@@ -13,6 +13,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epic_core import BuildReport, Decision, EpicMemory, Item, Preference, Stance
+from epic_core.errors import (
+    EncoderError,
+    InvalidInputError,
+    LMError,
+    MemoryClosedError,
+    NoPreferencesError,
+    ReadOnlyError,
+    UnknownItemError,
+    VerifierError,
+)
+from epic_core.lm import Completion, Token
+from epic_core.pipeline.judge import JUDGED_AT_ONCE
+from epic_core.types import Verdict
+from epic_core.types.verdicts import Judged
 from helpers import (
     BROKEN,
     CONTRACT_BREAKERS,
@@ -26,8 +44,6 @@ from helpers import (
     UndecidedAll,
     keep,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scripted import (
     BOTH,
     EXPECTED,
@@ -52,22 +68,6 @@ from scripted import (
     script,
     verifier_of,
 )
-
-from epic_core import BuildReport, Decision, EpicMemory, Item, Preference, Stance
-from epic_core.errors import (
-    EncoderError,
-    InvalidInputError,
-    LMError,
-    MemoryClosedError,
-    NoPreferencesError,
-    ReadOnlyError,
-    UnknownItemError,
-    VerifierError,
-)
-from epic_core.lm import Completion, Token
-from epic_core.pipeline.judge import JUDGED_AT_ONCE
-from epic_core.types import Verdict
-from epic_core.types.verdicts import Judged
 
 Judge = Callable[..., Any]
 
@@ -683,7 +683,7 @@ async def test_what_was_asked_under_a_preference_that_goes_meanwhile_is_forgotte
             if not done:
                 done.append(memory.remove_preference(WINE))
 
-        memory._state.verifier.lm.hook = removes  # type: ignore[attr-defined]
+        memory._session.verifier.lm.hook = removes  # type: ignore[attr-defined]
         await judge(memory, [BOTH, "red wine 1", "night train 1"])
         kept = memory.stats().counts["verdicts"]
         # The two that are left are about the other preference.

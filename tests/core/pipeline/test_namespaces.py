@@ -404,7 +404,7 @@ def test_a_search_in_a_namespace_that_nobody_has_finds_nothing_and_makes_none(tm
     with opened(path, A, [WINE]) as ann:
         ann.add(ITEMS)
         assert ann.search(WINE, namespace="nobody") == []
-        assert ann._state.store.preferences.namespaces() == [A]
+        assert ann._session.store.preferences.namespaces() == [A]
     with pytest.raises(StoreError), opened(path, "nobody", [WINE], read_only=True):
         pass
 

@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import Answering, HashEncoder, KeepAll, Raising, UndecidedAll
-from scripted import BOTH, TRAIN, WINE, Scripted, rows, verifier_of
 
 from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict
 from epic_core.errors import (
@@ -38,6 +36,8 @@ from epic_core.storage.memory_schema import ITEMS
 from epic_core.storage.store import Store
 from epic_core.text.chunking import WordChunker
 from epic_core.types import Alignment, BuildReport, Candidate, FloatArray
+from helpers import Answering, HashEncoder, KeepAll, Raising, UndecidedAll
+from scripted import BOTH, TRAIN, WINE, Scripted, rows, verifier_of
 
 TEA, GREEN_TEA = "tea cups", "green tea cups"
 
@@ -243,7 +243,7 @@ def test_a_reencoding_that_cannot_be_committed_leaves_the_encoder(path: Path) ->
     with opened(path, TEA) as memory:
         memory.add(teas(20))
         before = found(memory)
-        memory._state.store._connection.execute("PRAGMA busy_timeout = 20")
+        memory._session.store._connection.execute("PRAGMA busy_timeout = 20")
         with closing(sqlite3.connect(path, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM items").fetchall()

@@ -423,7 +423,7 @@ class EpicHippoRAG:
             self._record.follow()
             if not getattr(self.hipporag, "ready_to_retrieve", True):
                 self._building.index({}, HippoReport())
-            mode = self.memory._state.steering if steering is None else checked_mode(steering)
+            mode = self.memory._session.steering if steering is None else checked_mode(steering)
             held = self.memory.preferences if preferences is None else self._held(preferences)
             mover = None if mode == "off" or not held else QueryMover(self._steerings, held, mode)
             told = partial(self._told, under=None if preferences is None else _ids(held))
@@ -440,8 +440,8 @@ class EpicHippoRAG:
 
     def _held(self, preferences: Iterable[str | Preference]) -> list[Preference]:
         """Of the held preferences, those that are given."""
-        with self.memory._state.lock:
-            space = self.memory._state.space()
+        with self.memory._session.lock:
+            space = self.memory._session.space()
             return [space.preferences[place] for place in space.positions(_several(preferences))]
 
     def _returned(self, result: Any, gold: Any) -> Any:

@@ -123,7 +123,7 @@ class Record:
         Raises:
             InvalidInputError: if it holds nothing of what came into the graph before, and so seems to be another one.
         """
-        if not (anew or given) and self._followed == self._state():
+        if not (anew or given) and self._followed == self._session():
             return 0
         there = {digest_of(text): text for text in self._instance.passages.values()}
         lost = [key for key in self._marks if key not in there]
@@ -131,7 +131,7 @@ class Record:
         self._trusted = self._trusted or trusted
         if not self._trusted:
             self._check([marks for key, marks in self._marks.items() if key in there], held)
-        if lost and len(lost) < len(self._marks) and self._memory._state.store.writable:
+        if lost and len(lost) < len(self._marks) and self._memory._session.store.writable:
             self._memory.forget(*{held[mark].item.id for key in lost for mark in self._marks[key] if mark in held})
             held = {mark: one for one, mark in self._held()}
         kept = {key: [mark for mark in self._marks[key] if mark in held] for key in self._marks if key not in lost}
@@ -148,7 +148,7 @@ class Record:
         first = {there[key]: marks[0] for key, marks in self._marks.items()}
         self._items = {text: _as_indexed(held[mark].item, text, mark) for text, mark in first.items()}
         self._indexed = {item.text: text for text, item in self._items.items()}
-        self._followed = self._state()
+        self._followed = self._session()
         return len(leaving)
 
     def _check(self, passages: Sequence[Sequence[str]], held: Iterable[str]) -> None:
@@ -173,16 +173,16 @@ class Record:
         self._followed = None
         self._write()
 
-    def _state(self) -> object:
+    def _session(self) -> object:
         # A preference that expires changes no revision.
         return self._memory.revision, tuple(preference.id for preference in self._memory.preferences)
 
     def _held(self) -> list[tuple[HeldItem, str]]:
         """What the memory holds under a preference that counts, each with its mark: of its version and its form."""
-        state = self._memory._state
-        with state.lock, state.store.reading():
-            space = state.space()
-            held = [one for row, one in state.store.items.held(space.namespace) if space.rows_of.get(row)]
+        session = self._memory._session
+        with session.lock, session.store.reading():
+            space = session.space()
+            held = [one for row, one in session.store.items.held(space.namespace) if space.rows_of.get(row)]
         return [(one, _mark(one, self._instruction(one.item))) for one in held]
 
     def _text(self, one: HeldItem) -> str:
@@ -198,11 +198,11 @@ class Record:
 
     def _entries(self, item: Item) -> list[MemoryEntry]:
         """An item's entries under the preferences that count; none if another thread has just forgotten it."""
-        state = self._memory._state
-        with state.lock, state.store.reading():
-            space = state.space()
-            row = state.store.items.row(space.namespace, item.id)
-            entries = [] if row is None else state.store.entries.of_item(space.namespace, row)
+        session = self._memory._session
+        with session.lock, session.store.reading():
+            space = session.space()
+            row = session.store.items.row(space.namespace, item.id)
+            entries = [] if row is None else session.store.entries.of_item(space.namespace, row)
             live = {None, *(preference.id for preference in space.preferences)}
         return [entry for entry in entries if entry.preference_id in live]
 
