@@ -385,7 +385,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         return self._finished(report, clock)
 
     def judge(self, items: Items, *, report: BuildReport | None = None, progress: bool = False) -> Iterator[Judged]:
-        """What the memory would keep of items, and why, without taking them in: stages 1 and 2 by themselves.
+        """Judge items without taking them in: stages 1 and 2 by themselves.
 
         What a language model says is remembered as in `add`. An item is judged as it is, also where the memory has a
         chunker.
@@ -500,7 +500,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         keys: Keys = "both",
         min_score: MinScore = "auto",
     ) -> Hits:
-        """The k items that answer a query best under the user's preferences.
+        """Return the k items that answer a query best under the user's preferences.
 
         Args:
             query: Not empty.
@@ -613,7 +613,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         return search_vector(self._session, asked, unit)
 
     def get(self, item_ids: Iterable[str], *, namespace: str | None = None) -> list[Item]:
-        """The held items with these ids, in order; those that are not held are left out."""
+        """Return the held items with these ids, in order; those that are not held are left out."""
         with self._session.lock, self._session.store.reading():
             name = self._session.space(namespace).namespace
             found = [self._session.store.items.row(name, item_id) for item_id in item_ids]
@@ -622,7 +622,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         return [items[row] for row in rows]
 
     def items(self, filter: Filter | None = None, *, waiting: bool = False, namespace: str | None = None) -> list[Item]:
-        """The held items, those of the light tier included, oldest first.
+        """Yield the held items, those of the light tier included, oldest first.
 
             memory.forget(*memory.items(Filter.eq("source", "notes.md")))
 
@@ -648,7 +648,7 @@ class EpicMemory(AspectsKept, Housekeeping):
             return [held[row] for row in rows]
 
     def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
-        """What a model is given for a query: the preferences that matter to it, then the hits of `search`.
+        """Return the text for a model: the preferences that matter to the query, then the hits of `search`.
 
         Args:
             query, k: As for `search`.
@@ -668,7 +668,7 @@ class EpicMemory(AspectsKept, Housekeeping):
     def preferences_for(
         self, query: str, *, allowance: int = ALLOWANCE, namespace: str | None = None
     ) -> list[Preference]:
-        """The preferences that matter to a query, heaviest first, as many as fit into an allowance of tokens.
+        """Return the preferences that matter to a query, heaviest first, as many as fit into an allowance of tokens.
 
         No model is called. For a prompt of one's own, or where nothing but the preferences is wanted.
 
@@ -753,7 +753,7 @@ class EpicMemory(AspectsKept, Housekeeping):
 
     @property
     def verifier(self) -> Verifier:
-        """What decides; another one can be set at any time."""
+        """The verifier in force; another one can be set at any time."""
         return self._session.verifier
 
     @verifier.setter
@@ -766,7 +766,7 @@ class EpicMemory(AspectsKept, Housekeeping):
 
     @property
     def fallback(self) -> Any:
-        """Where queries go that match no preference well."""
+        """The fallback: asked for queries to which nothing held is relevant."""
         return self._session.fallback
 
     @property
@@ -786,12 +786,12 @@ class EpicMemory(AspectsKept, Housekeeping):
 
     @property
     def opening_report(self) -> BuildReport:
-        """What making or opening this memory did: preferences that were read, or changed by `sync=True`."""
+        """The report of making or opening this memory: preferences that were read, or changed by `sync=True`."""
         return copy.deepcopy(self._session.opened)
 
     @property
     def revision(self) -> str:
-        """Changes with whatever a search depends on, also by another process: what was found before may be no more."""
+        """A value that changes with everything a search depends on, also when another process writes."""
         with self._session.lock, self._session.store.reading():
             return digest(*map(str, self._session.store.sums()), size=8).hex()
 

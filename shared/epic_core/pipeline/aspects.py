@@ -1,4 +1,4 @@
-"""What a memory keeps of its preferences' meaning: aspects and expansions, read once, stored, shown and edited.
+"""Aspects and expansions of the preferences that a memory holds: read once, stored, shown and edited.
 
 A model answers for both in one call, when a preference comes. What the user gave stays as it is.
 """
@@ -38,7 +38,7 @@ _NO_EXPANSION = "The model's answer holds no expansion."
 
 
 def checked_reading(reading: str, verifier: Verifier, expander: Reader | None = None) -> Reading:
-    """Who reads preferences.
+    """Return who reads preferences.
 
     Raises:
         InvalidInputError: if that is nobody known, or there is no model and one is asked for.
@@ -90,7 +90,7 @@ def _model(verifier: Verifier, expander: Reader | None) -> Reader | None:
 
 
 class _Wanted(NamedTuple):
-    """What is asked of a model about a preference."""
+    """The parts of a preference's meaning that a model is asked for."""
 
     aspects: bool
     expansion: bool
@@ -299,7 +299,7 @@ def _write(session: Session, preference: Preference, *, unread: bool) -> None:
 
 
 def forget_discarded(session: Session) -> None:
-    """Have what was discarded verified again when it comes, if aspects had a part in that. Call it in a transaction."""
+    """Forget which items were discarded, if aspects had a part in that: they are verified again. In a transaction."""
     # A model's verdict is by the words.
     if not base_verifier(session.verifier).cached:
         session.store.seen.clear(session.namespace)
@@ -318,7 +318,7 @@ class AspectsKept:
     def aspects(self, preference: str | Preference) -> Aspects: ...
 
     def aspects(self, preference: str | Preference | None = None) -> Aspects | dict[str, Aspects]:
-        """What a preference likes, what it avoids, how firmly and where; `source` says who read it.
+        """Return what a preference likes, what it avoids, how firmly and where; `source` says who read it.
 
         Args:
             preference: By text, id or object; without one, all: text to aspects.
@@ -334,7 +334,7 @@ class AspectsKept:
 
     @property
     def unread(self) -> list[str]:
-        """The preferences that a language model failed to read, or to expand; their texts.
+        """Return the texts of the preferences that a language model failed to read or to expand.
 
         The next change asks about them again.
         """
@@ -424,7 +424,7 @@ class AspectsKept:
 
 
 def readings_by(reader: Reader, preferences: Sequence[Preference]) -> AnswerStream[AspectReading]:
-    """What a reader reads of preferences, all in one batch."""
+    """Return the stream of a reader's readings of preferences, all in one batch."""
     from epic_core.preferences.lm_reader import AspectReading
 
     return streamed(reader, preferences, AspectReading, f"reader of aspects {reader.name!r}")

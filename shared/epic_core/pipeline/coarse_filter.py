@@ -110,7 +110,7 @@ def coarse_stream(
 
 
 def tau_for_keep_rate(embeddings: FloatArray, preferences: FloatArray, keep_rate: float) -> float:
-    """The tau at which a share of a sample passes.
+    """Return the tau at which a share of a sample passes.
 
     Args:
         embeddings: The sample, shape `(n, d)`, n >= 1.

@@ -1,4 +1,4 @@
-"""Writes what was decided about a block of items: one transaction, then the index."""
+"""Commits: the outcome of verification written in one transaction, then taken into the index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from epic_core.types.reports import NotKept
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What is to be written for some items, in one transaction, and the encoder of its vectors.
+    """The rows to be written for some items in one transaction, and the encoder of their vectors.
 
     Attributes:
         vectors: E(x) of what is kept, by item id.
@@ -117,7 +117,10 @@ class _Writing:
         self.kept = self.entries = 0
 
     def turn_away(self, outcome: Outcome) -> list[tuple[Item, str, list[str]]]:
-        """Take out the undecided items the retry queue has no room for: what is held of them stays as it is."""
+        """Remove the undecided items that the retry queue has no room for from the outcome, and return them.
+
+        Held versions of these items stay as they are.
+        """
         if outcome.retried:
             self._drop_outdated(outcome)
         coming = len(outcome.undecided)
@@ -133,7 +136,7 @@ class _Writing:
         return turned_away
 
     def clear_the_way(self, outcome: Outcome) -> None:
-        """Remove earlier versions: they are gone as soon as the new one is decided, whatever the decision."""
+        """Remove earlier versions of the items, whatever was decided about the new ones."""
         items = [
             *(item for item, _ in outcome.kept),
             *(item for item, _, _ in outcome.undecided),
@@ -219,7 +222,7 @@ class _Writing:
             self.removed = True
 
     def note(self, outcome: Outcome) -> None:
-        """Note what is not held, so that it is known when it comes again, and why some of it is not."""
+        """Write the digests of discarded items to the ledger, and the reasons of a sample."""
         if self._store.seen.kept != 0:
             seen = [version_of(item) for item in outcome.discarded]
             self.addition.seen += seen
@@ -227,7 +230,7 @@ class _Writing:
         self._store.seen.put_records(self._namespace, outcome.records, self._preference_texts)
 
     def forget_gone(self, outcome: Outcome) -> bool:
-        """Forget what was answered under preferences that have gone; whether a text was rewritten for one of them."""
+        """Forget verdicts under preferences that were removed meanwhile; tell whether a text was rewritten for one."""
         rewritten = [preference for rewrite in outcome.rewrites.values() for preference in rewrite.preferences]
         for preference in {p.id: p for p in outcome.asked + rewritten if p.id not in self._preference_rows}.values():
             self._store.verdicts.forget_preference(self._namespace, preference)

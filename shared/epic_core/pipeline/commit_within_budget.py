@@ -1,4 +1,4 @@
-"""Verify candidates and write the verdicts as they come, within the byte budget where there is one."""
+"""Verification and commit of candidates, batch by batch, within the byte budget where there is one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def settle(
 
 
 def written(session: Session, outcome: Outcome, report: BuildReport, clock: Clock) -> Effects[bool]:
-    """`write`, after room has been made for it: under a budget in small pieces.
+    """Write an outcome; under a budget piece by piece, each after room has been made for it.
 
     Returns:
         Whether a text was rewritten for a preference that has gone in the meantime.
@@ -176,7 +176,7 @@ def _timed(steps: Effects[bool], clock: Clock) -> Effects[bool]:
 
 
 def _turn_down(session: Session, piece: Outcome, report: BuildReport, clock: Clock) -> bool:
-    """Note an item that does not fit.
+    """Record an item that does not fit into the budget.
 
     Raises:
         BudgetError: if nothing at all fits.
@@ -205,7 +205,7 @@ def _turn_down(session: Session, piece: Outcome, report: BuildReport, clock: Clo
 
 
 def _bytes(session: Session, piece: Outcome) -> int:
-    """About how many bytes a piece takes in the file."""
+    """Estimate how many bytes a piece takes in the file."""
     code, small = (code_length(session.encoder.dimension, small=small) for small in (False, True))
     items = [*(item for item, _ in piece.kept), *(item for item, _ in piece.light)]
     octets = sum(item_bytes(item) + small for item in items)

@@ -1,4 +1,4 @@
-"""Making room under a byte budget: what is shortened, judged again, or goes (docs/memory.md, "A budget")."""
+"""Eviction under a byte budget: which items are shortened, judged again, or removed (docs/memory.md, "A budget")."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Weighed:
 
 
 def lacking(session: Session, needed: int) -> int:
-    """How many bytes too few are free for so many more."""
+    """Return how many of the bytes needed are not free; negative if there is room."""
     assert session.budget is not None
     count, free, page = session.store.pages()
     return (count - free) * page + needed - session.budget.pages(page) * page
 
 
 def make_room(session: Session, needed: int, report: BuildReport) -> Effects[bool]:
-    """Have room for so many bytes more; whether there is.
+    """Free so many bytes, and tell whether they are free now.
 
     What goes is chosen by the retention policy, its share at a time. Of what would go, the entries the verifier was
     least sure of are judged again if a language model has not judged them yet, and their items are shortened; only
@@ -93,7 +93,7 @@ def make_room(session: Session, needed: int, report: BuildReport) -> Effects[boo
 
 
 def weigh(session: Session) -> Weighed:
-    """The entries of the own namespace, as a retention policy sees them."""
+    """Return the entries of the own namespace, as a retention policy sees them."""
     store, dimension = session.store, session.encoder.dimension
     found = store.read(
         f"SELECT e.row, e.crc, {_COLUMNS}, length(CAST(e.instruction AS BLOB)) + length(CAST(e.rationale AS BLOB)),"
@@ -151,7 +151,7 @@ def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:
 
 
 def _unsure(weighed: Weighed, doomed: Positions) -> Positions:
-    """Those of which the verifier was less sure than of half of all that is held."""
+    """Return the entries that the verifier was less sure of than of the median entry."""
     confidence = weighed.held.confidence
     known = confidence[~np.isnan(confidence)]
     middle = float(np.median(known)) if len(known) else 1.0
@@ -159,7 +159,7 @@ def _unsure(weighed: Weighed, doomed: Positions) -> Positions:
 
 
 def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> set[int]:
-    """Shorten the items of entries that would go; the rows of the entries that stay therefore."""
+    """Shorten the items of entries that would go, and return the rows of the entries that stay therefore."""
     rows = {int(weighed.held.items[position]) for position in _unsure(weighed, doomed)}
     spared: set[int] = set()
     store, namespace = session.store, session.namespace
@@ -181,7 +181,7 @@ def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: Buil
 
 
 def _shorter(held: HeldItem, instructions: Sequence[str]) -> str | None:
-    """A text enough shorter to be worth it, once."""
+    """Return a shorter text if it saves enough; None if not, or if the text was shortened before."""
     text = held.item.text
     if len(text) < _LONG or not all(instructions) or version_of(held.item) != held.digest:
         return None
@@ -190,7 +190,7 @@ def _shorter(held: HeldItem, instructions: Sequence[str]) -> str | None:
 
 
 def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
-    """Have a language model judge what another verifier kept; the rows of the entries that stay therefore."""
+    """Let a language model judge what another verifier kept, and return the rows of the entries that stay therefore."""
     verifier = session.verifier
     if not base_verifier(verifier).cached:
         return set()

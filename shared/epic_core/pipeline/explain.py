@@ -12,7 +12,7 @@ from epic_core.types.reports import Explanation, Stats
 
 
 def explain(session: Session, item_id: str) -> Explanation:
-    """Why an item is held."""
+    """Explain why an item is held."""
     store, namespace = session.store, session.namespace
     row = store.items.row(namespace, item_id)
     waits = next(
@@ -45,7 +45,7 @@ def _why_light(session: Session, item_id: str) -> str:
 
 
 def stats(session: Session) -> Stats:
-    """Counts and sizes."""
+    """Return counts and sizes."""
     return Stats(
         counts=session.store.counts(session.namespace),
         bytes=sizes(session.store),

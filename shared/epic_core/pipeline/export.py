@@ -1,4 +1,4 @@
-"""A memory as lines of JSON: to look at, to keep, to move to another encoder or another version.
+"""Exports: a memory as lines of JSON, to read, to keep, or to move to another encoder or version.
 
 The first line describes the memory, then come its preferences, its items with their entries, what waits in the retry
 queue, and a last line that counts them, so that a file that was cut is noticed. Embeddings are not written: whoever
@@ -31,7 +31,7 @@ FORMAT = 1
 
 @dataclass(kw_only=True)
 class Portable:
-    """What was read of an export, checked.
+    """The checked content of an export.
 
     Attributes:
         header: What the memory was made with.
@@ -49,7 +49,7 @@ class Portable:
 
 
 def lines_of(session: Session) -> Iterator[str]:
-    """A namespace, line by line; of one state of the file."""
+    """Yield a namespace line by line, all from one state of the file."""
     store, namespace = session.store, session.namespace
     with session.lock, store.reading():
         meta = store.meta()
@@ -125,7 +125,7 @@ def read_export(path: Path) -> Portable:
 
 
 def _take(read: Portable, line: Any, *, first: bool) -> bool:
-    """Take in one line; whether it was the last."""
+    """Read one line, and tell whether it was the last."""
     kind = line["kind"]
     json.dumps(line, ensure_ascii=False).encode()  # JSON can spell what is no text
     if first:
@@ -216,7 +216,7 @@ def _whole(value: Any) -> int:
 
 
 def take_in(session: Session, read: Portable) -> Effects[None]:
-    """Write what was read into a namespace that holds nothing, in one transaction.
+    """Write an export into an empty namespace, in one transaction.
 
     Raises:
         StoreError: if it holds something.

@@ -34,7 +34,7 @@ def checked_fallback(fallback: object) -> Any:
 
 
 def _method(fallback: Any, asynchronous: bool) -> tuple[Callable[..., Any], bool] | None:
-    """What to call, and whether it takes k: search, or a framework's retriever, or the object itself."""
+    """Return the callable to ask, and whether it takes k: `search`, a framework's retriever, or the object itself."""
     prefix = "a" if asynchronous else ""
     for name, takes_k in (("search", True), ("invoke", False), ("retrieve", False)):
         method = getattr(fallback, prefix + name, None)
@@ -46,13 +46,13 @@ def _method(fallback: Any, asynchronous: bool) -> tuple[Callable[..., Any], bool
 
 
 def ask(fallback: Any, query: str, k: int) -> Any:
-    """Ask a fallback; the answer, or something to await."""
+    """Ask a fallback, and return its answer or an awaitable of it."""
     call, takes_k = _method(fallback, False) or (fallback, True)
     return call(query, k) if takes_k else call(query)
 
 
 def asynchronous_call(fallback: Any, query: str, k: int) -> Any:
-    """As `ask`, something to await if the fallback has an asynchronous way; else None."""
+    """Return an awaitable of the fallback's answer if it has an asynchronous method, else None."""
     method = _method(fallback, True)
     if method is not None:
         call, takes_k = method
@@ -95,7 +95,7 @@ class AskFallback(Effect):
 
 
 def hits_of(found: object) -> list[Hit]:
-    """What a fallback returned, as hits: Hits, Items, texts, or pairs of one of these and a score.
+    """Convert what a fallback returned to hits: Hits, Items, texts, or pairs of one of these and a score.
 
     Raises:
         InvalidInputError: if it returned anything else.
@@ -115,7 +115,7 @@ def hits_of(found: object) -> list[Hit]:
 
 
 def _plain(result: Any) -> tuple[Any, Any]:
-    """A document or a node of a framework as an Item, with its score; anything else as it is."""
+    """Convert a framework's document or node to an Item with its score; return anything else unchanged."""
     if hasattr(result, "page_content"):
         return Item(id=getattr(result, "id", None) or "", text=result.page_content, metadata=result.metadata), 0.0
     if hasattr(result, "node"):

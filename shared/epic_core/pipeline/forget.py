@@ -16,7 +16,7 @@ from epic_core.types import Item
 
 
 def forget(session: Session, items: Sequence[str | Item]) -> int:
-    """Forget items, and that they were seen; how many of them were held, or waited.
+    """Forget items, and that they were seen; return how many of them were held or waited.
 
     Raises:
         UnknownItemError: for an id of which nothing is known; nothing is forgotten then.
@@ -43,7 +43,7 @@ def forget(session: Session, items: Sequence[str | Item]) -> int:
 
 
 def _with_chunks(session: Session, item: str | Item) -> list[str | Item]:
-    """An item, the chunks it is cut into, and those it is held in."""
+    """Return an item, the chunks it is cut into, and the chunks it is held in."""
     item_id = item.id if isinstance(item, Item) else item
     cut: list[str | Item] = list(chunked(session, [item])[0]) if isinstance(item, Item) else []
     chunks = [key for key in session.store.items.chunks_from(session.namespace, item_id, 0) if key != item_id]
@@ -70,7 +70,7 @@ def _checked_known(session: Session, items: Sequence[str | Item]) -> int:
 
 
 def _forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[str]) -> None:
-    """Forget what models said of items, that they were seen, and why they were not kept."""
+    """Forget the verdicts on items, their digests in the ledger, and the reasons why they were not kept."""
     store, namespace = session.store, session.namespace
     known, recorded = store.items.known(namespace, ids), store.seen.recorded(namespace, ids)
     digests = {held.digest for held in known.values()}

@@ -1,4 +1,4 @@
-"""What a memory's owner does with it: look into it, forget, copy, move, check and tidy its file."""
+"""Housekeeping of a memory: explain, forget, export, back up, verify and compact."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Housekeeping:
         return await in_thread(call)
 
     def explain(self, item_id: str) -> Explanation:
-        """Why an item was kept: similarity, rationale, stance, confidence, for each of its entries.
+        """Explain why an item was kept: similarity, rationale, stance, confidence, for each of its entries.
 
         Raises:
             UnknownItemError: if no item with that id is held.
@@ -40,12 +40,12 @@ class Housekeeping:
             return explain(self._session, item_id)
 
     def stats(self) -> Stats:
-        """Counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
+        """Return the counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
         with self._session.lock:
             return stats(self._session)
 
     def not_kept(self) -> list[NotKept]:
-        """What is on record of what is not held, the newest first.
+        """Return the records of items that are not held, the newest first.
 
         A uniform sample of what was discarded, and the last of what was evicted; `not_kept=` says how many of each.
         """
@@ -54,7 +54,7 @@ class Housekeeping:
 
     @property
     def namespaces(self) -> list[str]:
-        """The namespaces of the file that hold something, sorted."""
+        """Return the namespaces of the file that hold something, sorted."""
         with self._session.lock:
             return self._session.store.preferences.namespaces()
 

@@ -134,7 +134,7 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
 def candidate_of(
     item: Item, embedding: FloatArray, rows: Sequence[int], preferences: Sequence[Preference], vectors: FloatArray
 ) -> Candidate:
-    """An item with the preferences in some rows, most similar first."""
+    """Return an item as a candidate under the preferences in some rows, most similar first."""
     near = vectors[list(rows)]
     similarities = near @ embedding
     order = np.argsort(-similarities, kind="stable")
@@ -148,7 +148,7 @@ def candidate_of(
 
 
 def warn(report: BuildReport, session: Session) -> None:
-    """Say what looks wrong in a finished report."""
+    """Add warnings to a finished report."""
     if session.verified_by and type(session.verifier) is EmbeddedVerifier and (report.kept or report.discarded):
         report.warnings.append(
             f"Similarity decided this time; before, it was a language model ({session.verified_by}). To have it decide"
@@ -191,7 +191,7 @@ def warn(report: BuildReport, session: Session) -> None:
 
 
 def chunked(session: Session, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
-    """The items' chunks, and the ids of held chunks that their documents do not have any more."""
+    """Return the items' chunks, and the ids of held chunks that their documents do not have any more."""
     chunks: list[Item] = []
     for item in items:
         pieces = [item.text] if session.chunker is None else session.chunker.chunks(item.text)
@@ -217,7 +217,7 @@ def chunked(session: Session, items: Sequence[Item]) -> tuple[list[Item], list[s
 
 
 def _fresh(session: Session, space: Namespace, items: list[Item]) -> tuple[list[Item], int, int, int]:
-    """The items that are new in this very form (of several with one id, the last).
+    """Return the items that are new in this version (of several with one id, the last).
 
     Also how many are held already, how many the ledger knows, and how many wait.
     """
@@ -243,7 +243,7 @@ def _below_tau(
     preferences: Sequence[Preference],
     vectors: FloatArray,
 ) -> list[tuple[bytes, NotKept]]:
-    """Why the coarse filter left out some items: those with the smallest digests, which make the sample."""
+    """Return records of items that the coarse filter left out: a sample, those with the smallest digests."""
     limit = session.store.seen.records_room()
     if not limit or not preferences:
         return []

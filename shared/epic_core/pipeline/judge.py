@@ -1,4 +1,4 @@
-"""Stages 1 and 2 by themselves: what a memory would keep of items, and why, without taking them in."""
+"""Judging: stages 1 and 2 by themselves, without taking the items into the memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JUDGED_AT_ONCE = 64
 def judge_batch(
     session: Session, items: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
 ) -> Effects[list[Judged]]:
-    """What is decided about each of some items, in their order. Verdicts of models are remembered.
+    """Decide about each of some items, in their order. Verdicts of models are remembered.
 
     Raises:
         NoPreferencesError: if there are no preferences to judge by.
@@ -81,7 +81,7 @@ def judge_batch(
 def _judged(
     session: Session, verifier: Verifier, decided: Decided, preferences: Sequence[Preference], report: BuildReport
 ) -> Effects[list[Judged]]:
-    """Candidates with their verdicts, rewritten where the verifier does that."""
+    """Return candidates with their verdicts, rewritten where the verifier rewrites."""
     rewriter = base_verifier(verifier).rewriter
     made = [_aligned(candidate, verdict) for candidate, verdict in decided]
     kept = [place for place, one in enumerate(made) if one.kept]
@@ -130,6 +130,6 @@ def _aligned(candidate: Candidate, verdict: Verdict) -> Judged:
 
 
 def _unverified(candidate: Candidate) -> Judged:
-    """Kept by the coarse filter alone, under each of its preferences and without instructions."""
+    """Return a candidate as kept by the coarse filter alone: under each of its preferences, without instructions."""
     alignments = tuple(Alignment(preference_id=preference.id, instruction="") for preference in candidate.preferences)
     return _aligned(candidate, Verdict(decision=Decision.KEEP, alignments=alignments))

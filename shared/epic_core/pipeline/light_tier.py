@@ -83,7 +83,7 @@ def trim(session: Session, needed: int = 0) -> int:
 
 
 def leave(session: Session, octets: int) -> int:
-    """Remove the least of the light tier until so many bytes are free; how many items went."""
+    """Remove the least of the light tier until so many bytes are free; return how many items went."""
     with session.lock:
         rows, _ = _by_worth(session.space())
         if not rows:

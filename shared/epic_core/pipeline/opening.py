@@ -1,4 +1,4 @@
-"""What happens when a memory is made, and when a file is opened again."""
+"""Opening of a memory: what is written for a new one, and how a file and the arguments are brought together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROOM_FOR_AN_ENTRY = 10_000
 
 
 def found_namespace(session: Session, preferences: Sequence[Preference]) -> bool:
-    """Write what a new memory, or a new namespace of one, starts with; False if another process was faster."""
+    """Write the first rows of a new memory or namespace; return False if another process was faster."""
     read = run(read_preferences(session, preferences, session.opened), Clock())
     vectors = embed(session.encoder, [preference.text for preference in preferences])
     warn_of_unread(session.opened, [preference for preference, _ in read], session.encoder)
@@ -159,7 +159,7 @@ def take_over(session: Session, read: Portable) -> None:
 
 
 def _settings(session: Session) -> dict[str, Any]:
-    """What the file remembers of how a namespace is filtered."""
+    """Return the settings of a namespace's filters, as the file remembers them."""
     settings: dict[str, Any] = {
         "budget": None if session.budget is None else session.budget.total,
         "reserve": session.reserve,
@@ -198,6 +198,6 @@ def _reconcile(session: Session, given: list[Preference], *, sync: bool) -> None
 
 
 def _as_stated(held: Preference, given: Preference) -> bool:
-    """Whether a held preference is the one given; without aspects or expansion it leaves those that are held."""
+    """Tell whether a held preference is the one given; without aspects or expansion it leaves those that are held."""
     same = (held.text, held.expires_at) == (given.text, given.expires_at)
     return same and given.aspects in (None, held.aspects) and given.expansion in (None, held.expansion)

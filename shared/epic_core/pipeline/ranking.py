@@ -212,7 +212,7 @@ def least_topic(encoder: object, topics: FloatArray, min_score: float | str | No
 def without_far_light(
     space: Namespace, found: Candidates, encoder: object, min_score: float | str | None
 ) -> Candidates:
-    """Leave out the items of the light tier that are only just about the topic."""
+    """Leave out the items of the light tier that are barely about the topic."""
     if min_score != "auto":
         return found
     least = default_relevant(encoder) - _LEAST_LIGHT

@@ -27,7 +27,7 @@ def reencode_memory(session: Session, encoder: Encoder) -> Effects[None]:
 def _embedded_anew(
     session: Session, encoder: Encoder, texts: tuple[dict[int, str], ...], vectors: list[FloatArray]
 ) -> bool:
-    """Write the embeddings of all texts, if they are still those that the file holds; whether they are."""
+    """Write the embeddings of all texts, if the file still holds these texts; tell whether it does."""
     with session.store.transaction():
         if session.store.embedded_texts() != texts:
             return False

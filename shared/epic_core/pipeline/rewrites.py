@@ -27,7 +27,7 @@ class Rewrite:
 
 
 def rewriting_of(session: Session, candidate: Candidate, verdict: Verdict, without: str | None) -> Rewriting:
-    """An item with all preferences it will be held under: those it is held under, and those of a verdict."""
+    """Return an item with all preferences it will be held under: the present ones, and those of a verdict."""
     item = candidate.item
     with session.lock:
         known = {preference.id: preference for preference in session.space().preferences}
@@ -39,7 +39,7 @@ def rewriting_of(session: Session, candidate: Candidate, verdict: Verdict, witho
 
 
 def held_for(session: Session, item: Item) -> set[str | None]:
-    """The preferences an item is held for, in this very form."""
+    """Return the ids of the preferences that an item is held for, in this version."""
     known = session.store.items.known(session.namespace, [item.id]).get(item.id)
     row = session.store.items.row(session.namespace, item.id)
     same = known is not None and known.is_version(item)
@@ -49,7 +49,7 @@ def held_for(session: Session, item: Item) -> set[str | None]:
 def rewritings_of(
     session: Session, rewriter: Rewriter, rewritings: Sequence[Rewriting], report: BuildReport
 ) -> Effects[tuple[dict[int, Rewrite], dict[int, tuple[str, str]]]]:
-    """Rewritten texts by position, and why others failed, with what was answered.
+    """Return rewritten texts by position; and by position why others failed, with the model's answer.
 
     Texts are remembered as they come: after an interruption they are not asked for again.
     """
@@ -89,7 +89,7 @@ def rewritings_of(
 def _recalled(
     session: Session, rewriter: Rewriter, rewritings: Mapping[int, Rewriting]
 ) -> tuple[dict[int, Rewrite], list[int]]:
-    """What is known of rewritings, and which have to be asked for."""
+    """Return the rewritings in the cache, and the positions of those that the model has to be asked for."""
     done: dict[int, Rewrite] = {}
     asked: list[int] = []
     for place, rewriting in sorted(rewritings.items()):
@@ -104,7 +104,7 @@ def _recalled(
 
 
 def _first_alike(rewritings: Sequence[Rewriting]) -> list[int]:
-    """For each rewriting the first of the same text for the same preferences."""
+    """Return for each rewriting the position of the first with the same text and preferences."""
     first: dict[tuple[str, ...], int] = {}
     return [
         first.setdefault((each.item.text, *(preference.text for preference in each.preferences)), place)
@@ -144,7 +144,7 @@ def renew_rewrites(session: Session, encoder: Encoder, report: BuildReport) -> E
 
 
 def _take_back(session: Session, encoder: Encoder, items: Mapping[int, Item], report: BuildReport) -> Effects[None]:
-    """Let items show their own text again: it was rewritten for other preferences, and nobody is there to renew it."""
+    """Restore the items' own texts, which were rewritten for other preferences: there is no rewriter to renew them."""
     if not items:
         return
     vectors: FloatArray = yield Embed(encoder, [item.text for item in items.values()], "embedding instructions")
@@ -179,5 +179,5 @@ def remember_rewrite(store: Store, namespace: str, item: Item, rewrite: Rewrite)
 
 
 def rewritten_by(rewriter: Rewriter, rewritings: Sequence[Rewriting]) -> AnswerStream[Rewritten]:
-    """A rewriter's texts for rewritings, all in one batch."""
+    """Return the stream of a rewriter's texts for rewritings, all in one batch."""
     return streamed(rewriter, rewritings, Rewritten, f"rewriter {rewriter.name!r}")

@@ -74,7 +74,7 @@ def preferences_by_weight(session: Session, query: str, namespace: str) -> Effec
 
 
 def sampled(session: Session, namespace: str, mode: Mode) -> Effects[None]:
-    """Encode once what steering has to know of an encoder and of the preferences."""
+    """Encode what steering needs of an encoder and of the preferences, once."""
     with session.lock:
         steering = session.steering_of(session.space(namespace), mode)
     if not steering.ready:
@@ -274,7 +274,7 @@ def checked_search(
     keys: str = "both",
     min_score: MinScore = "auto",
 ) -> Search:
-    """The arguments of `EpicMemory.search`, or with `BY_VECTOR` for a query of a search by vector.
+    """Check the arguments of `EpicMemory.search`, or with `BY_VECTOR` for a query of a search by vector.
 
     Raises:
         InvalidInputError: for those that cannot be.
@@ -324,7 +324,7 @@ def checked_min_score(min_score: object) -> MinScore:
 
 
 def checked_filter(filter: Filter | None) -> Filter | None:
-    """The condition, or None.
+    """Check a filter.
 
     Raises:
         InvalidInputError: for anything else.
@@ -335,7 +335,7 @@ def checked_filter(filter: Filter | None) -> Filter | None:
 
 
 def _checked_texts(embed: object) -> tuple[str, ...]:
-    """The texts that are searched for in place of a query."""
+    """Check the texts that are searched for in place of a query."""
     given = (embed,) if isinstance(embed, str) else embed
     if not isinstance(given, Iterable) or isinstance(given, (bytes, Mapping)):
         raise InvalidInputError(f"embed must be several texts, not {type(given).__name__}.")
@@ -346,7 +346,7 @@ def _checked_texts(embed: object) -> tuple[str, ...]:
 
 
 def mean_vector(vectors: FloatArray) -> FloatArray:
-    """Unit vectors `(n, d)` as one: their mean as a unit vector, one alone as it is."""
+    """Return the mean of unit vectors `(n, d)` as a unit vector; a single one unchanged."""
     mean: FloatArray = vectors.mean(axis=0, dtype=np.float32)
     norm = float(np.linalg.norm(mean))
     if len(vectors) > 1 and norm > 0.0:
@@ -355,7 +355,7 @@ def mean_vector(vectors: FloatArray) -> FloatArray:
 
 
 def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
-    """Hits of the fallback, filled up with the memory's own; each item once."""
+    """Merge the fallback's hits with the memory's own behind them; each item once."""
     merged: dict[str, Hit] = {}
     for hit in (*first, *then):
         merged.setdefault(hit.item.id, hit)
@@ -401,7 +401,7 @@ def hits_at(
     cosines: Mapping[int, float],
     allowed: NDArray[np.int64] | None,
 ) -> list[Hit]:
-    """Hits of entry rows with their scores, each with all entries of its item that a search may find.
+    """Make hits of entry rows with their scores, each with all entries of its item that a search may find.
 
     Args:
         vector: What was searched for.
@@ -441,7 +441,7 @@ def _scored(entry: MemoryEntry, score: float) -> MemoryEntry:
 def best_entries(
     space: Namespace, asked: Search, vector: FloatArray, allowed: NDArray[np.int64] | None
 ) -> tuple[list[tuple[int, float]], dict[int, float]]:
-    """The k best entry rows with their scores, best first, and the cosines of all rows looked at.
+    """Return the k best entry rows with their scores, best first, and the cosines of all rows looked at.
 
     Of each item only the best entry counts, unless told otherwise.
     """

@@ -1,4 +1,4 @@
-"""What a memory is made of: its parts, its settings, and its namespaces in RAM."""
+"""The session of a memory: its parts, its settings, its namespaces in RAM, and their steering."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Session:
         return self.expansions != "off" and borrows(self.encoder)
 
     def space(self, namespace: str | None = None) -> Namespace:
-        """The loaded namespace, with what another process has written. Call it under the lock."""
+        """Return the loaded namespace, with what another process has written. Call it under the lock."""
         with self.store.reading():
             change = self.store.changed_elsewhere()
             if change != self._seen_change:
@@ -152,7 +152,7 @@ class Session:
         self.retry_queue = min(self.retry_queue, budget.retry_queue)
 
     def _read_budget(self) -> None:
-        """Hold to the budget that somebody else has given the file in the meantime."""
+        """Adopt a budget that another process has given the file."""
         octets = self.store.meta().get("budget")
         budget = Budget(octets) if isinstance(octets, int) and octets > 0 else None
         if budget != self.budget and not self._changing:
@@ -165,7 +165,7 @@ class Session:
 
     @contextmanager
     def changing(self, encoder: Encoder) -> Iterator[Namespace]:
-        """One transaction over the own namespace, which is given as it stands inside it.
+        """Open one transaction over the own namespace, and yield the namespace as the transaction sees it.
 
         Waiting for another process's transaction can take a while: what was known before may be wrong. The
         namespace looks at the file again afterwards, unless what was added is applied to it.
@@ -197,7 +197,7 @@ class Session:
             self.write_uses()
 
     def write_uses(self) -> None:
-        """Write what was counted, if that is possible at once: no search waits for it or fails by it."""
+        """Write the counted uses if the file can be written at once: no search waits for it or fails by it."""
         self._searches = 0
         if not self._uses or self.store.closed or not self.store.writable:
             return
@@ -207,7 +207,7 @@ class Session:
             self._uses.clear()
 
     def stamp_ledger(self) -> None:
-        """Forget what was seen where it was decided about in another way than now."""
+        """Clear the ledger if encoder, tau or verifier changed since it was written."""
         threshold = base_verifier(self.verifier).threshold
         how = (self.tau, self.coarse, self.fine, self.reserve)
         settings = (self.encoder.fingerprint, *how, self.verifier.name, threshold)

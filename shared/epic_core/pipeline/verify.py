@@ -1,4 +1,4 @@
-"""Fine verification inside a memory: what is asked, what is remembered, and what verdicts mean for it (section 3.2)."""
+"""Fine verification inside a memory: verdicts from the cache or the verifier, and what they mean (section 3.2)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Decided: TypeAlias = Sequence[tuple[Candidate, Verdict]]
 
 @dataclass(frozen=True)
 class VerdictBatch:
-    """Some verdicts: all that were reached, and those among them that are to be remembered."""
+    """Some verdicts: all of them, and the new ones among them, which are to be remembered."""
 
     decided: Decided
     new: Decided
@@ -106,7 +106,7 @@ class VerdictBatches:
 
 
 def _asked_as(candidate: Candidate) -> Hashable:
-    """What makes two candidates the same question."""
+    """Return a key that is the same for candidates that are the same question."""
     return candidate.item.text, tuple(preference.id for preference in candidate.preferences)
 
 
@@ -120,7 +120,7 @@ def outcome_of(
     *,
     without: str | None = None,
 ) -> Effects[Outcome]:
-    """What verdicts mean for the memory, with the embeddings of instructions or rewritten texts.
+    """Turn verdicts into the rows to be written, with the embeddings of instructions or rewritten texts.
 
     Args:
         session: The memory's.
@@ -206,7 +206,7 @@ def _discarded(candidate: Candidate, verdict: Verdict) -> NotKept:
 
 
 def _indexed(alignment: Alignment, rewrite: Rewrite | None) -> str:
-    """What an entry is found by: its instruction, or the rewritten text."""
+    """Return the text that an entry is indexed by: its instruction, or the rewritten text."""
     return alignment.instruction if rewrite is None else rewrite.text
 
 
@@ -222,7 +222,7 @@ def remember(session: Session, outcome: Outcome) -> None:
 
 
 def forget_gone(session: Session, asked: Sequence[Preference]) -> None:
-    """Forget what was answered under preferences that were removed while the model thought."""
+    """Forget verdicts under preferences that were removed while the model was asked."""
     with session.lock:
         live = {preference.id for preference in session.space().preferences} if asked else set()
     for preference in asked:
@@ -232,7 +232,7 @@ def forget_gone(session: Session, asked: Sequence[Preference]) -> None:
 
 
 def unverified(candidate: Candidate) -> list[NewEntry]:
-    """Entries without instruction: the item's own embedding, under each of its preferences or none."""
+    """Make entries without instruction: the item's own embedding, under each of its preferences or none."""
     pairs: list[tuple[str | None, float]] = [
         (p.id, s) for p, s in zip(candidate.preferences, candidate.similarities, strict=True)
     ] or [(None, 0.0)]
@@ -258,7 +258,7 @@ def _waits(outcome: Outcome, candidate: Candidate, reason: str, answer: str, rep
 
 
 def count_undecided(report: BuildReport, item: Item, reason: str, answer: str) -> None:
-    """Say in a report that an item is undecided, and why."""
+    """Count an undecided item in a report, with the reason."""
     report.undecided += 1
     if len(report.failures) < _FAILURES_SHOWN:
         report.failures[item.id] = reason
