@@ -50,6 +50,22 @@ class CoarseMatches:
         return np.unique(self.items)
 
 
+def similarity(
+    embeddings: FloatArray, preferences: FloatArray, expanded: Sequence[FloatArray] | None = None
+) -> FloatArray:
+    """Return Sim(E(x), E(p)) of items and preferences, shape `(n, m)`.
+
+    Of a preference with an expansion it is the mean of that cosine and of the mean of the two highest cosines with the
+    expansion's phrases, these less a constant: among many phrases some are always near.
+    """
+    similarities: FloatArray = embeddings @ preferences.T
+    for number, phrases in enumerate(expanded or ()):
+        if len(phrases):
+            nearest = highest_two(embeddings @ phrases.T) - np.float32(_NEARER)
+            similarities[:, number] = 0.5 * similarities[:, number] + 0.5 * nearest
+    return similarities
+
+
 def coarse_filter(
     embeddings: FloatArray,
     preferences: FloatArray,
@@ -78,14 +94,9 @@ def coarse_filter(
     rows, columns, values = [], [], []
     top = np.full(len(embeddings), -1.0, dtype=np.float32) if highest else None
     threshold = np.float32(tau)
-    transposed = preferences.T
     for start in range(0, len(embeddings), _BLOCK):
         block = embeddings[start : start + _BLOCK]
-        similarities = block @ transposed
-        for number, phrases in enumerate(expanded or ()):
-            if len(phrases):
-                nearest = highest_two(block @ phrases.T) - np.float32(_NEARER)
-                similarities[:, number] = 0.5 * similarities[:, number] + 0.5 * nearest
+        similarities = similarity(block, preferences, expanded)
         row, column = np.nonzero(similarities >= threshold)
         rows.append(row + start)
         columns.append(column)
@@ -109,13 +120,19 @@ def coarse_stream(
         yield coarse_filter(block, preferences, tau, highest=highest)
 
 
-def tau_for_keep_rate(embeddings: FloatArray, preferences: FloatArray, keep_rate: float) -> float:
+def tau_for_keep_rate(
+    embeddings: FloatArray,
+    preferences: FloatArray,
+    keep_rate: float,
+    expanded: Sequence[FloatArray] | None = None,
+) -> float:
     """Return the tau at which a share of a sample passes.
 
     Args:
         embeddings: The sample, shape `(n, d)`, n >= 1.
         preferences: Shape `(m, d)`, m >= 1.
         keep_rate: The share wanted, in (0, 1].
+        expanded: As `coarse_filter` takes it.
 
     Raises:
         InvalidInputError: for a share outside (0, 1] or an empty sample.
@@ -123,5 +140,5 @@ def tau_for_keep_rate(embeddings: FloatArray, preferences: FloatArray, keep_rate
     checked_keep_rate(keep_rate)
     if not len(embeddings) or not len(preferences) or embeddings.shape[1:] != preferences.shape[1:]:
         raise InvalidInputError("keep_rate needs at least one item and one preference of the same dimension.")
-    highest = np.sort((embeddings @ preferences.T).max(axis=1))[::-1]
+    highest = np.sort(similarity(embeddings, preferences, expanded).max(axis=1))[::-1]
     return float(np.clip(highest[max(1, round(keep_rate * len(highest))) - 1], -1.0, 1.0))

@@ -11,7 +11,7 @@ import numpy as np
 from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import NoPreferencesError
 from epic_core.pipeline.aspects import reread_preferences
-from epic_core.pipeline.coarse_filter import coarse_filter, tau_for_keep_rate
+from epic_core.pipeline.coarse_filter import coarse_filter, similarity, tau_for_keep_rate
 from epic_core.pipeline.commit import Outcome
 from epic_core.pipeline.commit_within_budget import settle, written
 from epic_core.pipeline.expiry import drop_expired
@@ -58,7 +58,7 @@ def add_batch(
     expanded = yield from expanded_phrases(session, encoder, preferences)
 
     started = time.perf_counter()
-    resolve_keep_rate(session, embeddings, vectors, report)
+    resolve_keep_rate(session, embeddings, vectors, expanded, report)
     candidates, rejected = coarse_stage(session, fresh, embeddings, preferences, vectors, expanded)
     discarded = [item for item, _ in rejected]
     clock.add("coarse filter", started)
@@ -111,7 +111,8 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
         held = {item.id: held_for(session, item) for item, _, _ in queue}
     items = [item for item, _, _ in queue]
     embeddings: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
-    near = vectors @ embeddings.T >= np.float32(session.tau if session.coarse else -1.0)
+    expanded = yield from expanded_phrases(session, encoder, preferences)
+    near = similarity(embeddings, vectors, expanded).T >= np.float32(session.tau if session.coarse else -1.0)
     candidates, orphans = [], []
     for column, (item, _, waiting) in enumerate(queue):
         rows = [
@@ -267,11 +268,17 @@ def _below_tau(
     ]
 
 
-def resolve_keep_rate(session: Session, embeddings: FloatArray, vectors: FloatArray, report: BuildReport) -> None:
+def resolve_keep_rate(
+    session: Session,
+    embeddings: FloatArray,
+    vectors: FloatArray,
+    expanded: Sequence[FloatArray],
+    report: BuildReport,
+) -> None:
     """Set tau by the first items, where a share of them was asked for."""
     if session.keep_rate is None or session.own_tau is not None or not session.coarse or not len(embeddings):
         return
-    tau = tau_for_keep_rate(embeddings, vectors, session.keep_rate)
+    tau = tau_for_keep_rate(embeddings, vectors, session.keep_rate, expanded)
     with session.lock, session.store.transaction():
         session.store.set_meta(**{f"tau/{session.namespace}": tau})
     session.own_tau = tau

@@ -43,7 +43,7 @@ def judge_batch(
     report.seen += len(items)
     embeddings: FloatArray = yield Embed(encoder, [item.text for item in plain], "embedding")
     expanded = yield from expanded_phrases(session, encoder, preferences)
-    resolve_keep_rate(session, embeddings, vectors, report)
+    resolve_keep_rate(session, embeddings, vectors, expanded, report)
     candidates, _ = coarse_stage(session, plain, embeddings, preferences, vectors, expanded)
     report.passed += len(candidates)
     progress.begin(len(items), len(items), done=len(items) - len(candidates))

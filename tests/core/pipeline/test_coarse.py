@@ -174,6 +174,15 @@ def test_a_keep_rate_lets_its_share_of_the_sample_pass(rate: float, rows: int) -
     assert len(coarse_filter(items, preferences, tau).passed) == max(1, round(rate * rows))
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_a_keep_rate_lets_its_share_pass_of_preferences_with_expansions_too(rate: float) -> None:
+    items, preferences = units(200), units(2, seed=1)
+    expanded = [units(6, seed=2), np.empty((0, items.shape[1]), dtype=np.float32)]
+    tau = tau_for_keep_rate(items, preferences, rate, expanded)
+    assert len(coarse_filter(items, preferences, tau, expanded=expanded).passed) == round(rate * 200)
+    assert tau != tau_for_keep_rate(items, preferences, rate)
+
+
 @given(matrices(st.integers(1, 12)), matrices(st.integers(1, 4)), st.floats(0.01, 1.0))
 def test_a_keep_rate_never_lets_less_than_its_share_pass(
     items: FloatArray, preferences: FloatArray, rate: float
