@@ -112,7 +112,7 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
     items = [item for item, _, _ in queue]
     embeddings: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
     expanded = yield from expanded_phrases(session, encoder, preferences)
-    near = similarity(embeddings, vectors, expanded).T >= np.float32(session.tau if session.coarse else -1.0)
+    near = np.float32(session.tau if session.coarse else -1.0) <= similarity(embeddings, vectors, expanded).T
     candidates, orphans = [], []
     for column, (item, _, waiting) in enumerate(queue):
         rows = [

@@ -23,8 +23,7 @@ from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_relevant
 from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
-from epic_core.types import FloatArray, Stance
-from epic_core.types.verdicts import PENALTY
+from epic_core.types import FloatArray
 
 # What an instruction that is nearer than its text adds, and what sharing all telling words does.
 INSTRUCTED = 0.5
@@ -55,11 +54,13 @@ class Candidates:
         rows: Item rows, shape `(n,)`.
         topics: topic(q, x) of each, shape `(n,)`.
         entries: Item row to the entry that was found for it, with its cosine, where one was.
+        cosines: Entry row to cosine, of all entries that were found.
     """
 
     rows: list[int]
     topics: FloatArray
     entries: dict[int, tuple[int, float]]
+    cosines: dict[int, float]
 
     def down_to(self, least: float) -> Candidates:
         """Return those with at least some topic."""
@@ -93,7 +94,8 @@ def candidates(
     wanted = max(_LEAST_CANDIDATES, 2 * k + 8)
     rows, cosines = space.index.search(vector, wanted, allowed=entries_allowed)
     entries: dict[int, tuple[int, float]] = {}
-    for row, cosine in zip(rows.tolist(), cosines.tolist(), strict=True):
+    known = dict(zip(rows.tolist(), cosines.tolist(), strict=True))
+    for row, cosine in known.items():
         entries.setdefault(space.item_of[row], (row, cosine))
     texts = space.texts.rows
     topics = space.texts.cosines(vector)
@@ -120,7 +122,7 @@ def candidates(
         best = np.argpartition(-topics, wanted - 1)[:wanted]
         texts, topics = texts[best], topics[best]
     order = np.lexsort((texts, -topics))
-    return Candidates(rows=texts[order].tolist(), topics=topics[order], entries=entries)
+    return Candidates(rows=texts[order].tolist(), topics=topics[order], entries=entries, cosines=known)
 
 
 def ranked(
@@ -163,12 +165,16 @@ def ranked(
     }
     # What is further from the topic than this is not lifted by its stance.
     near = np.clip(1.0 - (found.topics.max() - found.topics) / _LIFTED, 0.0, 1.0)
-    for place, item in enumerate(found.rows):
-        for row in space.rows_of.get(item, ()):
-            stance, weight = space.stance_of[row], weights.get(space.preference_of[row], 0.0)
-            gained = SUPPORTS * weight * float(near[place]) if stance is Stance.SUPPORTS else 0.0
-            scores[place] += np.float32(gained - PENALTY[stance] * max(_LEAST_PENALTY, weight))
-    return scores, steered
+    gains = []
+    for item, lifted in zip(found.rows, near.tolist(), strict=True):
+        gained = 0.0
+        for preference_row, penalty, supports in space.judged(item):
+            weight = weights.get(preference_row, 0.0)
+            gained -= penalty * max(_LEAST_PENALTY, weight)
+            if supports:
+                gained += SUPPORTS * weight * lifted
+        gains.append(gained)
+    return scores + np.array(gains, dtype=np.float32), steered
 
 
 def vector_of(space: Namespace, found: Candidates, item: int) -> FloatArray:

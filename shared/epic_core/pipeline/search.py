@@ -180,7 +180,7 @@ def _found(
     chosen = ranking.distinct(space, session.store, candidates.rows, order, asked.k)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in chosen]
-    hits = item_hits(session.store, space, asked, steered.vector, best, allowed)
+    hits = item_hits(session.store, space, asked, steered.vector, best, allowed, candidates.cosines)
     entries = [
         space.rows_of[item][0] if item not in candidates.entries else candidates.entries[item][0]
         for item, _ in best
@@ -369,14 +369,24 @@ def item_hits(
     vector: FloatArray,
     best: Sequence[tuple[int, float]],
     allowed: NDArray[np.int64] | None,
+    cosines: Mapping[int, float],
 ) -> list[Hit]:
-    """Make hits of item rows with their scores, each with the entries of its item that a search may find."""
+    """Make hits of item rows with their scores, each with the entries of its item that a search may find.
+
+    Args:
+        vector: What was searched for, shape `(d,)`.
+        cosines: With it, of entry rows where they are known already.
+    """
     allowed_rows = None if allowed is None else set(allowed.tolist())
     held = space.held(store, [item for item, _ in best])
     groups = [
         [row for row in space.rows_of.get(item, ()) if allowed_rows is None or row in allowed_rows] for item, _ in best
     ]
-    scores = {row: float(space.index.vector(row) @ vector) for rows in groups for row in rows}
+    scores = {
+        row: cosines[row] if row in cosines else float(space.index.vector(row) @ vector)
+        for rows in groups
+        for row in rows
+    }
     entries = space.entries(store, scores, held)
     hits = []
     for (item, score), rows in zip(best, groups, strict=True):

@@ -105,6 +105,7 @@ class Namespace:
         self.rows_of: dict[int, list[int]] = {}
         self.preference_of: dict[int, int] = {}
         self.stance_of: dict[int, Stance] = {}
+        self._judged: dict[int, list[tuple[int, float, bool]]] = {}
         self._crc_of: dict[int, int] = {}
         self._filtered: dict[Hashable, frozenset[int]] = {}
         self._sums: Sums = ()
@@ -154,7 +155,7 @@ class Namespace:
         new = [row for row, crc in current.items() if self._crc_of.get(row) != crc]
         if len(new) == len(current):
             self.index = EntryIndex(self._encoder.dimension)
-            for known in (self.item_of, self.rows_of, self.preference_of, self.stance_of, self._crc_of):
+            for known in (self.item_of, self.rows_of, self.preference_of, self.stance_of, self._judged, self._crc_of):
                 known.clear()
             self._enter(self._store.entries.rows(self.namespace, self._encoder.dimension), live)
             return
@@ -250,6 +251,16 @@ class Namespace:
                 self._lexical.add((row, item.text) for row, item in found.items())
         return self._lexical
 
+    def judged(self, row: int) -> list[tuple[int, float, bool]]:
+        """Return of each entry of an item its preference's row, its stance's penalty, and whether it supports."""
+        known = self._judged.get(row)
+        if known is None:
+            known = self._judged[row] = [
+                (self.preference_of[entry], PENALTY[self.stance_of[entry]], self.stance_of[entry] is Stance.SUPPORTS)
+                for entry in self.rows_of.get(row, ())
+            ]
+        return known
+
     def light(self, row: int) -> bool:
         """Tell whether an item is of the light tier: held by its text, without an entry."""
         return row not in self.rows_of
@@ -258,6 +269,7 @@ class Namespace:
         self.index.remove(rows)
         for row in rows:
             item = self.item_of.pop(row)
+            self._judged.pop(item, None)
             others = self.rows_of[item]
             others.remove(row)
             if not others:
@@ -272,6 +284,7 @@ class Namespace:
         self.item_of.update(zip(found.rows, found.items, strict=True))
         for row, item in zip(found.rows, found.items, strict=True):
             self.rows_of.setdefault(item, []).append(row)
+            self._judged.pop(item, None)
         self.preference_of.update(zip(found.rows, found.preferences, strict=True))
         self.stance_of.update(zip(found.rows, found.stances, strict=True))
         self._crc_of.update(zip(found.rows, found.crcs, strict=True))
