@@ -334,7 +334,7 @@ def test_a_budget_is_never_exceeded(path: Path, watch: Watch, budget: int) -> No
 
 
 def test_a_passage_with_too_many_entities_for_the_budget_stays_outside(path: Path, watch: Watch) -> None:
-    options: dict[str, Any] = {"budget": 200_000, "encoder": HashEncoder(64), "coarse": False}
+    options: dict[str, Any] = {"budget": 64_000, "encoder": HashEncoder(64), "coarse": False}
     asked = Marked()
     with made(path, [WINE], extractor=asked, **options) as graph:
         graph.add([passage(n) for n in range(20)])
@@ -348,7 +348,7 @@ def test_a_passage_with_too_many_entities_for_the_budget_stays_outside(path: Pat
         assert graph.update().no_room == 1
         graph.memory.forget("p99")
         assert graph.counts()["outside"] == 0
-    assert watch.worst <= 200_000
+    assert watch.worst <= 64_000
 
 
 def test_everything_can_be_forgotten_under_a_budget(path: Path, watch: Watch) -> None:

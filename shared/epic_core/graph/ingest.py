@@ -34,7 +34,6 @@ _BLOCK = 256
 _LONGEST_REASON = 500
 # Bytes of the file that a change of a passage may touch, its entities apart; that it may add; and those of an entity,
 # its code apart.
-_TOUCHED = 6_000
 _GROWTH = 2_000
 _ROW = 120
 

@@ -38,9 +38,6 @@ MOST_ENTITIES = 2**16
 
 _MOST_HINTS = 100_000
 _OTHERWISE = np.uint32(2**31)  # added to the row of an entity that a passage spells in another way
-TOUCHED = 300
-"""Half of the bytes of the file that a passage's change touches for each of its entities."""
-
 Synonyms: TypeAlias = list[tuple[int, float]]
 """Entity rows and cosines in [0, 1]."""
 
@@ -378,15 +375,6 @@ class Graph(Repository):
     def entity_names(self) -> dict[int, str]:
         """Row to name, of the entities of every namespace."""
         return dict(self.db.read("SELECT row, name FROM entities"))
-
-    def bytes_of(self, item: int) -> int:
-        """Half of the bytes of the file that a change of a passage touches; 0 for one that was not taken in."""
-        octets = self.db.scalar(
-            f"SELECT length(entities) / 4 * {TOUCHED} + length(facts) + coalesce(length(relations), 0)"
-            " FROM passages WHERE item = ?",
-            (item,),
-        )
-        return int(octets or 0)
 
     def marks(self) -> GraphMarks:
         """What tells whether a graph has changed."""

@@ -161,18 +161,6 @@ class Items(Repository):
         )
         return int(items) + int(entries)
 
-    def bytes_of(self, item_row: int) -> int:
-        """About how many bytes of the file an item takes, its entries apart; 0 if it is not there.
-
-        What the graph has of it counts by what its removal touches.
-        """
-        size = self.db.scalar(
-            "SELECT length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0)"
-            " + length(CAST(metadata AS BLOB)) + 2 * length(CAST(id AS BLOB)) + 160 FROM items WHERE row = ?",
-            (item_row,),
-        )
-        return 0 if size is None else int(size) + self.graph.bytes_of(item_row)
-
     def holds_chunks(self, namespace: str) -> bool:
         """Whether anything is held that could be a chunk of a document."""
         return bool(
