@@ -12,7 +12,7 @@ from epic_core.types import Hit, Hits, MemoryEntry, Preference, Stance
 
 TellPreferences: TypeAlias = Literal["matter", "all", "none"]
 """Which preferences a context opens with: those that matter to the query, all of the user's, or none, the paper's."""
-MATTERING = "The user's preferences that matter here:"
+MATTERING = "The user's preferences, the most relevant first:"
 """The heading of the preferences."""
 ALLOWANCE = 150
 """How many tokens the preferences of a context may take, about: some ten of them."""

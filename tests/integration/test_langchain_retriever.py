@@ -193,7 +193,7 @@ async def test_text_with_guidance_is_what_the_memory_shows(memory: EpicMemory) -
     assert "\n\n".join(document.page_content for document in documents) == memory.context(QUERY, 4)
     hits = memory.search(QUERY, 4)
     opening = f"{format_preferences(hits)}\n\n"
-    assert opening == f"The user's preferences that matter here:\n- {PREFERENCES[1]}\n\n"
+    assert opening == f"The user's preferences, the most relevant first:\n- {PREFERENCES[1]}\n\n"
     for number, (document, hit) in enumerate(zip(documents, hits, strict=True), start=1):
         shown = format_hit(number, hit)
         assert document.page_content == (opening + shown if number == 1 else shown)

@@ -534,7 +534,7 @@ async def test_from_defaults_makes_a_memory_of_one_source(source: str) -> None:
     assert found == await retriever.aretrieve(QUERY)
     assert len(found) == 3
     opening, first = found[0].text.split("\n\n", 1)
-    assert opening == f"The user's preferences that matter here:\n- {PREFERENCES[1]}"
+    assert opening == f"The user's preferences, the most relevant first:\n- {PREFERENCES[1]}"
     texts = [first, *(node.text for node in found[1:])]
     assert all(text.startswith(f"Document {number}:") for number, text in enumerate(texts, start=1))
     assert {node.node_id for node in found} <= {item.id for item in ITEMS} or source == "texts"
@@ -744,7 +744,7 @@ async def test_guidance_in_a_text_is_not_written_twice() -> None:
     suited = EpicNodePostprocessor(preferences=preferences, guidance="text")
     (again,) = suited.postprocess_nodes(found, query_str="a hotel")
     opening, told = found[0].node.get_content().split("\n\n", 1)
-    assert opening.startswith("The user's preferences that matter here:") and again.node.get_content() == told
+    assert opening.startswith("The user's preferences, the most relevant first:") and again.node.get_content() == told
     copy = EpicRetriever.from_defaults(preferences=preferences, nodes=[found[0].node])
     assert copy.retrieve("a hotel")[0].text == node.text
 

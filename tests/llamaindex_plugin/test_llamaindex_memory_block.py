@@ -79,7 +79,7 @@ async def test_nothing_is_told_where_nothing_is_asked(messages: list[ChatMessage
 async def test_where_nothing_is_held_the_preferences_that_matter_are_told() -> None:
     block = EpicMemoryBlock(memory=held(preferences=["red wine", "green hills"]))
     told = await block.aget([user("red wine")])
-    assert told.endswith("\n\nThe user's preferences that matter here:\n- red wine") and "Document" not in told
+    assert told.endswith("\n\nThe user's preferences, the most relevant first:\n- red wine") and "Document" not in told
     assert await block.aget([user("about Rust")]) == ""
 
 
@@ -265,7 +265,7 @@ async def test_the_last_hits_are_left_out_first() -> None:
     block = EpicMemoryBlock(memory=memory)
     told, length = await block.aget([user("red wine good")]), get_tokenizer()
     note, *hits = documents_of_context(told)
-    assert len(hits) == 4 and note.endswith("The user's preferences that matter here:\n- red wine")
+    assert len(hits) == 4 and note.endswith("The user's preferences, the most relevant first:\n- red wine")
     assert format_context(memory.search("red wine good"), preferences="none") == "\n\n".join(hits)
     total = len(length(told))
     for wanted in range(total, 0, -1):

@@ -316,7 +316,7 @@ def test_ask_context_prints_what_a_model_is_given(built: Epic) -> None:
     result = built("ask", "me.epic", "Which hotel with a vegan diet should I book?", "--context")
 
     told, documents = result.out.split("\n\nDocument 1:\nInterpretation Guidance:\n")
-    assert told.startswith("The user's preferences that matter here:\n")
+    assert told.startswith("The user's preferences, the most relevant first:\n")
     assert sorted(told.splitlines()[1:]) == [f"- {preference}" for preference in PREFERENCES]
     assert documents
     assert f"Content:\n{CASINO}" in result.out

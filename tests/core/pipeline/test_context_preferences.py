@@ -10,7 +10,7 @@ from epic_core.errors import InvalidInputError
 from epic_core.types import Hits
 
 CASINO, VEGAN = "I avoid hotels with on-site casinos.", "I follow a strict vegan diet."
-OPENING = "The user's preferences that matter here:"
+OPENING = "The user's preferences, the most relevant first:"
 
 
 @pytest.fixture(scope="module")

@@ -532,7 +532,7 @@ def test_an_empty_query_is_an_error(query: Any) -> None:
 def test_an_empty_memory_finds_nothing() -> None:
     memory = memory_of()
     assert memory.search("wine") == [] and len(memory) == 0
-    assert memory.context("wine") == "The user's preferences that matter here:\n- red wine"
+    assert memory.context("wine") == "The user's preferences, the most relevant first:\n- red wine"
     assert memory.context("wine", preferences="none") == ""
     assert memory, "an empty memory is still a memory"
 
@@ -754,7 +754,7 @@ def test_the_context_numbers_documents_and_says_what_to_steer_clear_of() -> None
     memory.add(["casinos with poker", "a hotel where guests avoid noise and casinos"])
     context = memory.context("casinos", k=2)
     opening, first, second = context.split("\n\n")
-    assert opening == "The user's preferences that matter here:\n- I avoid casinos"
+    assert opening == "The user's preferences, the most relevant first:\n- I avoid casinos"
     assert first.startswith("Document 1:\nInterpretation Guidance:\n") and second.startswith("Document 2:\n")
     assert "Content:\ncasinos with poker" in context
     assert 'Steer clear: this conflicts with the preference "I avoid casinos".' in context
