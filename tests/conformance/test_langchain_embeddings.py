@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("langchain_tests", reason="needs langchain-tests")
 
-from helpers import HashEncoder
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests
 from langchain_tests.unit_tests import EmbeddingsUnitTests
 
 from epic_langchain.embeddings import EpicEmbeddings
+from helpers import HashEncoder
 
 
 class _OfTheEmbedded:

@@ -18,7 +18,6 @@ pytest.importorskip("langchain_tests", reason="needs langchain-tests")
 
 from graph_retriever.adapters import Adapter
 from graph_retriever.testing.adapter_tests import AdapterComplianceSuite
-from helpers import KeepAll
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
@@ -29,6 +28,7 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 from epic_core import EpicMemory, Item
 from epic_langchain import EpicVectorStore, LangChainEncoder
 from epic_langchain.traversal import EpicGraphAdapter, SteeredGraphAdapter
+from helpers import KeepAll
 
 PREFERENCE = "I collect stamps."
 

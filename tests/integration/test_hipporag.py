@@ -17,9 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import Answering, DiscardAll, KeepAll, Raising, UndecidedAll, keep
 from hipporag_real import Embedding, Script, imported, instance, like_development
-from lm_servers import LMServer, Reply
 
 from epic_core import EpicMemory, Item
 from epic_core.errors import InvalidInputError, NoPreferencesError, StoreError, UnknownPreferenceError
@@ -27,6 +25,8 @@ from epic_core.graph.extraction import PhraseExtractor
 from epic_core.graph.hipporag import EpicHippoRAG
 from epic_core.graph.hipporag.openie import SafeOpenIE, UnsafeExtractionWarning, evaluates
 from epic_core.types import Candidate, Decision, Verdict
+from helpers import Answering, DiscardAll, KeepAll, Raising, UndecidedAll, keep
+from lm_servers import LMServer, Reply
 
 imported()
 try:

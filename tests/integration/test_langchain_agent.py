@@ -13,8 +13,6 @@ import pytest
 
 pytest.importorskip("langchain", reason="needs the extra agents")
 
-from chat_models import ScriptedChat, called
-from helpers import HashEncoder, KeepAll
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, TodoListMiddleware
 from langchain.tools import ToolRuntime
@@ -25,9 +23,11 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
+from chat_models import ScriptedChat, called
 from epic_core import EpicMemory, Filter, Item
 from epic_core.errors import InvalidInputError
 from epic_langchain.agents import EpicMemoryMiddleware, EpicStore
+from helpers import HashEncoder, KeepAll
 
 VEGAN, CASINO = "I follow a strict vegan diet.", "I avoid hotels with casinos."
 ITEMS = [

@@ -12,8 +12,6 @@ import pytest
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from chat_models import ScriptedChat
-from helpers import HashEncoder
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
@@ -22,14 +20,16 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
-from scripted import TRAIN, WINE, Scripted, answer_to, documents, opened, read_prompt
 
+from chat_models import ScriptedChat
 from epic_core import EpicMemory, Item, Stance
 from epic_core.encoders.static import StaticEncoder
 from epic_core.errors import InvalidInputError, MemoryClosedError
 from epic_core.verification import LMVerifier
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, EpicVectorStore
 from epic_langchain.adapters import RUN_NAME, LangChainLM
+from helpers import HashEncoder
+from scripted import TRAIN, WINE, Scripted, answer_to, documents, opened, read_prompt
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 QUESTION = "Where should I stay, are there hotels with casinos?"

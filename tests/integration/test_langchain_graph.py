@@ -14,12 +14,11 @@ import pytest
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from chat_models import ScriptedChat
-from helpers import HashEncoder, KeepAll
 from langchain_core.documents import Document
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from pydantic import ValidationError
 
+from chat_models import ScriptedChat
 from epic_core import EpicMemory, Filter, Item
 from epic_core.context import format_hit
 from epic_core.encoders.static import StaticEncoder
@@ -30,6 +29,7 @@ from epic_core.graph.memory import GraphMemory
 from epic_core.types import Stance
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, LangChainLM, SteeredRetriever
 from epic_langchain.graph import EpicGraphRetriever
+from helpers import HashEncoder, KeepAll
 
 VEGAN, SEA = "I follow a strict vegan diet.", "I love the sea."
 ITEMS = [

@@ -12,13 +12,13 @@ import pytest
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from helpers import AlteredEncoder, HashEncoder
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
 from epic_core.errors import EncoderError, InvalidInputError
 from epic_langchain import EpicDocumentTransformer, EpicVectorStore
+from helpers import AlteredEncoder, HashEncoder
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 

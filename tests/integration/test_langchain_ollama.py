@@ -13,9 +13,16 @@ import pytest
 
 pytest.importorskip("langchain_ollama", reason="needs langchain-ollama")
 
-from helpers import HashEncoder
 from langchain_core.runnables import RunnableLambda
 from langchain_ollama import ChatOllama, OllamaEmbeddings
+
+from epic_core import EpicMemory, Item
+from epic_core.encoders import OllamaEncoder
+from epic_core.errors import EncoderError, EncoderMismatchError
+from epic_core.lm import OllamaLM
+from epic_core.verification import LMVerifier
+from epic_langchain.adapters import RUN_NAME, LangChainEncoder, LangChainLM, calling_with
+from helpers import HashEncoder
 from lm_servers import LMServer, Reply
 from scripted import (
     DISCARDED,
@@ -37,13 +44,6 @@ from scripted import (
     pairs_of,
     script,
 )
-
-from epic_core import EpicMemory, Item
-from epic_core.encoders import OllamaEncoder
-from epic_core.errors import EncoderError, EncoderMismatchError
-from epic_core.lm import OllamaLM
-from epic_core.verification import LMVerifier
-from epic_langchain.adapters import RUN_NAME, LangChainEncoder, LangChainLM, calling_with
 
 Json: TypeAlias = dict[str, Any]
 QUERIES = ["Where are casinos?", "A vegan stew of beans", "night trains and quiet parks"]

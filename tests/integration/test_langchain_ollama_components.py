@@ -12,11 +12,9 @@ import pytest
 
 pytest.importorskip("langchain_ollama", reason="needs langchain-ollama")
 
-from helpers import HashEncoder
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_ollama import ChatOllama, OllamaEmbeddings
-from lm_servers import LMServer
 
 from epic_core import EpicMemory
 from epic_core.errors import EncoderError, EncoderMismatchError
@@ -29,6 +27,8 @@ from epic_langchain import (
     LangChainLM,
     SteeredRetriever,
 )
+from helpers import HashEncoder
+from lm_servers import LMServer
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 DOCUMENTS = [

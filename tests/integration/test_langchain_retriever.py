@@ -13,13 +13,11 @@ import pytest
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from helpers import Answering, HashEncoder, KeepAll, keep
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from pydantic import ValidationError
-from scripted import BOTH, TRAIN, WINE, Scripted, anew, memory_of
 
 from epic_core import EpicMemory, Filter, Item, Stance
 from epic_core.context import format_hit, format_preferences
@@ -27,6 +25,8 @@ from epic_core.encoders.static import StaticEncoder
 from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
 from epic_langchain import EpicEmbeddings, EpicRetriever
 from epic_langchain.adapters import LangChainEncoder
+from helpers import Answering, HashEncoder, KeepAll, keep
+from scripted import BOTH, TRAIN, WINE, Scripted, anew, memory_of
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 ITEMS = [

@@ -15,7 +15,6 @@ import pytest
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from helpers import HashEncoder, KeepAll
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler
@@ -33,6 +32,7 @@ from epic_core.steering.relevance import sample_texts
 from epic_core.steering.vector_stores import SteeredSearch
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
 from epic_langchain.steered import SteeredRetriever
+from helpers import HashEncoder, KeepAll
 
 DATA = files("epic_core") / "data"
 RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -16,11 +16,11 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, ImageNode, IndexNode, NodeWithScore, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
-from llamaindex_models import ScriptedEmbedding
 
 from epic_core import Stance
 from epic_core.errors import EncoderMismatchError, ReadOnlyError
 from epic_llamaindex import EpicVectorStore
+from llamaindex_models import ScriptedEmbedding
 
 TEXTS = {
     "stew": "A vegan stew of beans and lentils.",

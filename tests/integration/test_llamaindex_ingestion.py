@@ -14,7 +14,6 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from helpers import HashEncoder, KeepAll
 from llama_index.core import PropertyGraphIndex, StorageContext, VectorStoreIndex
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.graph_stores import SimplePropertyGraphStore
@@ -26,10 +25,7 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, NodeRelationship, TextNode, TransformComponent
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import SimpleVectorStore
-from llamaindex_models import ScriptedEmbedding, ScriptedLLM
-from lm_servers import LMServer, Reply
 from pydantic import Field
-from scripted import TRAIN, WINE, Asked, Scripted, answer_to, forget_environment, memory_of, read_prompt, verifier_of
 
 from epic_core import Preference, Stance
 from epic_core.encoders import OllamaEncoder, default_encoder
@@ -41,6 +37,10 @@ from epic_core.verification.prompts import Prompts
 from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
 from epic_llamaindex.embeddings import EpicEmbedding
 from epic_llamaindex.transform import EpicTransform
+from helpers import HashEncoder, KeepAll
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM
+from lm_servers import LMServer, Reply
+from scripted import TRAIN, WINE, Asked, Scripted, answer_to, forget_environment, memory_of, read_prompt, verifier_of
 
 SENTENCES = [
     "We drink red wine with the fish.",

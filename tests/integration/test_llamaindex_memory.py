@@ -16,14 +16,14 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.memory import BaseMemoryBlock, InsertMethod, Memory, StaticMemoryBlock
 from llama_index.core.utils import get_tokenizer
-from llamaindex_models import ScriptedLLM
 from pydantic import Field
-from scripted import answer_to, read_prompt
 
 from epic_core import EpicMemory, Stance
 from epic_core.verification import LMVerifier
 from epic_llamaindex.adapters import LlamaIndexLM
 from epic_llamaindex.memory_block import EpicMemoryBlock
+from llamaindex_models import ScriptedLLM
+from scripted import answer_to, read_prompt
 
 # The framework's synchronous calls end their event loop while the thread of its database still answers.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

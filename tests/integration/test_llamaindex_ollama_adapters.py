@@ -15,11 +15,19 @@ import pytest
 pytest.importorskip("llama_index.llms.ollama", reason="needs llama-index-llms-ollama")
 pytest.importorskip("llama_index.embeddings.ollama", reason="needs llama-index-embeddings-ollama")
 
-from helpers import HashEncoder
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import TextNode
 from llama_index.embeddings.ollama import OllamaEmbedding
 from llama_index.llms.ollama import Ollama
+
+from epic_core import EpicMemory
+from epic_core.encoders import OllamaEncoder, default_encoder
+from epic_core.errors import EncoderError, LMError, LMSetupError, LMUnavailableError
+from epic_core.lm import Message, OllamaLM
+from epic_core.verification import LMVerifier
+from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
+from epic_llamaindex.embeddings import EpicEmbedding
+from helpers import HashEncoder
 from lm_servers import LMServer, Reply, in_turn
 from scripted import (
     EXPECTED,
@@ -39,14 +47,6 @@ from scripted import (
     pairs_of,
     script,
 )
-
-from epic_core import EpicMemory
-from epic_core.encoders import OllamaEncoder, default_encoder
-from epic_core.errors import EncoderError, LMError, LMSetupError, LMUnavailableError
-from epic_core.lm import Message, OllamaLM
-from epic_core.verification import LMVerifier
-from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
-from epic_llamaindex.embeddings import EpicEmbedding
 
 Json: TypeAlias = dict[str, Any]
 Complete = Callable[..., Any]

@@ -17,7 +17,6 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, keep
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core import PropertyGraphIndex, Settings, VectorStoreIndex
@@ -52,8 +51,6 @@ from llama_index.core.schema import (
     TransformComponent,
 )
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreQuery
-from llamaindex_models import ScriptedEmbedding, ScriptedLLM
-from scripted import Own, Script
 
 from epic_core import EpicMemory, Filter, Preference, Stance
 from epic_core.encoders import default_encoder
@@ -69,6 +66,9 @@ from epic_core.verification import LMVerifier
 from epic_llamaindex import EpicEmbedding, EpicNodePostprocessor, EpicTransform, EpicVectorStore, SteeredRetriever
 from epic_llamaindex.property_graph import SteeredVectorContextRetriever
 from epic_llamaindex.property_graph_changes import adelete_passages, delete_passages
+from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, keep
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM
+from scripted import Own, Script
 
 AVOIDS = "I avoid hotels with casinos."
 LIKES = "I love quiet hotels with a garden."

@@ -28,12 +28,12 @@ from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.span_handlers import SimpleSpanHandler
-from llamaindex_models import ScriptedLLM
 from pydantic import PrivateAttr
 
 from epic_core import EpicMemory
 from epic_core.errors import InvalidInputError
 from epic_llamaindex import EpicEmbedding, EpicRetriever, SteeredRetriever
+from llamaindex_models import ScriptedLLM
 
 AVOIDS = "I avoid hotels with casinos."
 VEGAN = "I follow a strict vegan diet."

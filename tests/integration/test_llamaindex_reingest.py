@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from helpers import HashEncoder
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, TransformComponent
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreQuery
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
-from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
 from epic_core.errors import InvalidInputError, LMUnavailableError, UndecidedError
 from epic_llamaindex import EpicEmbedding, EpicTransform, EpicVectorStore
+from helpers import HashEncoder
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
 Reingest = Callable[..., Awaitable[list[BaseNode]]]
 TEXTS = {

@@ -15,7 +15,6 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from helpers import HashEncoder, KeepAll, UndecidedAll
 from llama_index.core import Document, SummaryIndex, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
@@ -36,7 +35,6 @@ from llama_index.core.schema import (
 )
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
-from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
 from epic_core import EpicMemory, Filter, Item
 from epic_core.encoders import StaticEncoder
@@ -53,6 +51,8 @@ from epic_core.types import FloatArray
 from epic_llamaindex import EpicEmbedding, EpicRetriever
 from epic_llamaindex.filters import SOURCE
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
+from helpers import HashEncoder, KeepAll, UndecidedAll
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 ITEMS = [

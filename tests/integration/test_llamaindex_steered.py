@@ -15,7 +15,6 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from helpers import HashEncoder, KeepAll
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core import DocumentSummaryIndex, PropertyGraphIndex, StorageContext, SummaryIndex, VectorStoreIndex
@@ -48,7 +47,6 @@ from llama_index.core.schema import (
 from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.tools import RetrieverTool
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreInfo
-from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
 from epic_core import EpicMemory, Preference, QuerySteering, Stance
 from epic_core.encoders import default_encoder
@@ -56,6 +54,8 @@ from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMism
 from epic_core.steering.relevance import sample_texts
 from epic_core.steering.vector_stores import SteeredSearch
 from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicTransform, EpicVectorStore, SteeredRetriever
+from helpers import HashEncoder, KeepAll
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
 DATA = files("epic_core") / "data"
 RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]

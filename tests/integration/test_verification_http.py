@@ -16,6 +16,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+
+from epic_core import EpicMemory, Item
+from epic_core.errors import LMSetupError
+from epic_core.types import Stance
+from epic_core.verification import LMVerifier
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply, in_turn
 from scripted import (
@@ -47,11 +52,6 @@ from scripted import (
     script,
     user_text,
 )
-
-from epic_core import EpicMemory, Item
-from epic_core.errors import LMSetupError
-from epic_core.types import Stance
-from epic_core.verification import LMVerifier
 
 Make: TypeAlias = Callable[..., Model]
 Json: TypeAlias = dict[str, Any]

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from helpers import HashEncoder, KeepAll
-from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
 from epic_core import EpicMemory, Filter, Item
 from epic_core.errors import DamagedError, EncoderMismatchError, LMUnavailableError, StoreError
 from epic_core.storage.memory_schema import SCHEMA_VERSION, TABLES
+from helpers import HashEncoder, KeepAll
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
 DIMENSION = 64
 _LONG = " ".join(f"{BOTH} {word}" for word in ("slowly", "again", "at night", "with friends") * 6)

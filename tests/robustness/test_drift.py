@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, keep
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from epic_core.errors import DuplicatePreferenceError, EncoderError, RetryQueueF
 from epic_core.types import Alignment, BuildReport, Candidate, FloatArray
 from epic_core.verification import EmbeddedVerifier
 from epic_core.verification.base import combined
+from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, keep
 
 WORDS = ["wine", "train", "garden", "cheese", "lamp", "violin", "desert", "harbour"]
 WINE, TRAIN, GARDEN = "red wine", "night train", "green garden"

@@ -9,6 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from epic_core import Item
+from epic_core.errors import (
+    InvalidInputError,
+    MemoryClosedError,
+    UnknownEntityError,
+    UnknownItemError,
+    VerifierError,
+)
+from epic_core.graph import Extraction, Fact, GraphMemory, Unextracted
+from epic_core.graph import ingest as growing
+from epic_core.types import Usage
 from graph_helpers import (
     PEOPLE,
     QUERIES,
@@ -32,18 +44,6 @@ from graph_helpers import (
     unextracted,
 )
 from helpers import HashEncoder
-
-from epic_core import Item
-from epic_core.errors import (
-    InvalidInputError,
-    MemoryClosedError,
-    UnknownEntityError,
-    UnknownItemError,
-    VerifierError,
-)
-from epic_core.graph import Extraction, Fact, GraphMemory, Unextracted
-from epic_core.graph import ingest as growing
-from epic_core.types import Usage
 
 
 @pytest.fixture

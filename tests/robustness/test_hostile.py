@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import Answering, HashEncoder, KeepAll
 
 from epic_core import Alignment, Decision, EpicMemory, Filter, Item, Stance, Verdict
 from epic_core.cli.main import main
@@ -21,6 +20,7 @@ from epic_core.runtime.threads import in_thread
 from epic_core.storage import memory_schema as schema
 from epic_core.storage.row_codec import checksum
 from epic_core.storage.store import Store
+from helpers import Answering, HashEncoder, KeepAll
 
 WINE, TRAIN = "red wine", "fast train"
 

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll
 
 from epic_core import EpicMemory, Filter, Item
 from epic_core.types import BuildReport
 from epic_core.verification import EmbeddedVerifier
+from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll
 
 PREFERENCES = ["I love red wine.", "I avoid the night train."]
 TEXTS = [

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lm_servers import LMServer, in_turn
-from scripted import Script, aspects_for, forget_environment
 
 from epic_core import EpicMemory
 from epic_core.cli.main import main
 from epic_core.types.preferences import Aspects
+from lm_servers import LMServer, in_turn
+from scripted import Script, aspects_for, forget_environment
 
 AVOIDS, PREFERS = "I avoid hotels with casinos.", "I prefer trains over flights."
 

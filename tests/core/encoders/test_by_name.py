@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from helpers import HashEncoder, KeepAll
-from lm_servers import LMServer
 
 from epic_core import EpicMemory
 from epic_core.cli.main import _ENCODERS, main
@@ -30,6 +28,8 @@ from epic_core.graph import GraphMemory
 from epic_core.lm import OllamaLM, OpenAICompatibleLM, lm_of
 from epic_core.types import FloatArray
 from epic_core.verification import EmbeddedVerifier, LMVerifier
+from helpers import HashEncoder, KeepAll
+from lm_servers import LMServer
 
 WRONG = ["", " ", "tiny", "static/tiny", "ollama", "ollama/", "sentence-transformers/", "openai/tiny", "/", "a/b/c"]
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"

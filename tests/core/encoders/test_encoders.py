@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import BROKEN, AlteredEncoder, HashEncoder, KeepAll
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +31,7 @@ from epic_core.encoders import (
 )
 from epic_core.encoders.static import BUNDLED
 from epic_core.errors import EncoderError, MissingExtraError
+from helpers import BROKEN, AlteredEncoder, HashEncoder, KeepAll
 
 NORMAL = [
     "Where should I stay in Las Vegas?",

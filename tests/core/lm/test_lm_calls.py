@@ -10,8 +10,6 @@ from contextlib import aclosing
 from typing import Any, TypeAlias
 
 import pytest
-from lm_servers import LMServer, Reply, in_turn
-from scripted import Model, candidate, forget_environment, model_of, own_threads, until
 
 from epic_core.errors import EpicError, InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm import Completion, LanguageModel, Message
@@ -22,6 +20,8 @@ from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
 from epic_core.verification import LMVerifier
 from epic_core.verification.base import Rewriting
+from lm_servers import LMServer, Reply, in_turn
+from scripted import Model, candidate, forget_environment, model_of, own_threads, until
 
 HELLO = [Message("system", "Be brief."), Message("user", "Is it so?")]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}

@@ -11,6 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+
+from epic_core.errors import LMError, LMSetupError, LMUnavailableError
+from epic_core.lm import Completion, Message
+from epic_core.lm.prompting import Prompt
+from epic_core.verification import LMVerifier
+from epic_core.verification.prompts import Prompts
 from scripted import (
     DISCARDED,
     EXPECTED,
@@ -37,12 +43,6 @@ from scripted import (
     until,
     user_text,
 )
-
-from epic_core.errors import LMError, LMSetupError, LMUnavailableError
-from epic_core.lm import Completion, Message
-from epic_core.lm.prompting import Prompt
-from epic_core.verification import LMVerifier
-from epic_core.verification.prompts import Prompts
 
 
 @pytest.fixture(params=["sync", "async"])

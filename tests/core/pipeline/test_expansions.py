@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import HashEncoder, KeepAll
 from hypothesis import given
 from hypothesis import strategies as st
-from lm_servers import LMServer
-from scripted import SEA, TRAIN, WINE, Own, Scripted, forget_environment, preference_read, verifier_of
 
 from epic_core import EpicMemory, Preference
 from epic_core.cli.main import main
@@ -25,6 +22,9 @@ from epic_core.preferences.lm_reader import AspectReader, read_answer
 from epic_core.preferences.parser import parse_aspects
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects, Expansion
+from helpers import HashEncoder, KeepAll
+from lm_servers import LMServer
+from scripted import SEA, TRAIN, WINE, Own, Scripted, forget_environment, preference_read, verifier_of
 
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos",), firmness=1.0)
 OWN = Expansion(questions=("Where shall I stay?",), follows=("a family-run inn",), breaks=("a floor of slot machines",))

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import DiscardAll, HashEncoder, KeepAll
 
 from epic_core import EpicMemory, Item
 from epic_core.errors import InvalidInputError
+from helpers import DiscardAll, HashEncoder, KeepAll
 
 pytestmark = pytest.mark.light_tier
 WINE, CHEESE = "red wine", "old cheddar"

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import HashEncoder, KeepAll
 
 from epic_core import EpicMemory, Stance
 from epic_core.errors import InvalidInputError
 from epic_core.storage.vector_table import VectorTable
 from epic_core.text.lexical_index import LexicalIndex
+from helpers import HashEncoder, KeepAll
 
 WINE = "red wine"
 

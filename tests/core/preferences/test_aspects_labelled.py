@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from labelled_aspects import LABELLED, labelled, measure
 
 pytestmark = pytest.mark.skipif(not LABELLED.exists(), reason="the labelled sentences are in the repository only")

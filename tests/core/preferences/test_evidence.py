@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from helpers import HashEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from epic_core.preferences.evidence import (
 )
 from epic_core.text.stems import words_of
 from epic_core.types.preferences import Aspects, Expansion
+from helpers import HashEncoder
 
 
 @pytest.fixture(scope="module")

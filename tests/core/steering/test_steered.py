@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import HashEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from epic_core.steering.stance import stance_to
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_k
 from epic_core.types import FloatArray, Stance
 from epic_core.types.verdicts import PENALTY
+from helpers import HashEncoder
 
 CASINO, QUIET, BANK = (
     "A hotel with a casino, slot machines and poker.",

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
-from helpers import HashEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +49,7 @@ from epic_core.steering.signed import (
 from epic_core.text.stems import words_of
 from epic_core.types import FloatArray
 from epic_core.types.preferences import Aspects, Expansion
+from helpers import HashEncoder
 
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I prefer trains over flights.")
 QUERIES = ("a hotel in Las Vegas", "which trail in the mountains", "how to travel to Rome", "zzz", "🙂", "素食")

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import HashEncoder, KeepAll
 
 from epic_core import EpicMemory, Preference
 from epic_core.errors import DamagedError, StoreError
 from epic_core.storage.memory_schema import MEMORY, PREFERENCES
 from epic_core.storage.sqlite.tables import change_columns
 from epic_core.storage.store import Store
+from helpers import HashEncoder, KeepAll
 
 WINE, SEA = "red wine", "blue sea"
 _WORDS = "aspects TEXT, vector BLOB, crc INTEGER"

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import HashEncoder, KeepAll
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from epic_core.text import language
 from epic_core.text.language import foreign_among, language_of, languages_of, named
 from epic_core.types import BuildReport, Candidate
 from epic_core.verification import CrossEncoderVerifier, EmbeddedVerifier
+from helpers import HashEncoder, KeepAll
 
 OURS = Path(__file__).parents[3] / "shared" / "tools"
 CASINOS = {

@@ -10,11 +10,11 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from helpers import HashEncoder
 
 from epic_core.preferences.evidence import sides_of
 from epic_core.text.lexicon import Concept, Lexicon, default_lexicon, opposites
 from epic_core.text.stems import stems
+from helpers import HashEncoder
 
 LINES = bz2.decompress((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()).decode().splitlines()
 ROWS = [[column.split(";") for column in line.split("\t")] for line in LINES]

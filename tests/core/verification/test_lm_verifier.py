@@ -14,6 +14,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from epic_core import Item
+from epic_core.errors import InvalidInputError
+from epic_core.lm import Completion, Message, Token
+from epic_core.lm.prompting import Prompt
+from epic_core.types import Candidate, Decision, Stance, Verdict
+from epic_core.verification import LMVerifier
+from epic_core.verification.prompts import Prompts
 from scripted import (
     DISCARDED,
     EXPECTED,
@@ -42,14 +50,6 @@ from scripted import (
     until,
     user_text,
 )
-
-from epic_core import Item
-from epic_core.errors import InvalidInputError
-from epic_core.lm import Completion, Message, Token
-from epic_core.lm.prompting import Prompt
-from epic_core.types import Candidate, Decision, Stance, Verdict
-from epic_core.verification import LMVerifier
-from epic_core.verification.prompts import Prompts
 
 
 @pytest.fixture(params=["sync", "async"])
