@@ -137,7 +137,8 @@ def _read_all(encoder: Encoder, preferences: Sequence[str | Preference], borrow:
     given = [Preference.of(preference) for preference in preferences]
     borrow = borrow and borrows(encoder)
     wanting = [preference for preference in given if preference.expansion is None] if borrow else []
-    lent = iter(borrowed(wanting))
+    # The library takes a while to load: only where somebody borrows.
+    lent = iter(borrowed(wanting) if wanting else ())
     return [_read(preference, preference.expansion or (next(lent) if borrow else None)) for preference in given]
 
 
