@@ -43,12 +43,8 @@ def checked_reading(reading: str, verifier: Verifier, expander: Reader | None = 
     Raises:
         InvalidInputError: if that is nobody known, or there is no model and one is asked for.
     """
-    if reading not in get_args(Reading):
-        raise InvalidInputError(f"aspects must be one of {', '.join(get_args(Reading))}; not {reading!r}.")
-    if reading == "model" and _model(verifier, expander) is None:
-        raise InvalidInputError(_NO_MODEL.format(name="aspects"))
-    known: Reading = reading  # type: ignore[assignment]
-    return known
+    _check_choice("aspects", reading, get_args(Reading), verifier, expander)
+    return reading  # type: ignore[return-value]
 
 
 def checked_expanding(expanding: str, verifier: Verifier, expander: Reader | None = None) -> Expanding:
@@ -57,12 +53,15 @@ def checked_expanding(expanding: str, verifier: Verifier, expander: Reader | Non
     Raises:
         InvalidInputError: if that is nobody known, or there is no model and one is asked for.
     """
-    if expanding not in get_args(Expanding):
-        raise InvalidInputError(f"expansions must be one of {', '.join(get_args(Expanding))}; not {expanding!r}.")
-    if expanding == "model" and _model(verifier, expander) is None:
-        raise InvalidInputError(_NO_MODEL.format(name="expansions"))
-    known: Expanding = expanding  # type: ignore[assignment]
-    return known
+    _check_choice("expansions", expanding, get_args(Expanding), verifier, expander)
+    return expanding  # type: ignore[return-value]
+
+
+def _check_choice(name: str, choice: str, known: Sequence[str], verifier: Verifier, expander: Reader | None) -> None:
+    if choice not in known:
+        raise InvalidInputError(f"{name} must be one of {', '.join(known)}; not {choice!r}.")
+    if choice == "model" and _model(verifier, expander) is None:
+        raise InvalidInputError(_NO_MODEL.format(name=name))
 
 
 def checked_expander(lm: LanguageModel | str | None) -> Reader | None:
