@@ -1,7 +1,7 @@
 """EPIC for LangChain: preference-aligned memory as components of langchain-core (extra `langchain`).
 
-The components for agents come with the extra `agents`, the adapters for `langchain-graph-retriever` with
-`graph-retriever`. They, and the retriever over a graph, are imported when they are first used.
+The components for agents need the extra `agents`, the adapters for `langchain-graph-retriever` the extra
+`graph-retriever`. These components and `EpicGraphRetriever` are imported on first use.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-# Those that need an extra are not in `__all__`: `import *` has to work without.
+# `__all__` leaves out the names that need an extra: `import *` has to work without any.
 _LATER = {
     "EpicGraphAdapter": "traversal",
     "EpicGraphRetriever": "graph",

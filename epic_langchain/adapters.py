@@ -1,4 +1,4 @@
-"""LangChain's models at the seams of the core: any `Embeddings` an encoder, any chat model a language model."""
+"""Adapters from LangChain's models to the core: `Embeddings` as an `Encoder`, a chat model as a `LanguageModel`."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from epic_langchain.embeddings import EpicEmbeddings
 from epic_langchain.failures import refused
 
 RUN_NAME = "EPIC verification"
-"""The name of the runs in which a model is called, as callbacks and traces see it."""
+"""Name of the runs that call a model, as callbacks and traces show it."""
 
 _calling: ContextVar[RunnableConfig | None] = ContextVar("epic_langchain_calling", default=None)
 
-# Where models have their names.
+# The attributes in which LangChain's classes keep the model's name.
 _NAMES = ("model", "model_name", "model_id", "deployment_name", "azure_deployment", "deployment", "repo_id")
 
 
 def _name_of(model: object) -> str:
-    """`langchain:<class>:<model>`, or without the model where there is none to be seen."""
+    """Return `langchain:<class>:<model>`, or `langchain:<class>` if the object does not name its model."""
     named = (getattr(model, name, None) for name in _NAMES)
     found = [value for value in named if isinstance(value, str) and value.strip()]
     return ":".join(["langchain", type(model).__name__, *found[:1]])
@@ -55,19 +55,19 @@ class LangChainEncoder(AdaptedEncoder):
         embeddings: The embeddings.
         name: Stored with a memory, which can be opened only with an encoder of that name. Default: made of the
             class and of the model's name, where it has one.
-        fingerprint: Identifies the weights. Default: a digest of name and dimension, which cannot tell other
-            weights under the same name; give one where that can happen.
+        fingerprint: Identifies the weights. Default: a digest of name and dimension, which stays the same if the
+            weights change under the same name; give a fingerprint where that can happen.
         tau: The coarse filter's threshold that suits the model, a cosine in [-1, 1]. Default: the core's own.
         floor: The similarity from which a preference steers, a cosine in [-1, 1]. Default: the core's own.
 
     Attributes:
         embeddings: The embeddings.
         name: The name.
-        tau, floor: Only where given.
+        tau, floor: Present only if they were given.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
-        EncoderError: on use, when the model fails, or gives something that is no embedding for each text.
+        InvalidInputError: if an argument is invalid.
+        EncoderError: on use, if the model fails or does not return one embedding for each text.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class LangChainEncoder(AdaptedEncoder):
 
 
 def encoder_of(embeddings: Embeddings | Encoder | str | None) -> Encoder:
-    """What LangChain's users give as embeddings, as an encoder; None is the embedded one, a text an encoder's name.
+    """Return an encoder for the embeddings a user gave: None is the embedded encoder, a string an encoder's name.
 
     Raises:
         InvalidInputError: for anything else.
@@ -128,17 +128,17 @@ def _told(value: object) -> str:
 
 _MOST_MADE = 256
 
-# LangGraph leaves calls with this tag out of the messages it streams to a user.
+# LangGraph leaves calls with this tag out of the messages that it streams to a user.
 _NOT_STREAMED = "nostream"
 
 
 @contextmanager
 def calling_with(config: RunnableConfig | None) -> Iterator[None]:
-    """Inside, models are called with this config: `calling_with({"callbacks": run_manager.get_child()})`.
+    """Call models with this config inside the block: `calling_with({"callbacks": run_manager.get_child()})`.
 
-    It holds for the threads and tasks that are started inside, too. None leaves it to LangChain, which takes
-    the config of the runnable that is running (in asynchronous code from Python 3.11 on). Do not yield inside: it
-    would hold for the caller as well.
+    The config also applies to threads and tasks started inside. With None, LangChain takes the config of the
+    runnable that is running (in asynchronous code from Python 3.11 on). Do not yield inside the block: the config
+    would apply to the caller as well.
     """
     token = _calling.set(config)
     try:
@@ -148,9 +148,9 @@ def calling_with(config: RunnableConfig | None) -> Iterator[None]:
 
 
 def _config() -> RunnableConfig:
-    """The config of one call."""
+    """Return the config for one call of a model."""
     config = ensure_config(_calling.get())
-    config.pop("run_id", None)  # it is one run's, and there are many calls
+    config.pop("run_id", None)  # a run id belongs to one run, and a run makes many calls
     config["run_name"] = RUN_NAME
     config["tags"] = [*(config.get("tags") or ()), _NOT_STREAMED]
     return config
@@ -159,25 +159,25 @@ def _config() -> RunnableConfig:
 class LangChainLM(AdaptedLM):
     """Any LangChain chat model as a language model: `LangChainLM(ChatOllama(model="qwen3:4b", temperature=0))`.
 
-    Temperature, timeouts and the like are the model's own, as it was made; the model's own retries come before
-    those of the verifier. What it can do is found out as it is used: it is held to a JSON schema by its
-    `with_structured_output`, and its answers are limited in their length by a setting it is known to have. What it
-    refuses is left out from then on, and so is the limit where it cuts off a model that is still thinking.
-    Confidences are made of the log-probabilities in an answer's metadata: ask the model for them, as with
-    `ChatOllama(..., logprobs=True)`.
+    Temperature, timeouts and the like are the model's own settings; its own retries come before those of the
+    verifier. The model's abilities are found out on use: `with_structured_output` holds it to a JSON schema, and a
+    setting that its class is known to have limits the length of its answers. A feature that the model refuses is not
+    used again; neither is the limit once it has cut off a model that was still thinking. Confidences are computed from
+    the log-probabilities in an answer's metadata: ask the model for them, as with `ChatOllama(..., logprobs=True)`.
 
     Args:
         model: The chat model itself, without anything bound to it.
-        name: Verdicts are cached under it. Default: made of the class and of the model's name, where it has one.
+        name: The name under which verdicts are cached. Default: made of the class and of the model's name, where it
+            has one.
         concurrency: How many calls are made at once.
-        context: Tokens that prompt and answer have together, if known: what cannot fit is not sent. Default: the
+        context: Tokens for prompt and answer together, if known; a prompt that does not fit is not sent. Default: the
             model's `num_ctx`, if it has one.
-        structured: Whether the model is held to a schema, where it can be.
+        structured: Whether the model is held to a schema, where that is possible.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
+        InvalidInputError: if an argument is invalid.
         LMSetupError: on use, when the server does not know the model or refuses the key.
-        LMUnavailableError: on use, when the server is not there, fails or takes too long.
+        LMUnavailableError: on use, when the server cannot be reached, fails or takes too long.
         LMError: on use, when the server refuses the request.
     """
 
@@ -226,7 +226,7 @@ class LangChainLM(AdaptedLM):
         return refused(error)
 
     def _runnable(self, schema: Schema | None, limit: int | None) -> Runnable[Any, Any]:
-        """The model, held to a schema if it can be, and with a limit to its answers."""
+        """Return the model with a limit to its answers, and held to the schema if it can be."""
         key = json.dumps(schema), limit
         made = self._made.get(key)
         if made is None:
@@ -240,15 +240,15 @@ class LangChainLM(AdaptedLM):
             return self.model
         if own_limit(self.model, self._limited_by, limit):
             return self.model
-        # A setting, as not every model takes it with a call; what holds a model to a schema takes no other settings.
+        # Set on a copy: not every model takes the limit per call, and a model held to a schema takes no other settings.
         model = self.model.model_copy(update={self._limited_by: limit})
-        model.__dict__.pop("_serialized", None)  # made of the settings; a cache of answers goes by it
+        model.__dict__.pop("_serialized", None)  # a cache key made from the old settings
         return model
 
     def _held_to(self, schema: Schema | None, model: BaseChatModel) -> Runnable[Any, Any]:
         if schema is None:
             return model
-        # Where the model calls a function instead, this is the function's name.
+        # Where the model calls a function to answer, the title is the function's name.
         named = {"title": "answer", "description": "The answer, in the form that is asked for.", **schema}
         try:
             return model.with_structured_output(deepcopy(named), include_raw=True)
@@ -258,7 +258,7 @@ class LangChainLM(AdaptedLM):
 
 
 def lm_of(llm: BaseChatModel | LanguageModel) -> LanguageModel:
-    """What LangChain's users give as a model, as a language model.
+    """Return a language model for the model that a user gave.
 
     Raises:
         InvalidInputError: for anything but a chat model or a language model.
@@ -271,7 +271,7 @@ def lm_of(llm: BaseChatModel | LanguageModel) -> LanguageModel:
 
 
 def verifier_of(llm: BaseChatModel | LanguageModel | Verifier | None, encoder: Encoder) -> Verifier:
-    """What LangChain's users give as a model, as a verifier; None is the embedded one, which needs no model.
+    """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model.
 
     Raises:
         InvalidInputError: for anything but a chat model, a language model, a verifier or None.

@@ -1,4 +1,4 @@
-"""What a LangChain model answered: its text, the log-probabilities, what it cost and whether it is all."""
+"""Readers of a LangChain model's answer: text, log-probabilities, token counts, and whether it was cut off."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _THINKING = {"reasoning", "thinking", "reasoning_content", "redacted_thinking"}
 
 
 def read(answer: object) -> Completion:
-    """The completion in a message, or in what a model gives that is held to a schema.
+    """Return the completion in a message, or in the output of a model that is held to a schema.
 
-    The text is the message's own where that is an object of JSON: only then do the log-probabilities belong to
-    it. Else it is the arguments of the function that was called; else whatever there is.
+    The text is the message's own if that is a JSON object: only then do the log-probabilities belong to it. Otherwise
+    it is the arguments of the function that was called; otherwise whatever text there is.
     """
     message, parsed = _parts(answer)
     own = str(message.text)
@@ -39,7 +39,7 @@ def read(answer: object) -> Completion:
 
 
 def only_thought(answer: object, completion: Completion) -> bool:
-    """Whether an answer was cut off because the model had been thinking for so long."""
+    """Tell whether an answer was cut off because the model spent its limit on thinking."""
     if not completion.cut or not completion.text:
         return completion.cut
     message, _ = _parts(answer)
@@ -53,7 +53,7 @@ def only_thought(answer: object, completion: Completion) -> bool:
 
 
 def cut_answer(error: Exception) -> AIMessage | None:
-    """The answer that was cut off, where a model raises that (OpenAI's, when it is held to a schema)."""
+    """Return the cut-off answer that an exception carries (OpenAI's client raises one under a schema), else None."""
     if type(error).__name__ != "LengthFinishReasonError":
         return None
     answer: Any = getattr(error, "completion", None)
@@ -74,12 +74,12 @@ def cut_answer(error: Exception) -> AIMessage | None:
 
 
 def _parts(answer: object) -> tuple[BaseMessage, object]:
-    """The message, and the object that was made of it."""
+    """Return the message, and the object that was parsed from it, if any."""
     if isinstance(answer, BaseMessage):
         return answer, None
     if isinstance(answer, Mapping) and isinstance(answer.get("raw"), BaseMessage):
         return answer["raw"], answer.get("parsed")
-    # A model's own way to keep to a schema, which gives nothing but the object.
+    # The model keeps to the schema in its own way and returns only the parsed object.
     return AIMessage(""), answer
 
 
@@ -95,7 +95,7 @@ def _is_cut(metadata: Mapping[str, Any]) -> bool:
 
 
 def _called(message: BaseMessage) -> str:
-    """The arguments of the functions that a message calls: as JSON, or as far as they go."""
+    """Return the arguments of the functions that a message calls, as JSON; invalid calls give their raw text."""
     calls = [_as_json(call["args"]) for call in getattr(message, "tool_calls", ()) if call["args"]]
     broken = [call["args"] for call in getattr(message, "invalid_tool_calls", ()) if call["args"]]
     return "\n".join([*calls, *broken])

@@ -1,4 +1,4 @@
-"""What a vector store is called with, checked: documents, texts, ids, options."""
+"""Checks of the arguments of a vector store: documents, texts, ids, options."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from epic_langchain.documents import checked_documents, record_of
 
 
 def options_of(given: dict[str, Any], known: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-    """The filter, and other options of a call.
+    """Split the options of a call into the filter and the others.
 
     Raises:
-        TypeError: for options that are not known.
+        TypeError: for unknown options.
     """
     check_none_left({name: value for name, value in given.items() if name not in known})
     others = {name: value for name, value in given.items() if name != "filter"}
@@ -26,10 +26,10 @@ def options_of(given: dict[str, Any], known: Sequence[str]) -> tuple[Any, dict[s
 
 
 def check_none_left(options: dict[str, Any]) -> None:
-    """Refuse options that are not known.
+    """Refuse unknown options.
 
     Raises:
-        TypeError: naming them.
+        TypeError: naming the unknown options.
     """
     if options:
         raise TypeError(f"EpicVectorStore does not know {', '.join(map(repr, sorted(options)))} here.")
@@ -38,11 +38,11 @@ def check_none_left(options: dict[str, Any]) -> None:
 def records_of(
     documents: Iterable[Document], ids: Iterable[str | None] | None, options: dict[str, Any]
 ) -> list[Record]:
-    """Documents as records.
+    """Turn documents into records.
 
     Raises:
-        InvalidInputError: naming the document that cannot be one, or for another number of ids.
-        TypeError: for options that are not known.
+        InvalidInputError: if a document is invalid, naming it, or the number of ids differs.
+        TypeError: for unknown options.
     """
     check_none_left({name: value for name, value in options.items() if name != "batch_size"})
     given, records = checked_documents(documents), []
@@ -55,19 +55,19 @@ def records_of(
 
 
 def several_ids(ids: Iterable[str]) -> list[str]:
-    """Ids as a list.
+    """Return ids as a list.
 
     Raises:
-        InvalidInputError: for anything else.
+        InvalidInputError: for anything but a list of strings.
     """
     return listed("ids", ids, str)
 
 
 def ids_for(ids: Iterable[str | None] | None, count: int) -> list[str | None]:
-    """Ids for so many documents; None where a document's own counts.
+    """Return one id for each of `count` documents; None stands for the document's own id.
 
     Raises:
-        InvalidInputError: for another number of them, or what is no id.
+        InvalidInputError: if their number differs from `count`, or one is not a string.
     """
     if ids is None:
         return [None] * count
@@ -80,10 +80,10 @@ def ids_for(ids: Iterable[str | None] | None, count: int) -> list[str | None]:
 def documents_of_texts(
     texts: Iterable[str], metadatas: Iterable[Mapping[str, Any] | None] | None, ids: Iterable[str | None] | None
 ) -> list[Document]:
-    """Texts as documents.
+    """Make a document of each text.
 
     Raises:
-        InvalidInputError: for what is no text, or another number of metadatas or ids.
+        InvalidInputError: if one is not a string, or the number of metadatas or ids differs.
     """
     given = listed("texts", texts, str)
     count = len(given)
@@ -97,7 +97,7 @@ def documents_of_texts(
 
 
 def listed(what: str, given: Any, kind: type, *, optional: bool = False) -> list[Any]:
-    """Things of one kind as a list; `optional` if there may be None among them.
+    """Return values of one type as a list; `optional` also allows None among them.
 
     Raises:
         InvalidInputError: for anything else.
@@ -112,10 +112,10 @@ def listed(what: str, given: Any, kind: type, *, optional: bool = False) -> list
 
 
 def fetched(k: int, fetch_k: int, lambda_mult: float) -> int:
-    """How many documents the k diverse ones are chosen from.
+    """Return how many documents to fetch, from which the k diverse ones are chosen.
 
     Raises:
-        InvalidInputError: for numbers that cannot be.
+        InvalidInputError: if a number is out of its range.
     """
     if not isinstance(fetch_k, Integral) or isinstance(fetch_k, bool):
         raise InvalidInputError(f"fetch_k must be a whole number, not {fetch_k!r}.")

@@ -1,4 +1,4 @@
-"""Documents of LangChain and what the core makes of them: items, records, and guidance in flat `epic_*` metadata."""
+"""Conversions of LangChain Documents to items and records and back, with guidance in flat `epic_*` metadata."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from epic_core.types.verdicts import Judged
 
 
 def checked_documents(documents: Iterable[Document]) -> list[Document]:
-    """The documents.
+    """Check documents and return them as a list.
 
     Raises:
-        InvalidInputError: for anything else.
+        InvalidInputError: for anything but several Documents.
     """
     return [checked_document(document) for document in several(documents)]
 
 
 def several(documents: Iterable[Document]) -> Iterable[Document]:
-    """What can be iterated over as documents; they are not looked at.
+    """Check that an argument is an iterable of several documents; the documents themselves are not checked.
 
     Raises:
-        InvalidInputError: for anything else.
+        InvalidInputError: for a single Document, a text, a mapping, or anything that is not iterable.
     """
     if isinstance(documents, (Document, str, bytes, Mapping)) or not isinstance(documents, Iterable):
         raise InvalidInputError(f"Give several Documents in a list, not {type(documents).__name__}.")
@@ -45,7 +45,7 @@ def several(documents: Iterable[Document]) -> Iterable[Document]:
 
 
 def checked_document(document: object) -> Document:
-    """The document.
+    """Check that an object is a Document and return it.
 
     Raises:
         InvalidInputError: for anything else.
@@ -56,22 +56,22 @@ def checked_document(document: object) -> Document:
 
 
 def item_of(document: Document) -> Item:
-    """A document as an item to be judged: without its metadata, which need not be JSON."""
+    """Make an item to be judged of a document: without its metadata, which need not be JSON."""
     return Item(id=document.id or "", text=document.page_content)
 
 
 def memory_item(document: object) -> Item:
-    """A document as an item that a memory takes in, with its metadata.
+    """Make an item to be stored in a memory of a document, with its metadata.
 
     Raises:
-        InvalidInputError: for anything but a Document, or one without text.
+        InvalidInputError: for anything but a Document, or a Document without text.
     """
     found = checked_document(document)
     return Item(id=found.id or "", text=found.page_content, metadata=own_metadata(found.metadata))
 
 
 def documents_of(judged: Judged, document: Document, *, split: bool) -> list[Document]:
-    """A kept document with its guidance; `split` gives one for each preference it was kept for."""
+    """Return a kept document with its guidance; with `split`, one document for each preference it was kept for."""
     alignments = guidance_of(judged)
     own = own_metadata(document.metadata)
     if judged.rewrite:
@@ -90,13 +90,13 @@ def documents_of(judged: Judged, document: Document, *, split: bool) -> list[Doc
 
 
 def document_of(hit: Hit, number: int = 1, *, guidance: str = "metadata") -> Document:
-    """A hit as a Document: its guidance in metadata; with `guidance="text"`, in the text as a model is given it."""
+    """Make a Document of a hit: guidance in its metadata; with `guidance="text"`, also in its text, as for a model."""
     text = format_hit(number, hit) if guidance == "text" else hit.text
     return Document(id=hit.item.id, page_content=text, metadata=hit_metadata(hit))
 
 
 def record_of(document: Document, given_id: str | None) -> Record:
-    """A document as a record: found by its instructions if it carries any, else by its text.
+    """Make a record of a document: its keys are the instructions in its guidance and its text, or its text alone.
 
     Raises:
         InvalidInputError: for a text or metadata that cannot be stored, or guidance that cannot be read.
@@ -109,10 +109,10 @@ def record_of(document: Document, given_id: str | None) -> Record:
 
 
 def document_of_record(record: Record) -> Document:
-    """A record as a Document."""
+    """Make a Document of a record."""
     return Document(id=record.id, page_content=record.text, metadata=dict(record.metadata))
 
 
 def item_document(item: Item) -> Document:
-    """An item as a Document."""
+    """Make a Document of an item."""
     return Document(id=item.id, page_content=item.text, metadata=own_metadata(item.metadata))

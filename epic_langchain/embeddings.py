@@ -1,4 +1,4 @@
-"""An encoder as LangChain's `Embeddings`."""
+"""Adapter from an encoder to LangChain's `Embeddings`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from epic_core.lm.failures import kind_of
 
 
 class EpicEmbeddings(Embeddings):
-    """An encoder of this package wherever LangChain takes embeddings; by default the embedded one.
+    """An encoder of this package for any component that takes LangChain embeddings; by default the embedded encoder.
 
         store = Chroma("notes", embedding_function=EpicEmbeddings())  # no network, no key, no torch
 
     Args:
         encoder: An `epic_core` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: the embedded
-            one, `default_encoder()`.
+            encoder, `default_encoder()`.
 
     Attributes:
         encoder: The encoder.
 
     Raises:
-        InvalidInputError: if that is no encoder, or what is to be embedded is no text.
+        InvalidInputError: if `encoder` is not an encoder or the name of one; on use, for a text that is not a string.
         EncoderError: on use, if the encoder fails.
     """
 
@@ -40,22 +40,22 @@ class EpicEmbeddings(Embeddings):
         self.encoder: Encoder = by_name.encoder_of(encoder)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Unit vectors of texts, each a list of `encoder.dimension` floats."""
+        """Return the unit vectors of texts, each a list of `encoder.dimension` floats."""
         vectors: list[list[float]] = embed(self.encoder, _checked(texts)).tolist() if texts else []
         return vectors
 
     def embed_query(self, text: str) -> list[float]:
-        """The unit vector of a query, a list of `encoder.dimension` floats."""
+        """Return the unit vector of a query, a list of `encoder.dimension` floats."""
         vector: list[float] = embed_query(self.encoder, *_checked([text])).tolist()
         return vector
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """As `embed_documents`, without blocking the event loop."""
+        """Do the same as `embed_documents` without blocking the event loop."""
         vectors: list[list[float]] = (await aembed(self.encoder, _checked(texts))).tolist() if texts else []
         return vectors
 
     async def aembed_query(self, text: str) -> list[float]:
-        """As `embed_query`, without blocking the event loop."""
+        """Do the same as `embed_query` without blocking the event loop."""
         vector: list[float] = (await aembed_query(self.encoder, *_checked([text]))).tolist()
         return vector
 

@@ -1,4 +1,4 @@
-"""What only LangChain's models raise."""
+"""Exceptions that only LangChain's models raise."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from epic_core.lm import failures
 
 
 def refused(error: Exception) -> bool:
-    """Whether a request was refused, or no answer could be read, so that another way to ask may do."""
+    """Tell whether a request was refused or its answer unreadable, so that asking in another way may succeed."""
     return isinstance(error, OutputParserException) or failures.refused(error)

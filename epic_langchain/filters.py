@@ -1,4 +1,4 @@
-"""Filters as LangChain's users write them, as conditions of the core."""
+"""Conversion of LangChain's filters into conditions of the core."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _KNOWN = ", ".join((*_TESTS, "$between", "$exists", "$and", "$or", "$not"))
 
 
 def filter_of(given: MetadataFilter | None) -> Filter | None:
-    """A filter over metadata, given as one or as a mapping: `{"year": {"$gte": 2020}, "lang": "en"}`.
+    """Return a filter over metadata, given as a `Filter` or a mapping: `{"year": {"$gte": 2020}, "lang": "en"}`.
 
-    All keys of a mapping have to hold. A key that a document's metadata lacks fails every test but
-    `{"$exists": False}` and what `$not` turns around.
+    All keys of a mapping have to hold. A key that a document's metadata lacks fails every test except
+    `{"$exists": False}` and a test that `$not` negates. An empty mapping is no filter.
 
     Raises:
-        InvalidInputError: for operators that are not known, or another type.
+        InvalidInputError: for unknown operators, or another type.
     """
     if given is None or isinstance(given, Filter):
         return given
@@ -48,10 +48,10 @@ def filter_of(given: MetadataFilter | None) -> Filter | None:
 
 
 def condition_of(given: DocumentFilter | None) -> Condition | None:
-    """As `filter_of`; a function of a Document is a filter too.
+    """Return a condition: a filter as for `filter_of`, or a function of a Document.
 
     Raises:
-        InvalidInputError: for anything else.
+        InvalidInputError: for anything else, asynchronous functions included.
     """
     if given is None or isinstance(given, (Filter, Mapping)):
         return filter_of(given)
@@ -93,7 +93,7 @@ def _clause(key: object, value: Any) -> Filter:
 
 
 def _joined(op: str, parts: list[Filter]) -> Filter:
-    # Side by side: one in the other, a thousand would be too deep.
+    # The parts are siblings: nested in each other, a thousand of them would be too deep.
     return parts[0] if len(parts) == 1 else Filter(op, parts=tuple(parts))
 
 

@@ -1,4 +1,4 @@
-"""A graph memory as a LangChain retriever."""
+"""Retriever over a graph memory."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ _logger = logging.getLogger(__name__)
 
 
 class EpicGraphRetriever(MemoryRetriever):
-    """Retrieves what a walk over a graph memory finds, each document with its guidance.
+    """Retriever over a graph memory: a walk over the graph finds items, which come as documents with guidance.
 
         retriever = EpicGraphRetriever(graph="me.epic", k=5)
         documents = retriever.invoke("What can I bake for the man who turns forty?", k=3)
 
-    Documents are as an `EpicRetriever`'s; their `epic_score` is that of `GraphMemory.search`. `k`, `filter`,
-    `preferences` (those of the held ones that may steer), `steering` and `stance_policy` can be given with each call,
-    or in `config["configurable"]`.
+    Documents have the form of an `EpicRetriever`'s; their `epic_score` is the score of `GraphMemory.search`. `k`,
+    `filter`, `preferences` (which of the memory's preferences may steer), `steering` and `stance_policy` can be given
+    with each call, or in `config["configurable"]`.
 
     Attributes:
         k, guidance: As for `EpicRetriever`.
-        embeddings: What a file given by its name is opened with: LangChain's `Embeddings`, an encoder of epic_core or
-            its name; default: the embedded one. A memory that is open has its own.
-        extractor: What finds entities and facts in documents that are added: an Extractor of epic_core, or a model (a
-            chat model, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
+        embeddings: The embeddings for opening a file given by its name: LangChain's `Embeddings`, an encoder of
+            epic_core or its name; default: the embedded encoder. A memory that is open has its own.
+        extractor: Finds entities and facts in documents that are added: an Extractor of epic_core, or a model (a chat
+            model, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
             GraphMemory has its own.
-        graph: The graph, which the caller closes; the name of its file, which has to be there; or an `EpicMemory`,
-            which gets a graph. It is a GraphMemory from then on: `graph.close()` closes the file, `graph.update()`
-            takes in what the memory holds and its graph does not.
+        graph: The graph, which the caller closes; the name of its file, which has to exist; or an `EpicMemory`, over
+            which a graph is made. Once validated it is a GraphMemory: `graph.close()` closes the file, `graph.update()`
+            adds items that the memory holds and the graph does not.
 
     Raises:
-        ValidationError: for arguments that cannot be.
+        ValidationError: if an argument is invalid.
         StoreError: if the file cannot be opened.
         EncoderMismatchError: if it was made with other embeddings.
         InvalidInputError: from a call, as `GraphMemory.search` raises it, or if `config["configurable"]` asks for
             another `namespace` than the graph's.
-        UnknownPreferenceError: from a call, for a preference that is not held.
+        UnknownPreferenceError: from a call, for a preference that the memory does not have.
     """
 
-    # Fixed, as they say how the graph was opened; and a model may hold a key.
+    # Frozen, because they decided how the graph was opened; hidden, because a model may hold a key.
     embeddings: Any = Field(default=None, frozen=True, repr=False)
     extractor: Any = Field(default=None, frozen=True, repr=False)
-    graph: Any = Field(frozen=True)  # a GraphMemory once it was checked; a name would not do for a type checker
+    graph: Any = Field(frozen=True)  # a GraphMemory once validated; Any, so that type checkers accept a name
 
     _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "preferences", "steering", "stance_policy")
 
@@ -70,7 +70,7 @@ class EpicGraphRetriever(MemoryRetriever):
     @classmethod
     def _checked_embeddings(cls, embeddings: Any) -> Any:
         made = encoder_of(embeddings)
-        # Of a name, what was made: it is not loaded again.
+        # Keep the encoder made from a name, so that it is not loaded again.
         return made if isinstance(embeddings, str) else embeddings
 
     @field_validator("extractor", mode="before")
@@ -85,7 +85,7 @@ class EpicGraphRetriever(MemoryRetriever):
 
     @model_validator(mode="after")
     def _open(self) -> Self:
-        """Once all else is right: nobody could close a file that was opened for nothing."""
+        """Open the graph last: a file opened before another argument fails could not be closed by anybody."""
         graph, extractor = self.graph, self.extractor
         if isinstance(graph, (GraphMemory, EpicMemory)):
             check_embeddings(graph.memory if isinstance(graph, GraphMemory) else graph, self.embeddings)
@@ -107,31 +107,31 @@ class EpicGraphRetriever(MemoryRetriever):
 
     @override
     def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
-        # Whom an EpicRetriever would serve; passed over, it would give one user's items to another.
+        # For an EpicRetriever it selects the user; ignoring it here would give one user's items to another.
         asked, own = per_call(config, {}, ("namespace",)).get("namespace"), self._searched.memory.namespace
         if asked not in (None, own):
             raise InvalidInputError(f"This graph is of the namespace {own!r}. Make a retriever for {asked!r}.")
         return super()._options(config, kwargs)
 
     def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> GraphReport:
-        """Offer documents to the memory, which decides what it keeps; that is taken into the graph.
+        """Offer documents to the memory, which decides what it keeps; the kept items are added to the graph.
 
-        Where the extractor fails, a warning is logged: such documents are found by their text, and `graph.retry()` has
-        them extracted again.
+        If the extractor fails for documents, a warning is logged: they are found by their text, and `graph.retry()`
+        extracts them again.
 
         Raises:
-            InvalidInputError: for what is no Document, or metadata that is not JSON.
+            InvalidInputError: for anything but Documents, or metadata that is not JSON.
             EpicError: as `GraphMemory.add` raises it.
         """
         return _told(self._searched.add(map(memory_item, several(documents)), progress=progress))
 
     async def aadd_documents(self, documents: Iterable[Document], *, progress: bool = False) -> GraphReport:
-        """As `add_documents`, without blocking the event loop."""
+        """Do the same as `add_documents` without blocking the event loop."""
         return _told(await self._searched.aadd(map(memory_item, several(documents)), progress=progress))
 
 
 def extractor_of(extractor: Extractor | BaseChatModel | LanguageModel | None) -> Extractor | None:
-    """What LangChain's users give as an extractor: a model reads the documents; None is the graph's default.
+    """Return an extractor for what a user gave: a model reads the documents; None is the graph's default.
 
     Raises:
         InvalidInputError: for anything but an extractor, a chat model, a language model or None.

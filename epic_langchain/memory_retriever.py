@@ -1,4 +1,4 @@
-"""What retrievers over a memory share, however it is searched."""
+"""Base class of the retrievers over a memory, and checks that they share."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from epic_langchain.per_call import per_call
 
 
 class MemoryRetriever(BaseRetriever):
-    """Makes documents of a memory's hits, and takes options with each call; the base of retrievers over a memory.
+    """Base of retrievers over a memory: turns hits into documents, and takes options with each call.
 
     Attributes:
         k: How many documents, at least 1.
-        guidance: "metadata" puts the instructions and all that is known into flat `epic_*` metadata; "text" also makes
-            each document's text what a model is given: its number, the guidance, the content.
+        guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also
+            changes each document's text to the form a model gets: its number, the guidance, the content.
     """
 
     model_config = ConfigDict(
@@ -49,7 +49,7 @@ class MemoryRetriever(BaseRetriever):
     @property
     @abstractmethod
     def _searched(self) -> Any:
-        """What has `search` and `asearch`, which take the options of a call."""
+        """The object whose `search` and `asearch` are called; they take the options of a call."""
 
     @field_validator("k", mode="before")
     @classmethod
@@ -58,16 +58,16 @@ class MemoryRetriever(BaseRetriever):
 
     @override
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """The documents for a query; keyword arguments hold for this call."""
+        """Return the documents for a query; keyword arguments apply to this call only."""
         return super().invoke(input, config, **self._options(config, kwargs))
 
     @override
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """As `invoke`, without blocking the event loop."""
+        """Do the same as `invoke` without blocking the event loop."""
         return await super().ainvoke(input, config, **self._options(config, kwargs))
 
     def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The options that a call has."""
+        """Return the options of a call."""
         return per_call(config, kwargs, self._per_call)
 
     @override
@@ -100,7 +100,7 @@ class MemoryRetriever(BaseRetriever):
         documents = [document_of(hit, number, guidance=self.guidance) for number, hit in enumerate(hits, start=1)]
         opening = format_preferences(hits) if self.guidance == "text" else ""
         if documents and opening:
-            # A context of them opens with the preferences that matter, as the memory's own does.
+            # The first document opens with the preferences that matter, as the memory's own context does.
             documents[0].page_content = f"{opening}\n\n{documents[0].page_content}"
         return documents
 
@@ -111,12 +111,12 @@ class MemoryRetriever(BaseRetriever):
 
 
 def opened(memory: str | Path, embeddings: Any) -> EpicMemory:
-    """The memory in a file, which has to be there."""
+    """Open the memory in a file, which has to exist."""
     return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(embeddings))
 
 
 def check_embeddings(memory: EpicMemory, embeddings: Any) -> None:
-    """Refuse other embeddings than those of a memory that is open.
+    """Refuse embeddings other than those of a memory that is open.
 
     Raises:
         InvalidInputError: naming both.

@@ -1,4 +1,4 @@
-"""Options that one call brings with it, so that one deployed chain serves many users."""
+"""Options given with one call, so that one deployed chain can serve many users."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 
 
 def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Keyword arguments of a call, filled up from `config["configurable"]`, of which other keys are other people's.
+    """Return the options of a call: its keyword arguments, then `config["configurable"]`, whose other keys are ignored.
+
+    An option that is None counts as not given.
 
     Raises:
-        TypeError: for arguments that are not known.
+        TypeError: for unknown keyword arguments.
     """
     configurable = ensure_config(config).get("configurable") or {}
     given = {name: configurable[name] for name in names if configurable.get(name) is not None}
@@ -20,10 +22,10 @@ def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Se
 
 
 def known_only(kwargs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Keyword arguments of a call, all of which are known.
+    """Check that all keyword arguments of a call are known, and return a copy.
 
     Raises:
-        TypeError: naming what can be given, if there are others.
+        TypeError: for unknown ones, naming the options that can be given.
     """
     unknown = [name for name in kwargs if name not in names]
     if unknown:

@@ -1,4 +1,4 @@
-"""A memory as a LangChain retriever."""
+"""Retriever over a memory."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from epic_langchain.memory_retriever import MemoryRetriever, check_embeddings, o
 
 
 class EpicRetriever(MemoryRetriever):
-    """Retrieves a memory's items, each with its guidance.
+    """Retriever over a memory: its items as documents, each with its guidance.
 
         retriever = EpicRetriever(memory="me.epic", k=5)
         documents = retriever.invoke("Where should I stay?", k=3)
 
-    `k`, `filter`, `namespace` and `preferences` (those of the held ones that may steer and match) can be given with
-    each call, or in `config["configurable"]`. A filter is an `epic_core.Filter` or a mapping like
-    `{"year": {"$gte": 2020}}`.
+    `k`, `filter`, `namespace` and `preferences` (which of the memory's preferences may steer and match) can be given
+    with each call, or in `config["configurable"]`. A filter is an `epic_core.Filter` or a mapping like `{"year":
+    {"$gte": 2020}}`.
 
     Attributes:
-        embeddings: What a file given by its name is opened with: LangChain's `Embeddings`, an encoder of epic_core or
-            its name; default: the embedded one. A memory that is open has its own.
-        memory: The memory, which the caller closes; or the name of its file, which has to be there.
+        embeddings: The embeddings for opening a file given by its name: LangChain's `Embeddings`, an encoder of
+            epic_core or its name; default: the embedded encoder. A memory that is open has its own.
+        memory: The memory, which the caller closes; or the name of its file, which has to exist.
         k: How many documents, at least 1.
-        guidance: "metadata" puts the instructions and all that is known into flat `epic_*` metadata; "text" also makes
-            each document's text what a model is given: its number, the guidance, the content.
+        guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also
+            changes each document's text to the form a model gets: its number, the guidance, the content.
     """
 
     embeddings: Any = Field(default=None, repr=False)  # a model may hold a key
-    memory: Any  # an EpicMemory once it was checked; a name would not do for a type checker
+    memory: Any  # an EpicMemory once validated; Any, so that type checkers accept a name
 
     _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "preferences")
 
@@ -58,14 +58,14 @@ class EpicRetriever(MemoryRetriever):
         return memory
 
     def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
-        """Offer documents to the memory, which decides what it keeps: ids, texts and metadata.
+        """Offer documents (ids, texts and metadata) to the memory, which decides what it keeps.
 
         Raises:
-            InvalidInputError: for what is no Document, or metadata that is not JSON.
+            InvalidInputError: for anything but Documents, or metadata that is not JSON.
             EpicError: as `EpicMemory.add` raises it.
         """
         return self._searched.add(map(memory_item, several(documents)), progress=progress)
 
     async def aadd_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
-        """As `add_documents`, without blocking the event loop."""
+        """Do the same as `add_documents` without blocking the event loop."""
         return await self._searched.aadd(map(memory_item, several(documents)), progress=progress)

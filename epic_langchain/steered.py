@@ -1,4 +1,4 @@
-"""Any LangChain vector store, searched as the user's preferences ask."""
+"""Retriever that searches any LangChain vector store, steered by the user's preferences."""
 
 from __future__ import annotations
 
@@ -28,49 +28,49 @@ from epic_langchain.embeddings import EpicEmbeddings
 from epic_langchain.per_call import per_call
 
 _PER_CALL = ("k", "filter", "preferences", "mode")
-# What only this call says of a document.
+# Keys that describe a document in one call only.
 _OURS = frozenset({"epic_steered_by", "epic_score", "epic_tier"})
 
 
 class SteeredRetriever(BaseRetriever):
-    """Searches any LangChain vector store with a query that the user's preferences steer.
+    """Retriever that searches any LangChain vector store with a query steered by the user's preferences.
 
         retriever = SteeredRetriever(vectorstore=store, preferences=["I avoid hotels with casinos."])
         documents = retriever.invoke("Where should I stay in Las Vegas?", k=3)
 
-    The query is embedded and steered, and the store is asked for its k nearest documents: what it costs beyond the
-    store's own search is the embedding of the query and next to nothing. Where documents say in their metadata how
-    they stand to these preferences (`EpicDocumentTransformer` writes it) and one of the k stands against one, more are
-    fetched and ranked by similarity and stance; for that, the fetched texts are embedded, each once as long as it is
-    remembered (the last 4,096 are).
+    The query is embedded and steered, and the store is asked for its k nearest documents; embedding the query is nearly
+    all that this adds to the cost of the store's own search. If, in mode "signed", the metadata of documents gives
+    their stance to these preferences (`EpicDocumentTransformer` writes it) and one of the k conflicts with a
+    preference, more are fetched and ranked by similarity and stance; for that, the fetched texts are embedded. The
+    vectors of the last 4,096 texts are cached.
 
     `k`, `filter`, `preferences` and `mode` can be given with each call, or in `config["configurable"]`, so that one
-    retriever serves many users: preferences are embedded when they are first used, those of the last 128 users are
-    kept. A filter is in the store's own language, and is what the store's search takes as `filter`.
+    retriever serves many users: preferences are embedded when they are first used, and those of the last 128 users are
+    cached. A filter is in the store's own language, and is passed to the store's search as `filter`.
 
-    Documents are copies. `epic_steered_by` in their metadata names the preferences that steered the query, a line
-    each, the nearest first; `epic_score` is the similarity less what the stance takes off, where stances decided;
-    `epic_tier` is "fallback" for what the fallback found.
+    Documents are copies. `epic_steered_by` in their metadata names the preferences that steered the query, one a line,
+    the nearest first; `epic_score` is the similarity less the stance's penalty, where documents were ranked by stance;
+    `epic_tier` is "fallback" for documents of the fallback.
 
     Attributes:
         vectorstore: Any store that can search by vector.
         preferences: The user's, texts or `epic_core.Preference`s.
-        embeddings: The store's, LangChain's `Embeddings`, an encoder of epic_core or its name; default: what the store
-            says.
+        embeddings: The store's: LangChain's `Embeddings`, an encoder of epic_core or its name; default: the store's
+            `embeddings`.
         k: How many documents, at least 1.
         mode: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8, towards
-            the nearest preference whatever it says; "off" is the store's own search.
+            the nearest preference whatever its stance; "off" is the store's own search.
         fallback: A retriever, or any Runnable from a query to Documents, asked instead of the store for a query that
-            matches no preference (unless the mode is "off"). It is given the call's `configurable`.
-        floor: Cosine from which a preference matches and steers; default: the encoder's own, else 0.2,
-            to match, and to steer what the core weighs (`steering.relevance`). In paper mode everything steers,
-            unless this is given.
-        overfetch: How many times k are fetched where stances decide; 1 leaves stances out of account.
-        search_kwargs: What else the store's search by vector takes. A call cannot replace a `filter` that is here.
+            matches no preference (unless the mode is "off"). It gets the call's `configurable`.
+        floor: Cosine from which a preference matches and steers. Default: the encoder's own, else 0.2, to match; the
+            core's weight of a preference (`steering.relevance`) to steer. In paper mode every preference steers,
+            unless a floor is given.
+        overfetch: How many times k are fetched to rank by stance, at least 1; with 1, stances are ignored.
+        search_kwargs: Other arguments of the store's search by vector. A call cannot replace a `filter` given here.
 
     Raises:
-        ValidationError: for arguments that cannot be.
-        InvalidInputError: from a call, if the store cannot search by vector, or the query or an option cannot be.
+        ValidationError: if an argument is invalid.
+        InvalidInputError: from a call, if the store cannot search by vector, or the query or an option is invalid.
         EncoderMismatchError: from a call, if the store holds vectors of another dimension.
         EncoderError: from a call, if the embeddings fail.
     """
@@ -103,7 +103,7 @@ class SteeredRetriever(BaseRetriever):
         if isinstance(preferences, Iterable) and not isinstance(preferences, str):
             preferences = tuple(preferences)
         unique = unique_preferences(preferences)
-        # Texts as they were given: looking them up costs less.
+        # Keep texts as they were given: looking them up costs less.
         return preferences if isinstance(preferences, tuple) else tuple(unique)
 
     @field_validator("k", mode="before")
@@ -136,7 +136,7 @@ class SteeredRetriever(BaseRetriever):
                 f"This {type(self.vectorstore).__name__} does not say what its texts were embedded with. Give"
                 " embeddings=, the same that it was filled with."
             )
-        # An encoder's embeddings have length one; those of other models are asked for as they are.
+        # An encoder returns unit vectors; the embeddings of other models are used as they are.
         ours = isinstance(embeddings, EpicEmbeddings) or not isinstance(embeddings, Embeddings)
         self._embeddings = None if ours else embeddings
         self._search = SteeredSearch(encoder_of(embeddings), floor=self.floor, overfetch=self.overfetch)
@@ -144,18 +144,18 @@ class SteeredRetriever(BaseRetriever):
 
     @override
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """The documents for a query; keyword arguments hold for this call."""
+        """Return the documents for a query; keyword arguments apply to this call only."""
         return super().invoke(input, config, **self._options(config, kwargs))
 
     @override
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """As `invoke`, without blocking the event loop."""
+        """Do the same as `invoke` without blocking the event loop."""
         return await super().ainvoke(input, config, **self._options(config, kwargs))
 
     def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
         options = per_call(config, kwargs, _PER_CALL)
         if self.fallback is not None:
-            # BaseRetriever keeps the config to itself; a fallback may serve many users, too.
+            # BaseRetriever does not pass the config on, and a fallback may serve many users, too.
             options["configurable"] = ensure_config(config).get("configurable")
         return options
 
@@ -210,7 +210,7 @@ class SteeredRetriever(BaseRetriever):
 
 
 class _Call:
-    """One call: how the store is asked, and what becomes of its answer."""
+    """One call: its query to the store, and the documents made of the answer."""
 
     def __init__(self, retriever: SteeredRetriever, query: str, k: int | None, filter: Any) -> None:
         self._query = checked_text(query, "The query")
@@ -225,7 +225,7 @@ class _Call:
             self._kwargs = {**self._kwargs, "filter": filter}
 
     def embedded(self) -> Sequence[float] | FloatArray:
-        """The query's embedding, as long as the model makes it."""
+        """Return the query's embedding, not normalised if the model does not normalise it."""
         if self._embeddings is None:
             return embed_query(self._search.encoder, self._query)
         try:
@@ -236,7 +236,7 @@ class _Call:
             raise self._not_embedded(error) from error
 
     async def aembedded(self) -> Sequence[float] | FloatArray:
-        """As `embedded`, without blocking the event loop."""
+        """Do the same as `embedded` without blocking the event loop."""
         if self._embeddings is None:
             return await aembed_query(self._search.encoder, self._query)
         try:
@@ -250,7 +250,7 @@ class _Call:
         return EncoderError(f"{type(self._embeddings).__name__} could not embed the query: {error}")
 
     def fetch(self, vector: list[float], count: int) -> list[Document]:
-        """The documents nearest to a vector, as the store returns them."""
+        """Return the documents nearest to a vector, as the store returns them."""
         try:
             return self._store.similarity_search_by_vector(vector, k=count, **self._kwargs)
         except Exception as error:
@@ -258,7 +258,7 @@ class _Call:
             raise
 
     async def afetch(self, vector: list[float], count: int) -> list[Document]:
-        """As `fetch`, without blocking the event loop."""
+        """Do the same as `fetch` without blocking the event loop."""
         try:
             return await self._store.asimilarity_search_by_vector(vector, k=count, **self._kwargs)
         except Exception as error:
@@ -266,7 +266,7 @@ class _Call:
             raise
 
     def _explain(self, error: Exception, vector: list[float]) -> None:
-        """Raise what a store's failure means, if that is known."""
+        """Raise the error that explains a store's failure, if its cause is known."""
         store = type(self._store).__name__
         if isinstance(error, NotImplementedError):
             raise InvalidInputError(
@@ -281,12 +281,12 @@ class _Call:
             ) from error
 
     def documents(self, target: Target, found: Sequence[Found[Document]]) -> list[Document]:
-        """Copies of what the store returned, with what is known of them."""
+        """Return copies of the store's documents, with `epic_steered_by` and `epic_score` in their metadata."""
         said = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
         return [_with(one.document, said if one.score is None else {**said, "epic_score": one.score}) for one in found]
 
     def of_fallback(self, found: Any) -> list[Document]:
-        """Copies of what the fallback returned."""
+        """Return copies of the first k documents that the fallback returned."""
         if not isinstance(found, (list, tuple)) or not all(isinstance(document, Document) for document in found):
             raise InvalidInputError(
                 f"The fallback returned {type(found).__name__}, not a list of Documents. Give a retriever, or a"
@@ -300,6 +300,6 @@ def _read(document: Document) -> tuple[str, Mapping[str, Any]]:
 
 
 def _with(document: Document, said: Mapping[str, Any]) -> Document:
-    """A copy that says more; a store may have given away what it holds."""
+    """Return a copy with more metadata; a store may have returned the very objects that it holds."""
     own = {key: copied(value) for key, value in document.metadata.items() if key not in _OURS}
     return document.model_copy(update={"metadata": {**own, **said}})

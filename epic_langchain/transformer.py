@@ -1,4 +1,4 @@
-"""The coarse filter and fine verification as a step of any ingestion."""
+"""Document transformer for any ingestion pipeline: the coarse filter and fine verification."""
 
 from __future__ import annotations
 
@@ -29,50 +29,51 @@ from epic_langchain.per_call import known_only, per_call
 _logger = logging.getLogger(__name__)
 
 _Key: TypeAlias = tuple[str | None, str]
-"""A document by its id and text."""
+"""Key of a document: its id and its text."""
 
-# A server that filters for many users keeps so many of them prepared.
+# A server may filter for many users: the memories of the last 32 preference lists stay prepared.
 _USERS_PREPARED = 32
 _PER_CALL = ("preferences",)
-# What a memory has of its own.
+# Fields that a memory replaces with its own.
 _A_MEMORYS = ("preferences", "embeddings", "llm", "tau", "keep_rate", "coarse", "fine")
 
 
 class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Document]], BaseDocumentTransformer):
-    """Documents in, those out that matter to this user, each with its guidance in flat `epic_*` metadata.
+    """Transformer that keeps the documents that matter to a user, with guidance in flat `epic_*` metadata.
 
         keep = EpicDocumentTransformer(preferences=["I follow a strict vegan diet."], llm=ChatOllama(model="qwen3:4b"))
         documents = keep.transform_documents(loader.load())
         print(keep.report)
 
-    `epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`, `epic_confidence` and `epic_similarity` are
-    those of the strongest alignment, `epic_alignments` has all of them as JSON; a verifier that rewrites changes the
-    text, and `epic_original` has the one before. It is a Runnable, too: in a chain, with callbacks, `batch`, and
-    `invoke(documents, preferences=[...])` for another user. Other metadata stay as they are, documents that come in are
-    never changed, and those whose text is white space are left out.
+    `epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`, `epic_confidence` and `epic_similarity`
+    describe the strongest alignment, `epic_alignments` has all of them as JSON. A verifier that rewrites changes the
+    text; `epic_original` then has the original one. The transformer is also a Runnable: it works in a chain, with
+    callbacks and `batch`, and as `invoke(documents, preferences=[...])` for another user. Other metadata is kept, input
+    documents are never changed, and documents whose text is white space are left out.
 
-    A document that a model's failure leaves undecided is not among those that come out; it is in `undecided`, the
-    reason in `report.failures`, and a warning is logged. Transform it again once the model answers: what was decided is
-    not asked for again.
+    A document that a model's failure leaves undecided is not returned; it is in `undecided`, the reason is in
+    `report.failures`, and a warning is logged. Transform it again once the model answers: verdicts that were reached
+    are not asked for again.
 
     Attributes:
         preferences: The user's.
-        embeddings: LangChain's `Embeddings`, an encoder of epic_core or its name; default: the embedded one.
-        llm: A chat model, a LanguageModel or a Verifier of epic_core; default: the embedded verifier, which needs none.
+        embeddings: LangChain's `Embeddings`, an encoder of epic_core or its name; default: the embedded encoder.
+        llm: A chat model, a LanguageModel or a Verifier of epic_core; default: the embedded verifier, which needs no
+            model.
         tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
         keep_rate: Instead of tau, the share of the first documents that shall pass, in (0, 1].
-        coarse, fine: Switch a stage off.
-        split: Give one document for each preference that an item was kept for, instead of one for the item.
-        memory: Judge by this memory instead: its preferences, encoder and verifier, and its file remembers what a model
+        coarse, fine: Whether to run the coarse filter and fine verification.
+        split: Return one document for each preference that an item was kept for, instead of one for the item.
+        memory: Judge by this memory instead: its preferences, encoder and verifier; its file caches what a model
             decided. Nothing else is written into it.
-        progress: Show a bar.
+        progress: Show a progress bar.
 
     Raises:
-        ValidationError: for arguments that cannot be.
+        ValidationError: if an argument is invalid.
     """
 
-    # Frozen: what was prepared for one setting would go on under another.
-    # A model may hold a key.
+    # Frozen: memories prepared under one setting would be used under another.
+    # hide_input_in_errors: a model may hold a key.
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, frozen=True, hide_input_in_errors=True)
 
     preferences: Sequence[str | Preference] = ()
@@ -118,54 +119,54 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         self._verifier = verifier_of(self.llm, self._encoder)
         return self
 
-    # what came of it
+    # results
 
     @property
     def report(self) -> BuildReport:
-        """What the run that finished last did: what was seen, kept, discarded, undecided, and what it took."""
+        """The report of the run that finished last: items seen, kept, discarded and undecided, and times."""
         return self._report
 
     @property
     def undecided(self) -> list[Document]:
-        """The documents, as they were given, that are still without a verdict after all runs so far.
+        """The input documents that still have no verdict after all runs so far.
 
-        Transform them again: those that are decided then leave this list.
+        Transform them again: documents that get a verdict leave this list.
         """
         return self.undecided_for(self.preferences)
 
     def undecided_for(self, preferences: Sequence[str | Preference]) -> list[Document]:
-        """As `undecided`, of calls that gave these preferences."""
+        """Return the undecided documents of the calls that gave these preferences."""
         with self._lock:
             return list(self._undecided.get(tuple(unique_preferences(preferences)), {}).values())
 
     @override
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Another one with some settings changed, which are checked; nothing that was prepared is shared."""
+        """Return a transformer with some settings changed, which are checked; no prepared memory is shared."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**given, **(update or {})})
 
-    # the framework's ways to call it
+    # LangChain's interface
 
     @override
     def invoke(self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """The documents that are kept. `preferences=` are another user's, for this call."""
+        """Return the documents that are kept. `preferences=` replaces the transformer's own for this call."""
         return self._call_with_config(self._run, input, config, **known_only(kwargs, _PER_CALL))
 
     @override
     async def ainvoke(
         self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        """As `invoke`, without blocking the event loop."""
+        """Do the same as `invoke` without blocking the event loop."""
         return await self._acall_with_config(self._arun, input, config, **known_only(kwargs, _PER_CALL))
 
     @override
     def transform_documents(self, documents: Sequence[Document], **kwargs: Any) -> list[Document]:
-        """As `invoke`."""
+        """Return the documents that are kept, as `invoke` does."""
         return self.invoke(documents, **kwargs)
 
     @override
     async def atransform_documents(self, documents: Sequence[Document], **kwargs: Any) -> list[Document]:
-        """As `ainvoke`."""
+        """Do the same as `transform_documents` without blocking the event loop."""
         return await self.ainvoke(documents, **kwargs)
 
     def lazy_transform(
@@ -175,13 +176,13 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         *,
         preferences: Sequence[str | Preference] | None = None,
     ) -> Iterator[Document]:
-        """Kept documents of any iterable, a few at a time; `report` is there when the iterator ends or is closed."""
+        """Yield kept documents of any iterable, a few at a time; `report` is set when the iterator ends or closes."""
         memory = self._memory_for(preferences, config)
         run = _Run(self, memory)
         judging = memory.judge(run.items(documents), report=run.report, progress=self.progress)
         try:
             while True:
-                # Not around the yield: it would hold for the caller as well.
+                # Not around the yield: the config would apply to the caller as well.
                 with calling_with(config):
                     judged = next(judging, None)
                 if judged is None:
@@ -198,7 +199,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         *,
         preferences: Sequence[str | Preference] | None = None,
     ) -> AsyncIterator[Document]:
-        """As `lazy_transform`, without blocking the event loop; also takes an asynchronous iterable."""
+        """Do the same as `lazy_transform` without blocking the event loop; also takes an asynchronous iterable."""
         memory = await in_thread(self._memory_for, preferences, config)
         run = _Run(self, memory)
         items = run.aitems(documents) if isinstance(documents, AsyncIterable) else run.items(documents)
@@ -237,7 +238,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         return [document async for document in kept]
 
     def _memory_for(self, preferences: Sequence[str | Preference] | None, config: RunnableConfig | None) -> EpicMemory:
-        """The memory that judges by the preferences of a call, or else the transformer's own."""
+        """Return the memory that judges by the preferences of a call, by default the transformer's own."""
         given = per_call(config, {} if preferences is None else {"preferences": preferences}, _PER_CALL)
         if self.memory is not None:
             if given:
@@ -248,7 +249,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
             raise NoPreferencesError("There are no preferences to keep documents by: preferences=['...'].")
         memory = self._prepared_for(unique)
         if memory is None:
-            # One user after the other, so that none is prepared twice; who is prepared does not wait.
+            # One at a time, so that no memory is prepared twice; a call whose memory is prepared does not wait.
             with self._preparing:
                 memory = self._prepared_for(unique)
                 if memory is None:
@@ -262,7 +263,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
             return self._prepared.get(preferences)
 
     def _prepare(self, preferences: tuple[Preference, ...]) -> EpicMemory:
-        """A memory that lives in RAM, and holds nothing but preferences and verdicts."""
+        """Make a memory in RAM that holds nothing but preferences and verdicts, and remember it."""
         memory = EpicMemory(
             preferences,
             encoder=self._encoder,
@@ -271,7 +272,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
             keep_rate=self.keep_rate,
             coarse=self.coarse,
             fine=self.fine,
-            # Aspects that a preference brings count. None are asked for: the memory is gone with the process.
+            # Aspects given with a preference count, but no model is asked for any: this memory ends with the process.
             aspects="parser",
         )
         with self._lock:
@@ -282,7 +283,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
 
 
 class _Run:
-    """One run: its report, and which document is whose."""
+    """One run: its report, and the documents that wait for a verdict."""
 
     def __init__(self, transformer: EpicDocumentTransformer, memory: EpicMemory) -> None:
         self.report = BuildReport()
@@ -293,13 +294,13 @@ class _Run:
         self._seen = self._blank = 0
 
     def items(self, documents: Iterable[Document]) -> Iterable[Item]:
-        """The documents' items; the documents wait for what is decided about them."""
+        """Return the items of documents; the documents are queued until their items are judged."""
         items = (item for document in several(documents) for item in self._item(document))
-        # So that what is wrong with one is said before a model is asked, and a bar knows how many there are.
+        # A list is read at once: invalid documents raise before a model is asked, and the progress bar has a total.
         return list(items) if isinstance(documents, (list, tuple)) else items
 
     async def aitems(self, documents: AsyncIterable[Document]) -> AsyncIterator[Item]:
-        """As `items`."""
+        """Yield the items of an asynchronous iterable of documents, as `items` does."""
         async for document in documents:
             for item in self._item(document):
                 yield item
@@ -318,21 +319,21 @@ class _Run:
         yield item
 
     def kept(self, judged: Judged) -> list[Document]:
-        """What comes out for the document that waits longest."""
+        """Return the output for the document that has waited longest."""
         document = self._waiting.popleft()
         undecided = judged.verdict.decision is Decision.UNDECIDED
         self._decided[document.id, document.page_content] = document if undecided else None
         return documents_of(judged, document, split=self._transformer.split) if judged.kept else []
 
     def finish(self) -> None:
-        """Hand the transformer the report, and what has no verdict."""
+        """Store the report and the undecided documents in the transformer."""
         undecided = sum(document is not None for document in self._decided.values())
         if self._blank:
             self.report.warnings.append(f"{self._blank} documents without text were left out.")
         if undecided:
             said = f"{undecided} documents are undecided: transform `undecided` again when the model answers."
             self.report.warnings.append(said)
-            # Who calls it in a chain sees neither the report nor the list.
+            # A caller inside a chain sees neither the report nor the list of undecided documents.
             _logger.warning("%s %s", said, next(iter(self.report.failures.values()), ""))
         with self._transformer._lock:
             self._transformer._report = self.report

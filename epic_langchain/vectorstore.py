@@ -1,4 +1,4 @@
-"""A LangChain vector store that finds documents by their instructions, and steers searches by preferences."""
+"""LangChain vector store that finds documents by their instructions and steers searches by preferences."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PLAIN = ("filter",)
 
 @dataclass(frozen=True)
 class Found:
-    """Documents with their scores and vectors, best first, and the vector that was searched for."""
+    """Documents with their scores and vectors, best first, and the query vector."""
 
     scored: list[tuple[Document, float]]
     vectors: list[FloatArray]
@@ -53,11 +53,11 @@ class Found:
 
     @property
     def documents(self) -> list[Document]:
-        """Without their scores."""
+        """The documents without their scores."""
         return [document for document, _ in self.scored]
 
     def diverse(self, k: int, lambda_mult: float) -> list[Document]:
-        """The k of them that are near to what was searched for, and far from each other."""
+        """Return k documents that are near to the query vector and far from each other."""
         if self.vector is None or len(self.vectors) != len(self.scored) or not self.scored:
             return self.documents[:k]
         chosen = maximal_marginal_relevance(
@@ -73,29 +73,29 @@ class EpicVectorStore(VectorStore):
         store.add_documents(documents)
         store.similarity_search("What should I cook tonight?", k=3, filter={"lang": "en"})
 
-    It stores what it is given. A document that carries instructions in its metadata, as `EpicDocumentTransformer`
-    writes them, is found by each of them; any other by its text. Filters are mappings like
-    `{"year": {"$gte": 2020}}`, an `epic_core.Filter`, or functions of a Document; they are part of the search, so that
-    k documents come back if so many satisfy it. Scores are cosines, higher is better; with preferences, less what a
-    conflict with one takes off.
+    It stores every document it is given. A document with instructions in its metadata, as `EpicDocumentTransformer`
+    writes them, is found by each of them and by its text; any other by its text. Filters are mappings like `{"year":
+    {"$gte": 2020}}`, `epic_core.Filter`s, or functions of a Document; they are applied within the search, so that k
+    documents come back if so many satisfy the filter. Scores are cosines, higher is better; with preferences, less a
+    penalty for a conflict with one.
 
-    Searches by text take `filter`, `preferences` and `steering` for this call; those by a vector are not steered, and
-    take `filter`. Metadata has to be JSON. Safe to use from several threads; a file also from several processes.
+    Searches by text take `filter`, `preferences` and `steering` for this call; searches by a vector are not steered,
+    and take `filter`. Metadata has to be JSON. Safe to use from several threads; a file also from several processes.
 
     Args:
         embedding: LangChain's `Embeddings`, an encoder of epic_core or its name, such as "ollama/nomic-embed-text";
-            default: the embedded one. The file remembers it.
-        path: The file; it is no memory's, and takes no pickle. None for RAM.
+            default: the embedded encoder. The file remembers it.
+        path: The file, which is not a pickle, and not the file of a memory. None for RAM.
         preferences: The user's; without any, searches are by plain similarity. The file does not remember them.
         steering: "signed", "paper" (Eq. 7-8) or "off".
         must_exist: Refuse to make a new file.
-        read_only: Never write into it.
+        read_only: Never write into the file.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
-        StoreError: if the file cannot be opened, or is none of a vector store.
-        EncoderMismatchError: if it was made with another embedding model; where that takes a call to the model, at
-            the first use.
+        InvalidInputError: if an argument is invalid.
+        StoreError: if the file cannot be opened, or is not a vector store's.
+        EncoderMismatchError: if it was made with another embedding model; at the first use, if finding that out takes a
+            call to the model.
     """
 
     def __init__(
@@ -126,30 +126,30 @@ class EpicVectorStore(VectorStore):
 
     @classmethod
     def from_memory(cls, memory: EpicMemory, *, namespace: str | None = None) -> EpicVectorStore:
-        """A view of a memory: its items, found and steered as the memory does it.
+        """Return a view of a memory: its items, searched and steered by the memory.
 
-        It cannot be written: `memory.add` decides what is kept. Its filters are mappings or `epic_core.Filter`s.
+        The view cannot be written: `memory.add` decides what is kept. Its filters are mappings or `epic_core.Filter`s.
 
         Args:
             memory: The memory, which the caller closes.
-            namespace: Whose; default: the memory's own.
+            namespace: The namespace whose items are searched; default: the memory's own.
         """
         return MemoryView(memory, namespace)
 
-    # making one of documents
+    # making a store of documents
 
     @classmethod
     @override
     def from_documents(
         cls, documents: list[Document], embedding: Embeddings | Encoder | str | None = None, **kwargs: Any
     ) -> Self:
-        """A store that holds documents; with `preferences`, those of them that matter to the user.
+        """Make a store of documents; with `preferences`, of the documents that matter to the user.
 
         Documents that a model's failure leaves undecided are not stored, and there is a warning. To try them again,
         use `EpicDocumentTransformer` and `add_documents` instead.
 
         Args:
-            documents: What the store gets; with preferences, after the coarse filter and fine verification.
+            documents: The documents to store; with preferences, after the coarse filter and fine verification.
             embedding: As for the constructor.
             **kwargs: As for the constructor; `ids`; `llm`, which decides what is kept (`EpicDocumentTransformer`).
 
@@ -168,7 +168,7 @@ class EpicVectorStore(VectorStore):
     async def afrom_documents(
         cls, documents: list[Document], embedding: Embeddings | Encoder | str | None = None, **kwargs: Any
     ) -> Self:
-        """As `from_documents`, without blocking the event loop."""
+        """Do the same as `from_documents` without blocking the event loop."""
         store, given, keep = await in_thread(cls._begun, documents, embedding, kwargs)
         with store._closed_on_error():
             await store.aadd_documents(given if keep is None else await keep.ainvoke(given))
@@ -186,7 +186,7 @@ class EpicVectorStore(VectorStore):
         ids: list[str] | None = None,
         **kwargs: Any,
     ) -> Self:
-        """As `from_documents`, of texts."""
+        """Make a store of texts, as `from_documents` does of documents."""
         return cls.from_documents(documents_of_texts(texts, metadatas, ids), embedding, **kwargs)
 
     @classmethod
@@ -200,14 +200,14 @@ class EpicVectorStore(VectorStore):
         ids: list[str] | None = None,
         **kwargs: Any,
     ) -> Self:
-        """As `from_texts`, without blocking the event loop."""
+        """Do the same as `from_texts` without blocking the event loop."""
         return await cls.afrom_documents(documents_of_texts(texts, metadatas, ids), embedding, **kwargs)
 
     @classmethod
     def _begun(
         cls, documents: Iterable[Document], embedding: Any, options: dict[str, Any]
     ) -> tuple[Self, list[Document], EpicDocumentTransformer | None]:
-        """An empty store, the documents with their ids, and what filters them."""
+        """Return an empty store, the documents with their ids, and the transformer that filters them, if any."""
         ids, llm = options.pop("ids", None), options.pop("llm", None)
         preferences = options.pop("preferences", None)
         preferences = [] if preferences is None else unique_preferences(preferences)
@@ -225,7 +225,7 @@ class EpicVectorStore(VectorStore):
 
     @contextmanager
     def _closed_on_error(self) -> Iterator[None]:
-        """Nobody else could close it."""
+        """Close the store if the block raises: the caller does not have it yet and could not close it."""
         try:
             yield
         except BaseException:
@@ -238,18 +238,18 @@ class EpicVectorStore(VectorStore):
     def add_documents(
         self, documents: list[Document], *, ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
-        """Store documents, all of them or none; one with a known id takes the place of the earlier one.
+        """Store documents, all of them or none; one with a known id replaces the earlier one.
 
         Args:
-            documents: With ids of their own, or without: then they are given new ones.
-            ids: Others than their own.
-            **kwargs: `batch_size`, which `langchain_core.indexing.index` passes on, changes nothing.
+            documents: Documents; one without an id gets a new one.
+            ids: Ids to use instead of the documents' own; None for a document keeps its own.
+            **kwargs: `batch_size`, which `langchain_core.indexing.index` passes on, has no effect.
 
         Returns:
             The ids, in order.
 
         Raises:
-            InvalidInputError: for what is no Document, metadata that is not JSON, or another number of ids.
+            InvalidInputError: for anything but Documents, metadata that is not JSON, or another number of ids.
             EncoderError: if the embedding model fails; nothing is stored then.
         """
         return self._collection.add(records_of(documents, ids, kwargs))
@@ -258,7 +258,7 @@ class EpicVectorStore(VectorStore):
     async def aadd_documents(
         self, documents: list[Document], *, ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
-        """As `add_documents`, without blocking the event loop."""
+        """Do the same as `add_documents` without blocking the event loop."""
         return await self._collection.aadd(await in_thread(records_of, documents, ids, kwargs))
 
     @override
@@ -270,7 +270,7 @@ class EpicVectorStore(VectorStore):
         ids: list[str] | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """As `add_documents`, of texts."""
+        """Store texts, as `add_documents` does documents."""
         return self.add_documents(documents_of_texts(texts, metadatas, ids), **kwargs)
 
     @override
@@ -282,19 +282,19 @@ class EpicVectorStore(VectorStore):
         ids: list[str] | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """As `add_texts`, without blocking the event loop."""
+        """Do the same as `add_texts` without blocking the event loop."""
         return await self.aadd_documents(documents_of_texts(texts, metadatas, ids), **kwargs)
 
     @override
     def delete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
-        """Remove documents by their ids; all of them, if no ids are given. Those that are not held are ignored."""
+        """Remove documents by their ids, or all documents without ids. Unknown ids are ignored."""
         check_none_left(kwargs)
         self._collection.delete(None if ids is None else several_ids(ids))
         return True
 
     @override
     async def adelete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
-        """As `delete`, without blocking the event loop."""
+        """Do the same as `delete` without blocking the event loop."""
         check_none_left(kwargs)
         await in_thread(self._collection.delete, None if ids is None else several_ids(ids))
         return True
@@ -303,70 +303,73 @@ class EpicVectorStore(VectorStore):
 
     @override
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """The documents with these ids, in order; those that are not held are left out."""
+        """Return the documents with these ids, in order; unknown ids are left out."""
         return [document_of_record(record) for record in self._collection.get(several_ids(ids))]
 
     @override
     async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """As `get_by_ids`, without blocking the event loop."""
+        """Do the same as `get_by_ids` without blocking the event loop."""
         return await in_thread(self.get_by_ids, ids)
 
     @override
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """The k documents that suit a query best; `filter`, `preferences`, `steering` for this call."""
+        """Return the k documents that fit a query best; `filter`, `preferences` and `steering` apply to this call."""
         return self._search(query, k, kwargs).documents
 
     @override
     async def asimilarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """As `similarity_search`, without blocking the event loop."""
+        """Do the same as `similarity_search` without blocking the event loop."""
         return (await self._asearch(query, k, kwargs)).documents
 
     @override
     def similarity_search_with_score(self, query: str, k: int = 4, **kwargs: Any) -> list[tuple[Document, float]]:
-        """As `similarity_search`, with scores, higher is better."""
+        """Do the same as `similarity_search`, with scores; higher is better."""
         return self._search(query, k, kwargs).scored
 
     @override
     async def asimilarity_search_with_score(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """As `similarity_search_with_score`, without blocking the event loop."""
+        """Do the same as `similarity_search_with_score` without blocking the event loop."""
         return (await self._asearch(query, k, kwargs)).scored
 
     @override
     def similarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
-        """The k documents nearest to a vector, which is not steered; `filter` for this call."""
+        """Return the k documents nearest to a vector, without steering; `filter` applies to this call."""
         return self._search_vector(embedding, k, kwargs).documents
 
     @override
     async def asimilarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
-        """As `similarity_search_by_vector`, without blocking the event loop."""
+        """Do the same as `similarity_search_by_vector` without blocking the event loop."""
         return (await in_thread(self._search_vector, embedding, k, kwargs)).documents
 
     def similarity_search_with_score_by_vector(
         self, embedding: list[float], k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """As `similarity_search_by_vector`, with cosines."""
+        """Do the same as `similarity_search_by_vector`, with cosines."""
         return self._search_vector(embedding, k, kwargs).scored
 
     async def asimilarity_search_with_score_by_vector(
         self, embedding: list[float], k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """As `similarity_search_with_score_by_vector`, without blocking the event loop."""
+        """Do the same as `similarity_search_with_score_by_vector` without blocking the event loop."""
         return (await in_thread(self._search_vector, embedding, k, kwargs)).scored
 
     @override
     def max_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
-        """Of the `fetch_k` best, k that are not like each other; `lambda_mult` from 0, most diverse, to 1."""
+        """Return k of the `fetch_k` best documents that differ from each other.
+
+        `lambda_mult` runs from 0, most diverse, to 1, most similar to the query.
+        """
         return self._search(query, fetched(k, fetch_k, lambda_mult), kwargs).diverse(k, lambda_mult)
 
     @override
     async def amax_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
-        """As `max_marginal_relevance_search`, without blocking the event loop."""
+        """Do the same as `max_marginal_relevance_search` without blocking the event loop."""
         found = await self._asearch(query, fetched(k, fetch_k, lambda_mult), kwargs)
         return await in_thread(found.diverse, k, lambda_mult)
 
@@ -374,14 +377,14 @@ class EpicVectorStore(VectorStore):
     def max_marginal_relevance_search_by_vector(
         self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
-        """As `max_marginal_relevance_search`, by a vector, which is not steered."""
+        """Do the same as `max_marginal_relevance_search` for a vector, without steering."""
         return self._search_vector(embedding, fetched(k, fetch_k, lambda_mult), kwargs).diverse(k, lambda_mult)
 
     @override
     async def amax_marginal_relevance_search_by_vector(
         self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
-        """As `max_marginal_relevance_search_by_vector`, without blocking the event loop."""
+        """Do the same as `max_marginal_relevance_search_by_vector` without blocking the event loop."""
         found = await in_thread(self._search_vector, embedding, fetched(k, fetch_k, lambda_mult), kwargs)
         return await in_thread(found.diverse, k, lambda_mult)
 
@@ -389,7 +392,7 @@ class EpicVectorStore(VectorStore):
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         return _relevance
 
-    # what a view of something else does in another way
+    # overridden by a view
 
     def _search(self, query: str, k: int, options: dict[str, Any]) -> Found:
         where, others = options_of(options, _STEERED)
@@ -403,7 +406,7 @@ class EpicVectorStore(VectorStore):
         where, _ = options_of(options, _PLAIN)
         return _found(self._collection.search_vector(vector, k, where=condition_of(where)))
 
-    # the rest
+    # other methods
 
     @property
     @override
@@ -412,18 +415,18 @@ class EpicVectorStore(VectorStore):
         return self._embeddings
 
     def verify(self) -> int:
-        """Check every row of the file; how many there are.
+        """Check every row of the file and return how many there are.
 
         Raises:
-            DamagedError: if one is not as it was written.
+            DamagedError: if a row is not as it was written.
         """
         return self._collection.verify()
 
     def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a copy of the last committed state, whole or not at all; also while it is in use.
+        """Write a copy of the last committed state, whole or not at all; also while the store is in use.
 
         Raises:
-            StoreError: if it cannot be written, or is there and `overwrite` is off.
+            StoreError: if it cannot be written, or the file exists and `overwrite` is off.
         """
         self._collection.backup(path, overwrite=overwrite)
 
@@ -442,7 +445,7 @@ class EpicVectorStore(VectorStore):
 
 
 class MemoryView(EpicVectorStore):
-    """A memory as a vector store that cannot be written."""
+    """A view of a memory as a vector store that cannot be written."""
 
     def __init__(self, memory: EpicMemory, namespace: str | None = None) -> None:
         if not isinstance(memory, EpicMemory):
@@ -458,27 +461,27 @@ class MemoryView(EpicVectorStore):
 
     @override
     def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
-        """Not possible in a view."""
+        """Refuse to write."""
         raise self._refuse()
 
     @override
     async def aadd_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
-        """Not possible in a view."""
+        """Refuse to write."""
         raise self._refuse()
 
     @override
     def delete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
-        """Not possible in a view."""
+        """Refuse to write."""
         raise self._refuse()
 
     @override
     async def adelete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
-        """Not possible in a view."""
+        """Refuse to write."""
         raise self._refuse()
 
     @override
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """The items with these ids, in order, as documents; those that are not held are left out."""
+        """Return the items with these ids, in order, as documents; unknown ids are left out."""
         return [item_document(item) for item in self._memory.get(several_ids(ids), namespace=self._namespace)]
 
     def _search(self, query: str, k: int, options: dict[str, Any]) -> Found:
@@ -496,7 +499,7 @@ class MemoryView(EpicVectorStore):
 
     @override
     def verify(self) -> int:
-        """Check every row of the memory's file."""
+        """Check every row of the memory's file and return how many there are."""
         return self._memory.verify()
 
     @override
@@ -506,7 +509,7 @@ class MemoryView(EpicVectorStore):
 
     @override
     def close(self) -> None:
-        """Nothing is closed: the memory is its owner's."""
+        """Do nothing: the memory's owner closes it."""
 
     @override
     def __repr__(self) -> str:
@@ -524,12 +527,12 @@ def _hits(hits: Hits) -> Found:
 
 
 def _relevance(score: float) -> float:
-    """A cosine as LangChain's relevance, in [0, 1]: what is below zero is irrelevant."""
+    """Return a cosine as LangChain's relevance, in [0, 1]: a negative cosine counts as 0."""
     return min(max(score, 0.0), 1.0)
 
 
 def _warn_of_undecided(keep: EpicDocumentTransformer | None) -> None:
-    """What a model could not decide about is in no store, and its caller has no report."""
+    """Warn of undecided documents: they are not stored, and the caller gets no report."""
     if keep is not None and keep.undecided:
         reason = next(iter(keep.report.failures.values()), "no reason was given")
         warnings.warn(

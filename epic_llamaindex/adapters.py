@@ -1,4 +1,4 @@
-"""LlamaIndex's models at the seams of the core: any embedding model an encoder, any LLM a language model."""
+"""Adapters from LlamaIndex's models to the core: embedding models as an `Encoder`, an LLM as a `LanguageModel`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 from epic_llamaindex.answers import only_thought, read
 from epic_llamaindex.embeddings import EpicEmbedding
 
-# Where models have their names; `metadata` has it, too, but may ask a server.
+# The attributes that hold a model's name; `metadata` has it as well, but may ask a server.
 _NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment", "engine")
 
-# What the framework says of a model that does not say its name, or that of its class.
+# Default names of the framework for models and classes that give no name of their own.
 _NAMELESS = {"", "unknown", "base_component", "custom_llm"}
 
 
 def _name_of(model: BaseComponent) -> str:
-    """`llamaindex:<class>:<model>`, or without the model where there is none to be seen."""
+    """Return `llamaindex:<class>:<model>`, or `llamaindex:<class>` if the model gives no name."""
     kind = model.class_name()
     named = (getattr(model, name, None) for name in _NAMES)
     found = [value for value in named if isinstance(value, str) and value.strip() not in _NAMELESS]
@@ -41,16 +41,19 @@ def _name_of(model: BaseComponent) -> str:
 
 
 def _inherits(model: BaseComponent, base: type[BaseComponent], method: str) -> bool:
-    """Whether a model has a method of a base class of the framework, which wraps methods anew in each class."""
+    """Tell whether a model's class inherits a method unchanged.
+
+    The framework wraps methods anew in each class, so module and qualified name are compared.
+    """
     own, given = getattr(type(model), method), getattr(base, method)
     return (own.__module__, own.__qualname__) == (given.__module__, given.__qualname__)
 
 
 # encoders
 
-# Settings that change what is embedded, or how; that they are unset is the same as that there are none. All others
-# are left out: addresses, keys, timeouts and batches, and what an update of an integration may add, which must not
-# make a file unusable that was written before.
+# Settings that change what is embedded, or how; an unset one counts as absent. Other settings are left out, such as
+# addresses, keys, timeouts and batch sizes: a setting that an update of an integration adds must not make an older
+# file unusable.
 _TOLD = (
     "model_name", "query_instruction", "text_instruction", "query_prefix", "text_prefix", "dimensions",
     "output_dimension", "mode", "task", "task_type", "input_type", "pooling",
@@ -58,9 +61,9 @@ _TOLD = (
 
 
 def _settings_of(model: BaseEmbedding) -> str:
-    """The settings that tell embeddings apart."""
+    """Return the settings that change embeddings, as text."""
     values = [(name, getattr(model, name, None)) for name in _TOLD]
-    plain = [(name, getattr(value, "value", value)) for name, value in values]  # of enumerations
+    plain = [(name, getattr(value, "value", value)) for name, value in values]  # the value of an enumeration's member
     return "".join(f"\x1f{name}={value}" for name, value in plain if isinstance(value, (str, int)) and value)
 
 
@@ -68,27 +71,27 @@ class LlamaIndexEncoder(AdaptedEncoder):
     """Any LlamaIndex embedding model as an encoder: `LlamaIndexEncoder(OllamaEmbedding("nomic-embed-text"))`.
 
     Items and preferences are embedded as texts, a user's query as a query. Nothing is sent before the first use.
-    A model that has no asynchronous calls of its own is called in a worker thread.
+    A model without asynchronous calls of its own is called in a worker thread.
 
     Args:
         embed_model: The embedding model.
         name: Stored with a memory, which can be opened only with an encoder of that name. Default: made of the
             class and of the model's name.
-        fingerprint: Identifies the weights. Default: a digest of name, dimension and those settings that change
+        fingerprint: Identifies the weights. Default: a digest of name, dimension and the settings that change
             embeddings (the model's name, instructions or prefixes, dimensions, mode, task, input type, pooling). It
-            cannot tell other weights under the same name; give one where that can happen, or where another setting
-            matters.
+            stays the same if the weights change under the same name; give a fingerprint where that can happen, or where
+            another setting matters.
         tau: The coarse filter's threshold that suits the model, a cosine in [-1, 1]. Default: the core's own.
         floor: The similarity from which a preference steers, a cosine in [-1, 1]. Default: the core's own.
 
     Attributes:
         embed_model: The embedding model.
         name: The name.
-        tau, floor: Only where given.
+        tau, floor: Present only if they were given.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
-        EncoderError: on use, when the model fails, or gives something that is no embedding for each text.
+        InvalidInputError: if an argument is invalid.
+        EncoderError: on use, if the model fails or does not return one embedding for each text.
     """
 
     def __init__(
@@ -105,8 +108,9 @@ class LlamaIndexEncoder(AdaptedEncoder):
         made = checked_name(name, _name_of(embed_model))
         super().__init__(made, fingerprint=fingerprint, tau=tau, floor=floor, settings=_settings_of(embed_model))
         self.embed_model = embed_model
-        # The framework's fall-backs call the synchronous method on the event loop. Who leaves them for texts has
-        # nothing better for a query, where there is no fall-back and all have to write one.
+        # The framework's fall-backs for texts call the synchronous method on the event loop. A model that keeps them
+        # has no real asynchronous call for a query either: there is no fall-back for queries, so every model has to
+        # write one.
         asynchronous = ("_aget_text_embedding", "_aget_text_embeddings")
         self._in_thread = all(_inherits(embed_model, BaseEmbedding, method) for method in asynchronous)
 
@@ -131,7 +135,7 @@ class LlamaIndexEncoder(AdaptedEncoder):
 
 
 def encoder_of(embed_model: BaseEmbedding | Encoder | str | None) -> Encoder:
-    """What LlamaIndex's users give as an embedding model, as an encoder; None is the embedded one, a text a name.
+    """Return an encoder for the embedding model a user gave: None is the embedded encoder, a string an encoder's name.
 
     Raises:
         InvalidInputError: for anything else.
@@ -165,28 +169,27 @@ _MOST_MADE = 256
 class LlamaIndexLM(AdaptedLM):
     """Any LlamaIndex LLM as a language model: `LlamaIndexLM(Ollama(model="qwen3:4b", temperature=0))`.
 
-    Temperature, timeouts and the like are the model's own, as it was made; the model's own retries come before
-    those of the verifier. Answers are limited in their length by a setting the model is known to have, on a copy of
-    it that shares its clients; `Ollama` and LLMs of OpenAI's protocol are held to a JSON schema. What the model
-    refuses is left out from then on, and so is the limit where it cuts off a model that is still thinking.
-    Confidences are made of the log-probabilities in an answer: ask the model for them where it has a setting, as
-    with `OpenAILike(..., logprobs=True)`. LlamaIndex's `Ollama` has none; for an Ollama server `epic_core.lm.OllamaLM`
-    has. Nothing is sent before the first use. A model that has no asynchronous calls of its own is called in a worker
-    thread.
+    Temperature, timeouts and the like are the model's own settings; its own retries come before those of the verifier.
+    The length of answers is limited by a setting that its class is known to have, on a copy that shares the model's
+    clients; `Ollama` and LLMs of OpenAI's protocol are held to a JSON schema. A feature that the model refuses is not
+    used again; neither is the limit once it has cut off a model that was still thinking. Confidences are computed from
+    the log-probabilities in an answer: ask the model for them if it has a setting, as with `OpenAILike(...,
+    logprobs=True)`. LlamaIndex's `Ollama` has none; `epic_core.lm.OllamaLM` has one for an Ollama server. Nothing is
+    sent before the first use. A model without asynchronous calls of its own is called in a worker thread.
 
     Args:
         llm: The LLM itself, without `as_structured_llm`.
-        name: Verdicts are cached under it. Default: made of the class and of the model's name.
+        name: The name under which verdicts are cached. Default: made of the class and of the model's name.
         concurrency: How many calls are made at once.
-        context: Tokens that prompt and answer have together, if known: what cannot fit is not sent. Default: the
-            LLM's `context_window`, if it was given one. An `Ollama` without one gets this; else it asks its server
-            for it once, at the first use.
-        structured: Whether the model is held to a schema, where it can be.
+        context: Tokens for prompt and answer together, if known; a prompt that does not fit is not sent. Default: the
+            LLM's `context_window`, if it was given one. An `Ollama` without one gets this value; by default it asks its
+            server for it once, at the first use.
+        structured: Whether the model is held to a schema, where that is possible.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
+        InvalidInputError: if an argument is invalid.
         LMSetupError: on use, when the server does not know the model or refuses the key.
-        LMUnavailableError: on use, when the server is not there, fails or takes too long.
+        LMUnavailableError: on use, when the server cannot be reached, fails or takes too long.
         LMError: on use, when the server refuses the request.
     """
 
@@ -215,13 +218,13 @@ class LlamaIndexLM(AdaptedLM):
             limited=self._is_ollama or self._limited_by is not None,
         )
         self.llm = llm
-        self._in_thread = _inherits(llm, CustomLLM, "achat")  # which calls `chat` on the event loop
+        self._in_thread = _inherits(llm, CustomLLM, "achat")  # its `achat` calls `chat` on the event loop
         self._ready: LLM | None = None if self._is_ollama else llm
         self._made: dict[int, LLM] = {}
         self._lock = threading.Lock()
 
     def _window(self, llm: LLM) -> int | None:
-        """The context the model was given; its `metadata` may ask a server."""
+        """Return the context size the model was given, or None; `metadata` is not read, as it may ask a server."""
         own: Any = llm.additional_kwargs.get("num_ctx") if self._is_ollama else None  # type: ignore[attr-defined]
         if own is None and "context_window" in llm.model_fields_set:
             own = getattr(llm, "context_window", None)
@@ -243,7 +246,7 @@ class LlamaIndexLM(AdaptedLM):
         return only_thought(answer, completion)
 
     def _form(self, schema: Schema | None) -> Mapping[str, Any]:
-        """What holds a call to a schema."""
+        """Return the arguments that hold a call to a schema."""
         if schema is None:
             return {}
         if self._is_ollama:
@@ -252,7 +255,7 @@ class LlamaIndexLM(AdaptedLM):
         return {"response_format": {"type": "json_schema", "json_schema": form}}
 
     def _model(self, limit: int | None) -> LLM:
-        """The LLM, or a copy of it whose answers are limited; may ask Ollama's server for the context."""
+        """Return the LLM, or a copy with limited answers; it may ask Ollama's server for the context size."""
         with self._lock:
             if self._ready is None:
                 self._ready = self._with_window()
@@ -260,7 +263,7 @@ class LlamaIndexLM(AdaptedLM):
                 return self._ready
             made = self._made.get(limit)
             if made is None:
-                # Of the last copy, which has its clients.
+                # Copy the last copy, which already has its clients.
                 last = next(reversed(self._made.values()), self._ready)
                 if len(self._made) >= _MOST_MADE:
                     self._made.clear()
@@ -268,12 +271,12 @@ class LlamaIndexLM(AdaptedLM):
             return made
 
     def _with_window(self) -> LLM:
-        """A copy of Ollama's LLM that knows its context: else it would ask for it with each call, on the event loop."""
+        """Return a copy of Ollama's LLM that knows its context size; else it asks in each call, on the event loop."""
         llm: Any = self.llm.model_copy()
         if self.context is None:
             try:
                 self.context = llm.get_context_window()
-            except AttributeError:  # a server that says nothing of its model
+            except AttributeError:  # the server gives no details of its model
                 self.context = DEFAULT_CONTEXT_WINDOW
         if llm.context_window == -1:
             llm.context_window = self.context
@@ -296,7 +299,7 @@ def _messages(messages: Sequence[Mapping[str, str]]) -> list[ChatMessage]:
 
 
 def lm_of(llm: LLM | LanguageModel) -> LanguageModel:
-    """What LlamaIndex's users give as a model, as a language model.
+    """Return a language model for the model that a user gave.
 
     Raises:
         InvalidInputError: for anything but an LLM or a language model.
@@ -312,7 +315,7 @@ def lm_of(llm: LLM | LanguageModel) -> LanguageModel:
 
 
 def verifier_of(llm: LLM | LanguageModel | Verifier | None, encoder: Encoder) -> Verifier:
-    """What LlamaIndex's users give as a model, as a verifier; None is the embedded one, which needs no model.
+    """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model.
 
     Raises:
         InvalidInputError: for anything but an LLM, a language model, a verifier or None.

@@ -1,4 +1,4 @@
-"""What a LlamaIndex LLM answered: its text, the log-probabilities, what it cost and whether it is all."""
+"""Readers of a LlamaIndex LLM's answer: text, log-probabilities, token counts, and whether it was cut off."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ANSWER = ("completion_tokens", "output_tokens", "candidates_token_count", "eval
 
 
 def read(response: ChatResponse) -> Completion:
-    """The completion in a response; its thinking blocks are left out.
+    """Return the completion in a response, without its thinking blocks.
 
     Raises:
-        LMUnavailableError: if the server did not say that the answer is complete.
+        LMUnavailableError: if the server broke off before the answer was complete.
     """
     if _of(response.raw, "done") is False:  # Ollama's
         raise LMUnavailableError("The server broke off in the middle of an answer.")
@@ -38,7 +38,7 @@ def read(response: ChatResponse) -> Completion:
 
 
 def only_thought(response: ChatResponse, completion: Completion) -> bool:
-    """Whether an answer was cut off because the model had been thinking for so long."""
+    """Tell whether an answer was cut off because the model spent its limit on thinking."""
     if not completion.cut or not completion.text:
         return completion.cut
     details = _of(_of(response.raw, "usage"), "completion_tokens_details")
@@ -50,12 +50,12 @@ def only_thought(response: ChatResponse, completion: Completion) -> bool:
 
 
 def _of(holder: Any, name: str) -> Any:
-    """A value of a raw answer, which is a mapping or an object."""
+    """Return a field of a raw answer, which is a mapping or an object; None if it has no such field."""
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
 def _choice(raw: Any) -> Any:
-    """The first of the answers that a server may give."""
+    """Return the first of a server's alternative answers, or None."""
     choices = _of(raw, "choices") or _of(raw, "candidates")
     return choices[0] if isinstance(choices, (list, tuple)) else None
 
@@ -66,9 +66,9 @@ def _counted(used: list[Any], names: tuple[str, ...]) -> int:
 
 
 def _tokens(response: ChatResponse, text: str) -> tuple[Token, ...] | None:
-    """The tokens of an answer with their log-probabilities.
+    """Return the tokens of an answer with their log-probabilities, or None.
 
-    The framework's own list has the likeliest tokens at each place, the server's the one that was taken.
+    The server's list is preferred: it has the tokens that were chosen, the framework's the likeliest at each place.
     """
     for given in (_of(response.raw, "logprobs"), _of(_choice(response.raw), "logprobs")):
         tokens = tokens_of(given)

@@ -1,4 +1,4 @@
-"""What a vector store is called with, checked, and what a query gives."""
+"""Checks of the arguments and queries of a vector store, and its query results."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Asked:
     """A query of a vector store.
 
     Attributes:
-        k: How many nodes it gives.
-        fetched: Among how many of the best they are chosen.
-        threshold: How diverse they have to be, from 0, most diverse, to 1; None if they are the best.
-        options: Of `Collection.search`, the query among them.
+        k: How many nodes are returned.
+        fetched: How many of the best nodes they are chosen from.
+        threshold: How diverse they have to be, from 0, most diverse, to 1; None to return the best.
+        options: The arguments for `Collection.search`, the query among them.
     """
 
     k: int
@@ -38,17 +38,17 @@ class Asked:
 
 
 def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collection) -> Asked:
-    """A query, checked.
+    """Check a query.
 
     Args:
         query: The query.
-        kwargs: What is said beside it.
-        collection: What is searched.
+        kwargs: The options given beside it.
+        collection: The collection that is searched.
 
     Raises:
         InvalidInputError: for a query that cannot be answered.
-        EncoderMismatchError: for an embedding of another dimension than those in the collection.
-        TypeError: for options that are not known.
+        EncoderMismatchError: for an embedding of another dimension than the collection's.
+        TypeError: for unknown options.
     """
     if not isinstance(query, VectorStoreQuery):
         raise InvalidInputError(f"Expected a VectorStoreQuery, found {type(query).__name__}.")
@@ -83,13 +83,13 @@ def _check_dimension(embedding: object, collection: Collection) -> None:
 
 
 def _restricted(query: VectorStoreQuery, collection: Collection) -> set[str] | None:
-    """The ids among which is searched; None for all."""
+    """Return the ids that the search is restricted to; None for no restriction."""
     ids = None
     if query.doc_ids:
         ids = set(collection.having(SOURCE_KEY, set(several_ids(query.doc_ids))))
-    # An index whose store has the texts still names its image and index nodes in each query (`as_retriever` says
-    # `node_ids=index_struct.nodes_dict`), those of which it does not know that they are gone included, and without
-    # those that another index has put in. It does not mean to search only these: who does names nodes of text.
+    # Even over a store that keeps texts, an index puts the ids of its image and index nodes into each query
+    # (`as_retriever` passes `node_ids=index_struct.nodes_dict`). The list has nodes it does not know to be deleted, and
+    # lacks nodes that another index added: it is no restriction. A list that names text nodes was given by the user.
     if query.node_ids:
         held = set(several_ids(query.node_ids)).intersection(collection.ids())
         if not held.issubset(collection.having(CLASS_KEY, REFERRING)):
@@ -98,13 +98,13 @@ def _restricted(query: VectorStoreQuery, collection: Collection) -> set[str] | N
 
 
 def result_of(matches: Matches, asked: Asked, path: Path | None) -> VectorStoreQueryResult:
-    """What was found as LlamaIndex takes it; `path` of the file, for errors."""
+    """Convert matches to LlamaIndex's query result; `path` is the file's, for errors."""
     chosen = list(matches)
     if asked.threshold is not None and chosen:
         _, places = get_top_k_mmr_embeddings(
             matches.vector,  # type: ignore[arg-type]
             [match.vector for match in chosen],  # type: ignore[misc]
-            similarity_fn=lambda one, other: float(np.dot(one, other)),  # all of them are unit vectors
+            similarity_fn=lambda one, other: float(np.dot(one, other)),  # both are unit vectors
             similarity_top_k=asked.k,
             embedding_ids=list(range(len(chosen))),
             mmr_threshold=asked.threshold,
@@ -118,10 +118,10 @@ def result_of(matches: Matches, asked: Asked, path: Path | None) -> VectorStoreQ
 
 
 def check_none_left(options: dict[str, Any], *known: str) -> None:
-    """Refuse options, as they are not among those known.
+    """Refuse unknown options; `known` are named in the error.
 
     Raises:
-        TypeError: naming them.
+        TypeError: naming the unknown options.
     """
     if options:
         others = f"it knows {', '.join(map(repr, known))}" if known else "there are none"
@@ -129,7 +129,7 @@ def check_none_left(options: dict[str, Any], *known: str) -> None:
 
 
 def several_ids(ids: Iterable[str]) -> list[str]:
-    """Ids as a list, each once.
+    """Return ids as a list, without duplicates.
 
     Raises:
         InvalidInputError: for anything else.
@@ -144,7 +144,7 @@ def several_ids(ids: Iterable[str]) -> list[str]:
 
 
 def check_local(fs: Any) -> None:
-    """Refuse a file system that is not this machine's.
+    """Refuse a file system other than this machine's.
 
     Raises:
         InvalidInputError: for any other.

@@ -1,4 +1,4 @@
-"""What the components of LlamaIndex share that judge by preferences: how they are set, stored and copied."""
+"""Base of the LlamaIndex components that judge by preferences: their settings, serialisation and copies."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing_extensions import Self, override
 from epic_core import Preference
 from epic_core.errors import InvalidInputError
 
-# The models by which a component is told again; their other settings may change with an update of an integration.
+# The models that `from_dict` compares by name; their other settings may change with an update of an integration.
 _NAMED = ("encoder", "embed_model", "verifier")
 
 
 class JudgingComponent(BaseComponent):
-    """A component with preferences and models. What it is set to is checked as a whole; models are stored by name.
+    """A component with preferences and models. Settings are checked together; models are stored by name.
 
     Attributes:
         preferences: The user's, texts or `epic_core.Preference`s.
     """
 
-    # What is held may be a model with a key: no error shows it.
+    # hide_input_in_errors: a model may hold a key.
     model_config = ConfigDict(
         extra="forbid", arbitrary_types_allowed=True, validate_assignment=True, hide_input_in_errors=True
     )
@@ -45,7 +45,7 @@ class JudgingComponent(BaseComponent):
         try:
             super().__setattr__(name, value)
         except ValidationError:
-            # It is set before the settings are checked together.
+            # pydantic assigns the value before the validator checks all settings together.
             if name in self.__dict__:
                 self.__dict__[name] = before
             raise
@@ -53,11 +53,12 @@ class JudgingComponent(BaseComponent):
     @classmethod
     @override
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """What `to_dict` stored; the models, which are stored by their names, are given anew: `llm=`, `embed_model=`,
-        or `memory=`.
+        """Make a component from the output of `to_dict`.
+
+        Models are stored by name only: give them again as `llm=`, `embed_model=` or `memory=`.
 
         Raises:
-            InvalidInputError: if they are not those it was stored with.
+            InvalidInputError: if they are not the models it was stored with.
         """
         stored = data.get("models") or {}
         made = super().from_dict({name: value for name, value in data.items() if name != "models"}, **kwargs)
@@ -71,7 +72,7 @@ class JudgingComponent(BaseComponent):
 
     @override
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Another one with some settings changed, which are checked; nothing that was seen or decided is shared."""
+        """Return a component with some settings changed, which are checked; ledgers and verdicts are not shared."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**given, **(update or {})})
 

@@ -1,4 +1,4 @@
-"""An encoder as LlamaIndex's `BaseEmbedding`."""
+"""Adapter from an encoder to LlamaIndex's `BaseEmbedding`."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ _BATCH = 256
 
 
 class EpicEmbedding(BaseEmbedding):
-    """An encoder of this package wherever LlamaIndex takes an embedding model; by default the embedded one.
+    """An encoder of this package for any component that takes an embedding model; by default the embedded encoder.
 
         index = VectorStoreIndex(nodes, embed_model=EpicEmbedding())  # no network, no key, no torch
 
-    It can be stored by `to_dict`; `from_dict` needs the encoder again where it is not the embedded one. It is hashed
-    and stored by the encoder's name: the cache of a pipeline takes two encoders of one name for one.
+    `to_dict` can store it; `from_dict` needs the encoder again unless it is the embedded one. It is hashed and stored
+    by the encoder's name: a pipeline's cache treats two encoders of one name as the same.
 
     Args:
         encoder: An `epic_core` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: the embedded
-            one, `default_encoder()`.
+            encoder, `default_encoder()`.
         embed_batch_size: How many texts the encoder gets at once, 1 to 2048.
         **kwargs: As for `BaseEmbedding`: `callback_manager`, `num_workers`, `embeddings_cache`, `rate_limiter`.
 
     Attributes:
         encoder: The encoder.
-        model_name: Its name.
+        model_name: The encoder's name.
 
     Raises:
-        InvalidInputError: if that is no encoder, or not the one of that `model_name`; on use, if what is to be
-            embedded is no text.
-        ValidationError: for other arguments that cannot be.
+        InvalidInputError: if `encoder` is not an encoder, or not the one named `model_name`; on use, for a text that is
+            not a string.
+        ValidationError: if another argument is invalid.
         EncoderError: on use, if the encoder fails.
     """
 
@@ -70,12 +70,12 @@ class EpicEmbedding(BaseEmbedding):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name under which it is stored."""
+        """Return the name under which the component is stored."""
         return "EpicEmbedding"
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """What `to_dict` stored; with another encoder than the embedded one: `from_dict(data, encoder=...)`.
+        """Make an embedding model from the output of `to_dict`; give any but the embedded encoder again as `encoder=`.
 
         Raises:
             InvalidInputError: if that is not the encoder it was stored with.
@@ -83,10 +83,10 @@ class EpicEmbedding(BaseEmbedding):
         return super().from_dict(data, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self.model_copy()  # an encoder may hold what cannot be copied
+        return self.model_copy()  # an encoder may hold objects that cannot be copied
 
     def __reduce__(self) -> Any:
-        # The embedded encoder is there in every process: it is not sent to the workers of a pipeline.
+        # Every process has the embedded encoder: it is not sent to the workers of a pipeline.
         encoder = None if self._encoder is default_encoder() else self._encoder
         kept = {name: getattr(self, name) for name in ("embed_batch_size", "num_workers", "embeddings_cache")}
         return _made, (type(self), encoder, kept)

@@ -1,4 +1,4 @@
-"""LlamaIndex's metadata filters as conditions of the core."""
+"""Conversion of LlamaIndex's metadata filters into conditions of the core."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from epic_core import Filter
 from epic_core.errors import InvalidInputError
 
 SOURCE = "epic_ref_doc_id"
-"""Under which metadata key an item or a record says the id of its node's source document."""
+"""The metadata key in which an item or a record stores the id of its node's source document."""
 SOURCE_NAMES = ("doc_id", "document_id", "ref_doc_id")
-"""What LlamaIndex's filters call the id of a node's source document."""
+"""The names that LlamaIndex's filters use for the id of a node's source document."""
 
 _COMPARISONS: dict[FilterOperator, Callable[[str, Any], Filter]] = {
     FilterOperator.GT: Filter.gt,
@@ -29,21 +29,19 @@ _LISTS = (FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOpera
 
 
 def filter_of(given: MetadataFilters | Filter | None) -> Filter | None:
-    """LlamaIndex's filters as one of the core; None where they restrict nothing.
+    """Convert LlamaIndex's filters to a filter of the core; None if they restrict nothing.
 
-    They mean what they mean to LlamaIndex's SimpleVectorStore: a node without the key, or with None, matches `!=`,
-    `nin` and `is_empty`, and nothing else; `NOT` matches where none of its filters does. Unlike there:
-
-    - What does not compare (a number with a text) does not match, and is no TypeError.
+    They work as in LlamaIndex's SimpleVectorStore: a node without the key, or with None as its value, matches `!=`,
+    `nin` and `is_empty`, and nothing else; `NOT` matches if none of its filters does. Differences:
+    - Values that cannot be compared (a number with a text) do not match; there is no TypeError.
     - Where the metadata has a list, `==` and `in` match if one of its elements does, `!=` and `nin` if none does,
       and a text match if one of its texts is the whole text.
     - Booleans are not greater or smaller than anything; 1 and 0 equal True and False, which a MetadataFilter cannot
       hold.
     - `in`, `nin`, `any` and `all` take lists, not texts.
     - Filters may be nested.
-
-    The keys `doc_id`, `document_id` and `ref_doc_id` all mean the source document of a node, also in
-    a filter of the core, which is taken as it is else.
+    The keys `doc_id`, `document_id` and `ref_doc_id` all mean the source document of a node, also in a filter of the
+    core, which is otherwise unchanged.
 
     Raises:
         InvalidInputError: for a filter without a value, or with one that its operator cannot take; or for another type.
@@ -112,5 +110,5 @@ def _contains(key: str, value: Any) -> Filter:
 
 
 def _meant(value: Any) -> tuple[Any, ...]:
-    """A value, and the boolean that it has to stand for as well."""
+    """Return a value, and the boolean that it has to match as well if it is 0 or 1."""
     return (value, bool(value)) if not isinstance(value, (str, list)) and value in (0, 1) else (value,)

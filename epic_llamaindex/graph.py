@@ -1,4 +1,4 @@
-"""A graph memory as a LlamaIndex retriever."""
+"""Retriever over a graph memory."""
 
 from __future__ import annotations
 
@@ -35,36 +35,37 @@ _logger = logging.getLogger(__name__)
 
 
 class EpicGraphRetriever(EpicRetriever):
-    """Retrieves what a walk over a graph memory finds, as nodes, each with its guidance.
+    """Retriever over a graph memory: a walk over the graph finds items, which come as nodes with guidance.
 
         retriever = EpicGraphRetriever("me.epic", similarity_top_k=5)
         nodes = retriever.retrieve("What can I bake for the man who turns forty?")
 
-    Nodes are as an `EpicRetriever`'s, and it is used as one; their scores are those of `GraphMemory.search`. A query is
-    linked to the graph by the entities that its text names.
+    Nodes have the form of an `EpicRetriever`'s, and the retriever is used like one; scores are those of
+    `GraphMemory.search`. A query is linked to the graph by the entities that its text names.
 
-    In a `with`, or by `close()`, the graph's memory is closed if it is one that the retriever has opened or made.
+    `with` or `close()` closes the graph's memory if the retriever opened or made it.
 
     Args:
-        graph: The graph, which the caller closes; the name of its file, which has to be there: `close()` it; or an
-            `EpicMemory`, which gets a graph. `graph.update()` takes in what a memory holds and its graph does not.
-        extractor: What finds entities and facts in the passages that are added: an Extractor of epic_core, or a model
-            (an `LLM`, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
+        graph: The graph, which the caller closes; the name of its file, which has to exist: `close()` it; or an
+            `EpicMemory`, over which a graph is made. `graph.update()` adds items that the memory holds and the graph
+            does not.
+        extractor: Finds entities and facts in the passages that are added: an Extractor of epic_core, or a model (an
+            `LLM`, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
             GraphMemory has its own.
         similarity_top_k, filters, preferences, guidance, steering, stance_policy, callback_manager, object_map,
             objects, verbose: As for `EpicRetriever`.
-        embed_model: What a file is opened with, as for `EpicRetriever`.
+        embed_model: For opening a file, as for `EpicRetriever`.
 
     Attributes:
         graph: The graph.
-        memory: Its memory.
-        report: What the last call of `add_nodes` that is finished, or `from_defaults`, did to the graph.
+        memory: The graph's memory.
+        report: The graph report of `from_defaults` or of the call of `add_nodes` that finished last.
 
     Raises:
-        InvalidInputError: for arguments that cannot be; from a call, for a query without text.
+        InvalidInputError: if an argument is invalid; from a call, for a query without text.
         StoreError: if the file cannot be opened.
         EncoderMismatchError: if it was made with another model.
-        UnknownPreferenceError: from a call, for a preference that is not held.
+        UnknownPreferenceError: from a call, for a preference that the memory does not have.
     """
 
     graph: GraphMemory
@@ -103,7 +104,7 @@ class EpicGraphRetriever(EpicRetriever):
             objects=objects,
             verbose=verbose,
         )
-        # A graph is of one namespace.
+        # A graph belongs to one namespace.
         del self._options["namespace"]
         self.report = GraphReport()
         try:
@@ -115,15 +116,15 @@ class EpicGraphRetriever(EpicRetriever):
     @classmethod
     @override
     def from_defaults(cls, *, extractor: Extractor | LLM | LanguageModel | None = None, **options: Any) -> Self:
-        """Make a graph memory, or open one, offer it nodes, and retrieve from it. `close()` closes it.
+        """Make or open a graph memory, offer it nodes, and return a retriever over it. `close()` closes it.
 
         Args:
             extractor: As for `EpicGraphRetriever`.
             **options: As for `EpicRetriever.from_defaults`.
 
         Raises:
-            InvalidInputError: for arguments that cannot be.
-            TypeError: for an argument that is not known.
+            InvalidInputError: if an argument is invalid.
+            TypeError: for an unknown argument.
             EpicError: as `EpicMemory.open` and `GraphMemory.add` raise it.
         """
         reads = extractor_of(extractor)
@@ -144,10 +145,10 @@ class EpicGraphRetriever(EpicRetriever):
 
     @override
     def add_nodes(self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False) -> BuildReport:
-        """As `EpicRetriever.add_nodes`; what is kept is taken into the graph, which `report` tells of.
+        """Do the same as `EpicRetriever.add_nodes`, and add the kept items to the graph, which `report` describes.
 
-        Where the extractor fails, a warning is logged: such passages are found by their text, and `graph.retry()` has
-        them extracted again.
+        If the extractor fails for passages, a warning is logged: they are found by their text, and `graph.retry()`
+        extracts them again.
         """
         kept = super().add_nodes(nodes, upsert=upsert, progress=progress)
         return self._told(self.graph.update(progress=progress), kept)
@@ -156,7 +157,7 @@ class EpicGraphRetriever(EpicRetriever):
     async def aadd_nodes(
         self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False
     ) -> BuildReport:
-        """As `add_nodes`, without blocking the event loop."""
+        """Do the same as `add_nodes` without blocking the event loop."""
         kept = await super().aadd_nodes(nodes, upsert=upsert, progress=progress)
         return self._told(await self.graph.aupdate(progress=progress), kept)
 
@@ -169,7 +170,7 @@ class EpicGraphRetriever(EpicRetriever):
 
 
 def extractor_of(extractor: Extractor | LLM | LanguageModel | None) -> Extractor | None:
-    """What LlamaIndex's users give as an extractor: a model reads the passages; None is the graph's default.
+    """Return an extractor for what a user gave: a model reads the passages; None is the graph's default.
 
     Raises:
         InvalidInputError: for anything but an extractor, an LLM, a language model or None.

@@ -1,4 +1,4 @@
-"""Links between nodes, when some of them are left out; and what links say of the nodes they lead to."""
+"""Repair of the links between nodes when some nodes are left out, and of the metadata that links carry."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _ALONG = (NodeRelationship.PREVIOUS, NodeRelationship.NEXT, NodeRelationship.PAR
 
 
 def relink(nodes: Sequence[BaseNode], gone: Mapping[str, BaseNode]) -> None:
-    """Let no link of nodes, which are the caller's own copies, lead to one that is gone.
+    """Repair the links of nodes, which have to be the caller's own copies, so that none leads to a removed node.
 
-    Where a neighbour or a parent is gone, its own neighbour or parent takes its place, and where a child is, its own
-    children do. The link to the source document stays, and so do links to nodes that are not known here. Guidance that
-    links carry, in the metadata of what they lead to, is taken off: a property graph would store it with the nodes.
+    Where a neighbour or a parent is removed, its own neighbour or parent takes its place; where a child is, its own
+    children do. The link to the source document stays, and so do links to unknown nodes. Guidance in the metadata that
+    links carry is removed: a property graph would store it with the nodes.
 
     Args:
-        nodes: Those that stay.
-        gone: Those that do not, by their ids, with the links they had.
+        nodes: The nodes that stay.
+        gone: The removed nodes by their ids, with the links they had.
     """
     for node in nodes:
         links = node.relationships
@@ -52,7 +52,7 @@ def _own(link: RelatedNodeInfo) -> RelatedNodeInfo:
 
 
 def _beyond(role: NodeRelationship, node: BaseNode, gone: Mapping[str, BaseNode]) -> RelatedNodeInfo | None:
-    """The first node along a kind of link that is not gone."""
+    """Return the link to the first node along a kind of link that is not removed, or None."""
     passed = {node.node_id}
     link = node.relationships.get(role)
     while isinstance(link, RelatedNodeInfo) and link.node_id in gone:
@@ -64,7 +64,7 @@ def _beyond(role: NodeRelationship, node: BaseNode, gone: Mapping[str, BaseNode]
 
 
 def _below(children: Sequence[RelatedNodeInfo], gone: Mapping[str, BaseNode]) -> list[RelatedNodeInfo]:
-    """Children, with their own in the place of those that are gone."""
+    """Return links to children; the place of a removed child is taken by its own children."""
     left: dict[str, RelatedNodeInfo] = {}
     passed: set[str] = set()
     coming = list(reversed(children))

@@ -1,4 +1,4 @@
-"""Nodes of LlamaIndex and what the core makes of them: items, hits, and guidance in flat `epic_*` metadata."""
+"""Conversions of LlamaIndex nodes to items and hits and back, with guidance in flat `epic_*` metadata."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from epic_core.types.metadata import copied
 from epic_llamaindex.filters import SOURCE
 
 Guidance: TypeAlias = Literal["metadata", "text"]
-"""Where a node's guidance goes: into its metadata only, or also into its text, as a model is given it."""
+"""Where a node's guidance goes: into its metadata only, or also into its text, in the form for a model."""
 
 INDEX = f"{PREFIX}index_id"
-"""Under which metadata key an item says what its node, an IndexNode, leads to."""
+"""The metadata key for the `index_id` of an item's node, if that is an IndexNode."""
 
 
 def checked_nodes(nodes: object) -> list[BaseNode]:
-    """The nodes as a list.
+    """Check nodes and return them as a list.
 
     Raises:
         InvalidInputError: for anything but several nodes.
@@ -49,19 +49,19 @@ def checked_nodes(nodes: object) -> list[BaseNode]:
 
 
 def text_of(node: BaseNode) -> str:
-    """A node's own text, without its metadata; empty where it has none, as of an image."""
+    """Return a node's own text, without its metadata; empty if it has none, such as an image's."""
     return node.get_content(metadata_mode=MetadataMode.NONE)
 
 
 def copy_of(node: BaseNode, metadata: dict[str, Any] | None = None, **update: Any) -> BaseNode:
-    """A copy that shares nothing that can be changed, with other metadata and other fields if they are given.
+    """Return a copy that shares nothing mutable, with other metadata and fields if given.
 
-    What is ours in the metadata is kept out of what is embedded, and of what a model is shown.
+    The `epic_*` metadata is excluded from the text to embed and from the text for a model.
     """
     said = copied(node.metadata) if metadata is None else metadata
     ours = [key for key in said if key.startswith(PREFIX)]
     excluded = {
-        # Those of earlier guidance, which is not there any more, go.
+        # Keys of earlier guidance may be gone from the metadata, so they are dropped here.
         name: [*(key for key in getattr(node, name) if not key.startswith(PREFIX)), *ours]
         for name in ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys")
     }
@@ -85,13 +85,13 @@ def _link(link: RelatedNodeInfo) -> RelatedNodeInfo:
 def with_said(
     found: NodeWithScore, said: Mapping[str, Any], *, without: Sequence[str] = (), **update: Any
 ) -> NodeWithScore:
-    """A copy of a retrieved node that says more in its metadata; `update` changes the score."""
+    """Return a copy of a retrieved node with more metadata; `update` changes the score."""
     own = {key: copied(value) for key, value in found.node.metadata.items() if key not in without}
     return NodeWithScore(node=copy_of(found.node, {**own, **said}), score=update.get("score", found.score))
 
 
 def memory_item(node: object) -> Item:
-    """A node as an item that a memory takes in, with its metadata, the id of its source document and its `index_id`.
+    """Make an item for a memory of a node, with its metadata, the id of its source document and its `index_id`.
 
     Raises:
         InvalidInputError: for anything but a node, one without text, or metadata that is not JSON.
@@ -115,11 +115,12 @@ def memory_item(node: object) -> Item:
 
 
 def node_of(hit: Hit, number: int = 1, *, guidance: Guidance | Literal["none"] = "metadata") -> NodeWithScore:
-    """A hit as a node: its guidance in metadata; with `guidance="text"`, also in the text as a model is given it; with
-    "none", nothing but the item's own text and metadata.
+    """Make a node of a hit.
 
-    The metadata is the same whatever the query was, as a fusion of queries knows a node again by its text and metadata:
-    preferences stand in the order of their similarity to the item, and the score is the node's own.
+    Its guidance is in the metadata; with `guidance="text"`, also in the text, in the form for a model; with "none", the
+    node has only the item's own text and metadata. The metadata does not depend on the query, since a fusion of queries
+    identifies nodes by text and metadata: preferences are ordered by their similarity to the item, and the score is not
+    in the metadata.
     """
     entries = sorted(hit.entries, key=lambda entry: (-entry.similarity, entry.preference_id))
     stable = replace(hit, entries=tuple(entries))

@@ -1,4 +1,4 @@
-"""What a memory is offered, as nodes, and which of a memory's items are of which node."""
+"""Nodes that a memory is offered, and the mapping between its items and nodes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def offered_nodes(
     docstore: BaseDocumentStore | None,
     index: BaseIndex[Any] | None,
 ) -> Sequence[str | BaseNode]:
-    """What a new memory is offered, from the one source that is given."""
+    """Return the nodes or texts that a new memory is offered, from the one source that is given."""
     if sum(source is not None for source in (documents, nodes, texts, docstore, index)) > 1:
         raise InvalidInputError("Give one of documents, nodes, texts, docstore and index.")
     if transformations is not None and documents is None:
         raise InvalidInputError("transformations= make nodes of documents=. Give both, or nodes= as they are.")
     if documents is not None:
-        # Copies, as a transformation may write into what it is given.
+        # Copies, as a transformation may change its input.
         whole = [copy_of(document) for document in checked_nodes(documents)]
         steps = [SentenceSplitter()] if transformations is None else list(transformations)
         return checked_nodes(run_transformations(whole, steps))
@@ -48,12 +48,12 @@ def offered_nodes(
 
 
 def objects_of(nodes: Iterable[object]) -> dict[str, Any]:
-    """What index nodes lead to, by their `index_id`."""
+    """Return the objects that index nodes stand for, by their `index_id`."""
     return {node.index_id: node.obj for node in nodes if isinstance(node, IndexNode) and node.obj is not None}
 
 
 def node_id_of(item: Item) -> str:
-    """The id of the node that an item was, or was cut from."""
+    """Return the id of the node that an item was made of, as a whole or as a chunk."""
     whole, _, number = item.id.rpartition("#")
     cut = "chunks" in item.metadata and number == str(item.metadata.get("chunk"))
     return whole if whole and cut else item.id

@@ -1,4 +1,4 @@
-"""Nodes that any retriever has found, judged by the user's preferences, and put into their order."""
+"""Postprocessor that judges the nodes of any retriever by the user's preferences and reorders them."""
 
 from __future__ import annotations
 
@@ -49,55 +49,54 @@ from epic_llamaindex.nodes import Guidance, copy_of, text_of
 _logger = logging.getLogger(__name__)
 _dispatcher = get_dispatcher(__name__)
 
-# What a memory has of its own.
+# Fields that a memory replaces with its own.
 _A_MEMORYS = ("preferences", "embed_model", "llm", "tau")
 
 
 class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
-    """Puts the nodes that any retriever has found into the order of the user's preferences, with guidance.
+    """Postprocessor that ranks the nodes of any retriever by the user's preferences and adds guidance.
 
         suited = EpicNodePostprocessor(preferences=["I follow a strict vegan diet."], top_n=5)
         engine = RetrieverQueryEngine.from_args(index.as_retriever(similarity_top_k=20), node_postprocessors=[suited])
 
     Each node goes through the coarse filter and fine verification, and is ranked by the similarity of its text to the
-    query as the preferences steer it, less what its stance takes off; that is its score then. Nodes that are for none
-    of the preferences, or undecided as a model failed, count as neutral. Without a query, stances decide, then the
-    similarity to the preferences, and scores stay as they are. Nodes without text, as of images, are not judged: they
+    steered query, less the penalty for its stance; the result is its new score. Nodes that match no preference, or that
+    a model's failure leaves undecided, count as neutral. Without a query, nodes are ranked by stance, then by their
+    similarity to the preferences, and scores stay as they are. Nodes without text, such as images, are not judged: they
     come last, with their scores.
 
-    Nodes that come out are copies with the ids that they had; what is known of them under the preferences is in their
-    `epic_*` metadata, as `EpicTransform` writes it. A node that has this guidance already, under one of the user's
-    preferences, is not judged again: what was found out when it was stored stands. Guidance under preferences that
-    are not the user's is taken off.
+    The returned nodes are copies with the same ids; their guidance is in `epic_*` metadata, as `EpicTransform` writes
+    it. A node that already has this guidance, under one of the user's preferences, is not judged again: the verdict
+    from when it was stored stands. Guidance under preferences that are not the user's is removed.
 
-    Where a model fails, nodes are undecided: they come out, unless there are too many, without guidance, and a warning
-    is logged. What was decided is remembered, so that only the rest is asked for when they are found again. With a
-    language model, nodes that are new to it cost a call each, while the user waits for the answer: judge them when
-    they are stored, with `EpicTransform`, where that is possible. A call to `llm` that fails is tried again once, a
-    timeout never (after what the model itself tries); while its server is down, nodes are undecided at once, and half a
-    minute later it is asked again. A verifier, given as `llm` or a memory's, has its own patience.
+    If a model fails, nodes are undecided: they are returned without guidance, unless `top_n` cuts them off, and a
+    warning is logged. Verdicts are cached, so that only undecided nodes are asked for when they are found again. With a
+    language model, each node that is new to it costs a call while the user waits for the answer: judge nodes when they
+    are stored, with `EpicTransform`, if that is possible. A call to `llm` that fails is retried once, a timeout never
+    (beyond the model's own retries); while its server is down, nodes are undecided at once, and it is asked again after
+    half a minute. A verifier, given as `llm` or a memory's, follows its own retry policy.
 
     Attributes:
-        preferences: The user's, texts or `epic_core.Preference`s; others can be set at any time, and hold from the next
-            call on. What a model decided under those that stay is kept. Nothing else can be set.
-        embed_model: What compares, a `BaseEmbedding`, an encoder of epic_core or its name; it need not be the index's.
+        preferences: The user's, texts or `epic_core.Preference`s. The only attribute that can be changed; a change
+            takes effect at the next call, and verdicts under preferences that remain are kept.
+        embed_model: Compares texts: a `BaseEmbedding`, an encoder of epic_core or its name; it need not be the index's.
             Default: the embedded encoder.
         llm: Verifies: an `LLM`, or a LanguageModel or Verifier of epic_core; default: the embedded verifier.
-        memory: Judge by this memory instead: its preferences, encoder and verifier, and its file remembers what a model
+        memory: Judge by this memory instead: its preferences, encoder and verifier; its file caches what a model
             decided. Nothing else is written into it. While it has no preferences, nodes stay as they are.
         tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
         mode: How the query is steered: "signed", towards what is liked and away from what is avoided; "paper", Eq. 7-8;
             "off", not at all.
-        keep: "all" drops nothing; "relevant" drops what is for none of the preferences; "supports" also drops what
-            stands, in part or whole, against one. Undecided nodes, and those without text, are never dropped.
-        top_n: How many nodes come out at most; default: all.
-        rerank: Whether nodes change their places, and scores.
-        guidance: "text" puts the guidance into the text, too, as `EpicMemory.context` writes it, numbered by rank; so
-            a query engine's prompt has it. `epic_content` in the metadata is the text without it: by that, a node that
-            comes with guidance in its text is judged, and its guidance is written anew.
+        keep: "all" drops nothing; "relevant" drops nodes that match no preference; "supports" also drops nodes that
+            conflict, in part or whole, with one. Undecided nodes, and nodes without text, are never dropped.
+        top_n: How many nodes are returned at most; default: all.
+        rerank: Whether nodes get new positions and scores.
+        guidance: "text" also writes the guidance into the text, as `EpicMemory.context` does, numbered by rank, so that
+            it is in a query engine's prompt. `epic_content` in the metadata is the text without guidance: a node that
+            comes with guidance in its text is judged by it, and its guidance is rewritten.
 
     Raises:
-        ValidationError: for arguments that cannot be.
+        ValidationError: if an argument is invalid.
     """
 
     embed_model: Any = Field(default=None, exclude=True, frozen=True, repr=False)
@@ -129,7 +128,7 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
             raise InvalidInputError("Give the preferences to judge by: preferences=['...'], or a memory.")
         if self.tau is not None:
             checked_tau(self.tau)
-        if not hasattr(self, "_verifier"):  # The same models go on, with what they have decided.
+        if not hasattr(self, "_verifier"):  # Keep unchanged models, and with them the verdicts they have reached.
             self._encoder = RememberingEncoder(encoder_of(self.embed_model))
             verifier = verifier_of(self.llm, self._encoder)
             if isinstance(verifier, LMVerifier) and verifier is not self.llm:
@@ -140,20 +139,20 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     @classmethod
     @override
     def class_name(cls) -> str:
-        """The name under which it is stored."""
+        """Return the name under which the component is stored."""
         return "EpicNodePostprocessor"
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def models(self) -> dict[str, str]:
-        """The names of what compares and of what verifies."""
+        """The names of the encoder and the verifier."""
         if self.memory is not None:
             return {"encoder": self.memory.encoder.name, "verifier": self.memory.verifier.name}
         return {"encoder": self._encoder.name, "verifier": self._verifier.name}
 
     @property
     def report(self) -> BuildReport:
-        """What the call that finished last found out: how many texts were kept, discarded, undecided, and the cost."""
+        """The report of the call that finished last: how many texts were kept, discarded, undecided, and the cost."""
         return self._report
 
     @override
@@ -181,7 +180,7 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
         return call.found
 
     def _prepared(self) -> Reranker:
-        """What ranks, under the preferences of now; made at the first use, as an encoder may have to ask a server."""
+        """Return the reranker for the current preferences; made on first use, as an encoder may ask a server."""
         memory = self.memory
         if memory is None:
             memory = self._judging.memory(
@@ -201,13 +200,13 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     # copies
 
     def __getstate__(self) -> dict[str, Any]:
-        # What cannot be pickled fails: left out, as the base class does it, another model would decide.
+        # An attribute that cannot be pickled raises; the base class leaves it out, and another model would decide.
         fields = {name: getattr(self, name) for name in type(self).model_fields if name != "callback_manager"}
         return {"__dict__": fields}
 
 
 class _Call:
-    """One call: the nodes given, and what comes out."""
+    """One call: the nodes given, and the nodes to return."""
 
     def __init__(
         self, processor: EpicNodePostprocessor, nodes: Sequence[NodeWithScore], query: QueryBundle | None
@@ -220,7 +219,7 @@ class _Call:
         self.nodes = list(nodes)
         given = [(text_of(one.node), one.node.metadata) for one in nodes]
         self.texts = [(content_of(text, metadata), metadata) for text, metadata in given]
-        # Those that come with guidance in their texts.
+        # Positions of nodes that come with guidance in their texts.
         self._guided = {n for n, (text, _) in enumerate(given) if self.texts[n][0] != text}
         self.query = "" if query is None else query.query_str
         self.report = BuildReport()
@@ -230,7 +229,7 @@ class _Call:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Tell those who listen, before and after."""
+        """Send LlamaIndex's start and end events around the block."""
         top_n, model = self._processor.top_n or len(self.nodes), self._processor.models["verifier"]
         _dispatcher.event(ReRankStartEvent(query=self._bundle, nodes=self.nodes, top_n=top_n, model_name=model))
         payload: dict[str, Any] = {
@@ -246,7 +245,7 @@ class _Call:
 
     @contextmanager
     def without_preferences(self) -> Iterator[None]:
-        """Nodes of a memory that has no preferences (yet) stay as they are: it must not cost the user the answer."""
+        """Return the nodes unchanged while the memory has no preferences: the user still gets an answer."""
         try:
             yield
         except NoPreferencesError as error:
@@ -256,11 +255,11 @@ class _Call:
             self._processor._warned = True
 
     def take(self, ranked: Sequence[Ranked]) -> None:
-        """Make the nodes that come out."""
+        """Make the nodes to return, store the report, and warn of undecided texts."""
         self.found = [self._node(number, one) for number, one in enumerate(ranked, start=1)]
         report = self._processor._report = self.report
         if report.undecided:
-            # Who runs it in a query engine sees no report.
+            # A caller inside a query engine does not see the report.
             _logger.warning(
                 "%d texts are undecided, and without guidance, as a model failed: %s",
                 report.undecided,
@@ -270,7 +269,7 @@ class _Call:
     def _node(self, number: int, ranked: Ranked) -> NodeWithScore:
         found = self.nodes[ranked.place]
         said, metadata = ranked.metadata, copied(found.node.metadata)
-        # Guidance that it had, and has still, stays as it is.
+        # Guidance that the node already had, and that is unchanged, stays as it is.
         if ranked.decision is not None and said.get("epic_alignments") != metadata.get("epic_alignments"):
             metadata = {**{key: value for key, value in metadata.items() if key not in GUIDANCE}, **said}
         told = ranked.decision is not None and (self._processor.guidance == "text" or ranked.place in self._guided)

@@ -1,4 +1,4 @@
-"""A property graph's vector context, searched as the user's preferences ask, with the guidance that the graph lacks."""
+"""Retriever over a property graph's entities, steered by the user's preferences, with guidance for its passages."""
 
 from __future__ import annotations
 
@@ -38,43 +38,44 @@ from epic_llamaindex.transform import EpicTransform
 
 _logger = logging.getLogger(__name__)
 
-# Of how many passages it is remembered what was decided about them.
+# How many passages' verdicts are cached.
 _MOST_KNOWN = 4096
 
 
 class SteeredVectorContextRetriever(BasePGRetriever):
-    """A sub-retriever of a property graph that finds entities with a query that the user's preferences steer.
+    """Sub-retriever of a property graph that finds entities with a query steered by the user's preferences.
 
         keep = EpicTransform(preferences=["I avoid hotels with casinos."], annotate=False)
         index = PropertyGraphIndex.from_documents(documents, transformations=[SentenceSplitter(), keep], ...)
         steered = SteeredVectorContextRetriever.from_index(index, guidance=keep)
         nodes = index.as_retriever(sub_retrievers=[steered]).retrieve("Where should I stay?")
 
-    It is a `VectorContextRetriever` whose queries are steered, as `SteeredRetriever` does it: the facts around the
+    It is a `VectorContextRetriever` whose queries are steered as by `SteeredRetriever`: it returns the facts around the
     entities nearest to the steered query and, with `include_text`, the passages they were extracted from.
 
-    A graph that was built behind `EpicTransform(annotate=False)` holds nothing of what the transform found out. With
-    `guidance=` the passages have it back: as flat `epic_*` metadata, left out of what is embedded and of what a model
-    is shown, of the facts' nodes as well; and passages that stand against a preference come later. It is not stored in
-    the graph but asked of the transform, or the memory, which remembers what a model has decided: a transform with
-    `memory=` in its file, one without as long as it lives. A passage it does not know is judged anew.
+    A graph built after `EpicTransform(annotate=False)` holds no guidance. With `guidance=` the retrieved passages and
+    the nodes of their facts get it back as flat `epic_*` metadata, excluded from the text to embed and from the text
+    for a model; and passages that conflict with a preference rank lower. The graph does not store guidance: the
+    transform or the memory is asked for it. Both cache what a model decided: a transform with `memory=` in that
+    memory's file, one without for as long as it lives. A passage without a cached verdict is judged anew.
 
     Safe to use from several threads.
 
     Args:
-        graph_store: The property graph. Nothing in it is changed.
-        preferences: The user's, texts or `epic_core.Preference`s; default: at each call those that `guidance` has then.
-        embed_model: What the graph's entities were embedded with, a `BaseEmbedding`, an encoder of epic_core or its
+        graph_store: The property graph. It is never changed.
+        preferences: The user's, texts or `epic_core.Preference`s; default: the preferences that `guidance` has at the
+            time of each call.
+        embed_model: The model that embedded the graph's entities: a `BaseEmbedding`, an encoder of epic_core or its
             name.
-        vector_store: Where their embeddings are, for a graph store that cannot be searched by vector.
+        vector_store: Holds the entities' embeddings, for a graph store that cannot be searched by vector.
         guidance: The EpicTransform that judged the passages, or the EpicMemory that it judged by.
         mode: "signed", "paper" or "off", as for `SteeredRetriever`.
-        floor, overfetch, annotate: As for `SteeredRetriever`. `limit` grows with what is fetched.
+        floor, overfetch, annotate: As for `SteeredRetriever`. `limit` grows in proportion to the entities fetched.
         include_text, include_text_preamble, include_properties, similarity_top_k, path_depth, limit, similarity_score,
             filters, callback_manager: As for `VectorContextRetriever`.
 
     Raises:
-        InvalidInputError: for arguments that cannot be; from a call, for a query without text.
+        InvalidInputError: if an argument is invalid; from a call, for a query without text.
         EncoderMismatchError: from a call, if the graph holds vectors of another dimension, or the bundle brought an
             embedding of another.
         EncoderError: from a call, if the embedding model fails.
@@ -159,7 +160,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
     def from_index(
         cls, index: PropertyGraphIndex, preferences: Iterable[str | Preference] | None = None, **options: Any
     ) -> Self:
-        """One for an index: its graph store, vector store and embedding model.
+        """Make a retriever over an index: its graph store, vector store and embedding model.
 
         Args:
             index: The index.
@@ -167,8 +168,8 @@ class SteeredVectorContextRetriever(BasePGRetriever):
             **options: As for the constructor.
 
         Raises:
-            InvalidInputError: for what is no property graph index, or one whose entities are not embedded.
-            TypeError: for an argument that is not known.
+            InvalidInputError: for anything but a property graph index, or one whose entities are not embedded.
+            TypeError: for an unknown argument.
         """
         if not isinstance(index, PropertyGraphIndex):
             raise InvalidInputError(f"index must be a PropertyGraphIndex, not {type(index).__name__}.")
@@ -186,18 +187,18 @@ class SteeredVectorContextRetriever(BasePGRetriever):
 
     @property
     def preferences(self) -> tuple[str | Preference, ...]:
-        """The user's preferences as of now."""
+        """The preferences that steer now."""
         if self._preferences is not None:
             return self._preferences
         return () if self._guidance is None else tuple(self._guidance.preferences)
 
     def with_preferences(self, preferences: Iterable[str | Preference]) -> Self:
-        """The same for other preferences: of another user, or for one call. It costs next to nothing.
+        """Return a copy with other preferences: for another user, or for one call. It costs next to nothing.
 
-        What is encoded is shared. Guidance under preferences that are not among these is left out.
+        Cached embeddings are shared. Guidance under preferences that are not among these is left out.
 
         Raises:
-            InvalidInputError: for what is no preference, or one given twice.
+            InvalidInputError: for anything but preferences, or for one given twice.
         """
         other = copy.copy(self)
         other._leaf, other._steered = copy.copy(self._leaf), copy.copy(self._steered)
@@ -212,12 +213,12 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         return taken
 
     def retrieve_from_graph(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """The facts, each a node that leads to the passage it was extracted from, best first."""
+        """Return the facts, best first, each a node that links to the passage it was extracted from."""
         return self._by(self.preferences)._retrieve(query_bundle)
 
     async def aretrieve_from_graph(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """As `retrieve_from_graph`, without blocking the event loop."""
-        preferences = await in_thread(lambda: self.preferences)  # a memory may have to look
+        """Do the same as `retrieve_from_graph` without blocking the event loop."""
+        preferences = await in_thread(lambda: self.preferences)  # a memory may have to read its file
         return await self._by(preferences)._aretrieve(query_bundle)
 
     def _by(self, preferences: tuple[str | Preference, ...]) -> SteeredRetriever:
@@ -230,7 +231,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
     def _add_source_text(
         self, retrieved_nodes: list[NodeWithScore], og_node_map: dict[str, BaseNode]
     ) -> list[NodeWithScore]:
-        """Passages in the places of their facts, with what is said of these."""
+        """Return passages in place of their facts, with the facts' guidance."""
         passages = super()._add_source_text(retrieved_nodes, og_node_map)
         return [
             with_said(passage, {key: value for key, value in fact.node.metadata.items() if key.startswith(PREFIX)})
@@ -239,7 +240,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
 
 
 class _VectorContext(VectorContextRetriever):
-    """The facts around what a vector search finds, with the guidance of the passages they were extracted from.
+    """Retriever of the facts around the entities nearest to a vector, with guidance of the passages they come from.
 
     Attributes:
         under: The texts of the preferences whose guidance may be shown; None for all.
@@ -269,7 +270,7 @@ class _VectorContext(VectorContextRetriever):
 
     @property
     def _widened(self) -> int:
-        """How many facts: more where a copy is to find more entities, else they are those of fewer."""
+        """The limit of facts, raised in proportion if a copy of the retriever is to find more entities."""
         return self._limit * self._similarity_top_k // self._narrow
 
     def _told(self, facts: Sequence[NodeWithScore], judged: Mapping[str, Ranked]) -> list[NodeWithScore]:
@@ -278,8 +279,10 @@ class _VectorContext(VectorContextRetriever):
 
 
 class _NoneForNone:
-    """A graph store that has nothing for no ids: some have everything, so that a search that finds nothing, as behind
-    filters, would come to all facts."""
+    """A graph store that returns nothing for an empty list of ids.
+
+    Some stores return everything, so that a search without results, due to filters for example, would return all facts.
+    """
 
     def __init__(self, store: PropertyGraphStore) -> None:
         self._store = store
@@ -297,7 +300,7 @@ class _NoneForNone:
 
 
 class _Guidance:
-    """What is known of passages, asked of what judged them, and remembered as long as it judges in the same way."""
+    """Guidance of passages, asked of the transform or memory that judged them, and cached until its settings change."""
 
     def __init__(self, source: EpicTransform | EpicMemory) -> None:
         self._source = source
@@ -305,7 +308,7 @@ class _Guidance:
         self._known: dict[str, Ranked] = {}
 
     def of(self, passages: Sequence[BaseNode]) -> dict[str, Ranked]:
-        """What was decided about passages, by their ids."""
+        """Return the verdicts on passages, by the passages' ids."""
         texts, report = self._texts(passages), BuildReport()
         try:
             ranker, known = self._ready()
@@ -317,7 +320,7 @@ class _Guidance:
         return {node_id: found[text] for node_id, text in texts.items()}
 
     async def aof(self, passages: Sequence[BaseNode]) -> dict[str, Ranked]:
-        """As `of`, without blocking the event loop."""
+        """Do the same as `of` without blocking the event loop."""
         texts, report = self._texts(passages), BuildReport()
         try:
             ranker, known = await in_thread(self._ready)
@@ -329,7 +332,7 @@ class _Guidance:
         return {node_id: found[text] for node_id, text in texts.items()}
 
     def _ready(self) -> tuple[Reranker, dict[str, Ranked]]:
-        """What judges, and what is known of it by the settings of now."""
+        """Return the reranker that judges, and the cache of verdicts under its current settings."""
         memory = self._source._ready() if isinstance(self._source, EpicTransform) else self._source
         settings = (memory.encoder, memory.verifier, settings_of(memory))
         if settings != self._settings:
@@ -337,7 +340,7 @@ class _Guidance:
         return Reranker(memory, mode="off", rerank=False), self._known
 
     def _texts(self, passages: Sequence[BaseNode]) -> dict[str, str]:
-        """The texts as they were judged, by which it is remembered; what passages say of themselves does not count."""
+        """Return the texts that were judged, by the passages' ids; they are the keys of the cache."""
         mode = self._source.metadata_mode if isinstance(self._source, EpicTransform) else MetadataMode.NONE
         return {passage.node_id: passage.get_content(mode) for passage in passages}
 
@@ -346,7 +349,7 @@ _Texts: TypeAlias = list[tuple[str, Mapping[str, Any]]]
 
 
 def _looked_up(known: Mapping[str, Ranked], texts: Iterable[str]) -> tuple[dict[str, Ranked], _Texts]:
-    """What is known of texts, and those of which nothing is, each once."""
+    """Return the cached verdicts on texts, and the texts without one, each once."""
     found = {text: judged for text in texts if (judged := known.get(text)) is not None}
     return found, [(text, {}) for text in dict.fromkeys(texts) if text not in found]
 
@@ -354,7 +357,7 @@ def _looked_up(known: Mapping[str, Ranked], texts: Iterable[str]) -> tuple[dict[
 def _remembered(
     known: dict[str, Ranked], new: _Texts, judged: Sequence[Ranked], report: BuildReport
 ) -> dict[str, Ranked]:
-    """What was decided about new texts; all but what is undecided is remembered."""
+    """Return the verdicts on new texts by text, and cache all except undecided ones."""
     found = {new[one.place][0]: one for one in judged}
     known |= {text: one for text, one in found.items() if one.decision is not Decision.UNDECIDED}
     for text in list(known)[: max(0, len(known) - _MOST_KNOWN)]:
@@ -369,7 +372,7 @@ def _remembered(
 
 
 def _guidance_under(judged: Ranked, preferences: frozenset[str] | None) -> dict[str, Any]:
-    """The guidance of a passage under some preferences, as flat metadata; empty without any."""
+    """Return the guidance of a passage under some preferences, as flat metadata; empty if there is none."""
     facts = [one for one in judged.guidance if preferences is None or one["preference"] in preferences]
     if not facts:
         return {}

@@ -1,4 +1,4 @@
-"""Passages taken out of a property graph, with the facts that were extracted from them."""
+"""Removal of passages from a property graph, with the facts that were extracted from them."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from epic_core.errors import InvalidInputError
 
 
 def delete_passages(index: PropertyGraphIndex, node_ids: Iterable[str]) -> None:
-    """Take passages out of a property graph index, and the facts and entities that only they tell of.
+    """Remove passages from a property graph index, and the facts and entities that no other passage supports.
 
         keep.preferences = [*keep.preferences, "I only travel by train."]
         changed = keep.reprocess()
         delete_passages(index, changed.gone)
         index.insert_nodes(changed.kept)
 
-    Use it in the place of `index.delete_nodes`, which leaves the facts in the graph, and of the framework's own store
-    in RAM also takes out the neighbours of a passage and no longer answers then. Other stores do as their
-    `delete_llama_nodes` does. A fact that another passage tells as well goes with the one it was extracted from first.
+    Use it in place of `index.delete_nodes`, which leaves the facts in the graph; from the framework's own store in RAM
+    that method also removes the neighbours of a passage, after which the store fails. Other stores run their own
+    `delete_llama_nodes`. A fact that another passage states as well goes with the passage it was extracted from first.
 
     Args:
-        index: The index; its docstore forgets the passages, too, its vector store the entities.
-        node_ids: The ids of passages; unknown ones do not matter.
+        index: The index; the passages also leave its docstore, the entities its vector store.
+        node_ids: The ids of passages; unknown ids are ignored.
 
     Raises:
-        InvalidInputError: for what is no property graph index, or ids that are one text.
+        InvalidInputError: for anything but a property graph index, or for ids given as one text.
     """
     gone = _checked(index, node_ids)
     if not gone:
@@ -54,7 +54,7 @@ def delete_passages(index: PropertyGraphIndex, node_ids: Iterable[str]) -> None:
 
 
 async def adelete_passages(index: PropertyGraphIndex, node_ids: Iterable[str]) -> None:
-    """As `delete_passages`, without blocking the event loop."""
+    """Do the same as `delete_passages` without blocking the event loop."""
     gone = _checked(index, node_ids)
     if not gone:
         return
@@ -78,7 +78,10 @@ def _checked(index: object, node_ids: Iterable[str]) -> frozenset[str]:
 
 
 def _held_as(vectors: BasePydanticVectorStore, entities: list[str]) -> dict[str, Any]:
-    """How a vector store knows entities: the index gives those that store texts ids of their own."""
+    """Return the arguments that delete entities from a vector store.
+
+    In a store that keeps texts, an index gives entities other ids: there a filter finds them.
+    """
     if not vectors.stores_text:
         return {"node_ids": entities}
     named = MetadataFilter(key=VECTOR_SOURCE_KEY, operator=FilterOperator.IN, value=entities)
@@ -86,13 +89,13 @@ def _held_as(vectors: BasePydanticVectorStore, entities: list[str]) -> dict[str,
 
 
 def _taken_out(graph: LabelledPropertyGraph, gone: Set[str]) -> list[str]:
-    """Take passages and what only they tell of out of a graph in RAM; the ids of the entities that are gone."""
+    """Remove passages, and what only they support, from a graph in RAM; return the ids of the removed entities."""
     touched: set[str] = set()
     stays: dict[str, Relation] = {}
     for subject, label, other in sorted(graph.triplets):
         key = graph._get_relation_key(subj_id=subject, rel_id=label, obj_id=other)
         relation = graph.relations.get(key)
-        # Where nodes were deleted in another way, facts may lead nowhere.
+        # Facts may lead nowhere if nodes were deleted in another way.
         there = subject in graph.nodes and other in graph.nodes
         if relation is None or not there or gone & {subject, other, relation.properties.get(TRIPLET_SOURCE_KEY)}:
             graph.triplets.remove((subject, label, other))
@@ -112,7 +115,7 @@ def _taken_out(graph: LabelledPropertyGraph, gone: Set[str]) -> list[str]:
         graph.nodes.pop(node_id, None)
     for node_id, relation in stays.items():
         properties, source = graph.nodes[node_id].properties, relation.properties.get(TRIPLET_SOURCE_KEY)
-        # Facts lead to the passage that their subject was extracted from.
+        # A fact's passage is looked up through its subject, which has to refer to a passage that stays.
         if properties.get(TRIPLET_SOURCE_KEY) in gone and source is not None:
             graph.nodes[node_id].properties = {**properties, TRIPLET_SOURCE_KEY: source}
     return left

@@ -1,4 +1,4 @@
-"""Nodes as records of a collection, and back: the text once, the metadata once, of the rest what is not default."""
+"""Conversions of nodes to records of a collection and back, which store text and metadata only once."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ from epic_core.integrations.metadata import keys_of_guidance
 from epic_llamaindex.filters import SOURCE, filter_of
 
 _OURS = "\x00"
-# A user's key that begins as ours do is stored with one more of it, so that it is never taken for one of them.
+# A user's key that begins with this prefix is stored with the prefix doubled, so that the two are never confused.
 SOURCE_KEY = f"{_OURS}source"
-"""The metadata key of the id of a node's source document; a node without one is its own."""
+"""The metadata key for the id of a node's source document; a node without one is its own source."""
 CLASS_KEY = f"{_OURS}class"
-"""The metadata key of the name of a node's class, if that is not TextNode."""
+"""The metadata key for the name of a node's class, if that is not TextNode."""
 _REST_KEY = f"{_OURS}node"
 
-# Those that are made of others first.
+# Subclasses before their base classes.
 _CLASSES: dict[str, type[BaseNode]] = {
     made.class_name(): made for made in (IndexNode, ImageNode, TextNode, ImageDocument, Document, Node)
 }
 REFERRING = frozenset({IndexNode.class_name(), ImageNode.class_name()})
-"""The classes of nodes that an index keeps in its docstore, although the store has their texts."""
+"""The classes of nodes that an index keeps in its docstore even if the store keeps texts."""
 
 _ELSEWHERE = ("id_", "embedding", "metadata", "relationships", "text")
 _MEDIA = ("text_resource", "image_resource", "audio_resource", "video_resource")
 
 
 def record_of(node: BaseNode) -> Record:
-    """A node as a record: found by its instructions if it carries any, else by its embedding, else by its text.
+    """Make a record of a node, found by the instructions of its guidance and its text, else by embedding or text.
 
     Raises:
-        InvalidInputError: for guidance that cannot be read, or what cannot be stored.
+        InvalidInputError: for guidance that cannot be read, or a node that cannot be stored.
     """
     name = f"node {node.node_id!r}"
     kind = next((made for made in _CLASSES.values() if made in type(node).__mro__), None)
     if kind is None:
         raise InvalidInputError(f"The {name} is a {type(node).__name__}: only {', '.join(_CLASSES)} can be stored.")
     _check_obj(node, name)
-    with suppress(RecursionError):  # That is refused as well, when it is stored.
+    with suppress(RecursionError):  # too deep a nesting is also refused later, on storing
         _check_dates(node.metadata, name)
     keys = keys_of_guidance(node.metadata, name)
     try:
@@ -79,10 +79,10 @@ def record_of(node: BaseNode) -> Record:
 
 
 def node_of_record(record: Record, path: Path | None) -> BaseNode:
-    """A record as the node that it was, without its embedding.
+    """Make the node that a record was made of, without its embedding.
 
     Raises:
-        DamagedError: for a record that was made of no node; `path` is that of its file.
+        DamagedError: for a record that was not made of a node, naming the file at `path`.
     """
     with decoding(path):
         metadata = {
@@ -103,10 +103,10 @@ def node_of_record(record: Record, path: Path | None) -> BaseNode:
 
 
 def condition_of(filters: MetadataFilters | Filter | None) -> Filter | None:
-    """Filters over nodes as one over their records. `doc_id` and its like mean the source document.
+    """Convert filters over nodes to a filter over their records; `doc_id` and its synonyms mean the source document.
 
     Raises:
-        InvalidInputError: for what is no filter.
+        InvalidInputError: for anything but filters.
     """
     given = filter_of(filters)
     return None if given is None else given.renamed(_stored)
@@ -119,7 +119,7 @@ def _stored(key: str) -> str:
 
 
 def _check_obj(node: BaseNode, name: str) -> None:
-    """Refuse what an index node stands for unless it is a node or JSON: a model may hold a key, and is no data."""
+    """Refuse the object of an index node unless it is a node or JSON: a model, for example, may hold a key."""
     obj = node.obj if isinstance(node, IndexNode) else None
     if isinstance(obj, BaseNode):
         _check_obj(obj, name)
@@ -134,7 +134,7 @@ def _check_obj(node: BaseNode, name: str) -> None:
 
 
 def _check_dates(value: Any, name: str) -> None:
-    """Refuse dates, the most common of what is not JSON, and say what to do with them."""
+    """Refuse dates, the most common values that are not JSON, and tell what to store instead."""
     if isinstance(value, (date, time)):
         raise InvalidInputError(
             f"The {name} has a {type(value).__name__} in its metadata, which is not JSON: store its text,"
@@ -146,13 +146,13 @@ def _check_dates(value: Any, name: str) -> None:
 
 
 def _by_content(node: BaseNode) -> tuple[Key, ...]:
-    # What an index would embed; an image without a caption is held, and not found.
+    # The text that an index would embed; an image without a caption is stored, but cannot be found.
     content = node.get_content(metadata_mode=MetadataMode.EMBED)
     return (Key(text=content),) if content.strip() else ()
 
 
 def _taken_apart(node: BaseNode, kind: type[BaseNode]) -> tuple[str, dict[str, Any]]:
-    """The text of a node, and what else has to be said to make it again."""
+    """Return the text of a node, and the other fields that are needed to make it again."""
     rest = node.model_dump(mode="json", include=set(kind.model_fields) - set(_ELSEWHERE), exclude_defaults=True)
     rest = {name: value for name, value in rest.items() if name not in (*_ELSEWHERE, "class_name")}
     if rest.get("obj", ...) is None:
@@ -170,7 +170,7 @@ def _taken_apart(node: BaseNode, kind: type[BaseNode]) -> tuple[str, dict[str, A
         resource = getattr(node, name, None)
         if resource is not None:
             rest[name] = {key: value for key, value in rest[name].items() if value is not None}
-            # A dump leaves out what an image or a sound consists of.
+            # The dump lacks the binary data of an image or a sound.
             rest[name] |= {} if resource.data is None else {"data": resource.data.decode()}
     text = getattr(node, "text_resource", None)
     if text is None or text.text is None:
@@ -186,7 +186,7 @@ def _said(link: RelatedNodeInfo, own: Mapping[str, Any]) -> dict[str, Any]:
         "hash": link.hash,
         "metadata": link.metadata,
     }
-    # Mostly, it is that of the node itself. Compared as text: True == 1, and the order of keys counts.
+    # Usually it is the node's own metadata. Compare as text: 1 and True are equal, and the order of keys matters.
     if str(link.metadata) == str(own):
         said["metadata"] = True
     return {name: value for name, value in said.items() if value not in (None, {})}

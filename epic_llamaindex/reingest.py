@@ -1,4 +1,4 @@
-"""What a pipeline has ingested, and what is put in its place when it is ingested again."""
+"""Access to a pipeline's ingested documents, and replacement of their nodes in its vector store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from epic_core.errors import InvalidInputError
 
 
 def documents_of(pipeline: object, step: TransformComponent) -> list[BaseNode]:
-    """The documents in a pipeline's docstore.
+    """Return the documents in a pipeline's docstore.
 
     Raises:
-        InvalidInputError: if there are none, or the step is none of the pipeline's.
+        InvalidInputError: if there are none, or the step is not one of the pipeline's.
     """
     if not isinstance(pipeline, IngestionPipeline):
         raise InvalidInputError(f"Give an IngestionPipeline, not {type(pipeline).__name__}.")
@@ -32,18 +32,18 @@ def documents_of(pipeline: object, step: TransformComponent) -> list[BaseNode]:
 
 
 def cache_of(pipeline: IngestionPipeline) -> IngestionCache | None:
-    """The cache that a pipeline uses; None if it uses none."""
+    """Return the cache that a pipeline uses; None if it uses none."""
     return None if pipeline.disable_cache else pipeline.cache
 
 
 def replace(store: BasePydanticVectorStore | None, documents: Sequence[BaseNode], nodes: Sequence[BaseNode]) -> None:
-    """Put nodes in the place of all that a vector store holds of documents."""
+    """Replace all nodes of documents in a vector store with these nodes."""
     if store is None:
         return
     for source in _sources(documents):
         store.delete(source)
     with suppress(NotImplementedError):
-        # Documents that were not split are nodes themselves, and some stores know no source of these.
+        # A document that was not split is itself a node, and some stores do not know its source.
         store.delete_nodes([document.node_id for document in documents])
     embedded = [node for node in nodes if node.embedding is not None]
     if embedded:
@@ -53,7 +53,7 @@ def replace(store: BasePydanticVectorStore | None, documents: Sequence[BaseNode]
 async def areplace(
     store: BasePydanticVectorStore | None, documents: Sequence[BaseNode], nodes: Sequence[BaseNode]
 ) -> None:
-    """As `replace`, without blocking the event loop where the store does not."""
+    """Do the same as `replace` without blocking the event loop, if the store's methods do not block it."""
     if store is None:
         return
     for source in _sources(documents):
@@ -66,5 +66,5 @@ async def areplace(
 
 
 def _sources(documents: Sequence[BaseNode]) -> list[str]:
-    """The ids that a store knows the nodes of documents by, as a pipeline has them."""
+    """Return the ids by which a vector store knows the nodes of documents."""
     return list(dict.fromkeys(document.ref_doc_id or document.node_id for document in documents))

@@ -1,4 +1,4 @@
-"""A memory as a LlamaIndex retriever."""
+"""Retriever over a memory."""
 
 from __future__ import annotations
 
@@ -46,49 +46,50 @@ Guidance: TypeAlias = Literal["metadata", "text", "none"]
 
 
 class EpicRetriever(BaseRetriever):
-    """Retrieves a memory's items as nodes, each with its guidance.
+    """Retriever over a memory: its items as nodes, each with its guidance.
 
         retriever = EpicRetriever("me.epic", similarity_top_k=5)
         nodes = retriever.retrieve("Where should I stay?")
 
     A node has its item's id, text and metadata, and the link to its source document; an IndexNode stays one, with its
-    `index_id`. What is known of it is in flat `epic_*` metadata, which is left out of what is embedded and of what a
-    model is shown, and does not depend on the query, so that a fusion of several queries knows a node again. A fusion
-    with other retrievers over the same nodes does so with `guidance="none"`.
+    `index_id`. Guidance is in flat `epic_*` metadata, excluded from the text to embed and from the text for a model.
+    The metadata does not depend on the query, so that a fusion of several queries recognises a node. For a fusion with
+    other retrievers over the same nodes, use `guidance="none"`.
 
-    The memory embeds the text of a query bundle, or its `custom_embedding_strs`, as HyDE writes them: their mean. An
+    The memory embeds the text of a query bundle, or the mean of its `custom_embedding_strs`, as HyDE writes them. An
     embedding in the bundle is not used: it may be another model's, as a VectorIndexRetriever writes its own into a
-    bundle that it shares.
+    shared bundle.
 
-    In a `with`, or by `close()`, the memory is closed if it is one that the retriever has opened or made.
+    `with` or `close()` closes the memory if the retriever opened or made it.
 
     Args:
-        memory: The memory, which the caller closes; or the name of its file, which has to be there: `close()` it.
+        memory: The memory, which the caller closes; or the name of its file, which has to exist: `close()` it.
         similarity_top_k: How many nodes, at least 1.
         filters: LlamaIndex's MetadataFilters, or an `epic_core.Filter`.
-        preferences: Those of the held ones that may steer and match; default: all.
-        namespace: Another user's memory in the same file.
-        guidance: "metadata", or "text": the text of a node is what a model is given, its number, the guidance and the
-            content, for query engines that show a model nothing but texts; then, the text depends on the query. Or
-            "none": a node has the text and metadata it was added with, guidance that these had left out.
-        steering: "signed", "paper" or "off"; default: as the memory steers.
-        stance_policy: "prefer" ranks what supports a preference above what conflicts with it, "only_supports" leaves
-            out what conflicts, in part or whole, "any" ranks by similarity alone.
-        embed_model: What a file is opened with: a `BaseEmbedding`, an encoder of epic_core or its name; default: the
-            embedded one. A memory that is open has its own.
+        preferences: Which of the memory's preferences may steer and match; default: all.
+        namespace: The namespace of another user in the same file.
+        guidance: "metadata"; or "text": the text of a node is in the form for a model (its number, the guidance and the
+            content), for query engines that pass on nothing but texts; the text then depends on the query; or "none": a
+            node has the text and metadata it was added with, without any guidance in them.
+        steering: "signed", "paper" or "off"; default: the memory's own.
+        stance_policy: "prefer" ranks items that support a preference above items that conflict with it, "only_supports"
+            leaves out items that conflict, in part or whole, "any" ranks by similarity alone.
+        embed_model: For opening a file: a `BaseEmbedding`, an encoder of epic_core or its name; default: the embedded
+            encoder. A memory that is open has its own.
         callback_manager, verbose: As for `BaseRetriever`.
-        object_map, objects: What is retrieved from, in the place of the node that leads there: by the `index_id` of an
-            index node, or the id of an item; or index nodes whose `index_id` or id is that of an item's node. What an
-            index node itself stands for (`obj`) is known to the retriever it is added with; a file does not keep it.
+        object_map, objects: The objects that are retrieved from in place of the nodes that refer to them: by the
+            `index_id` of an index node or the id of an item; or index nodes whose `index_id` or id is that of an item's
+            node. The object of an index node (`obj`) is known to the retriever it is added with; a file does not store
+            it.
 
     Attributes:
         memory: The memory.
 
     Raises:
-        InvalidInputError: for arguments that cannot be; from a call, for a query without text.
+        InvalidInputError: if an argument is invalid; from a call, for a query without text.
         StoreError: if the file cannot be opened.
         EncoderMismatchError: if it was made with another model.
-        UnknownPreferenceError: from a call, for a preference that is not held.
+        UnknownPreferenceError: from a call, for a preference that the memory does not have.
     """
 
     memory: EpicMemory
@@ -123,14 +124,14 @@ class EpicRetriever(BaseRetriever):
         }
         leading = list(objects or ())
         self._index_ids = {node.node_id: node.index_id for node in leading}
-        # What index nodes that were added lead to, by their `index_id`.
+        # The objects of added index nodes, by their `index_id`.
         self._led_to: dict[str, Any] = {}
         super().__init__(
             callback_manager=callback_manager,
             object_map={**(object_map or {}), **{node.index_id: node.obj for node in leading}},
             verbose=verbose,
         )
-        # Last, so that no argument that cannot be leaves a file open.
+        # Last, so that an invalid argument leaves no file open.
         self.memory = _opened(memory, embed_model)
         self._closes = self.memory is not memory
 
@@ -158,23 +159,23 @@ class EpicRetriever(BaseRetriever):
         verbose: bool = False,
         **options: Unpack[Options],
     ) -> Self:
-        """Make a memory, or open one, offer it nodes, and retrieve from it. `close()` closes it.
+        """Make or open a memory, offer it nodes, and return a retriever over it. `close()` closes it.
 
         Args:
-            preferences: What the memory starts with; those of an existing file need not be given.
-            documents, nodes, texts, docstore, index: What it is offered, from one of these: documents, which are split,
-                nodes as they are, texts, the nodes of a docstore, or those of an index that keeps them in its docstore.
-            transformations: What makes nodes of the documents; default: `[SentenceSplitter()]`.
-            path: The memory's file; default: it lives in RAM.
+            preferences: The memory's first preferences; for an existing file they need not be given.
+            documents, nodes, texts, docstore, index: One source of items: documents, which are split; nodes as they
+                are; texts; the nodes of a docstore; or those of an index that keeps them in its docstore.
+            transformations: Make nodes of the documents; default: `[SentenceSplitter()]`.
+            path: The memory's file; default: none, the memory is in RAM.
             embed_model: A `BaseEmbedding`, an encoder of epic_core or its name; default: the embedded encoder.
-            llm: What verifies: an `LLM`, or a language model or verifier of epic_core; default: the embedded verifier.
+            llm: Verifies: an `LLM`, or a language model or verifier of epic_core; default: the embedded verifier.
             similarity_top_k, filters, guidance, stance_policy, callback_manager, object_map, objects, verbose: As for
                 `EpicRetriever`.
             **options: As for `EpicMemory`.
 
         Raises:
-            InvalidInputError: for arguments that cannot be.
-            TypeError: for an argument that is not known.
+            InvalidInputError: if an argument is invalid.
+            TypeError: for an unknown argument.
             EpicError: as `EpicMemory.open` and `EpicMemory.add` raise it.
         """
         unknown = sorted(options.keys() - Options.__annotations__.keys())
@@ -210,7 +211,7 @@ class EpicRetriever(BaseRetriever):
                 objects=objects,
                 verbose=verbose,
             )
-            # A splitter gives new ids each time: documents take the place of what is held of them.
+            # A splitter gives new ids each time, so documents replace the items that the memory holds of them.
             earlier = [] if documents is None else retriever._earlier([one for one in items if isinstance(one, Item)])
             if items:
                 made.add(items)
@@ -223,7 +224,7 @@ class EpicRetriever(BaseRetriever):
         return retriever
 
     def close(self) -> None:
-        """Close the memory, if the retriever has opened or made it; closing twice is fine."""
+        """Close the memory if the retriever opened or made it; closing twice is fine."""
         if self._closes:
             self.memory.close()
 
@@ -237,7 +238,7 @@ class EpicRetriever(BaseRetriever):
 
     @property
     def similarity_top_k(self) -> int:
-        """How many nodes come back, at least 1."""
+        """How many nodes are returned, at least 1."""
         return self._similarity_top_k
 
     @similarity_top_k.setter
@@ -246,7 +247,7 @@ class EpicRetriever(BaseRetriever):
 
     @property
     def _searched(self) -> Any:
-        """What is asked."""
+        """The object that is searched."""
         return self.memory
 
     @dispatcher.span
@@ -254,7 +255,7 @@ class EpicRetriever(BaseRetriever):
         query, embed = _asked(query_bundle)
         return self._nodes(self._searched.search(query, self._similarity_top_k, embed=embed, **self._options))
 
-    # The base class does not decorate this one.
+    # BaseRetriever decorates `_retrieve`, but not this method.
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, embed = _asked(query_bundle)
@@ -264,7 +265,7 @@ class EpicRetriever(BaseRetriever):
         nodes = [self._node(hit, number) for number, hit in enumerate(hits, start=1)]
         opening = format_preferences(hits) if self._guidance == "text" else ""
         if nodes and opening:
-            # A context of them opens with the preferences that matter, as the memory's own does.
+            # The first node opens with the preferences that matter, as the memory's own context does.
             nodes[0].node.set_content(f"{opening}\n\n{nodes[0].node.get_content()}")
         return nodes
 
@@ -274,7 +275,7 @@ class EpicRetriever(BaseRetriever):
         known = node.index_id if isinstance(node, IndexNode) else item_id
         for index_id in (known, self._index_ids.get(item_id, item_id)):
             if index_id in self.object_map and isinstance(node, TextNode):
-                # The base class goes on from there.
+                # BaseRetriever goes on to retrieve from the object that the index node refers to.
                 if not isinstance(node, IndexNode):
                     found.node = node = IndexNode.from_text_node(node, index_id)
                 node.index_id = index_id
@@ -283,20 +284,20 @@ class EpicRetriever(BaseRetriever):
             node.obj = self._led_to.get(node.index_id)
         return found
 
-    # what it retrieves from
+    # the nodes it retrieves from
 
     def add_nodes(self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False) -> BuildReport:
-        """Offer nodes to the memory, which decides what it keeps: ids, texts, metadata, and their source documents.
+        """Offer nodes (ids, texts, metadata, source documents) to the memory, which decides what it keeps.
 
         Args:
-            nodes: Those with an id that is held already take the place of what is held.
-            upsert: They are the whole of their source documents as these are now: once they are added, what was held of
-                the same documents under other ids, or waits to be verified again, is forgotten.
-            progress: Show a bar.
+            nodes: The nodes; one with a known id replaces the held item.
+            upsert: The nodes are the complete new version of their source documents: once they are added, other items
+                of these documents are forgotten, items that wait for verification included.
+            progress: Show a progress bar.
 
         Raises:
-            InvalidInputError: for what is no node, a node without text, or metadata that is not JSON; nothing is taken
-                in then.
+            InvalidInputError: for anything but nodes, a node without text, or metadata that is not JSON; no node is
+                added then.
             EpicError: as `EpicMemory.add` raises it; with `upsert`, nothing is forgotten then.
         """
         given = checked_nodes(nodes)
@@ -310,9 +311,9 @@ class EpicRetriever(BaseRetriever):
     async def aadd_nodes(
         self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False
     ) -> BuildReport:
-        """As `add_nodes`, without blocking the event loop."""
+        """Do the same as `add_nodes` without blocking the event loop."""
         given = checked_nodes(nodes)
-        items = await in_thread(lambda: [memory_item(node) for node in given])  # of thousands it takes its time
+        items = await in_thread(lambda: [memory_item(node) for node in given])  # slow for thousands of nodes
         earlier = await in_thread(self._earlier, items) if upsert else []
         report = await self.memory.aadd(items, progress=progress)
         self._lead(given)
@@ -320,27 +321,27 @@ class EpicRetriever(BaseRetriever):
         return report
 
     def delete_ref_doc(self, ref_doc_id: str) -> int:
-        """Forget the nodes of a source document, those that wait to be verified again included.
+        """Forget the nodes of a source document, nodes that wait for verification included.
 
-        A node without a source document counts as its own. Nodes that come again are judged anew. That others were
-        seen, which were not kept, stays known; `EpicMemory.forget` of such an item itself forgets that, too.
+        A node without a source document is its own source. Nodes that are added again are judged anew. The memory still
+        knows that it has seen nodes it did not keep; `EpicMemory.forget` of such an item itself removes that, too.
 
         Returns:
-            How many were held or waited; 0 for a document of which there is nothing.
+            How many were held or waiting; 0 if there were none.
 
         Raises:
-            InvalidInputError: for what is no id.
+            InvalidInputError: for anything but an id.
             ReadOnlyError: if the memory cannot be written.
         """
         return self._forget(self._of_documents({checked_text(ref_doc_id, "ref_doc_id")}))
 
     async def adelete_ref_doc(self, ref_doc_id: str) -> int:
-        """As `delete_ref_doc`, without blocking the event loop."""
+        """Do the same as `delete_ref_doc` without blocking the event loop."""
         return await in_thread(self.delete_ref_doc, ref_doc_id)
 
     def _of_documents(self, documents: Set[str]) -> list[Item]:
-        """What is held or waits of some source documents."""
-        # Of what the memory has cut up itself, a node's id is a part of the ids.
+        """Return the items of source documents that are held or waiting."""
+        # Chunks that the memory cut itself have the node's id in their own ids.
         cut = Filter.exists("chunk") & ~Filter.exists(SOURCE)
         found = [
             *self.memory.items(Filter.in_(SOURCE, sorted(documents)) | cut),
@@ -350,12 +351,12 @@ class EpicRetriever(BaseRetriever):
         return [item for item in found if str(item.metadata.get(SOURCE, node_id_of(item))) in documents]
 
     def _earlier(self, items: Sequence[Item]) -> list[Item]:
-        """What is held or waits of the same source documents as some items, under other ids."""
+        """Return the items, held or waiting, of the same source documents under other ids."""
         documents, new = {str(item.metadata.get(SOURCE, item.id)) for item in items}, {item.id for item in items}
         return [item for item in self._of_documents(documents) if node_id_of(item) not in new]
 
     def _lead(self, nodes: Iterable[object]) -> None:
-        """Remember what index nodes lead to, and the present version of nodes that others lead to."""
+        """Remember the objects of index nodes, and the current version of nodes that index nodes refer to."""
         given = list(nodes)
         self._led_to.update(objects_of(given))
         for node in given:
@@ -366,12 +367,12 @@ class EpicRetriever(BaseRetriever):
         for item in items:
             self._led_to.pop(item.id, None)
             self._led_to.pop(str(item.metadata.get(INDEX)), None)
-        # As items, of which some may be gone by now: an id of which nothing is known is an error.
+        # Pass items, not ids: some may be gone by now, and an unknown id is an error.
         return self.memory.forget(*items) if items else 0
 
 
 def _asked(query_bundle: object) -> tuple[str, list[str] | None]:
-    """The query, and the texts to embed in its place."""
+    """Return the query, and the texts to embed in its place."""
     if not isinstance(query_bundle, QueryBundle):
         raise InvalidInputError(f"A query is a text or a QueryBundle, not {type(query_bundle).__name__}.")
     given = query_bundle.custom_embedding_strs
@@ -382,7 +383,7 @@ def _asked(query_bundle: object) -> tuple[str, list[str] | None]:
 
 
 def _several(preferences: object) -> tuple[str | Preference, ...]:
-    """Preferences that can be gone through again and again."""
+    """Return preferences as a tuple, which can be iterated over repeatedly."""
     if isinstance(preferences, (str, Preference)):
         return (preferences,)
     if not isinstance(preferences, Iterable) or isinstance(preferences, (bytes, Mapping)):

@@ -1,4 +1,4 @@
-"""One run of an ingestion step: the nodes that came in, and what is made of them."""
+"""Run of an ingestion step: its input nodes, and the nodes it makes of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RUNNERS = (run_transformations.__code__, arun_transformations.__code__)
 
 
 class Run:
-    """One run: the nodes that came in, and what is made of them."""
+    """One run of an ingestion step: its input nodes, and the nodes it makes of them."""
 
     def __init__(
         self,
@@ -64,31 +64,31 @@ class Run:
                 self._blank.append(node)
             return
         try:
-            # Without the metadata itself, which need not be JSON.
+            # Without the metadata, which need not be JSON.
             self.items.append(Item(id=node.node_id, text=node.get_content(self._step.metadata_mode)))
         except InvalidInputError as error:
             raise InvalidInputError(f"Node {number} ({node.node_id!r}): {error}") from None
         self._judged.append(node)
 
     def to_embed(self, judged: Sequence[Judged]) -> list[str]:
-        """What the nodes that are kept are to be found by, each text once; nothing if they get no embedding."""
+        """Return the texts that the kept nodes are found by, each once; nothing if nodes get no embedding."""
         if self._step.embed_model is None:
             return []
         texts = (self._found_by(node, one) for node, one in zip(self._judged, judged, strict=True))
         return list(dict.fromkeys(filter(None, texts)))
 
     def _found_by(self, node: BaseNode, judged: Judged) -> str:
-        """The text whose embedding a node gets that comes out; empty if it gets none."""
+        """Return the text whose embedding a returned node gets; empty if it gets none."""
         if judged.verdict.decision is Decision.UNDECIDED and self._step.on_undecided == "keep":
             return node.get_content(MetadataMode.EMBED)
         alignments = judged.verdict.alignments
         return judged.rewrite or (alignments[0].instruction.strip() if alignments else "")
 
     def finish(self, judged: Sequence[Judged], vectors: Mapping[str, list[float]]) -> None:
-        """Make what comes out, and remember what became of each node.
+        """Make the nodes to return, and record the outcome of each node.
 
         Raises:
-            UndecidedError: if some are undecided, and that is not to be skipped.
+            UndecidedError: if nodes are undecided and `on_undecided` is "raise".
         """
         verdicts = {id(node): one for node, one in zip(self._judged, judged, strict=True)}
         blank = {id(node) for node in self._blank}
@@ -122,7 +122,7 @@ class Run:
         self._tell(forgotten)
 
     def failed(self) -> None:
-        """Remember what an error left without a verdict: a document store may take the documents for known by now."""
+        """Record nodes that an error left without a verdict: a docstore may already count their documents as known."""
         if not self._again:
             self._step._seen.note_undecided(self.nodes)
 
@@ -136,7 +136,7 @@ class Run:
         return copy_of(node, metadata) if vector is None else copy_of(node, metadata, embedding=list(vector))
 
     def _tell(self, forgotten: int) -> None:
-        """Hand over the report; what it warns of goes to the log, too, where else nobody might see it."""
+        """Hand over the report; log its warnings of undecided or missing nodes, which might otherwise go unseen."""
         step, report = self._step, self.report
         step._report = report
         if not self.items and step.coarse:
@@ -172,16 +172,16 @@ class Run:
         _logger.warning("%s They are %s, and in `undecided`: %s", said, done, named)
 
     def kept(self) -> list[BaseNode]:
-        """What comes out, given to the caller."""
+        """Return the nodes that were made, and record that they were returned."""
         self._step._seen.give(node.node_id for node in self.nodes)
         return [self._made[id(node)] for node in self.nodes if id(node) in self._made]
 
     def changes(self) -> Reprocessed:
-        """What changes where the nodes that came out before are."""
+        """Return the changes compared with the nodes that were returned before."""
         gone, kept = [], []
         for node in self.nodes:
             made = self._made.get(id(node))
-            # What is in the index stays there while it is undecided.
+            # A node that is in the index stays there while it is undecided.
             if node.node_id in self._undecided and (made is None or self._known.get(node.node_id) is not None):
                 continue
             if node.node_id in self._known and self._known[node.node_id] == self._digests.get(id(node)):
@@ -196,17 +196,17 @@ class Run:
 
 
 def _is_media(node: BaseNode) -> bool:
-    """Whether a node without text has something else to show."""
+    """Tell whether a node has an image, audio or video."""
     if isinstance(node, Node):
         return any((node.image_resource, node.audio_resource, node.video_resource))
     return isinstance(node, ImageNode)
 
 
 def check_last(step: EpicTransform) -> None:
-    """Refuse to run where a later step would put other embeddings in the place of the instructions'.
+    """Refuse to run if a later step would replace the embeddings of the instructions with others.
 
-    The framework does not tell a step where it stands: only who runs it knows. An error at the later step would come
-    too late, as the cache would have the nodes by then, and would not run this step again.
+    The framework does not tell a step its place: only the frame of the running pipeline shows it. An error at the later
+    step would come too late: the cache would hold the nodes by then, and this step would not run again.
 
     Raises:
         InvalidInputError: if there is such a step.

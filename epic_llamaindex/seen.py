@@ -1,4 +1,4 @@
-"""What an ingestion step has seen: a bounded ledger of nodes, and what became of each under which settings."""
+"""Bounded ledger of the nodes that an ingestion step has seen, with the outcome and settings of each."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _Place: TypeAlias = tuple[str, object, object]
 
 @dataclass(frozen=True)
 class Reprocessed:
-    """What changes in an index when nodes that were seen before are judged anew.
+    """Changes to an index after nodes that were seen before are judged anew.
 
     Attributes:
-        gone: The ids of nodes to take out of the index: those that are not kept any more, and those whose new version
-            is among `kept`. Of nodes that were given and not remembered, also those that are not in the index.
-        kept: The nodes to put into it: those that are kept now and were not before, or not with this guidance.
+        gone: The ids of nodes to remove from the index: nodes that are no longer kept, and nodes whose new version
+            is among `kept`. Includes given nodes that the ledger does not remember, whether or not the index has them.
+        kept: The nodes to insert: nodes that are kept now and were not before, or not with this guidance.
     """
 
     gone: list[str]
@@ -39,9 +39,9 @@ class Seen:
 
     Attributes:
         node: A copy of it.
-        settings: What it was judged by; None while it is undecided.
-        wanted: A digest of what was made of it; None if it was not kept.
-        given: A digest of what was given out for it last; None if nothing was.
+        settings: The settings it was judged by; None while it is undecided.
+        wanted: A digest of the node that was made of it; None if it was not kept.
+        given: A digest of the version that was returned last; None if none was.
     """
 
     node: BaseNode
@@ -53,13 +53,13 @@ class Seen:
 class Ledger:
     """The nodes that were seen last, by their ids. Safe to use from several threads.
 
-    When nodes of a document come again, those of its earlier version, and those of the same places and texts with
-    other ids, are no longer remembered: a splitter gives new ids each time, and whoever runs it takes the old nodes
-    away. What is undecided is never forgotten.
+    When nodes of a document come again, nodes of an earlier version of the document, and nodes of the same position and
+    text with other ids, are dropped: a splitter gives new ids each time, and its caller removes the old nodes.
+    Undecided nodes are never dropped for lack of space.
 
     Attributes:
-        size: How many are remembered.
-        forgotten: How many had to be forgotten, as there were more.
+        size: How many nodes are remembered.
+        forgotten: How many nodes were dropped because there were more.
     """
 
     def __init__(self, size: int) -> None:
@@ -75,21 +75,21 @@ class Ledger:
         return len(self._seen)
 
     def resize(self, size: int) -> None:
-        """Remember another number of nodes."""
+        """Change how many nodes are remembered."""
         with self._lock:
             self.size = size
             self._forget()
 
     def note(self, run: Iterable[tuple[BaseNode, bytes | None]], settings: str, undecided: Collection[str]) -> int:
-        """Take in nodes as they came, each with the digest of what was made of it, if it was kept.
+        """Record nodes as they came in, each with the digest of the node made of it, or None if it was not kept.
 
         Args:
-            run: Nodes that came together.
-            settings: What they were judged by.
-            undecided: The ids of those without a verdict.
+            run: The nodes of one run.
+            settings: The settings they were judged by.
+            undecided: The ids of nodes without a verdict.
 
         Returns:
-            How many nodes had to be forgotten for them.
+            How many nodes were dropped to make room.
         """
         with self._lock:
             came = list(run)
@@ -113,22 +113,22 @@ class Ledger:
             return self._forget()
 
     def note_undecided(self, nodes: Sequence[BaseNode]) -> None:
-        """Take in nodes about which nothing was decided, but for those that have a verdict already."""
+        """Record nodes as undecided, except nodes that are already in the ledger."""
         with self._lock:
             new = [node for node in nodes if node.node_id not in self._seen]
         self.note(((node, None) for node in new), "", {node.node_id for node in new})
 
     def give(self, node_ids: Iterable[str]) -> None:
-        """What was made of these nodes was given out."""
+        """Record that the nodes made of these were returned."""
         with self._lock:
             for node_id in node_ids:
                 if node_id in self._seen:
                     self._seen[node_id].given = self._seen[node_id].wanted
 
     def due(self, settings: str) -> list[BaseNode]:
-        """The nodes that were not judged by these settings, or of which something else is wanted than was given out.
+        """Return the nodes to judge again: judged by other settings, or whose made version was never returned.
 
-        With them all of the same documents, whose links may change.
+        All other nodes of the same documents are included, as their links may change.
         """
         with self._lock:
             due = {
@@ -144,22 +144,22 @@ class Ledger:
             ]
 
     def undecided(self) -> list[BaseNode]:
-        """The nodes without a verdict."""
+        """Return the nodes without a verdict."""
         with self._lock:
             return [seen.node for seen in self._seen.values() if seen.settings is None]
 
     def given(self, node_ids: Iterable[str]) -> dict[str, bytes | None]:
-        """Of these nodes, as far as they are remembered, what was given out last."""
+        """Return the digest of the version returned last, for each of these nodes that is remembered."""
         with self._lock:
             return {one: self._seen[one].given for one in node_ids if one in self._seen}
 
     def left_out(self) -> dict[str, BaseNode]:
-        """The nodes that were not kept when they were judged last."""
+        """Return the nodes that were not kept when they were judged last."""
         with self._lock:
             return {one: seen.node for one, seen in self._seen.items() if seen.wanted is None}
 
     def forget(self, ids: Collection[str]) -> int:
-        """Remember these nodes no more, nor those of documents with these ids; how many there were."""
+        """Drop nodes with these ids, and nodes of documents with these ids; return how many there were."""
         with self._lock:
             gone = [
                 node_id
@@ -171,7 +171,7 @@ class Ledger:
             return len(gone)
 
     def _replace(self, nodes: Sequence[BaseNode]) -> None:
-        """Drop what these nodes take the place of."""
+        """Drop the nodes that these nodes replace."""
         came = {node.node_id for node in nodes}
         gone: set[str] = set()
         for node in nodes:
@@ -209,7 +209,7 @@ class Ledger:
 
 
 def _copy(node: BaseNode) -> BaseNode:
-    """A copy that shares all that nobody changes in place: thousands of them are held."""
+    """Copy a node, sharing the parts that nobody changes in place: thousands of copies are held."""
     links = {role: list(link) if isinstance(link, list) else link for role, link in node.relationships.items()}
     excluded = {
         name: list(getattr(node, name)) for name in ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys")
@@ -218,12 +218,12 @@ def _copy(node: BaseNode) -> BaseNode:
 
 
 def _place(node: BaseNode) -> _Place:
-    """Where in its document a node is: the same text may be there twice."""
+    """Return a node's text and its position in the document: the same text may occur there twice."""
     return text_of(node), getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
 
 
 def digest_of(node: BaseNode, found_by: str) -> bytes:
-    """Tells versions of a node that was given out apart: by its text, metadata and links, and what it is found by."""
+    """Return a digest of a node's text, metadata and links, and of what it is found by; it identifies a version."""
     links = {
         str(role.value): [one.node_id for one in (link if isinstance(link, list) else [link])]
         for role, link in node.relationships.items()

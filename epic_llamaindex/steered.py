@@ -1,4 +1,4 @@
-"""Any LlamaIndex retriever that searches by vector, steered as the user's preferences ask."""
+"""Retriever that steers any LlamaIndex retriever that searches by vector with the user's preferences."""
 
 from __future__ import annotations
 
@@ -33,60 +33,60 @@ from epic_llamaindex.vectorstore import EpicVectorStore
 
 dispatcher = get_dispatcher(__name__)
 
-# What only this call says of a node.
+# Keys that describe a node in one call only.
 _OURS = ("epic_steered_by", "epic_score", "epic_tier")
 _KEYWORDS = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)
-# They have an embedding model, and embed the query by themselves whatever the bundle says.
+# These classes embed the query with their own model and ignore the embedding in the bundle.
 _DEAF = frozenset({"MultiModalVectorIndexRetriever", "KGTableRetriever"})
 
 
 class SteeredRetriever(BaseRetriever):
-    """Asks another retriever with a query that the user's preferences steer.
+    """Retriever that asks another retriever with a query steered by the user's preferences.
 
         leaf = index.as_retriever(similarity_top_k=5)
         retriever = SteeredRetriever(leaf, ["I avoid hotels with casinos."])
         nodes = retriever.retrieve("Where should I stay in Las Vegas?")
 
-    The leaf is one that searches by the embedding in a query bundle: a VectorIndexRetriever, a property graph's
-    VectorContextRetriever, any other with an embedding model. The query is embedded as the leaf would embed it and
-    steered, and the leaf is asked with that embedding; its `similarity_top_k` and filters hold. Where nodes say in
-    their metadata how they stand to these preferences (`EpicTransform` writes it) and one of them stands against one,
-    more are fetched, by a copy of the leaf with a larger `similarity_top_k`, and as many as the leaf had found are the
-    best of them by similarity and stance; for that, the fetched texts are embedded, each once as long as it is
-    remembered (the last 4,096 are).
+    The leaf has to search by the embedding in a query bundle: a VectorIndexRetriever, a property graph's
+    VectorContextRetriever, or any other with an embedding model. The query is embedded as the leaf would embed it and
+    steered, and the leaf is asked with that embedding; its `similarity_top_k` and filters apply. If, in mode "signed",
+    the metadata of nodes gives their stance to these preferences (`EpicTransform` writes it) and one of them conflicts
+    with a preference, a copy of the leaf with a larger `similarity_top_k` fetches more, and the best of them by
+    similarity and stance are returned, as many as the leaf had found; for that, the fetched texts are embedded. The
+    vectors of the last 4,096 texts are cached.
 
-    Retrievers that ask others (fusion, router, auto-merging) work around it: QueryFusionRetriever([SteeredRetriever(
-    leaf, ...)]). Their bundles should come without an embedding, or with one of this model's: one that is there is
-    taken for the query's.
+    Put retrievers that ask others (fusion, router, auto-merging) around it: QueryFusionRetriever([SteeredRetriever(
+    leaf, ...)]). Their bundles should come without an embedding, or with one of this model's: an embedding in the
+    bundle is taken for the query's.
 
-    Nodes are copies, whose scores are Python floats: the leaf's, which are similarities to the steered query; or the
-    similarity less what the stance takes off, where stances decided. Their metadata is the leaf's, so that a fusion
-    with other retrievers, or of several queries, knows a node again.
+    Nodes are copies, whose scores are Python floats: the leaf's, which are similarities to the steered query; or, where
+    nodes were ranked by stance, the similarity less the stance's penalty. Their metadata is the leaf's, so that a
+    fusion with other retrievers, or of several queries, recognises a node.
 
-    One retriever is one user's. What is embedded for it is its own; another user costs another retriever over the same
-    leaf, and no more than the embedding of the preferences. Safe to use from several threads.
+    One retriever serves one user and has its own cache of embeddings; another user needs another retriever over the
+    same leaf, which costs no more than embedding the preferences. Safe to use from several threads.
 
     Args:
         retriever: The leaf. It is never changed.
         preferences: The user's, texts or `epic_core.Preference`s.
-        embed_model: The leaf's, a `BaseEmbedding`, an encoder of epic_core or its name; default: what the leaf says.
+        embed_model: The leaf's: a `BaseEmbedding`, an encoder of epic_core or its name; default: the leaf's own model.
         mode: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8, towards
-            the nearest preference whatever it says; "off" is the leaf's own search.
-        fallback: A retriever asked instead of the leaf, with the bundle as it came, for a query that matches no
+            the nearest preference whatever its stance; "off" is the leaf's own search.
+        fallback: A retriever asked instead of the leaf, with the original bundle, for a query that matches no
             preference (unless the mode is "off").
-        floor: Cosine from which a preference matches and steers; default: the encoder's own, else 0.2,
-            to match, and to steer what the core weighs (`steering.relevance`). In paper mode everything steers,
-            unless this is given.
-        overfetch: How many times `similarity_top_k` are fetched where stances decide; 1 leaves stances out of account.
-        annotate: Whether nodes say in their metadata, kept out of what is embedded and of what a model is shown, what
-            this call did: `epic_steered_by` names the preferences that steered the query, a line each, the nearest
-            first; `epic_score` is the score where stances decided; `epic_tier` is "fallback" for what the fallback
-            found. A fusion does not know such nodes again: it takes those of another retriever or query for others.
+        floor: Cosine from which a preference matches and steers. Default: the encoder's own, else 0.2, to match; the
+            core's weight of a preference (`steering.relevance`) to steer. In paper mode every preference steers,
+            unless a floor is given.
+        overfetch: How many times `similarity_top_k` are fetched to rank by stance; with 1, stances are ignored.
+        annotate: Whether to describe the call in the nodes' metadata, excluded from the text to embed and from the text
+            for a model: `epic_steered_by` names the preferences that steered the query, one a line, the nearest first;
+            `epic_score` is the score where nodes were ranked by stance; `epic_tier` is "fallback" for nodes of the
+            fallback. A fusion takes such nodes for others than the same nodes of another retriever or query.
         callback_manager, object_map, objects, verbose: As for `BaseRetriever`.
 
     Raises:
-        InvalidInputError: for arguments that cannot be, and a retriever that does not search by the embedding in a
-            bundle; from a call, for a query without text.
+        InvalidInputError: if an argument is invalid, or the retriever does not search by the embedding in a bundle;
+            from a call, for a query without text.
         EncoderMismatchError: if `embed_model` is not the leaf's; from a call, if the leaf holds vectors of another
             dimension, or the bundle brought an embedding of another.
         EncoderError: from a call, if the embedding model fails.
@@ -128,7 +128,7 @@ class SteeredRetriever(BaseRetriever):
 
     @property
     def preferences(self) -> tuple[str | Preference, ...]:
-        """The user's preferences; others can be set at any time, and hold from the next call on."""
+        """The user's preferences; a change takes effect at the next call."""
         return self._preferences
 
     @preferences.setter
@@ -137,7 +137,7 @@ class SteeredRetriever(BaseRetriever):
         if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
             given = tuple(given)
         unique_preferences(given)
-        # Texts as they were given: looking them up costs less.
+        # Keep texts as they were given: looking them up costs less.
         self._preferences: tuple[str | Preference, ...] = tuple(given)
 
     @dispatcher.span
@@ -162,7 +162,7 @@ class SteeredRetriever(BaseRetriever):
 
         return self._nodes(target, self._search.find(target, len(first), fetch, _read))
 
-    # The base class does not decorate this one.
+    # BaseRetriever decorates `_retrieve`, but not this method.
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         bundle = _checked_bundle(query_bundle)
@@ -188,7 +188,7 @@ class SteeredRetriever(BaseRetriever):
     # embedding the query
 
     def _embedded(self, texts: list[str]) -> Sequence[float] | FloatArray:
-        """The query's embedding, of several texts their mean, as the leaf would make it."""
+        """Return the query's embedding, or the mean of several texts' embeddings, as the leaf would compute it."""
         if self._embed_model is None:
             return _mean([embed_query(self._search.encoder, text) for text in texts])
         try:
@@ -199,7 +199,7 @@ class SteeredRetriever(BaseRetriever):
             raise self._not_embedded(error) from error
 
     async def _aembedded(self, texts: list[str]) -> Sequence[float] | FloatArray:
-        """As `_embedded`, without blocking the event loop."""
+        """Do the same as `_embedded` without blocking the event loop."""
         if self._embed_model is None:
             return _mean([await aembed_query(self._search.encoder, text) for text in texts])
         try:
@@ -216,7 +216,7 @@ class SteeredRetriever(BaseRetriever):
 
     def _ask(self, leaf: BaseRetriever, bundle: QueryBundle) -> list[NodeWithScore]:
         try:
-            # A bundle of its own: retrievers write into them.
+            # A copy of the bundle, as retrievers write into it.
             return leaf.retrieve(replace(bundle))
         except Exception as error:
             self._explain(error, bundle)
@@ -230,7 +230,7 @@ class SteeredRetriever(BaseRetriever):
             raise
 
     def _explain(self, error: Exception, bundle: QueryBundle) -> None:
-        """Raise what a leaf's failure means, if that is known."""
+        """Raise the error that explains a leaf's failure, if its cause is known."""
         if not isinstance(error, EpicError) and refuses_dimension(error, bundle.embedding or ()):
             raise EncoderMismatchError(
                 f"{type(self._leaf).__name__} refuses the query's embedding, {len(bundle.embedding or ())} numbers made"
@@ -239,7 +239,7 @@ class SteeredRetriever(BaseRetriever):
             ) from error
 
     def _wider(self) -> BaseRetriever | None:
-        """A copy of the leaf that finds more; None if it does not say how many it finds."""
+        """Return a copy of the leaf that finds more; None if the leaf does not show how many it finds."""
         for name in ("_similarity_top_k", "similarity_top_k"):
             count = vars(self._leaf).get(name)
             if isinstance(count, int):
@@ -248,10 +248,10 @@ class SteeredRetriever(BaseRetriever):
                 return wider
         return None
 
-    # what comes back
+    # the nodes that are returned
 
     def _nodes(self, target: Target, found: Sequence[Found[NodeWithScore]]) -> list[NodeWithScore]:
-        """Copies of what the leaf returned, with what is known of them."""
+        """Return copies of the leaf's nodes, with new scores and metadata where they apply."""
         said = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
         return [
             self._copy(one.document, said)
@@ -261,13 +261,13 @@ class SteeredRetriever(BaseRetriever):
         ]
 
     def _of_fallback(self, found: Any) -> list[NodeWithScore]:
-        """Copies of what the fallback returned."""
+        """Return copies of the nodes that the fallback returned."""
         if not isinstance(found, (list, tuple)) or not all(isinstance(one, NodeWithScore) for one in found):
             raise InvalidInputError(f"The fallback returned {type(found).__name__}, not a list of NodeWithScore.")
         return [self._copy(one, {"epic_tier": "fallback"}) for one in found]
 
     def _copy(self, found: NodeWithScore, said: Mapping[str, Any], **update: float) -> NodeWithScore:
-        # A fusion knows a node again by its text and metadata: those are the leaf's, unless asked for more.
+        # A fusion identifies a node by text and metadata: they stay the leaf's unless `annotate` is on.
         return with_said(found, said if self._annotate else {}, without=_OURS if self._annotate else (), **update)
 
 
@@ -289,7 +289,7 @@ def _checked_bundle(bundle: object) -> QueryBundle:
 
 
 def _explained(error: EncoderError, bundle: QueryBundle) -> EncoderError:
-    """The error, with where an embedding came from that is not our own."""
+    """Return an error that also names the bundle as the source of the embedding, if it was."""
     if bundle.embedding is None:
         return error
     return EncoderMismatchError(
@@ -327,7 +327,7 @@ def _check_steered_once(leaf: BaseRetriever) -> None:
     store = getattr(leaf, "_vector_store", None)
     if not isinstance(store, EpicVectorStore):
         return
-    # What a VectorIndexRetriever says to its store with each query.
+    # The arguments that a VectorIndexRetriever passes to its store with each query.
     said = getattr(leaf, "_kwargs", None) or {}
     own = said.get("preferences")
     own = store.preferences if own is None else own
@@ -348,7 +348,7 @@ def _asks_others(retriever: BaseRetriever) -> bool:
 
 
 def _model_of(retriever: BaseRetriever, given: BaseEmbedding | Encoder | str | None) -> BaseEmbedding | Encoder:
-    """What queries are embedded with, and preferences: the leaf's model."""
+    """Return the model that embeds queries and preferences: the leaf's."""
     if isinstance(given, str):
         given = encoder_of(given)
     own = getattr(retriever, "_embed_model", None)
@@ -365,7 +365,7 @@ def _model_of(retriever: BaseRetriever, given: BaseEmbedding | Encoder | str | N
     if isinstance(given, BaseEmbedding):
         other = (given.class_name(), given.model_name) != (own.class_name(), own.model_name)
     else:
-        # Of another framework's model, an encoder may be the same by another name.
+        # For a model of another framework, an encoder may be the same model under another name.
         other = isinstance(own, EpicEmbedding) and encoder_of(given).name != own.model_name
     if other:
         name = given.model_name if isinstance(given, BaseEmbedding) else encoder_of(given).name

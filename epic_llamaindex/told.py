@@ -1,4 +1,4 @@
-"""What tells models apart for a cache, besides their names, as far as that can be said without asking a server."""
+"""Digest of models' settings for a cache key, computed without asking a server."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from epic_core.types.digests import digest
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
 
-# Settings of the framework's models that are left out: what changes no answer, and what is secret. One that is left in
-# for nothing costs an entry of the cache, one that is left out for nothing gives a stale one.
+# Settings of the framework's models that are left out: settings that change no answer, and secrets. A setting included
+# needlessly costs a cache entry; a setting left out by mistake returns a stale one.
 _NOT_TOLD = re.compile(
     "key|secret|password|credential|auth|header|callback|timeout|retr|worker|concurren|batch|cache|verbose|progress"
     "|rate_limit|url|api_base|host|endpoint|region|client|keep_alive|context_window|log_|proxy|project|organization"
     "|account|session|profile"
 )
-# The same of the core's own models, which take a server's settings as a mapping. Not the fingerprint that a server is
-# asked for: it would be there after the first use only.
+# Settings of the core's own models, which take a server's settings as a mapping. The fingerprint that a server gives
+# is not among them: it is known only after the first use.
 _OWN = ("_fingerprint", "_think", "_options", "_extra", "batch_size", "_max_tokens")
 _DEEP = 4
 
 
 def told(*models: Encoder | Verifier | None) -> str:
-    """A digest of the settings of models."""
+    """Return a digest of the settings of models."""
     return digest(*(json.dumps(_model(model), sort_keys=True, default=str) for model in models)).hex()
 
 
 def _model(model: Any) -> list[Any]:
-    # Only what it holds already: a property may ask a server.
+    # Read only stored attributes: a property may ask a server.
     held = vars(model) if hasattr(model, "__dict__") else {}
     named = [getattr(part, "name", None) for part in (model, getattr(model, "rewriter", None))]
     found: list[Any] = [*named, {name: _plain(held[name]) for name in _OWN if name in held}]
@@ -56,7 +56,7 @@ def _model(model: Any) -> list[Any]:
 
 
 def _plain(value: Any, deep: int = 0) -> Any:
-    """What of a setting is a plain value; of anything else its kind."""
+    """Return the plain values in a setting; for any other object, the name of its type."""
     if value is None or (isinstance(value, (str, int, float)) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Enum):

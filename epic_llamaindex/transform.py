@@ -1,4 +1,4 @@
-"""The coarse filter and fine verification as a step of any LlamaIndex ingestion."""
+"""Transform component for any LlamaIndex ingestion: the coarse filter and fine verification."""
 
 from __future__ import annotations
 
@@ -38,69 +38,67 @@ from epic_llamaindex.told import told
 
 _dispatcher = get_dispatcher(__name__)
 
-# What a memory has of its own.
+# Fields that a memory replaces with its own.
 _A_MEMORYS = ("preferences", "encoder", "llm", "tau", "keep_rate", "coarse", "fine")
 
 
 class EpicTransform(JudgingComponent, TransformComponent):
-    """Nodes in, those out that matter to this user: a step of an `IngestionPipeline`, or of an index's transformations.
+    """Step of an `IngestionPipeline`, or of an index's transformations, that keeps the nodes that matter to a user.
 
         keep = EpicTransform(preferences=["I follow a strict vegan diet."])
         pipeline = IngestionPipeline(transformations=[SentenceSplitter(), keep, EpicEmbedding()])
         nodes = pipeline.run(documents=documents)
         print(keep.report)
 
-    Ids and texts stay as they are. Each node that comes out is a copy with its guidance in flat `epic_*` metadata,
-    which is neither embedded nor shown to a model: `epic_instruction`, `epic_preference`, `epic_stance`,
-    `epic_rationale`, `epic_confidence` and `epic_similarity` of the strongest alignment, `epic_alignments` with all of
-    them as JSON, and `epic_rewrite` where the verifier rewrites. Links to nodes that are left out lead to the next one
-    that is not; the link to the source document stays. Images and other media without text cannot be judged and pass as
-    they are; nodes with no more than white space are left out.
+    Ids and texts stay as they are. Each returned node is a copy with its guidance in flat `epic_*` metadata, which is
+    neither embedded nor shown to a model: `epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`,
+    `epic_confidence` and `epic_similarity` of the strongest alignment, `epic_alignments` with all of them as JSON, and
+    `epic_rewrite` if the verifier rewrites. Links to dropped nodes are redirected to the next node that is kept; the
+    link to the source document stays. Images and other media without text cannot be judged and pass unchanged; nodes
+    with nothing but white space are dropped.
 
-    With `embed_model=`, the embedding of a node is that of its strongest instruction (or of its rewritten text), so
-    that it is found by it. An index keeps an embedding that is there; a later embedding step of a pipeline would put
-    another in its place, and is refused.
+    With `embed_model=`, a node gets the embedding of its strongest instruction (or of its rewritten text), and is found
+    by it. An index keeps an existing embedding; a later embedding step of a pipeline would replace it, and is refused.
 
-    The cache of a pipeline takes `preferences`, `tau` and the other settings into its key, and of the models the names
-    in `models`, prompts included: change one of them, and nodes are judged anew. A document store skips documents that
-    did not change, also after a change of preferences: `reingest(pipeline)` takes them up again. Without a docstore,
-    the last `ledger` nodes are remembered as they came in, in 2 to 6 kB of RAM each, and `reprocess()` judges them
-    anew:
+    The cache key of a pipeline includes `preferences`, `tau` and the other settings, and the models' names in `models`,
+    prompts included: if one of them changes, nodes are judged anew. A docstore skips unchanged documents even after a
+    change of preferences: `reingest(pipeline)` ingests them again. Without a docstore, the last `ledger` nodes are
+    remembered as they came in, in 2 to 6 kB of RAM each, and `reprocess()` judges them anew:
 
         keep.preferences = [*keep.preferences, "I only travel by train."]
         changed = keep.reprocess()
         index.delete_nodes(changed.gone)
         index.insert_nodes(changed.kept)
 
-    Nodes that the failure of a model leaves undecided are not lost: unless `on_undecided` is "skip", the call ends with
-    an `UndecidedError`, before anything is cached or stored. What was decided is remembered (in this process, or in the
-    file of `memory`), so that the same call, made again once the model answers, asks only for the rest. Where a model
-    can be reached and still cannot decide about a node, `on_undecided="keep"` does not hold up the others.
+    Nodes that a model's failure leaves undecided are not lost: unless `on_undecided` is "keep" or "skip", the call ends
+    with an `UndecidedError` before anything is cached or stored. Verdicts are cached (in this process, or in the file
+    of `memory`), so that the same call, repeated once the model answers, asks only for the rest. If a model can be
+    reached and still cannot decide about a node, `on_undecided="keep"` lets the others through.
 
     Attributes:
         preferences: The user's, texts or `epic_core.Preference`s.
-        embed_model: Embeds instructions, and what the coarse filter compares; a `BaseEmbedding`, an encoder of
-            epic_core or its name. Default: nodes get no embedding, and the embedded encoder compares.
-        encoder: What the coarse filter compares with, if that is not to be `embed_model`.
+        embed_model: Embeds instructions, and the texts that the coarse filter compares: a `BaseEmbedding`, an encoder
+            of epic_core or its name. Default: nodes get no embedding, and the embedded encoder compares.
+        encoder: The coarse filter's encoder, if it is not to be `embed_model`.
         llm: Verifies: an `LLM`, or a LanguageModel or Verifier of epic_core; default: the embedded verifier.
         tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
         keep_rate: Instead of tau, the share of the first nodes that shall pass, in (0, 1].
-        coarse, fine: Switch a stage off.
-        annotate: Write guidance into the metadata; off for property graphs, into which metadata would leak: a
-            `SteeredVectorContextRetriever(guidance=...)` gives it back to what is retrieved, and `delete_passages` is
-            for them in the place of `delete_nodes`.
-        on_undecided: What to do with undecided nodes: "raise"; "keep": take them in as they are, without guidance; or
-            "skip": leave them out. `undecided` has them, and a warning is logged. A pipeline's cache and docstore take
-            their documents for done then.
+        coarse, fine: Whether to run the coarse filter and fine verification.
+        annotate: Write guidance into the metadata; turn it off for property graphs, into which metadata would leak: a
+            `SteeredVectorContextRetriever(guidance=...)` adds guidance to retrieved nodes, and `delete_passages`
+            replaces `delete_nodes` for them.
+        on_undecided: How to treat undecided nodes: "raise" an error; "keep" them as they are, without guidance; or
+            "skip" them. `undecided` lists them, and a warning is logged. With "keep" and "skip", a pipeline's cache and
+            docstore count their documents as done.
         metadata_mode: How much of a node's metadata is judged with its text: MetadataMode.NONE, or as much as is
             embedded (EMBED) or shown to a model (LLM), such as titles and the headers of a section.
-        ledger: How many nodes are remembered for `reprocess`, besides those that are undecided.
-        memory: Judge by this memory instead: its preferences, encoder and verifier, and its file remembers what a model
+        ledger: How many nodes are remembered for `reprocess`, besides undecided ones.
+        memory: Judge by this memory instead: its preferences, encoder and verifier; its file caches what a model
             decided. Nothing else is written into it.
-        show_progress: Show a bar.
+        show_progress: Show a progress bar.
 
     Raises:
-        ValidationError: for arguments that cannot be.
+        ValidationError: if an argument is invalid.
     """
 
     embed_model: Any = Field(default=None, exclude=True, repr=False)
@@ -144,7 +142,7 @@ class EpicTransform(JudgingComponent, TransformComponent):
         if self.keep_rate is not None:
             checked_keep_rate(self.keep_rate)
         parts = (self.embed_model, self.encoder, self.llm, self.memory)
-        # The same models go on, with what they have decided.
+        # Keep unchanged models, and with them the verdicts they have reached.
         if len(self._parts) != len(parts) or any(old is not new for old, new in zip(self._parts, parts, strict=True)):
             self._set_up()
             self._parts = parts
@@ -160,14 +158,17 @@ class EpicTransform(JudgingComponent, TransformComponent):
     @classmethod
     @override
     def class_name(cls) -> str:
-        """The name under which it is stored."""
+        """Return the name under which the component is stored."""
         return "EpicTransform"
 
     @computed_field(repr=False)  # type: ignore[prop-decorator]
     @property
     def models(self) -> dict[str, Any]:
-        """What decides besides the settings: the models by their names, with the version of their prompts; a digest of
-        their own settings, such as instructions or a temperature; the tau in force, and what has expired."""
+        """Inputs of a verdict besides the component's settings, as part of a cache key.
+
+        These are the models' names, with the version of their prompts; a digest of the models' own settings, such as
+        instructions or a temperature; the tau in force; and expired preferences; with `memory`, all of its settings.
+        """
         memory, embedder = self.memory, self._embedder
         encoder = self._encoder if memory is None else memory.encoder
         verifier = self._verifier if memory is None else memory.verifier
@@ -186,14 +187,14 @@ class EpicTransform(JudgingComponent, TransformComponent):
 
     @override
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """The settings and what is in `models`, plain values all of them.
+        """Return the settings and `models` as plain values.
 
         Raises:
-            InvalidInputError: where a pipeline runs it, and a later step would embed its nodes anew.
+            InvalidInputError: if a pipeline runs the step, and a later step would embed its nodes anew.
         """
-        # The pipeline's cache asks for this before it answers in the place of the step.
+        # The pipeline's cache calls this before it answers in place of the step.
         self._check_place()
-        # Else pydantic would make another exception of what cannot be said of them, as of a memory that is closed.
+        # Read `models` first: pydantic would replace an exception from it, as of a closed memory, with one of its own.
         _ = self.models
         return super().to_dict(**kwargs)
 
@@ -201,28 +202,28 @@ class EpicTransform(JudgingComponent, TransformComponent):
         if self._embedder is not None and self.fine:
             check_last(self)
 
-    # what came of it
+    # results
 
     @property
     def report(self) -> BuildReport:
-        """What the run that finished last in this process did: what was seen, kept, discarded, undecided."""
+        """The report of the run that finished last in this process: nodes seen, kept, discarded and undecided."""
         return self._report
 
     @property
     def undecided(self) -> list[BaseNode]:
-        """The nodes, as they came in, that are without a verdict after all runs so far in this process."""
+        """The input nodes that still have no verdict after all runs so far in this process."""
         return self._seen.undecided()
 
-    # the framework's ways to call it
+    # LlamaIndex's interface
 
     @override
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """The nodes that are kept, in their order.
+        """Return the nodes that are kept, in their order.
 
         Raises:
-            InvalidInputError: for what is no node, or where a later step of the pipeline would embed them anew.
+            InvalidInputError: for anything but nodes, or if a later step of the pipeline would embed them anew.
             NoPreferencesError: if there are no preferences.
-            UndecidedError: if a model fails.
+            UndecidedError: if a model fails and `on_undecided` is "raise".
             EncoderError: if the embedding model fails.
         """
         run = Run(self, nodes, kwargs)
@@ -232,52 +233,51 @@ class EpicTransform(JudgingComponent, TransformComponent):
     @_dispatcher.span
     @override
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """As `__call__`, without blocking the event loop."""
-        self._check_place()  # here, not in another thread, is it known who runs this
+        """Do the same as `__call__` without blocking the event loop."""
+        self._check_place()  # only this thread's stack shows the pipeline that runs this
         run = await in_thread(Run, self, nodes, kwargs)
         await self._ajudge(run)
         return run.kept()
 
     def reprocess(self, nodes: Sequence[BaseNode] | None = None) -> Reprocessed:
-        """Judge nodes that were seen before by the settings of now, and say what changes in an index.
+        """Judge nodes that were seen before by the current settings, and return the changes to an index.
 
-        For nodes that are not a pipeline's; for one with a docstore there is `reingest`. What is kept has not been
-        through the steps that follow in a pipeline. Of documents that were deleted in the meantime, tell it by
-        `forget` first.
+        For nodes that no pipeline stores; for a pipeline with a docstore there is `reingest`. The kept nodes have not
+        been through later steps of a pipeline. Report documents that were deleted in the meantime to `forget` first.
 
         Args:
-            nodes: As they came in, for what is not in the ledger: seen in another process, or answered by a pipeline's
-                cache. Default: those of the ledger that were judged by other settings, or are undecided; if the ledger
-                was too small for all, a warning is logged.
+            nodes: Input nodes that are not in the ledger: seen in another process, or answered by a pipeline's cache.
+                Default: the ledger's nodes that were judged by other settings or are undecided; if the ledger was too
+                small for all nodes, a warning is logged.
 
         Raises:
-            As a call. Nothing has changed then.
+            EpicError: as a call raises it; nothing has changed then.
         """
         run = Run(self, nodes, again=True)
         self._judge(run)
         return run.changes()
 
     async def areprocess(self, nodes: Sequence[BaseNode] | None = None) -> Reprocessed:
-        """As `reprocess`, without blocking the event loop."""
+        """Do the same as `reprocess` without blocking the event loop."""
         run = await in_thread(partial(Run, self, nodes, again=True))
         await self._ajudge(run)
         return run.changes()
 
     def reingest(self, pipeline: IngestionPipeline, *, show_progress: bool = False) -> list[BaseNode]:
-        """Ingest what a pipeline's docstore holds by the settings of now; its vector store then holds just that.
+        """Ingest the documents in a pipeline's docstore anew, and replace their nodes in its vector store.
 
-        A docstore skips documents that did not change, whatever has changed about the preferences. This runs all steps
-        of the pipeline on the documents it holds, those after this one included, and puts what comes out in the place
-        of all that the vector store holds of them. The cache answers as it does in any run. It needs nothing that this
-        process has seen, and brings back nothing that was deleted.
+        A docstore skips unchanged documents even if the preferences changed. This method runs all steps of the pipeline
+        under the current settings, those after this one included, on the documents it holds, and replaces all their
+        nodes in the vector store with the result. The cache answers as in any run. It depends on nothing that this
+        process has seen, and does not bring back deleted documents.
 
         Returns:
-            What comes out.
+            The nodes of the last step.
 
         Raises:
-            InvalidInputError: if this is no step of the pipeline, or its docstore holds no documents.
-            EpicError: as a call; the vector store is as it was then. If the vector store itself fails, it may lack
-                nodes until this is done again.
+            InvalidInputError: if this is not a step of the pipeline, or its docstore holds no documents.
+            EpicError: as a call raises it; the vector store is unchanged then. If the vector store itself fails, it may
+                lack nodes until this is repeated.
         """
         documents = documents_of(pipeline, self)
         nodes = run_transformations(
@@ -287,7 +287,7 @@ class EpicTransform(JudgingComponent, TransformComponent):
         return list(nodes)
 
     async def areingest(self, pipeline: IngestionPipeline, *, show_progress: bool = False) -> list[BaseNode]:
-        """As `reingest`, without blocking the event loop."""
+        """Do the same as `reingest` without blocking the event loop."""
         documents = await in_thread(documents_of, pipeline, self)
         nodes = await arun_transformations(
             documents, pipeline.transformations, cache=cache_of(pipeline), show_progress=show_progress
@@ -296,13 +296,13 @@ class EpicTransform(JudgingComponent, TransformComponent):
         return list(nodes)
 
     def forget(self, ids: Iterable[str]) -> int:
-        """Tell it that documents or nodes were deleted, so that `reprocess` does not bring them back.
+        """Forget deleted documents or nodes, so that `reprocess` does not bring them back.
 
         Args:
-            ids: Of documents, or of single nodes.
+            ids: Ids of documents, or of single nodes.
 
         Returns:
-            How many nodes were remembered of them.
+            How many of their nodes were remembered.
         """
         return self._seen.forget({ids} if isinstance(ids, str) else set(ids))
 
@@ -335,7 +335,7 @@ class EpicTransform(JudgingComponent, TransformComponent):
         except BaseException:
             await in_thread(run.failed)
             raise
-        # Copying thousands of nodes takes its time.
+        # In a thread: copying thousands of nodes is slow.
         await in_thread(run.finish, judged, dict(zip(texts, vectors, strict=True)))
 
     def _ready(self) -> EpicMemory:
@@ -354,7 +354,7 @@ class EpicTransform(JudgingComponent, TransformComponent):
     # copies and other processes
 
     def __getstate__(self) -> dict[str, Any]:
-        # What cannot be sent to another process would be left out there, and another model would decide.
+        # A model that cannot be sent to another process would be left out there, and another model would decide.
         if self.llm is not None or self.memory is not None:
             raise pickle.PicklingError(
                 "An EpicTransform with llm= or memory= cannot be sent to other processes: verdicts and undecided nodes"

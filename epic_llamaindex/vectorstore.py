@@ -1,4 +1,4 @@
-"""A LlamaIndex vector store that finds nodes by their instructions, and steers searches by preferences."""
+"""LlamaIndex vector store that finds nodes by their instructions and steers searches by preferences."""
 
 from __future__ import annotations
 
@@ -48,32 +48,32 @@ class EpicVectorStore(BasePydanticVectorStore):
         index.insert_nodes(nodes)
         index.as_retriever(similarity_top_k=3).retrieve("What should I cook tonight?")
 
-    It stores what it is given. A node that carries instructions in its metadata, as `EpicTransform` writes them, is
-    found by each of them; any other by the embedding that the index made of it; without one, the store embeds what
-    an index would. So the index and the store have to use one model: `embed_model`.
+    It stores every node it is given. A node with instructions in its metadata, as `EpicTransform` writes them, is found
+    by each of them and by its text; any other by the embedding that the index made of it; without an embedding, the
+    store embeds the text that an index would. So the index and the store have to use one model: `embed_model`.
 
-    Nodes come back as they were given (subclasses of LlamaIndex's own classes as those), without their embeddings.
-    Filters, `doc_ids` and `node_ids` are part of the search, so that k nodes come back if so many satisfy them; but
-    `node_ids` that name no text node restrict nothing, as an index names its image and index nodes in each query. A
-    node without a source document counts as its own. Scores are cosines, higher is better; with preferences, less what
-    a conflict with one takes off. Metadata has to be JSON. Safe to use from several threads; a file also from several
+    Nodes are returned as they were given (subclasses of LlamaIndex's own classes as those classes), without embeddings.
+    Filters, `doc_ids` and `node_ids` are applied within the search, so that k nodes come back if so many satisfy them;
+    but `node_ids` that name no text node restrict nothing, as an index names its image and index nodes in each query. A
+    node without a source document counts as its own. Scores are cosines, higher is better; with preferences, less a
+    penalty for a conflict with one. Metadata has to be JSON. Safe to use from several threads; a file also from several
     processes.
 
     Args:
         embed_model: LlamaIndex's `BaseEmbedding`, an encoder of epic_core or its name, such as
-            "ollama/nomic-embed-text"; default: the embedded one. The file remembers it.
-        path: The file; it is no memory's. None for RAM.
-        preferences: The user's; without any, searches are by plain similarity. The file does not remember them. Others
-            can be set at any time: `store.preferences = [...]`.
+            "ollama/nomic-embed-text"; default: the embedded encoder. The file remembers it.
+        path: The file, which is not the file of a memory. None for RAM.
+        preferences: The user's; without any, searches are by plain similarity. The file does not remember them. They
+            can be changed at any time: `store.preferences = [...]`.
         steering: "signed", "paper" (Eq. 7-8) or "off".
         must_exist: Refuse to make a new file.
-        read_only: Never write into it.
+        read_only: Never write into the file.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
-        StoreError: if the file cannot be opened, or is none of this vector store.
-        EncoderMismatchError: if it was made with another embedding model; where that takes a call to the model, at
-            the first use.
+        InvalidInputError: if an argument is invalid.
+        StoreError: if the file cannot be opened, or is not a vector store's.
+        EncoderMismatchError: if it was made with another embedding model; at the first use, if finding that out takes a
+            call to the model.
     """
 
     stores_text: bool = True
@@ -82,7 +82,7 @@ class EpicVectorStore(BasePydanticVectorStore):
     _collection: Collection = PrivateAttr()
     _embed_model: BaseEmbedding = PrivateAttr()
     _read_only: bool = PrivateAttr()
-    # Whether the embeddings of an index were compared with this store's own.
+    # Whether an index's embedding has been compared with this store's own.
     _compared: bool = PrivateAttr(default=False)
 
     def __init__(
@@ -120,7 +120,7 @@ class EpicVectorStore(BasePydanticVectorStore):
     @classmethod
     @override
     def class_name(cls) -> str:
-        """The name under which it is described."""
+        """Return the name under which the store is described."""
         return "EpicVectorStore"
 
     @property
@@ -136,12 +136,12 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @property
     def path(self) -> Path | None:
-        """The file; None for RAM."""
+        """The file; None for a store in RAM."""
         return self._collection.path
 
     @property
     def preferences(self) -> tuple[Preference, ...]:
-        """What steers searches; others can be set at any time, and hold from the next query on."""
+        """The preferences that steer searches; a change takes effect at the next query."""
         return self._collection.preferences
 
     @preferences.setter
@@ -150,23 +150,23 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @property
     def steering(self) -> Mode:
-        """How they do."""
+        """The steering mode: "signed", "paper" or "off"."""
         return self._collection.steering
 
     # writing
 
     @override
     def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
-        """Store nodes, all of them or none; one with a known id takes the place of the earlier one.
+        """Store nodes, all of them or none; one with a known id replaces the earlier one.
 
-        The first embedding of an index is compared with what `embed_model` makes of the same node: there is a warning
-        if they are not alike.
+        The first embedding of an index is compared with what `embed_model` makes of the same node; a warning follows if
+        they differ.
 
         Returns:
             The ids, in order.
 
         Raises:
-            InvalidInputError: for what is no node, metadata that is not JSON, or a node that cannot be stored.
+            InvalidInputError: for anything but nodes, metadata that is not JSON, or a node that cannot be stored.
             EncoderError: if the embedding model fails; nothing is stored then.
             EncoderMismatchError: for embeddings of another dimension than the model's.
         """
@@ -178,7 +178,7 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @override
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
-        """As `add`, without blocking the event loop."""
+        """Do the same as `add` without blocking the event loop."""
         check_none_left(kwargs)
         records, first = await in_thread(self._records, nodes)
         if first is not None:
@@ -186,7 +186,7 @@ class EpicVectorStore(BasePydanticVectorStore):
         return await self._collection.aadd(records)
 
     def _records(self, nodes: Sequence[BaseNode]) -> tuple[list[Record], BaseNode | None]:
-        """The records of nodes; and if none was compared yet, the first with a text that is found by its embedding."""
+        """Return the records of nodes and, if no embedding was compared yet, the first node with text and embedding."""
         given = checked_nodes(nodes)
         records = [record_of(node) for node in given]
         if self._compared:
@@ -200,7 +200,7 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     def _compare(self, own: FloatArray, node: BaseNode) -> None:
         given = np.asarray(node.embedding, dtype=np.float64)
-        # Of another dimension, it is refused when it is added.
+        # One of another dimension is refused when it is added.
         if given.shape == own.shape and float(own @ given) < _ALIKE * float(np.linalg.norm(given)):
             warnings.warn(
                 f"The embedding of node {node.node_id!r} is not what {self._collection.encoder.name} makes of it. If"
@@ -212,7 +212,7 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @override
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """Remove the nodes of a source document, and the node with that id if it has none. Unknown ids are ignored."""
+        """Remove the nodes of a source document, or the node with that id if it has no source. Ignore unknown ids."""
         check_none_left(delete_kwargs)
         if not isinstance(ref_doc_id, str):
             raise InvalidInputError(f"The id of a document is a text, not {type(ref_doc_id).__name__}.")
@@ -220,7 +220,7 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @override
     async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """As `delete`, without blocking the event loop."""
+        """Do the same as `delete` without blocking the event loop."""
         check_none_left(delete_kwargs)
         await in_thread(self.delete, ref_doc_id)
 
@@ -231,7 +231,7 @@ class EpicVectorStore(BasePydanticVectorStore):
         filters: MetadataFilters | Filter | None = None,
         **delete_kwargs: Any,
     ) -> None:
-        """Remove nodes by their ids, by filters, or what satisfies both. Ids that are not held are ignored.
+        """Remove nodes by their ids, by filters, or nodes that satisfy both. Unknown ids are ignored.
 
         Raises:
             InvalidInputError: if neither is given: `clear` removes all.
@@ -252,7 +252,7 @@ class EpicVectorStore(BasePydanticVectorStore):
         filters: MetadataFilters | Filter | None = None,
         **delete_kwargs: Any,
     ) -> None:
-        """As `delete_nodes`, without blocking the event loop."""
+        """Do the same as `delete_nodes` without blocking the event loop."""
         check_none_left(delete_kwargs)
         await in_thread(self.delete_nodes, node_ids, filters)
 
@@ -263,7 +263,7 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @override
     async def aclear(self) -> None:
-        """As `clear`, without blocking the event loop."""
+        """Do the same as `clear` without blocking the event loop."""
         await in_thread(self.clear)
 
     def _remove(self, ids: list[str] | None) -> None:
@@ -275,7 +275,7 @@ class EpicVectorStore(BasePydanticVectorStore):
     def get_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | Filter | None = None
     ) -> list[BaseNode]:
-        """Nodes by their ids, in that order, and by filters; all of them without either."""
+        """Return nodes by their ids, in that order, and by filters; all nodes without either."""
         where, chosen = condition_of(filters), None if node_ids is None else several_ids(node_ids)
         records = self._collection.records(where, ids=chosen)
         if chosen is not None:
@@ -287,22 +287,23 @@ class EpicVectorStore(BasePydanticVectorStore):
     async def aget_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | Filter | None = None
     ) -> list[BaseNode]:
-        """As `get_nodes`, without blocking the event loop."""
+        """Do the same as `get_nodes` without blocking the event loop."""
         return await in_thread(self.get_nodes, node_ids, filters)
 
     @override
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """The nodes that suit a query best.
+        """Return the nodes that fit a query best.
 
         Args:
             query: `query_embedding` is searched for, or `query_str` if there is none. With `mode="mmr"`, diverse nodes
-                of the best 20 or four times `similarity_top_k` are chosen; `mmr_threshold` from 0, most diverse, to 1.
-                `filters` may also be an `epic_core.Filter`. Empty `node_ids` or `doc_ids` do not restrict anything.
+                are chosen from the best 20 or, if that is more, four times `similarity_top_k`; `mmr_threshold` runs
+                from 0, most diverse, to 1. `filters` may also be an `epic_core.Filter`. Empty `node_ids` or `doc_ids`
+                restrict nothing.
             **kwargs: `preferences` and `steering` for this call; `mmr_threshold`. A retriever of an index passes its
                 `vector_store_kwargs`.
 
         Raises:
-            InvalidInputError: for another mode, nothing to search for, or a filter that is none.
+            InvalidInputError: for another mode, nothing to search for, or an invalid filter.
             EncoderError: if the embedding model fails.
             EncoderMismatchError: for an embedding of another dimension than the model's.
             TypeError: for other arguments.
@@ -312,7 +313,7 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @override
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """As `query`, without blocking the event loop."""
+        """Do the same as `query` without blocking the event loop."""
         asked = await in_thread(asked_of, query, kwargs, self._collection)
         matches = await self._collection.asearch(k=asked.fetched, **asked.options)
         return await in_thread(result_of, matches, asked, self.path)
@@ -323,12 +324,12 @@ class EpicVectorStore(BasePydanticVectorStore):
     def persist(self, persist_path: str | Path, fs: Any = None) -> None:
         """Write a copy, whole or not at all; also while the store is in use. An earlier copy is replaced.
 
-        Where that is the store's own file, there is nothing to do: what was added is in it.
+        If the path is the store's own file, nothing is written: the file is up to date.
 
         Raises:
-            InvalidInputError: for a file system that is not this machine's.
-            StoreError: if it cannot be written, or something else is there than a vector store, of this package or of
-                LlamaIndex by its name.
+            InvalidInputError: for a file system other than this machine's.
+            StoreError: if it cannot be written, or if the path is a file that is neither a vector store of this package
+                nor, by its name, one of LlamaIndex.
         """
         check_local(fs)
         path, own = Path(persist_path), self.path
@@ -348,7 +349,7 @@ class EpicVectorStore(BasePydanticVectorStore):
         embed_model: BaseEmbedding | Encoder | str | None = None,
         **options: Any,
     ) -> Self:
-        """The store in a file that `persist` wrote. The file itself is opened: what is added goes into it.
+        """Open the store in a file that `persist` wrote. The file itself is opened: nodes that are added go into it.
 
         Args:
             persist_path: The file.
@@ -357,8 +358,8 @@ class EpicVectorStore(BasePydanticVectorStore):
             **options: As for the constructor: `preferences`, `steering`, `read_only`.
 
         Raises:
-            InvalidInputError: for a file system that is not this machine's.
-            StoreError: if there is no such file, or it is none of this vector store.
+            InvalidInputError: for a file system other than this machine's.
+            StoreError: if there is no such file, or it is not a vector store's.
             EncoderMismatchError: if it was made with another embedding model.
         """
         check_local(fs)
@@ -374,23 +375,23 @@ class EpicVectorStore(BasePydanticVectorStore):
         embed_model: BaseEmbedding | Encoder | str | None = None,
         **options: Any,
     ) -> Self:
-        """The store in a folder that `StorageContext.persist` wrote. As `from_persist_path`."""
+        """Open the store in a folder that `StorageContext.persist` wrote, as `from_persist_path` does."""
         name = f"{namespace}{NAMESPACE_SEP}{DEFAULT_PERSIST_FNAME}"
         return cls.from_persist_path(Path(persist_dir) / name, fs, embed_model=embed_model, **options)
 
     def verify(self) -> int:
-        """Check every row of the file; how many there are.
+        """Check every row of the file and return how many there are.
 
         Raises:
-            DamagedError: if one is not as it was written.
+            DamagedError: if a row is not as it was written.
         """
         return self._collection.verify()
 
     def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a copy of the last committed state, whole or not at all; also while it is in use.
+        """Write a copy of the last committed state, whole or not at all; also while the store is in use.
 
         Raises:
-            StoreError: if it cannot be written, or is there and `overwrite` is off.
+            StoreError: if it cannot be written, or the file exists and `overwrite` is off.
         """
         self._collection.backup(path, overwrite=overwrite)
 
@@ -404,7 +405,7 @@ class EpicVectorStore(BasePydanticVectorStore):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # as a component of LlamaIndex
+    # LlamaIndex's component interface
 
     @model_serializer(mode="wrap")
     @override
@@ -421,14 +422,14 @@ class EpicVectorStore(BasePydanticVectorStore):
     @classmethod
     @override
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """A store as `to_dict` describes it: its file is opened; one in RAM is empty.
+        """Open the store that `to_dict` describes: its file, or an empty store in RAM.
 
         Args:
-            data: What `to_dict` gave; it names the embedding model only.
-            **kwargs: `embed_model`, which is needed if it is not the embedded one; others as for the constructor.
+            data: The output of `to_dict`, which only names the embedding model.
+            **kwargs: `embed_model`, which is needed if it is not the embedded encoder; others as for the constructor.
 
         Raises:
-            InvalidInputError: without an embedding model that is needed.
+            InvalidInputError: if an embedding model is needed and missing.
         """
         options = {name: value for name, value in data.items() if name not in ("class_name", "embed_model")}
         options["preferences"] = [

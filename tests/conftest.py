@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 
+# There are as many workers as cores: more threads in each would only wait for each other. Before numpy is imported.
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 # A machine that has other things to do is slow, and nothing is wrong with that.
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("default", max_examples=10, **_PATIENT)
-settings.register_profile("ci", max_examples=100, **_PATIENT)
+settings.register_profile("ci", max_examples=50, **_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 pytest.register_assert_rewrite("graph_helpers", "helpers", "lm_servers", "scripted")

@@ -1,4 +1,4 @@
-"""A memory as the middleware of an agent: it is asked before the model, and offered the turn afterwards."""
+"""Agent middleware that searches a memory before the model is called, and offers it the turn afterwards."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from epic_langchain.filters import filter_of
 from epic_langchain.per_call import per_call
 
 MemoryOf: TypeAlias = Callable[[str], EpicMemory]
-"""Gives the memory of a user, by the namespace a call names; it keeps, and closes, what it has opened."""
+"""Function from the namespace that a call gives to the user's memory; it caches and closes the memories it opens."""
 
 Remembered: TypeAlias = Literal["user", "both"]
-"""Whose words are offered to the memory: what the user says, or what the assistant says too."""
+"""Whose words are offered to the memory: the user's only, or the assistant's too."""
 
 _logger = logging.getLogger(__name__)
 
@@ -61,29 +61,29 @@ class TurnState(AgentState[Any]):
     """The state of an agent with a memory.
 
     Attributes:
-        epic_turn: Which message of the user is being answered, and a hash of whose it is. Nobody else's memory is
-            offered it, whoever goes on with the thread.
+        epic_turn: The id of the user's message that is being answered, and a hash of the user whose run it is. The turn
+            is offered to this user's memory only, whoever continues the thread.
     """
 
     epic_turn: NotRequired[Annotated[dict[str, str] | None, PrivateStateAttr]]
 
 
 class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
-    """Gives an agent a memory that follows the user's preferences.
+    """Middleware that gives an agent a memory which follows the user's preferences.
 
         agent = create_agent(model, tools, middleware=[EpicMemoryMiddleware(memory, k=5)])
         agent.invoke({"messages": [("user", "Where should I stay?")]})
 
-    Before the model is called, the memory is searched for the user's latest message, once for each turn, and what
-    it holds is appended to the system message of the call; the agent's messages stay as they are. After the turn, what
-    the user said is offered to the memory, which keeps what its preferences call for. The same turn is kept once,
-    however often it is offered.
+    Before the model is called, the memory is searched for the user's latest message, once for each turn, and the hits
+    are appended to the system message of the call; the agent's messages stay as they are. After the turn, the user's
+    message is offered to the memory, which keeps it if it matters to a preference. The same turn is kept once, however
+    often it is offered.
 
-    A turn is the latest message of the user, and what follows it. It belongs to whoever's run began with it: where a
-    thread is shared, or a run of one user is resumed by another, nobody's words are offered to another's memory, nor
-    are messages that no run answered. So an agent that goes on with a thread needs this middleware from the start of
-    the run. What was retrieved is kept in RAM while a turn lasts, for ten minutes at most; it is retrieved again as
-    soon as the memory changes, so that what is forgotten is told no more.
+    A turn is the latest message of the user and the answers to it. It belongs to the user whose run began with it:
+    where a thread is shared, or another user resumes a run, one user's words are never offered to another's memory;
+    neither is a message that no run answered. So an agent that continues a thread needs this middleware from the start
+    of the run. The retrieved text is cached in RAM while a turn lasts, for ten minutes at most; it is retrieved again
+    as soon as the memory changes, so that forgotten items no longer reach the model.
 
     One agent can serve many users: `namespace`, `k`, `filter` and `preferences`, as `EpicRetriever.invoke` takes
     them, are read from the runtime context (`context={"namespace": ...}`, or attributes of these names, not methods)
@@ -92,25 +92,25 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     Args:
         memory: The memory; or, to serve many users, a function from a namespace to the user's memory, such as a
-            dictionary's `__getitem__`. It is called for each turn, from several threads, and every call must name a
-            namespace then. With one memory, a call that names another namespace is answered from it, but not
-            remembered: a memory writes for its own namespace only. The caller closes the memories.
+            dictionary's `__getitem__`. The function is called for each turn, from several threads, and every call must
+            then name a namespace. With one memory, a call that names another namespace is answered from the memory, but
+            not remembered: a memory writes for its own namespace only. The caller closes the memories.
         k: How many items are retrieved, at least 1.
-        include_preferences: Whether the model is told the preferences too: those of the memory, or of them the call's
-            `preferences`. Guidance says how each text fits them, but there may be no text.
-        remember: "user" offers what the user said to the memory; "both", or True, what the assistant said as well,
-            much of which only repeats what the memory holds; False offers nothing. The memory decides within the run,
-            so the answer comes when it has: at once with the embedded verifier; with a language model after its calls,
-            and where its server is down after its retries, a few seconds (`LMVerifier(retries=0)` waits least). With
-            False, offer it yourself when there is time: `memory.add_conversation(...)`.
-        remember_tools: Whether the results of tools, and what the assistant said on calling them, are part of a turn;
+        include_preferences: Whether the model gets the preferences too: the memory's, or those of them that the call's
+            `preferences` select. Guidance says how each text fits them, but a search may find no text.
+        remember: "user" offers the user's messages to the memory; "both", or True, the assistant's as well, much of
+            which only repeats what the memory holds; False offers nothing. The memory decides within the run, which
+            delays the end of the run: hardly with the embedded verifier; by its calls with a language model; by a few
+            seconds of retries if the model's server is down (`LMVerifier(retries=0)` waits least). With False, offer
+            turns yourself when there is time: `memory.add_conversation(...)`.
+        remember_tools: Whether the results of tools, and the assistant's messages that call them, are part of a turn;
             with remember="both" only.
-        raise_errors: Whether an error on remembering ends the run. Else it is logged as a warning, and the user gets
-            the answer. An error on retrieving, of a closed memory for example, is always raised.
+        raise_errors: Whether an error on remembering ends the run. By default it is logged as a warning, and the user
+            gets the answer. An error on retrieving, of a closed memory for example, is always raised.
         name: Tells several of these middlewares in one agent apart; default: the name of the class.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
+        InvalidInputError: if an argument is invalid.
     """
 
     state_schema = TurnState
@@ -145,12 +145,12 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     @property
     def name(self) -> str:
-        """What the agent's graph calls this middleware."""
+        """The name of this middleware in the agent's graph."""
         return self._name
 
     @property
     def report(self) -> BuildReport | None:
-        """What the memory made of the turn it was offered last, whoever's turn that was; None before the first."""
+        """The memory's report on the turn it was offered last, whichever user's; None before the first."""
         return self._report
 
     # before the model
@@ -158,10 +158,10 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Call the model with the preferences and what the memory holds on the user's latest message.
+        """Call the model with the preferences and the memory's hits for the user's latest message.
 
         Raises:
-            InvalidInputError: if the call names no namespace where one is needed, or for options that cannot be.
+            InvalidInputError: if the call names no namespace where one is needed, or an option is invalid.
             EpicError: as `EpicMemory.search` raises it.
         """
         asked, question = self._asked(request.runtime), latest_question(request.messages)
@@ -177,7 +177,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        """As `wrap_model_call`, without blocking the event loop."""
+        """Do the same as `wrap_model_call` without blocking the event loop."""
         asked, question = self._asked(request.runtime), latest_question(request.messages)
         memory = await in_thread(self._memory_of, asked)
         revision = await in_thread(lambda: memory.revision)
@@ -190,9 +190,9 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return await handler(_with_note(request, note))
 
     def _note(self, memory: EpicMemory, asked: Asked, found: Sequence[Document]) -> str:
-        """What is put into the system message; empty where there is nothing to say."""
+        """Return the text to append to the system message; empty if there are neither preferences nor hits."""
         parts = []
-        # A memory tells the preferences of its own namespace only.
+        # A memory gives the preferences of its own namespace only.
         if self.include_preferences and asked.options(memory)["namespace"] == memory.namespace:
             preferences = chosen_of(memory.preferences, asked.preferences)
             if preferences:
@@ -221,7 +221,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 self._failed(error)
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
-        """As `after_agent`, without blocking the event loop."""
+        """Do the same as `after_agent` without blocking the event loop."""
         asked, turn = self._ended(state, runtime)
         if turn:
             try:
@@ -232,7 +232,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 self._failed(error)
 
     def _ended(self, state: AgentState[Any], runtime: Runtime[Any]) -> tuple[Asked, list[dict[str, str]]]:
-        """What the call asked for, and the messages of its turn; nothing is known of the turn from now on."""
+        """Return the options of the call and the messages of its turn to offer; drop the turn's cached note."""
         asked, messages = self._asked(runtime), state["messages"]
         self._notes.drop(asked, latest_question(messages))
         turn = _begun_turn(state)
@@ -241,7 +241,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return asked, turn_of(messages, turn["asked"], both=self.remember == "both", tools=self.remember_tools)
 
     def _own_memory(self, asked: Asked) -> EpicMemory | None:
-        """The memory that can write for the user; None if the one there is belongs to somebody else."""
+        """Return the memory that can write for the user; None if it belongs to another namespace."""
         memory = self._memory_of(asked)
         if asked.options(memory)["namespace"] == memory.namespace:
             return memory
@@ -263,7 +263,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         else:
             _logger.warning("The turn could not be remembered: %s", error, exc_info=error)
 
-    # what a call asks for
+    # options of a call
 
     def _asked(self, runtime: Runtime[Any] | None) -> Asked:
         context = getattr(runtime, "context", None)
@@ -299,14 +299,14 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return memory
 
     def _user(self, asked: Asked) -> str:
-        """A hash of whose run it is."""
+        """Return a hash of the namespace whose run it is."""
         own = self.memory.namespace if isinstance(self.memory, EpicMemory) else ""
         return hashed(own if asked.namespace is None else asked.namespace)
 
-    # once for each turn
+    # the owner of a turn
 
     def _begun(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Whose turn begins: a message that waits for its answer is the caller's, unless it was another's before."""
+        """Return the state update that assigns an unanswered message to the caller, unless it already has an owner."""
         known, messages = _begun_turn(state), state["messages"]
         place = latest_place(messages)
         if place is not None and known is not None and known["asked"] == id_of(messages[place]):
@@ -318,34 +318,34 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     if sys.version_info >= (3, 11):
 
         def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-            """Note whose turn it is.
+            """Record in the state whose turn it is.
 
             Raises:
-                InvalidInputError: for options that cannot be.
+                InvalidInputError: if an option is invalid.
             """
             return self._begun(state, runtime)
 
         async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-            """As `before_agent`."""
+            """Do the same as `before_agent`."""
             return self._begun(state, runtime)
 
     else:
-        # LangGraph shows no config to an asynchronous node there: options in it would be silently ignored.
+        # LangGraph passes no config to an asynchronous node there: options in it would be silently ignored.
 
         def before_agent(  # type: ignore[override]
             self, state: AgentState[Any], runtime: Runtime[Any], config: RunnableConfig
         ) -> dict[str, Any] | None:
-            """Note whose turn it is.
+            """Record in the state whose turn it is.
 
             Raises:
-                InvalidInputError: for options that cannot be.
+                InvalidInputError: if an option is invalid.
             """
             return self._begun(state, runtime)
 
         async def abefore_agent(  # type: ignore[override]
             self, state: AgentState[Any], runtime: Runtime[Any], config: RunnableConfig
         ) -> dict[str, Any] | None:
-            """As `before_agent`; options that could not be read later are refused.
+            """Do the same as `before_agent`; refuse options in the config, which later hooks could not read.
 
             Raises:
                 InvalidInputError: for options in the config.
@@ -360,7 +360,11 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
 
 def _checked_remember(remember: Any, *, tools: bool) -> Remembered | None:
-    """Whose words are remembered; None for nobody's."""
+    """Return whose words are remembered; None for nobody's.
+
+    Raises:
+        InvalidInputError: for any other value, or for tools without the assistant's words.
+    """
     if not isinstance(remember, bool) and remember not in ("user", "both"):
         raise InvalidInputError(f"remember must be 'user', 'both' or False, not {remember!r}.")
     if tools and remember == "user":
@@ -369,7 +373,7 @@ def _checked_remember(remember: Any, *, tools: bool) -> Remembered | None:
 
 
 def _checked_name(name: Any) -> str:
-    # LangGraph keeps these characters for itself.
+    # LangGraph reserves these characters.
     if not isinstance(name, str) or not name or {"|", ":"} & set(name):
         raise InvalidInputError(f"name must be a text without '|' and ':', not {name!r}.")
     return name
@@ -380,7 +384,7 @@ def _begun_turn(state: AgentState[Any]) -> dict[str, str] | None:
 
 
 def _with_note(request: ModelRequest[Any], note: str) -> ModelRequest[Any]:
-    """The request with a note at the end of its system message, whose blocks stay as they are."""
+    """Return the request with a note at the end of its system message, whose blocks stay as they are."""
     if not note:
         return request
     system = request.system_message

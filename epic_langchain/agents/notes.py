@@ -1,4 +1,4 @@
-"""What is said to a model in a turn, kept until it ends: a memory is asked once, not at each call of a tool loop."""
+"""Cache of the notes in an agent's system message: a memory is searched once a turn, not once a tool call."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from time import monotonic
 from epic_langchain.agents.options import Asked
 from epic_langchain.agents.turns import Question
 
-# Of so many unfinished turns, for so many seconds.
+# At most 256 unfinished turns are kept, each for at most 600 seconds.
 _TURNS_KEPT = 256
 _KEPT_FOR = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noted:
-    """What the system message says in a turn, by which revision of the memory, and since when."""
+    """The note of a turn, the memory's revision it was made from, and the time it was made."""
 
     note: str
     revision: str
@@ -27,9 +27,9 @@ class Noted:
 
 
 def key_of(asked: Asked, question: Question) -> Hashable | None:
-    """Tells a turn and what it asked for from others; None where nothing can."""
+    """Return a key that identifies a turn and its options; None if nothing identifies them."""
     where = None if asked.filter is None else asked.filter.identity()
-    # Without an id, another turn could have the same question.
+    # Without a message id, another turn could have the same question.
     if not question.id or (where is None and asked.filter is not None):
         return None
     chosen: Hashable = None
@@ -39,14 +39,14 @@ def key_of(asked: Asked, question: Question) -> Hashable | None:
 
 
 class Notes:
-    """The notes of turns that have not ended. Safe to use from several threads."""
+    """Notes of turns that have not ended. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._notes: OrderedDict[Hashable, Noted] = OrderedDict()
         self._lock = threading.Lock()
 
     def known(self, asked: Asked, question: Question, revision: str) -> str | None:
-        """What is known of a turn, if the memory still has that revision."""
+        """Return the note of a turn if the memory still has that revision, else None."""
         key = key_of(asked, question)
         with self._lock:
             self._drop_old()
@@ -54,7 +54,7 @@ class Notes:
         return noted.note if noted is not None and noted.revision == revision else None
 
     def keep(self, asked: Asked, question: Question, revision: str, note: str) -> str:
-        """Keep a note; the note."""
+        """Keep the note of a turn and return it."""
         key = key_of(asked, question)
         if key is not None:
             with self._lock:
@@ -66,13 +66,13 @@ class Notes:
         return note
 
     def drop(self, asked: Asked, question: Question) -> None:
-        """Forget what is known of a turn."""
+        """Remove the note of a turn."""
         with self._lock:
             self._notes.pop(key_of(asked, question), None)
 
     @contextmanager
     def lost_on_error(self, asked: Asked, question: Question) -> Iterator[None]:
-        """A turn that fails may never end: nothing of it is kept."""
+        """Drop the note if the block raises: a turn that fails may never end."""
         try:
             yield
         except BaseException:

@@ -1,4 +1,4 @@
-"""What a call of an agent may bring with it: whose memory, which of it, and how much."""
+"""Options of one call of an agent: namespace, number of items, filter, preferences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTIONS = ("namespace", "k", "filter", "preferences")
 
 
 def checked_namespace(namespace: Any) -> str | None:
-    """A namespace, or None.
+    """Check a namespace, or None, and return it.
 
     Raises:
         InvalidInputError: for anything else.
@@ -25,15 +25,15 @@ def checked_namespace(namespace: Any) -> str | None:
 
 
 def checked_preferences(preferences: Any) -> tuple[str | Preference, ...] | None:
-    """Several preferences, or None.
+    """Check preferences, or None, and return them as a tuple.
 
     Raises:
-        InvalidInputError: for anything else.
+        InvalidInputError: for anything else, an iterator included.
     """
     if preferences is None:
         return None
     several = [preferences] if isinstance(preferences, (str, Preference)) else preferences
-    # A run reads them once for each call of the model: an iterator has them the first time only.
+    # A run reads them at each call of the model: an iterator would be empty the second time.
     if not isinstance(several, Iterable) or isinstance(several, Iterator):
         raise InvalidInputError(f"preferences must be a list of texts, not {type(preferences).__name__}.")
     chosen = tuple(several)
@@ -44,14 +44,14 @@ def checked_preferences(preferences: Any) -> tuple[str | Preference, ...] | None
 
 
 def attributes(context: Any) -> dict[str, Any]:
-    """The options among an object's attributes. Its methods are none."""
+    """Return the options among an object's attributes; methods are left out."""
     found = {option: getattr(context, option, None) for option in OPTIONS}
     return {option: value for option, value in found.items() if not callable(value)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The options of a call; `many` says that the namespace chose the memory."""
+    """The options of a call; `many` is true if the namespace selected the memory."""
 
     many: bool
     k: int
@@ -60,12 +60,12 @@ class Asked:
     preferences: tuple[str | Preference, ...] | None
 
     def retriever(self, memory: EpicMemory) -> EpicRetriever:
-        """What asks a memory, and shows in traces."""
+        """Return a retriever over a memory; unlike a plain search, it shows in traces."""
         return EpicRetriever(memory=memory, guidance="text")
 
     def options(self, memory: EpicMemory) -> dict[str, Any]:
-        """What the retriever is called with."""
-        # A memory that was chosen by the namespace can have another name for it.
+        """Return the keyword arguments for the retriever's call."""
+        # A memory that the namespace selected may itself have a namespace of another name.
         own = self.many or self.namespace is None
         return {
             "namespace": memory.namespace if own else self.namespace,
@@ -76,7 +76,7 @@ class Asked:
 
 
 def chosen_of(held: Sequence[Preference], asked: Sequence[str | Preference] | None) -> list[Preference]:
-    """Of the preferences held, those a call asks for by text, id or object; all if it does not ask."""
+    """Return the preferences that a call selects by text, id or object; all of them if it selects none."""
     if asked is None:
         return list(held)
     wanted = {one if isinstance(one, str) else one.id for one in asked} | {Preference.of(one).id for one in asked}

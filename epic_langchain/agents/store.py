@@ -1,4 +1,4 @@
-"""A LangGraph store in one durable file, whose searches follow the user's preferences."""
+"""LangGraph store in one durable file, whose searches follow the user's preferences."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from epic_langchain.adapters import encoder_of
 
 Namespace: TypeAlias = tuple[str, ...]
 PreferencesOf: TypeAlias = Callable[[Namespace], Iterable[str | Preference]]
-"""Gives the preferences that steer a search, by the namespace prefix that is searched."""
+"""Function from the namespace prefix that is searched to the preferences that steer the search."""
 
-# The metadata that says under which prefixes an item is found.
+# Metadata key for the prefixes of an item's namespace, under which searches find it.
 _WITHIN = "epic_within"
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": lambda value, operand: bool(value == operand),
@@ -61,33 +61,33 @@ class EpicStore(BaseStore):
         store.search(("users",), query="What should I cook tonight?", limit=3)
         agent = create_agent(model, tools, store=store)
 
-    It behaves as LangGraph's `InMemoryStore` with an index does, and where that one leaves something open: searches
-    without a query give the oldest items first; `created_at` stays when an item is put again; only namespaces that
-    hold something are listed; a value that a `$gt`, `$gte`, `$lt` or `$lte` cannot compare does not satisfy it; items
-    that are not embedded come after all those that are, page after page. What is read is a copy. A batch reads before
+    It behaves like LangGraph's `InMemoryStore` with an index. Where that store leaves something open: searches without
+    a query return the oldest items first; `created_at` stays when an item is put again; only namespaces that hold items
+    are listed; a value that a `$gt`, `$gte`, `$lt` or `$lte` cannot compare does not satisfy it; items without an
+    embedding come after all items that have one, page after page. Items that are read are copies. A batch reads before
     it writes; its puts are written together, and so are its deletions.
 
     Scores are cosines with the query, higher is better, steered if there are preferences. Safe to use from several
     threads; a file also from several processes. Time to live is not supported.
 
     Args:
-        path: The file, no pickle; it is no memory's and no vector store's. None for RAM.
+        path: The file, which is not a pickle, and not the file of a memory or a vector store. None for RAM.
         embedding: LangChain's `Embeddings`, an encoder of epic_core or its name, such as "ollama/nomic-embed-text";
-            default: the embedded one. The file remembers it.
-        preferences: What steers searches that have a query: preferences, or, to serve many users, a function from the
+            default: the embedded encoder. The file remembers it.
+        preferences: Steer searches that have a query: preferences, or, to serve many users, a function from the
             namespace prefix that is searched to preferences. It can be called from several threads.
-        fields: Which parts of a value are embedded, each by itself: paths as LangGraph writes them, such as "text",
+        fields: The parts of a value that are embedded, each by itself: paths as LangGraph writes them, such as "text",
             "profile.name" or "facts[*]"; "$" is the whole value, as JSON. `put(..., index=[...])` overrides it.
         steering: "signed", "paper" (Eq. 7-8) or "off".
-        index: Not taken. What `InMemoryStore` is told by it is `embedding` and `fields` here.
+        index: Not supported: use `embedding` and `fields` for what `InMemoryStore` takes as `index`.
 
     Raises:
-        InvalidInputError: for arguments that cannot be; on use, for values that are not JSON, filters with unknown
+        InvalidInputError: if an argument is invalid; on use, for values that are not JSON, filters with unknown
             operators, a limit or an offset below 0.
-        StoreError: if the file cannot be opened, or is none of an EpicStore.
-        DamagedError: on use, if the file holds what no EpicStore writes.
-        EncoderMismatchError: if it was made with another embedding model; where that takes a call to the model, at
-            the first use.
+        StoreError: if the file cannot be opened, or is not an EpicStore's.
+        DamagedError: on use, if the file holds data that no EpicStore writes.
+        EncoderMismatchError: if it was made with another embedding model; at the first use, if finding that out takes a
+            call to the model.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class EpicStore(BaseStore):
     # LangGraph's interface
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do what the operations say; results in their order, None for what writes."""
+        """Run operations and return their results in order; None for operations that write."""
         asked = _checked(ops)
         results: list[Result] = [self._read(op) for op in asked]
         for place, op in _by_meaning(asked):
@@ -133,7 +133,7 @@ class EpicStore(BaseStore):
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """As `batch`, without blocking the event loop."""
+        """Do the same as `batch` without blocking the event loop."""
         asked = _checked(ops)
         results: list[Result] = await in_thread(lambda: [self._read(op) for op in asked])
         for place, op in _by_meaning(asked):
@@ -150,7 +150,7 @@ class EpicStore(BaseStore):
     # reading
 
     def _read(self, op: Op) -> Result:
-        """The result of an operation that needs no embedding; None for the others."""
+        """Return the result of an operation that needs no embedding; None for the others."""
         if isinstance(op, GetOp):
             return next((self._item(record) for record in self._collection.get([_id(op.namespace, op.key)])), None)
         if isinstance(op, SearchOp) and not op.query:
@@ -158,29 +158,29 @@ class EpicStore(BaseStore):
         return self._namespaces(op) if isinstance(op, ListNamespacesOp) else None
 
     def _items(self, op: SearchOp) -> Iterator[Item]:
-        """The items under a prefix that satisfy the filter, the oldest first; read no further than asked for."""
+        """Return an iterator over the items under a prefix that satisfy the filter, oldest first; it decodes lazily."""
         records = self._collection.records(_within(op.namespace_prefix))
-        # As they are written, moments are in the order of their texts.
+        # ISO 8601 texts of one form sort in the order of their times.
         records.sort(key=lambda record: str(record.metadata.get("created_at")))
         items = (self._item(record, op.namespace_prefix) for record in records)
         return (item for item in items if _passes(item, op))
 
     def _item(self, record: Record, prefix: Sequence[str] = ()) -> Item:
-        """The item of a record that was found under a prefix."""
+        """Return the item of a record that was found under a prefix; damage is reported with the file's path."""
         with decoding(self.path):
             return _item(record, prefix)
 
     def _search(self, op: SearchOp) -> dict[str, Any]:
-        """What the collection is searched for."""
+        """Return the arguments of the collection's search."""
         search: dict[str, Any] = {"query": op.query, "where": _within(op.namespace_prefix)}
-        # A filter is applied to what was found: all has to be.
+        # The filter is applied to the matches afterwards, so with a filter all records have to be found.
         search["k"] = max(1, len(self._collection) if op.filter else op.offset + op.limit)
         if self._preferences_of is not None:
             search["preferences"] = self._preferences_of(tuple(op.namespace_prefix))
         return search
 
     def _found(self, op: SearchOp, matches: Sequence[Match]) -> list[SearchItem]:
-        """The page of a search: what matches, then what is not embedded."""
+        """Return the page of a search: the matches, then items without an embedding."""
         scored = [_scored(self._item(match.record, op.namespace_prefix), match.score) for match in matches]
         found = [item for item in scored if _passes(item, op)]
         missing = op.offset + op.limit - len(found)
@@ -199,7 +199,7 @@ class EpicStore(BaseStore):
     # writing
 
     def _written(self, ops: Iterable[Op]) -> tuple[list[Record], list[str]]:
-        """The records to be put, and the ids of those that go; of several operations on an item the last counts."""
+        """Return the records to put and the ids to delete; of several operations on an item the last counts."""
         puts = {_id(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
         held = {record.id: record for record in self._collection.get(puts)}
         records = [
@@ -226,7 +226,7 @@ class EpicStore(BaseStore):
         )
 
     def _now(self) -> str:
-        """The time, later than the one before: items are ordered by it."""
+        """Return the time, always later than the last one returned: items are ordered by it."""
         with self._lock:
             self._latest = max(datetime.now(timezone.utc), self._latest + timedelta(microseconds=1))
             return self._latest.isoformat(timespec="microseconds")
@@ -239,10 +239,10 @@ class EpicStore(BaseStore):
         return self._collection.path
 
     def verify(self) -> int:
-        """Check every row of the file; how many there are.
+        """Check every row of the file and return how many there are.
 
         Raises:
-            DamagedError: if one is not as it was written.
+            DamagedError: if a row is not as it was written.
         """
         return self._collection.verify()
 
@@ -250,7 +250,7 @@ class EpicStore(BaseStore):
         """Write a copy of the last committed state, whole or not at all.
 
         Raises:
-            AlreadyThereError: if there is a file, and `overwrite` is off.
+            AlreadyThereError: if the file exists and `overwrite` is off.
             StoreError: if it cannot be written.
         """
         self._collection.backup(path, overwrite=overwrite)
@@ -290,10 +290,10 @@ def _place(record_id: str) -> tuple[Namespace, str]:
 
 
 def _item(record: Record, prefix: Sequence[str] = ()) -> Item:
-    """The item of a record that was found under a prefix.
+    """Return the item of a record that was found under a prefix.
 
     Raises:
-        ValueError: for what no store writes.
+        ValueError: if no store wrote the record so.
     """
     namespace, key = _place(record.id)
     value = json.loads(record.text)
@@ -327,7 +327,7 @@ def _dumped(op: PutOp) -> str:
         ) from None
 
 
-# what operations ask for
+# checks of operations
 
 
 def _checked(ops: Iterable[Op]) -> list[Op]:
@@ -383,7 +383,7 @@ def _has_operators(condition: Mapping[Any, Any]) -> bool:
 
 
 def _by_meaning(ops: Iterable[Op]) -> list[tuple[int, SearchOp]]:
-    """The searches that have a query, and their places."""
+    """Return the searches that have a query, with their positions."""
     return [(place, op) for place, op in enumerate(ops) if isinstance(op, SearchOp) and op.query]
 
 
@@ -396,7 +396,7 @@ def _within(prefix: Sequence[str]) -> Filter | None:
 
 
 def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
-    """Whether a namespace begins or ends with a path, in which "*" is any label."""
+    """Tell whether a namespace begins or ends with a path, in which "*" matches any label."""
     path = tuple(condition.path)
     if condition.match_type not in ("prefix", "suffix"):
         raise InvalidInputError(f"Namespaces are matched by 'prefix' or 'suffix', not {condition.match_type!r}.")
@@ -411,7 +411,7 @@ def _passes(item: Item, op: SearchOp) -> bool:
 
 
 def _satisfies(value: Any, condition: Any) -> bool:
-    """Whether a value is as a filter says: equal, or in each of its parts, or by operators."""
+    """Tell whether a value satisfies a filter: by equality, part by part, or by operators."""
     if isinstance(condition, Mapping):
         if _has_operators(condition):
             return all(_holds(value, name, operand) for name, operand in condition.items())

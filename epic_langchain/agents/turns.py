@@ -1,4 +1,4 @@
-"""The messages of an agent's run: what the user asked last, whether it was answered, what of it may be remembered."""
+"""Turns in the messages of an agent's run: the user's latest message, its answers, the text to remember."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Question:
 
 
 def hashed(text: str) -> str:
-    """A hash of a text."""
+    """Return a hash of a text, as hexadecimal digits."""
     return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 def latest_place(messages: Sequence[AnyMessage]) -> int | None:
-    """Where the user's latest message is."""
+    """Return the position of the user's latest message, or None."""
     return next((n for n in reversed(range(len(messages))) if is_the_users(messages[n])), None)
 
 
 def latest_question(messages: Sequence[AnyMessage]) -> Question:
-    """The user's latest message."""
+    """Return the user's latest message."""
     place = latest_place(messages)
     if place is None:
         return Question(text="", id="")
@@ -38,31 +38,31 @@ def latest_question(messages: Sequence[AnyMessage]) -> Question:
 
 
 def id_of(message: AnyMessage) -> str:
-    """What a message is known by."""
-    # In an agent each message has an id, which stays when another middleware changes its text.
+    """Return the id of a message, or a hash of its text if it has none."""
+    # In an agent each message has an id, which stays when another middleware changes the message's text.
     return message.id or hashed(text_of(message))
 
 
 def answered(messages: Sequence[AnyMessage], place: int) -> bool:
-    """Whether the assistant said something after the message there."""
+    """Tell whether the assistant answered after the message at this position."""
     return any(isinstance(message, AIMessage) for message in messages[place + 1 :])
 
 
 def is_the_users(message: AnyMessage) -> bool:
-    """Whether the user said it."""
-    # A summary that another middleware has put in place of old messages is nothing the user said.
+    """Tell whether the user wrote a message."""
+    # LangChain's summary of old messages is a HumanMessage too, but the user did not write it.
     return isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs
 
 
 def text_of(message: AnyMessage) -> str:
-    """The text of a message, without what a memory refuses: it must not cost the user the answer."""
+    """Return the text of a message without characters that a memory refuses: they must not cost the user the answer."""
     return storable(str(message.text)).strip()
 
 
 def turn_of(messages: Sequence[AnyMessage], asked: str, *, both: bool, tools: bool) -> list[dict[str, str]]:
-    """The message that was asked, and what the assistant said to it, as a conversation; empty if it said nothing.
+    """Return the message with this id and the assistant's answers to it as a conversation; empty without an answer.
 
-    Other messages in the user's name are what a middleware or a tool has put there, or another user's.
+    Other messages in the user's name are left out: a middleware, a tool or another user wrote them.
     """
     places = [n for n, message in enumerate(messages) if is_the_users(message) and id_of(message) == asked]
     if not places or not answered(messages, places[-1]):

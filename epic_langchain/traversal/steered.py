@@ -1,4 +1,4 @@
-"""Any store under a `GraphRetriever`, steered."""
+"""Adapter that steers traversals of any store under a `GraphRetriever`."""
 
 from __future__ import annotations
 
@@ -26,38 +26,37 @@ from epic_langchain.traversal.stores import EpicGraphAdapter, QueryVector
 from epic_langchain.vectorstore import EpicVectorStore
 
 _PER_CALL = ("preferences", "steering")
-# What only this call says of a document.
+# Keys that describe a document in one call only.
 _OURS = frozenset({"epic_steered_by", "epic_score"})
 
 
 class SteeredGraphAdapter(Adapter):
-    """Any store under a `GraphRetriever`, its traversals steered by the user's preferences.
+    """Adapter of any store for a `GraphRetriever`, whose traversals the user's preferences steer.
 
         adapter = SteeredGraphAdapter(InMemoryVectorStore(EpicEmbeddings()), ["I avoid hotels with casinos."])
         retriever = GraphRetriever(store=adapter, edges=[("city", "city")])
         retriever.invoke("Where should I stay?", store_kwargs={"preferences": ["I love casinos."]})
 
-    The query's embedding is steered before the traversal begins, so that where it starts, what it follows at each
-    step, and the similarity that strategies go by are those of the steered query. Where documents say in their metadata
-    how they stand to these preferences (`EpicDocumentTransformer` writes it, before they are stored) and one of the k
-    found stands against one, more are fetched, and ranked by similarity and stance; for that, texts are embedded, each
-    once as long as it is remembered.
+    The query's embedding is steered before the traversal begins, so that its start, its steps and the similarity that
+    strategies use all follow the steered query. If the metadata of documents gives their stance to these preferences
+    (`EpicDocumentTransformer` writes it, before they are stored) and one of the k found conflicts with a preference,
+    more are fetched, and ranked by similarity and stance; for that, their texts are embedded, and the vectors cached.
 
-    `store_kwargs` of a call: `preferences` and `steering` of that call; all else is the adapter's own. Documents are
-    copies; `epic_steered_by` names the preferences that steered, a line each, and `epic_score` is what a document was
-    ranked by, where stances decided.
+    `store_kwargs` of a call: `preferences` and `steering` apply to that call; all others go to the adapter. Documents
+    are copies; `epic_steered_by` names the preferences that steered, one a line, and `epic_score` is the score a
+    document was ranked by, where documents were ranked by stance.
 
     Args:
         store: A vector store that `langchain-graph-retriever` has an adapter for, or any adapter.
         preferences: The user's, texts or `epic_core.Preference`s.
-        embeddings: What the store's texts were embedded with, LangChain's `Embeddings`, an encoder of epic_core or
-            its name; default: what the store says.
+        embeddings: The embeddings of the store's texts: LangChain's `Embeddings`, an encoder of epic_core or its name;
+            default: the store's `embeddings`.
         steering: "signed", "paper" (Eq. 7-8) or "off".
         floor: Cosine from which a preference steers, in [-1, 1]; default: as for `SteeredRetriever`.
-        overfetch: How many times k are fetched where stances decide, at least 1; 1 leaves them out of account.
+        overfetch: How many times k are fetched to rank by stance, at least 1; with 1, stances are ignored.
 
     Raises:
-        InvalidInputError: for arguments that cannot be, or a store that there is no adapter for.
+        InvalidInputError: if an argument is invalid, or there is no adapter for the store.
         EncoderError: from a call, if the embeddings are not those of the store, or fail.
     """
 
@@ -94,7 +93,7 @@ class SteeredGraphAdapter(Adapter):
     def search_with_embedding(
         self, query: str, k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
     ) -> tuple[list[float], list[Content]]:
-        """The steered vector, a list of `dimension` floats, and the k best documents for it; k may be 0."""
+        """Return the steered vector, a list of `dimension` floats, and the k best documents for it; k may be 0."""
         users, mode, rest = self._options(kwargs)
         embedding, _ = self.adapter.search_with_embedding(query, k=0, filter=filter, **rest)
         vector = _steered(self._search.target(embedding, users, mode))
@@ -104,7 +103,7 @@ class SteeredGraphAdapter(Adapter):
     async def asearch_with_embedding(
         self, query: str, k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
     ) -> tuple[list[float], list[Content]]:
-        """As `search_with_embedding`, without blocking the event loop."""
+        """Do the same as `search_with_embedding` without blocking the event loop."""
         users, mode, rest = self._options(kwargs)
         embedding, _ = await self.adapter.asearch_with_embedding(query, k=0, filter=filter, **rest)
         vector = _steered(await self._search.atarget(embedding, users, mode))
@@ -114,7 +113,7 @@ class SteeredGraphAdapter(Adapter):
     def search(
         self, embedding: list[float], k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Content]:
-        """The k best documents for a query's vector; for any other, which is not steered, those of the adapter."""
+        """Return the k best documents for a query's vector; any other vector is not steered and goes to the adapter."""
         *_, rest = self._options(kwargs)
 
         def fetch(vector: list[float], count: int) -> list[Content]:
@@ -129,7 +128,7 @@ class SteeredGraphAdapter(Adapter):
     async def asearch(
         self, embedding: list[float], k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Content]:
-        """As `search`, without blocking the event loop."""
+        """Do the same as `search` without blocking the event loop."""
         *_, rest = self._options(kwargs)
 
         async def fetch(vector: list[float], count: int) -> list[Content]:
@@ -142,13 +141,13 @@ class SteeredGraphAdapter(Adapter):
 
     @override
     def get(self, ids: Sequence[str], filter: dict[str, Any] | None = None, **kwargs: Any) -> list[Content]:
-        """The documents with these ids, as the adapter finds them."""
+        """Return the documents with these ids, as the adapter finds them."""
         *_, rest = self._options(kwargs)
         return self.adapter.get(ids, filter, **rest)
 
     @override
     async def aget(self, ids: Sequence[str], filter: dict[str, Any] | None = None, **kwargs: Any) -> list[Content]:
-        """As `get`, without blocking the event loop."""
+        """Do the same as `get` without blocking the event loop."""
         *_, rest = self._options(kwargs)
         return await self.adapter.aget(ids, filter, **rest)
 
@@ -156,7 +155,7 @@ class SteeredGraphAdapter(Adapter):
     def adjacent(
         self, edges: set[Edge], query_embedding: list[float], k: int, filter: dict[str, Any] | None, **kwargs: Any
     ) -> list[Content]:
-        """The k best documents that at least one of the edges leads to."""
+        """Return the k best documents that at least one of the edges leads to."""
         *_, rest = self._options(kwargs)
 
         def fetch(vector: list[float], count: int) -> list[Content]:
@@ -169,7 +168,7 @@ class SteeredGraphAdapter(Adapter):
     async def aadjacent(
         self, edges: set[Edge], query_embedding: list[float], k: int, filter: dict[str, Any] | None, **kwargs: Any
     ) -> list[Content]:
-        """As `adjacent`, without blocking the event loop."""
+        """Do the same as `adjacent` without blocking the event loop."""
         *_, rest = self._options(kwargs)
 
         async def fetch(vector: list[float], count: int) -> list[Content]:
@@ -179,7 +178,7 @@ class SteeredGraphAdapter(Adapter):
         return _said(target, await self._search.afind(target, k, fetch, _read))
 
     def _options(self, given: Mapping[str, Any]) -> tuple[Iterable[str | Preference], Mode, dict[str, Any]]:
-        """Whose preferences steer, how, and what is the adapter's own."""
+        """Return the preferences that steer, the mode, and the options for the adapter."""
         rest = {name: value for name, value in given.items() if name not in _PER_CALL}
         users, mode = (given.get(name) for name in _PER_CALL)
         return self.preferences if users is None else users, self.steering if mode is None else mode, rest
@@ -201,7 +200,7 @@ def _steered(target: Target) -> QueryVector:
 
 
 def _target(embedding: list[float]) -> Target:
-    """What a vector stands for; one that we did not give away, for itself."""
+    """Return the target that a vector stands for; a vector from elsewhere stands for itself."""
     return embedding.asked if isinstance(embedding, QueryVector) else Target(vector=embedding)
 
 
@@ -210,7 +209,7 @@ def _read(content: Content) -> tuple[str, Mapping[str, Any]]:
 
 
 def _said(target: Target, found: Sequence[Found[Content]]) -> list[Content]:
-    """Copies of what was found, with what is known of them."""
+    """Return copies of documents with `epic_steered_by` and `epic_score` in their metadata."""
     said = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
     return [_with(one.document, said if one.score is None else {**said, "epic_score": one.score}) for one in found]
 

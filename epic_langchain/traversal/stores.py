@@ -1,8 +1,8 @@
-"""An `EpicVectorStore` under a `GraphRetriever`.
+"""Adapter of an `EpicVectorStore` for a `GraphRetriever`.
 
-It follows edges in the metadata of documents: it asks an adapter where to start, and then, step by step, for what is
-adjacent to what it has found, always with the vector that the first answer came with. Steering takes hold there: that
-vector is the steered one, and it remembers the search it stands for.
+A `GraphRetriever` follows edges in the metadata of documents: it asks an adapter for documents to start from, and then,
+step by step, for documents adjacent to those, always with the vector that the first answer returned. That is where
+steering works: the vector is the steered one, and it remembers the search it belongs to.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ _PER_CALL = ("preferences", "steering")
 
 
 class EpicGraphAdapter(Adapter):
-    """An `EpicVectorStore` under a `GraphRetriever`, whose traversals follow the user's preferences.
+    """Adapter of an `EpicVectorStore` for a `GraphRetriever`, whose traversals follow the user's preferences.
 
         retriever = GraphRetriever(store=EpicGraphAdapter(store), edges=[("city", "city")], start_k=3, k=8)
         retriever.invoke("Where should I stay?", store_kwargs={"preferences": ["I avoid casinos."]})
 
-    The store is searched as it always is, at the start and among what is adjacent at each step: steered by its own
-    preferences or by those of the call, documents ranked by their instructions and less what a conflict takes off,
-    filters and edges within the search. All edges of a step are one search.
+    At the start, and among the adjacent documents at each step, the store is searched as usual: steered by its own
+    preferences or by those of the call, documents ranked by their instructions and texts less a penalty for conflicts,
+    filters and edges applied within the search. All edges of a step are one search.
 
     Edges and filters: a key of an edge may be a path, such as "author.name", and a value may be one of a list's.
-    `filter` is what the store takes: a mapping, an `epic_core.Filter`, or a function of a Document. `store_kwargs` are
-    `preferences` and `steering`. Of `EpicVectorStore.from_memory`, what is linked by its id is ranked by its text,
-    which is embedded for that.
+    `filter` is as for the store: a mapping, an `epic_core.Filter`, or a function of a Document. `store_kwargs` are
+    `preferences` and `steering`. With `EpicVectorStore.from_memory`, items that are linked by their ids are ranked by
+    their texts, which are embedded for that.
 
     Args:
         store: The store, which the caller closes.
 
     Raises:
-        InvalidInputError: if it is none; from a call as the store raises it.
-        TypeError: from a call, for options that are not known.
+        InvalidInputError: if it is not an `EpicVectorStore`; from a call, as the store raises it.
+        TypeError: from a call, for unknown options.
     """
 
     def __init__(self, store: EpicVectorStore) -> None:
@@ -75,7 +75,7 @@ class EpicGraphAdapter(Adapter):
     def search_with_embedding(
         self, query: str, k: int = 4, filter: Any = None, **kwargs: Any
     ) -> tuple[list[float], list[Content]]:
-        """The vector that was searched for, a list of `dimension` floats, and the k best documents; k may be 0."""
+        """Return the vector that was searched for (`dimension` floats), and the k best documents; k may be 0."""
         search = self._search(checked_string(query, "The query"), k or 1, filter, kwargs)
         found = self._source.find(search)
         return QueryVector(found.vector.tolist(), search), found.contents[:k]
@@ -84,32 +84,32 @@ class EpicGraphAdapter(Adapter):
     async def asearch_with_embedding(
         self, query: str, k: int = 4, filter: Any = None, **kwargs: Any
     ) -> tuple[list[float], list[Content]]:
-        """As `search_with_embedding`, without blocking the event loop."""
+        """Do the same as `search_with_embedding` without blocking the event loop."""
         search = self._search(checked_string(query, "The query"), k or 1, filter, kwargs)
         found = await self._source.afind(search)
         return QueryVector(found.vector.tolist(), search), found.contents[:k]
 
     @override
     def search(self, embedding: list[float], k: int = 4, filter: Any = None, **kwargs: Any) -> list[Content]:
-        """The k best documents for the vector of a query; for any other, which is not steered, the nearest."""
+        """Return the k best documents for a query's vector; for any other, which is not steered, the nearest."""
         search = self._search(embedding, k or 1, filter, kwargs)
         return self._source.find(search).contents if k else []
 
     @override
     async def asearch(self, embedding: list[float], k: int = 4, filter: Any = None, **kwargs: Any) -> list[Content]:
-        """As `search`, without blocking the event loop."""
+        """Do the same as `search` without blocking the event loop."""
         search = self._search(embedding, k or 1, filter, kwargs)
         return (await self._source.afind(search)).contents if k else []
 
     @override
     def get(self, ids: Sequence[str], filter: Any = None, **kwargs: Any) -> list[Content]:
-        """The documents with these ids; those that are not held are left out."""
+        """Return the documents with these ids; unknown ids are left out."""
         search = self._search(None, len(ids), filter, kwargs)
         return self._source.find(replace(search, ids=list(ids))).contents if ids else []
 
     @override
     async def aget(self, ids: Sequence[str], filter: Any = None, **kwargs: Any) -> list[Content]:
-        """As `get`, without blocking the event loop."""
+        """Do the same as `get` without blocking the event loop."""
         search = self._search(None, len(ids), filter, kwargs)
         return (await self._source.afind(replace(search, ids=list(ids)))).contents if ids else []
 
@@ -117,7 +117,7 @@ class EpicGraphAdapter(Adapter):
     def adjacent(
         self, edges: set[Edge], query_embedding: list[float], k: int, filter: Any, **kwargs: Any
     ) -> list[Content]:
-        """The k best documents that at least one of the edges leads to."""
+        """Return the k best documents that at least one of the edges leads to."""
         search = self._search(query_embedding, k, filter, kwargs)
         return _best([self._source.find(one) for one in _along(search, edges)], k)
 
@@ -125,14 +125,14 @@ class EpicGraphAdapter(Adapter):
     async def aadjacent(
         self, edges: set[Edge], query_embedding: list[float], k: int, filter: Any, **kwargs: Any
     ) -> list[Content]:
-        """As `adjacent`, without blocking the event loop."""
+        """Do the same as `adjacent` without blocking the event loop."""
         search = self._search(query_embedding, k, filter, kwargs)
         return _best([await self._source.afind(one) for one in _along(search, edges)], k)
 
     def _search(self, query: str | list[float] | None, k: int, filter: Any, options: Mapping[str, Any]) -> _Search:
         options = known_only(options, _PER_CALL)
         if isinstance(query, QueryVector) and isinstance(query.asked, _Search):
-            # With the preferences of the start: an iterator would be at its end.
+            # Reuse the preferences of the start: an iterator would be exhausted by now.
             return replace(query.asked, vector=query, k=k, filter=filter)
         if isinstance(options.get("preferences"), Iterator):
             options["preferences"] = list(options["preferences"])
@@ -142,7 +142,7 @@ class EpicGraphAdapter(Adapter):
 
 
 class QueryVector(list[float]):
-    """The vector that a traversal goes on with, which remembers what was asked: many traversals share an adapter."""
+    """The query vector of a traversal, which carries its search along: many traversals share an adapter."""
 
     def __init__(self, numbers: Sequence[float], asked: Any) -> None:
         super().__init__(numbers)
@@ -151,7 +151,7 @@ class QueryVector(list[float]):
 
 @dataclass(frozen=True)
 class _Search:
-    """What is asked of a store: by a query's text, by a vector, or for nothing but ids."""
+    """A search of a store: by a query's text, by a vector, or by ids alone."""
 
     query: str | None
     vector: Sequence[float] | None
@@ -164,7 +164,7 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What was found, best first, and the vector that was searched for."""
+    """Documents with scores, best first, and the vector that was searched for."""
 
     scored: list[tuple[float, Content]]
     vector: FloatArray
@@ -175,7 +175,7 @@ class _Answer:
 
 
 class _Source(Protocol):
-    """Where a store has its documents from."""
+    """A store's documents, searchable."""
 
     def find(self, search: _Search) -> _Answer: ...
 
@@ -199,7 +199,7 @@ class _Records:
         common = {"k": search.k, "where": where, "ids": search.ids}
         if search.query is not None:
             return {"query": search.query, **common, **search.options}
-        # All are equally near to a vector of zeros: it finds those with the ids.
+        # All documents are equally near to a zero vector, so a search by ids alone finds all of them.
         vector = np.zeros(self._collection.dimension or 1) if search.vector is None else search.vector
         return {"embedding": vector, "steering": "off", **common}
 
@@ -235,7 +235,7 @@ class _Items:
         return {**self._where(search), **search.options}
 
     def _where(self, search: _Search) -> dict[str, Any]:
-        # What an edge leads to is asked for by the edge, however far it is from the query.
+        # An edge asks for the documents it leads to, however far they are from the query.
         least = "auto" if search.edges is None else None
         return {"filter": self._filter(search), "namespace": self._namespace, "min_score": least}
 
@@ -248,7 +248,7 @@ class _Items:
         return self._memory.search_vector(vector, search.k, **self._where(search))
 
     def _held(self, search: _Search, ids: Sequence[str]) -> Hits:
-        """Items with their entries; of another user's, which are not told of, without."""
+        """Return items with their entries; without entries if the namespace is another user's."""
         condition = self._filter(search)
         own = self._namespace in (None, self._memory.namespace)
         return Hits(
@@ -264,7 +264,7 @@ def _of_matches(matches: Matches) -> _Answer:
 
 
 def _unembedded(hits: Hits) -> list[str]:
-    """The texts of hits, where they came without vectors."""
+    """Return the texts of hits if the hits came without vectors, else nothing."""
     return [] if len(hits.vectors) == len(hits) else [hit.item.text for hit in hits]
 
 
@@ -308,7 +308,7 @@ class _Along(Filter):
 
 
 def _along(search: _Search, edges: Iterable[Edge]) -> Iterator[_Search]:
-    """What has to be searched for what some edges lead to: one search for all those in metadata, one for ids."""
+    """Yield the searches for the documents that edges lead to: one for all metadata edges, one for all id edges."""
     values: defaultdict[str, list[Any]] = defaultdict(list)
     ids: list[str] = []
     for edge in edges:
@@ -320,7 +320,7 @@ def _along(search: _Search, edges: Iterable[Edge]) -> Iterator[_Search]:
         else:
             raise InvalidInputError(f"Edges lead to metadata or ids (MetadataEdge, IdEdge), not {kind_of(edge)}.")
     if values:
-        # In one order, whatever that of the set: a store remembers what a filter lets through.
+        # Sorted, since a set has no stable order and the store caches which records a filter lets through.
         parts = tuple(_Along("in", key, sorted(values[key], key=repr)) for key in sorted(values))
         yield replace(search, edges=parts[0] if len(parts) == 1 else Filter("or", parts=parts))
     if ids:
@@ -341,7 +341,7 @@ def _joined(condition: Condition | None, edges: Filter | None) -> Condition | No
 
 
 def _best(answers: Iterable[_Answer], k: int) -> list[Content]:
-    """The k best of several answers, each document once."""
+    """Return the k best of several answers, each document once."""
     best: dict[str, Content] = {}
     for _, content in sorted((one for answer in answers for one in answer.scored), key=lambda one: -one[0]):
         best.setdefault(content.id, content)

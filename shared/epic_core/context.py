@@ -1,4 +1,4 @@
-"""The context handed to a generator: the preferences that matter, then each hit's number, guidance and content."""
+"""Context given to a generator: the preferences that matter, then each hit's number, guidance and content."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from epic_core.errors import InvalidInputError
 from epic_core.types import Hit, Hits, MemoryEntry, Preference, Stance
 
 TellPreferences: TypeAlias = Literal["matter", "all", "none"]
-"""Which preferences a context opens with: those that matter to the query, all of the user's, or none, the paper's."""
+"""Which preferences a context opens with: those that matter to the query, all of the user's, or none, as in the paper.
+"""
 MATTERING = "The user's preferences, the most relevant first:"
-"""The heading of the preferences."""
+"""Heading of the preferences."""
 ALLOWANCE = 150
-"""How many tokens the preferences of a context may take, about: some ten of them."""
+"""Approximate number of tokens that the preferences of a context may take: about ten preferences."""
 
-# A preference is worth a line from this chance on that it matters, if any is likely to: what is left out cannot be
-# followed, and what does not matter costs a few tokens.
+# If any preference is likely to matter (chance of at least _ANY), each whose chance is at least _LEAST_CHANCE gets a
+# line: the model cannot follow one that is left out, while one that does not matter costs only a few tokens.
 _LEAST_CHANCE = 0.02
 _ANY = 0.1
 _CHARACTERS_A_TOKEN = 5
 
-# Wherever a model may see a new line begin.
+# A heading counts wherever a model may see the beginning of a line.
 _HEADING = re.compile(
     r"(?:^|(?<=[\r\v\f\x1c-\x1e\x85\u2028\u2029]))[^\S\n]*"
     r"(?:Document\s+\d+\s*:|Interpretation Guidance\s*:|Content\s*:)",
     re.I | re.M,
 )
 _QUOTED = r"> \g<0>"
-# Before one that is not the first.
+# The blank line before every document but the first.
 _NEXT = re.compile(r"\n\n(?=Document \d+:\n)")
-# What a name in a tag may be hidden by, and what looks like the beginning of a tag.
+# Characters that may be put between the letters of a tag's name to disguise it, and characters that look like "<".
 _BETWEEN = r"(?:[^\w<>]|[\u115f\u1160\u3164\uffa0])*"
 _OPENING = "[<\uff1c\ufe64]"
 _WARNINGS = {
@@ -44,16 +45,16 @@ _WARNINGS = {
 def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matter", allowance: int = ALLOWANCE) -> str:
     """Format the paper's context: `Document i:`, `Interpretation Guidance:` and `Content:` for each hit.
 
-    It opens with the preferences that matter to the query, whether or not a hit carries them. What a preference rules
-    out is said before the instruction, so that a model does not recommend it.
+    The context opens with the preferences that matter to the query, whether or not a hit was kept for them. A warning
+    about content that conflicts with a preference comes before the instruction, so that a model does not recommend it.
 
     Args:
-        hits: What a search found; `Hits` also know which preferences matter.
-        preferences: Which preferences it opens with.
-        allowance: How many tokens these may take, about; all of them are told whatever they take.
+        hits: The hits of a search; `Hits` also hold the preferences that matter.
+        preferences: Which preferences the context opens with.
+        allowance: Approximate number of tokens that the preferences may take; ignored for "all".
 
     Raises:
-        InvalidInputError: for another choice of preferences.
+        InvalidInputError: for an unknown value of `preferences`.
     """
     opening = format_preferences(hits, preferences=preferences, allowance=allowance)
     told = (format_hit(number, hit) for number, hit in enumerate(hits, start=1))
@@ -63,7 +64,11 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
 def format_preferences(
     hits: Iterable[Hit], *, preferences: TellPreferences = "matter", allowance: int = ALLOWANCE
 ) -> str:
-    """Format the opening of a context, a line for each preference; empty where none is told."""
+    """Format the opening of a context, one line for each preference; return an empty text if there is none to list.
+
+    Raises:
+        InvalidInputError: for an unknown value of `preferences`.
+    """
     if preferences not in get_args(TellPreferences):
         known = ", ".join(get_args(TellPreferences))
         raise InvalidInputError(f"preferences must be one of {known} for a context; not {preferences!r}.")
@@ -76,11 +81,11 @@ def format_preferences(
 
 
 def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: int = ALLOWANCE) -> list[Preference]:
-    """Choose the preferences to tell a model: the heaviest first, as many as matter and fit; none if none matters.
+    """Choose the preferences to tell a model, heaviest first: as many as matter and fit, or none if none matters.
 
     Args:
         matters: Preferences, heaviest first, each with the chance that it matters.
-        allowance: How many tokens they may take, about. The heaviest is told whatever it takes.
+        allowance: Approximate number of tokens they may take. The first one chosen may take more.
     """
     if not matters or max(chance for _, chance in matters) < _ANY:
         return []
@@ -96,9 +101,9 @@ def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: in
 
 
 def told_in_context(options: Mapping[str, Any]) -> tuple[TellPreferences, dict[str, Any]]:
-    """Split the options of a context: which preferences it opens with, and those of the search.
+    """Split options into the preferences that the context opens with and the options of the search.
 
-    Both are called `preferences`: "matter", "all" and "none" are the context's.
+    Both have an option called `preferences`; the values "matter", "all" and "none" are meant for the context.
     """
     told = options.get("preferences")
     if isinstance(told, str) and told in get_args(TellPreferences):
@@ -111,14 +116,17 @@ def _one_line(text: str) -> str:
 
 
 def documents_of_context(context: str) -> list[str]:
-    """The hits of a context, each as `format_hit` wrote it; what stands before the first is with it."""
+    """Split a context into its hits as `format_hit` wrote them; the first part also holds the text before the first
+    hit.
+    """
     return _NEXT.split(context)
 
 
 def without_tags(text: str, *names: str) -> str:
-    """A text that can neither open nor close tags with some names, between which it stands.
+    """Return a text that can neither open nor close a tag with one of the names, to be put between such tags.
 
-    What looks like such a tag, whatever its letters are hidden by or in, begins with ‹ then. It says the same.
+    The opening character of anything that looks like such a tag, also if its letters are disguised, becomes ‹. The text
+    still reads the same.
     """
     return _tags(names).sub("‹", text)
 
@@ -130,24 +138,24 @@ def _tags(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _forms(letter: str) -> str:
-    """A letter, small or capital, and its full-width forms."""
+    """Return a pattern for a letter in lower case, upper case and their full-width forms."""
     forms = dict.fromkeys((letter, letter.lower(), letter.upper()))
     wide = [chr(ord(form) + 0xFEE0) for form in forms if len(form) == 1 and "!" <= form <= "~"]
     return f"(?:{'|'.join(map(re.escape, [*forms, *wide]))})"
 
 
 def format_hit(number: int, hit: Hit) -> str:
-    """One hit of `format_context`, under its number."""
+    """Format one hit of a context under its number."""
     guidance = [line for line in map(_guidance, hit.entries) if line]
     head = [f"Document {number}:"]
     if guidance:
         head += ["Interpretation Guidance:", *guidance]
-    # A text cannot begin a section of its own: what looks like a heading is quoted.
+    # Quote everything that looks like a heading, so that a text cannot begin a section of its own.
     return "\n".join([*head, "Content:", _HEADING.sub(_QUOTED, hit.text)])
 
 
 def _guidance(entry: MemoryEntry) -> str:
-    """What is said about the content under one preference; of a rewritten item, only what to steer clear of."""
+    """Format the guidance for one entry: its instruction after a warning, if its stance calls for one."""
     instruction = " ".join(entry.instruction.split())
     warned = instruction.lower().startswith("steer clear")
     warning = "" if warned else _WARNINGS.get(entry.stance, "").format(" ".join(entry.preference.split()))

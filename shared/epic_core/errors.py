@@ -1,4 +1,4 @@
-"""The exceptions epic-memory raises; every message says what is wrong and what to do about it."""
+"""Exceptions that epic-memory raises; each message says what is wrong and what to do about it."""
 
 from __future__ import annotations
 
@@ -8,59 +8,59 @@ from pathlib import Path
 
 
 class EpicError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base class of every error that this package raises on purpose."""
 
 
 class InvalidInputError(EpicError, ValueError):
-    """An argument, an item, a preference or an input file cannot be used as it is."""
+    """Error for an argument, item, preference or input file that cannot be used."""
 
 
 class NoPreferencesError(EpicError):
-    """A stage that needs preferences was run without any."""
+    """Error of a stage that needs preferences and was run without any."""
 
 
 class DuplicatePreferenceError(InvalidInputError):
-    """The same preference was given, or is held, twice."""
+    """Error for a preference that was given twice or is already held."""
 
 
 class UnknownPreferenceError(EpicError, LookupError):
-    """No preference with that text or id is held."""
+    """Error for a preference text or id that is not held."""
 
 
 class UnknownItemError(EpicError, LookupError):
-    """No item with that id is held."""
+    """Error for an item id that is not held."""
 
 
 class UnknownEntityError(EpicError, LookupError):
-    """A graph has no entity of that name."""
+    """Error for an entity name that a graph does not have."""
 
 
 class EncoderError(EpicError):
-    """An encoder could not be loaded or reached, or returned something that is no embedding."""
+    """Error of an encoder that could not be loaded or reached, or that did not return an embedding."""
 
 
 class EncoderMismatchError(EncoderError):
-    """A file was made with another encoder than the one it was opened with."""
+    """Error for a file that was made with another encoder than the one it is opened with."""
 
 
 class PreferencesMismatchError(EpicError):
-    """A file holds other preferences than those it was opened with."""
+    """Error for a file that holds other preferences than those it is opened with."""
 
 
 class VerifierError(EpicError):
-    """A verifier broke the contract of its seam."""
+    """Error of a verifier that does not keep to the `Verifier` protocol."""
 
 
 class LMError(EpicError):
-    """A language model gave no answer to a request that another request may get."""
+    """Error of a language model that did not answer one request; other requests may still be answered."""
 
 
 class LMUnavailableError(LMError):
-    """No answer now: no server, a timeout, an overloaded or failing server. Later it may answer.
+    """Error of a model that does not answer now but may later: no server, a timeout, an overloaded or failing server.
 
     Attributes:
-        timed_out: Whether the time given for an answer ran out.
-        retry_after: Seconds the server asks to wait, or None.
+        timed_out: Whether the time limit for an answer was exceeded.
+        retry_after: Seconds that the server asks to wait, or None.
     """
 
     def __init__(self, message: str, *, timed_out: bool = False, retry_after: float | None = None) -> None:
@@ -70,46 +70,46 @@ class LMUnavailableError(LMError):
 
 
 class LMSetupError(LMError):
-    """No answer to anything before the user changes something: the model is not pulled, the key is wrong."""
+    """Error of a model that answers nothing until the user changes something: it is not pulled, or the key is wrong."""
 
 
 class UndecidedError(EpicError):
-    """Some items are without a verdict, as a model failed; what was decided is remembered."""
+    """Error for items left without a verdict because a model failed; verdicts already reached are kept."""
 
 
 class RetryQueueFullError(EpicError):
-    """More items are undecided than the retry queue takes."""
+    """Error for more undecided items than the retry queue can hold."""
 
 
 class StoreError(EpicError):
-    """A memory's file cannot be read or written."""
+    """Error for a memory file that cannot be read or written."""
 
 
 class DamagedError(StoreError):
-    """A memory's file is not as it was written."""
+    """Error for a memory file whose content is not what the package wrote."""
 
     def __init__(self, path: object, what: str) -> None:
         super().__init__(f"{path or 'The memory'} is damaged: {what}. Go back to a copy (`epic backup` makes them).")
 
 
 class AlreadyThereError(StoreError):
-    """There is a file already where one was to be written."""
+    """Error for a file that was to be written but exists already."""
 
 
 class ReadOnlyError(StoreError):
-    """A memory that was opened for reading only cannot be changed."""
+    """Error for a change to a memory that was opened for reading only."""
 
 
 class BudgetError(StoreError):
-    """A byte budget is too small for what a memory has to hold."""
+    """Error for a byte budget that is too small for the contents of a memory."""
 
 
 class MemoryClosedError(StoreError):
-    """The memory was used after `close()`."""
+    """Error for a memory that is used after `close()`."""
 
 
 class MissingExtraError(EpicError, ImportError):
-    """A feature needs a package that is not installed; the message names the extra that brings it."""
+    """Error for a feature whose package is not installed; the message names the extra to install."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
@@ -121,7 +121,7 @@ class MissingExtraError(EpicError, ImportError):
 
 @contextmanager
 def decoding(path: Path | None) -> Iterator[None]:
-    """A file that holds what we never write is damaged."""
+    """Raise `DamagedError` for a decoding error inside the block: the file holds something that we never write."""
     try:
         yield
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:

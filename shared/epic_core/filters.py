@@ -1,4 +1,4 @@
-"""The one filter type: conditions over an item's metadata, applied inside the search."""
+"""Filters: conditions over an item's metadata, applied inside the search."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Filter:
 
         Filter.eq("lang", "en") & (Filter.ge("year", 2020) | ~Filter.exists("year"))
 
-    A missing key fails every comparison, `ne` and `nin` included: what is not there has no value to
-    differ (`~Filter.eq(...)` also matches items without the key); only `empty` matches it. Values of
-    types that do not compare (a number with a string) never match. Where the metadata's value is a list,
-    `eq` and `in` match if one of its elements does.
+    A missing key fails every comparison, also `ne` and `nin`, because there is no value to compare; only `empty`
+    matches it. `~Filter.eq(...)` therefore also matches items without the key. Values whose types cannot be compared (a
+    number and a string) never match. If the metadata's value is a list, `eq` and `in` match if one of its elements
+    does.
 
     Attributes:
         op: One of eq, ne, gt, ge, lt, le, in, nin, contains, icontains, exists, empty, and, or, not.
         key: The metadata key, for the operators that test one.
-        value: What it is compared with; for in and nin a tuple.
-        parts: The joined filters, for and, or, not.
+        value: The value to compare with; a tuple for `in` and `nin`.
+        parts: The joined filters, for `and`, `or` and `not`.
 
     Raises:
-        InvalidInputError: for an operator or a shape that does not exist.
+        InvalidInputError: for an unknown operator, or a key, value or parts that do not fit the operator.
     """
 
     op: str
@@ -68,67 +68,67 @@ class Filter:
 
     @classmethod
     def eq(cls, key: str, value: Any) -> Filter:
-        """The value equals."""
+        """Return a filter for values equal to `value`."""
         return cls("eq", key, value)
 
     @classmethod
     def ne(cls, key: str, value: Any) -> Filter:
-        """The key is there and its value differs."""
+        """Return a filter for items that have the key with a value other than `value`."""
         return cls("ne", key, value)
 
     @classmethod
     def gt(cls, key: str, value: Any) -> Filter:
-        """The value is greater."""
+        """Return a filter for values greater than `value`."""
         return cls("gt", key, value)
 
     @classmethod
     def ge(cls, key: str, value: Any) -> Filter:
-        """The value is greater or equal."""
+        """Return a filter for values greater than or equal to `value`."""
         return cls("ge", key, value)
 
     @classmethod
     def lt(cls, key: str, value: Any) -> Filter:
-        """The value is less."""
+        """Return a filter for values less than `value`."""
         return cls("lt", key, value)
 
     @classmethod
     def le(cls, key: str, value: Any) -> Filter:
-        """The value is less or equal."""
+        """Return a filter for values less than or equal to `value`."""
         return cls("le", key, value)
 
     @classmethod
     def between(cls, key: str, low: Any, high: Any) -> Filter:
-        """low <= value <= high."""
+        """Return a filter for `low <= value <= high`."""
         return cls.ge(key, low) & cls.le(key, high)
 
     @classmethod
     def in_(cls, key: str, values: Any) -> Filter:
-        """The value is one of several."""
+        """Return a filter for values that equal one of `values`."""
         return cls("in", key, values)
 
     @classmethod
     def not_in(cls, key: str, values: Any) -> Filter:
-        """The key is there and its value is none of several."""
+        """Return a filter for items that have the key with a value that equals none of `values`."""
         return cls("nin", key, values)
 
     @classmethod
     def contains(cls, key: str, value: Any) -> Filter:
-        """The value is a list with this element, or a text with this part."""
+        """Return a filter for lists with the element `value`, and for texts with the substring `value`."""
         return cls("contains", key, value)
 
     @classmethod
     def icontains(cls, key: str, text: str) -> Filter:
-        """As `contains`, of a text, whether its letters are small or capital."""
+        """Return a filter like `contains` that ignores upper and lower case."""
         return cls("icontains", key, text)
 
     @classmethod
     def exists(cls, key: str) -> Filter:
-        """The key is there."""
+        """Return a filter for items that have the key."""
         return cls("exists", key)
 
     @classmethod
     def empty(cls, key: str) -> Filter:
-        """The key is not there, or its value is None, an empty text or an empty list."""
+        """Return a filter for items without the key, or whose value is None, an empty text or an empty list."""
         return cls("empty", key)
 
     def __and__(self, other: Filter) -> Filter:
@@ -141,15 +141,15 @@ class Filter:
         return Filter("not", parts=(self,))
 
     def renamed(self, name: Callable[[str], str]) -> Filter:
-        """This condition with each key under another name."""
+        """Return this condition with each key replaced by `name(key)`."""
         if self.parts:
             return Filter(self.op, parts=tuple(part.renamed(name) for part in self.parts))
         return Filter(self.op, name(self.key), self.value)
 
     def identity(self) -> Hashable:
-        """Tells this condition from others where what it lets through is remembered; None where nothing can.
+        """Return a hashable key under which this filter's results can be cached, or None if its value cannot be hashed.
 
-        Not the filter itself: for a dictionary, True and 1 are one key.
+        The filter itself will not do as a key: it would equal one with 1 in place of True.
         """
         parts = tuple(part.identity() for part in self.parts)
         made = (self.op, self.key, _identity(self.value), parts)
@@ -160,7 +160,7 @@ class Filter:
         return None if None in parts else made
 
     def matches(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether metadata satisfies the condition."""
+        """Tell whether the metadata satisfies the condition."""
         if self.op == "and":
             return all(part.matches(metadata) for part in self.parts)
         if self.op == "or":
@@ -185,7 +185,7 @@ class Filter:
 
 
 def _identity(value: Any) -> Any:
-    """A value with its type, and those within it with theirs."""
+    """Return a value with its type, and the elements of a list or tuple with theirs."""
     if isinstance(value, (list, tuple)):
         return type(value), tuple(_identity(one) for one in value)
     return type(value), value

@@ -492,7 +492,7 @@ WRITTEN: dict[str, tuple[str, Callable[[EpicMemory], object]]] = {
     ),
     "a text": ("UPDATE items SET text = 'red wine altered'", lambda memory: memory.add_preference("white wine")),
     "an embedding": (
-        "UPDATE items SET second_tier = zeroblob(length(second_tier)) WHERE second_tier IS NOT NULL",
+        "UPDATE items SET embedding = zeroblob(length(embedding)) WHERE embedding IS NOT NULL",
         lambda memory: memory.add_preference("blue sky"),
     ),
     "an instruction": (

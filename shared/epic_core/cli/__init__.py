@@ -1,1 +1,1 @@
-"""Command line: `epic`, its commands, the files and folders it reads, and the demo."""
+"""Command line `epic`: its commands, the files and folders it reads, and the demo."""

@@ -1,4 +1,4 @@
-"""The demo: a bundled user, her saved notes and clippings, and what a memory makes of them."""
+"""Demo with a bundled user, her saved notes and clippings, and the memory made of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 2
 
 
 def demo_preferences() -> list[Preference]:
-    """Return the bundled preferences, each with an expansion as a language model writes it once when one comes."""
+    """Return the bundled preferences, each with an expansion as a language model would write it once."""
     expansions = (_DATA / "expansions.jsonl").read_text(encoding="utf-8").splitlines()
     return [
         Preference(text=preference.text, expansion=Expansion.from_json(json.loads(line)))
@@ -27,10 +27,10 @@ def demo_preferences() -> list[Preference]:
 
 
 def run_demo(path: str | None = None) -> Iterator[str]:
-    """Build a memory from the bundled corpus, ask the bundled questions; lines to print as they come.
+    """Build a memory from the bundled corpus, ask the bundled questions, and yield the lines to print.
 
     Args:
-        path: Where to keep the memory; default: only in RAM.
+        path: The file for the memory; default: only in RAM.
     """
     preferences = demo_preferences()
     questions = str((_DATA / "questions.txt").read_text(encoding="utf-8")).splitlines()

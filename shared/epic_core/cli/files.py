@@ -1,4 +1,4 @@
-"""The commands about a memory's file: verify, compact, backup, export, import, forget, not-kept."""
+"""Commands about a memory's file: verify, compact, backup, export, forget, not-kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_commands(commands: Any, common: Callable[..., None], opened: Open, print
         commands: The subparsers.
         common: Adds the options that every command has.
         opened: Opens the memory that options name.
-        printed: Prints what may come from a document.
+        printed: Prints text that may come from a document.
     """
 
     def command(name: str, run: Callable[[argparse.Namespace], None], about: str) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""The command line: epic demo, build, ask and more; `cli_files` and `cli_preferences` have the rest."""
+"""Command line: epic demo, build, ask and more; `files` and `preferences` add the other commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KEY = "EPIC_LLM_KEY"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code: 0, 2 for what the user can mend, 130 after Ctrl-C."""
+    """Run a command and return its exit code: 0; 2 for an error that the user can correct; 130 after Ctrl-C."""
     options = _parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character shows a question mark, not a traceback.
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("epic: stopped. What was committed before is kept; run it again to go on.", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader has gone (`epic ask ... | head`); nothing more to say, and no traceback at exit.
+        # The reader has gone (`epic ask ... | head`): print nothing more, and avoid a traceback at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -126,7 +126,7 @@ def _looking(commands: Any) -> None:
 
 
 def _print(text: object) -> None:
-    """Print what may come from a document: control characters, which a terminal obeys, are shown as a sign."""
+    """Print text that may come from a document; control characters, which a terminal obeys, become a visible sign."""
     print(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text)))
 
 
@@ -138,9 +138,9 @@ def _common(parser: argparse.ArgumentParser, *, path: bool = True) -> None:
 
 
 def _verifying(parser: argparse.ArgumentParser, *, again: bool = False, expanding: bool = False) -> None:
-    """The options of a language model; `again` for a parser below one that has them.
+    """Add the options of a language model; `again` for a parser below one that has them.
 
-    With `expanding`, also of a model that only reads preferences.
+    With `expanding`, also add the option for a model that only reads preferences.
     """
     group = parser.add_argument_group(
         "verification by a language model", f"A key for the server, if it wants one, is read from {_KEY}."
@@ -149,7 +149,7 @@ def _verifying(parser: argparse.ArgumentParser, *, again: bool = False, expandin
     def option(name: str, **settings: Any) -> None:
         group.add_argument(name, default=argparse.SUPPRESS if again else None, **settings)
 
-    option("--llm", metavar="MODEL", help=f"{_MODELS}; without it, similarity decides")
+    option("--llm", metavar="MODEL", help=f"{_MODELS}; without it, the embedded verifier decides")
     option("--llm-url", metavar="URL", help="the server: http://localhost:8000/v1 for openai/MODEL")
     option("--way", choices=("single", "paper", "batch"), help="how the model is asked (default single)")
     option("--refine", choices=("rewrite",), help="have kept items rewritten for their preferences")
@@ -162,7 +162,7 @@ def _verifying(parser: argparse.ArgumentParser, *, again: bool = False, expandin
 
 
 def _verifier(options: argparse.Namespace) -> Verifier | None:
-    """The verifier that was asked for, once its server has answered."""
+    """Return the verifier that the options ask for, once its server has answered; None without `--llm`."""
     if options.llm is None:
         asking = ("llm_url", "concurrency", "timeout") if _expanding(options) is None else ()
         given = [name for name in (*asking, "way", "refine") if vars(options)[name] is not None]
@@ -175,7 +175,7 @@ def _verifier(options: argparse.Namespace) -> Verifier | None:
 
 
 def _expander(options: argparse.Namespace) -> LanguageModel | None:
-    """The model that only reads preferences, if one was asked for."""
+    """Return the model that only reads preferences, if the options ask for one."""
     name = _expanding(options)
     return None if name is None else _model(name, options)
 
@@ -186,12 +186,12 @@ def _expanding(options: argparse.Namespace) -> str | None:
 
 
 def _model(name: str, options: argparse.Namespace) -> OllamaLM | OpenAICompatibleLM:
-    """The language model of a name, once its server has answered."""
+    """Return the language model of a name, once its server has answered."""
     from epic_core.lm import lm_of
 
     key = os.environ.get(_KEY) or None
     lm = lm_of(name, url=options.llm_url, api_key=key, timeout=options.timeout, concurrency=options.concurrency)
-    # Before anything is written: a server that is not there is no reason to queue a whole corpus.
+    # Check before anything is written: with its server down, a whole corpus would end in the retry queue.
     lm.check()
     return lm
 
@@ -221,7 +221,7 @@ def _import(options: argparse.Namespace) -> None:
 
 
 def _warn(memory: EpicMemory) -> None:
-    """Print what looked wrong when a memory was made or opened."""
+    """Print the warnings from making or opening a memory."""
     for warning in memory.opening_report.warnings:
         _print(f"warning: {warning}")
 
@@ -244,7 +244,7 @@ def _build(options: argparse.Namespace) -> None:
 
     preferences = None if options.preferences is None else read_preferences(options.preferences)
     sources = Sources(options.sources)
-    sources.files()  # a wrong path is an error before anything is written
+    sources.files()  # a wrong path has to fail before anything is written
     if preferences is None and not Path(options.out).exists():
         raise InvalidInputError(f"{options.out} does not exist yet: give --preferences FILE to make it.")
     new = not Path(options.out).exists()
@@ -271,7 +271,7 @@ def _build(options: argparse.Namespace) -> None:
         except EpicError:
             counts = memory.stats().counts
             if new and not (counts["items"] or counts["light"] or counts["pending"]):
-                # Nothing was committed but the preferences, and those the user has.
+                # Only the preferences were committed, and the user has those.
                 memory.close()
                 Path(options.out).unlink()
             raise

@@ -1,4 +1,4 @@
-"""The commands about preferences: epic preferences FILE list, show, add, remove, replace, set, edit, reread."""
+"""Commands about preferences: epic preferences FILE list, show, add, remove, replace, set, edit, reread."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def add_actions(parser: argparse.ArgumentParser, verifying: Callable[..., None],
     """Add the actions to the parser of `epic preferences FILE`.
 
     Args:
-        parser: It has the options that every command has.
-        verifying: Adds the options of a language model; with `expanding`, also those of one that only reads
+        parser: The parser, with the options that every command has.
+        verifying: Adds the options of a language model; with `expanding`, also the option for one that only reads
             preferences.
         opened: Opens the memory that options name.
-        printed: Prints what may come from a document.
+        printed: Prints text that may come from a document.
     """
 
     def listed(options: argparse.Namespace) -> None:
@@ -91,7 +91,8 @@ def add_actions(parser: argparse.ArgumentParser, verifying: Callable[..., None],
             report = memory.set_aspects(options.text, None)
             held = memory.expansions(options.text)
             if held is not None and held.source == "user" and not report.unread and (options.llm or options.expand):
-                # A model's own was written anew with the aspects; the user's is taken back like the user's aspects.
+                # The model's own expansion was rewritten with the aspects; the user's is reset here, as the user's
+                # aspects are.
                 report = memory.set_expansion(options.text, None)
             for reason in report.unread.values():
                 printed(f"warning: {reason}")
@@ -173,7 +174,7 @@ def _edited(held: Expansion | None, options: argparse.Namespace) -> Expansion:
 
 
 def _shown(memory: EpicMemory, text: str) -> Iterator[str]:
-    """Everything that is held of what a preference means, for people."""
+    """Yield lines that show the aspects and the expansion of a preference."""
     from epic_core.types import Preference
 
     aspects, expansion = memory.aspects(text), memory.expansions(text)
@@ -199,9 +200,9 @@ def _shown(memory: EpicMemory, text: str) -> Iterator[str]:
 
 
 def _row(name: str, phrases: tuple[str, ...]) -> Iterator[str]:
-    """A name with its phrases, one a line."""
+    """Yield a name with its phrases, one a line."""
     for number, phrase in enumerate(phrases):
-        # A phrase of the user's may hold a line break, and must not look like another row.
+        # A line break in a user's phrase must not make it look like another row.
         yield f"{'' if number else name:{_WIDTH}}{' '.join(phrase.split())}"
 
 

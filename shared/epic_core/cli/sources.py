@@ -1,4 +1,4 @@
-"""Reads what the command line is given: notes, corpora and chat logs, as items."""
+"""Readers of the command line's input: notes, corpora and chat logs, as items."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class _Turn(BaseModel):
 
 @dataclass
 class Sources:
-    """Items of files and folders, chunked, read as they are asked for.
+    """Items read from files and folders as they are iterated over, in chunks.
 
     Folders are read recursively: .txt, .md and .jsonl files in the order of their names; hidden ones are left
     out. A .jsonl file is a chat log if its first record has a role and a content, else a corpus.
 
     Attributes:
         paths: Files and folders.
-        chunker: For documents.
-        conversations: For chat logs.
-        skipped: After reading: the files that held no text, to be reported.
+        chunker: The chunker for documents.
+        conversations: The chunker for chat logs.
+        skipped: Filled while reading: files and messages without text, to be reported.
 
     Raises:
-        InvalidInputError: on reading, naming file and line of what cannot be used.
+        InvalidInputError: on reading, naming the file and line that cannot be used.
     """
 
     paths: Iterable[str | Path]
@@ -64,10 +64,10 @@ class Sources:
     _places: dict[str, str] = field(default_factory=dict, repr=False)
 
     def files(self) -> list[tuple[Path, str]]:
-        """Every file, with the name its items' ids begin with.
+        """Return every file, with the name that its items' ids begin with.
 
         Raises:
-            InvalidInputError: for a path that is not there, or a file of another kind.
+            InvalidInputError: for a path that does not exist, or a file of another kind.
         """
         found: dict[Path, str] = {}
         for path in map(Path, self.paths):
@@ -87,7 +87,7 @@ class Sources:
         names: dict[str, Path] = {}
         for path, name in found.items():
             if name in names and names[name] != path:
-                # Two files of one name: their folders tell them apart.
+                # Two files of one name are told apart by their folders.
                 found[path] = path.as_posix()
             names.setdefault(found[path], path)
         return list(found.items())
@@ -108,7 +108,7 @@ class Sources:
         yield from self._chunks(str(path), text, name, {"source": name})
 
     def _item(self, place: str, item_id: str, text: str, metadata: dict[str, Any]) -> Item:
-        """An item, if it can be one and its id is new."""
+        """Make an item and check that its metadata is JSON and its id is new."""
         try:
             item = Item(id=item_id, text=text, metadata=metadata)
             dumped_metadata(item.metadata, item.id)
@@ -128,7 +128,7 @@ class Sources:
             yield self._item(
                 place,
                 f"{item_id}#{number}" if several else item_id,
-                # A later chunk of a document rarely says what it is about; the title does.
+                # A later chunk of a document rarely names its topic; the title does.
                 f"{title}{'' if title[-1] in '.!?' else '.'} {piece}" if title else piece,
                 {**metadata, "chunk": number, "chunks": len(pieces)} if several else metadata,
             )
@@ -171,7 +171,7 @@ class Sources:
 
 
 def read_preferences(path: str | Path) -> list[Preference]:
-    """The preferences of a text file, one a line; empty lines and lines that begin with # do not count.
+    """Read preferences from a text file, one a line; empty lines and lines that begin with # are skipped.
 
     Raises:
         InvalidInputError: if there is no such file, it holds no preference, or one twice.
@@ -201,12 +201,12 @@ def read_preferences(path: str | Path) -> list[Preference]:
 
 
 def _name(file: Path, above: Path) -> str:
-    """What the ids of a file's items begin with: its path as given, or without what is above an absolute one."""
+    """Return the name that a file's item ids begin with: its path as given, or, if absolute, relative to `above`."""
     return file.relative_to(above).as_posix() if file.is_absolute() else file.as_posix()
 
 
 def _inside(folder: Path) -> list[Path]:
-    """The files of a folder that can be read in, sorted; hidden ones are left out."""
+    """Return the readable files in a folder, sorted; hidden ones are left out."""
 
     def refused(error: OSError) -> None:
         raise InvalidInputError(f"{error.filename} cannot be read: {error.strerror}.") from None

@@ -1,4 +1,4 @@
-"""Collections: vector stores of a framework, with the keys and the steering of a memory."""
+"""Collections: the storage of a framework's vector store, with the keys and the steering of a memory."""
 
 from epic_core.collection.collection import Collection, Condition, Key, Match, Matches, Record
 

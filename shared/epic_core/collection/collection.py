@@ -1,7 +1,7 @@
-"""A collection: documents found by their instructions or texts, in one durable file or in RAM.
+"""Collection of documents found by their instructions or texts, in one durable file or in RAM.
 
-What a memory decides, a collection takes as it is: it keeps every record it is given. Searches can be steered by
-preferences as a memory's are.
+Unlike a memory, a collection decides nothing: it keeps every record it is given. Searches can be steered by preferences
+as a memory's are.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Matches(list[Match]):
     """A list of matches, best first.
 
     Attributes:
-        vector: What was searched for, shape `(d,)`.
+        vector: The vector that was searched for, shape `(d,)`.
         steered_by: The texts of the preferences that steered the query.
     """
 
@@ -60,19 +60,19 @@ class Collection:
     Safe to use from several threads; another process's changes are noticed.
 
     Args:
-        encoder: Embeds keys and queries; a name is taken as `encoder_of` takes it. The file remembers it.
+        encoder: Embeds keys and queries; also the name of an encoder, as for `encoder_of`. The file remembers it.
         path: The file; None for RAM.
-        preferences: What steers searches; none for plain similarity.
+        preferences: Steer searches; without any, searches are by plain similarity.
         steering: "signed", "paper" (Eq. 7-8) or "off".
-        kind: What the records are. The file remembers it, and is not opened as anything else.
+        kind: The kind of the records. The file remembers it, and cannot be opened as another kind.
         must_exist: Refuse to make a new file.
         read_only: Never write into the file.
 
     Raises:
-        StoreError: if the file cannot be opened, or is none of a collection or one of another kind.
+        StoreError: if the file cannot be opened, or is not a collection of this kind.
         DamagedError: if it is not as it was written.
-        EncoderMismatchError: if it was made with another encoder. Where that takes a call to a model, it is noticed
-            when something is embedded for the first time.
+        EncoderMismatchError: if it was made with another encoder; when something is first embedded, if finding that out
+            takes a call to a model.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Collection:
 
     @property
     def preferences(self) -> tuple[Preference, ...]:
-        """What steers searches; others can be set at any time, and hold from the next search on."""
+        """The preferences that steer searches; a change takes effect at the next search."""
         return self._preferences
 
     @preferences.setter
@@ -113,26 +113,26 @@ class Collection:
 
     @property
     def dimension(self) -> int | None:
-        """Of the vectors it holds; None without any."""
+        """The dimension of the vectors it holds; None without any."""
         with self._searching(checked=False):
             return self._held.dimension
 
-    # what the file holds, in RAM
+    # loading the file into RAM
 
     def _load(self) -> None:
         with self._tables.reading():
-            # Until all of it is read, it counts as stale.
+            # Until all of it is read, RAM counts as stale.
             change, self._change = self._tables.changed_elsewhere(), _STALE
             self._held = Held(self._tables, self.kind)
             self._change = change
 
     def _refresh(self) -> None:
-        """Take in what another process has written. Call it under the lock."""
+        """Load changes that another process has written. The caller has to hold the lock."""
         if self._tables.changed_elsewhere() != self._change:
             self._load()
 
     def _check_encoder(self) -> None:
-        """Refuse vectors that do not belong to those in the file; call it once something was embedded."""
+        """Refuse an encoder other than the file's; call it once something was embedded."""
         made = self._held.made
         if made is not None and self._held.vectors and made != described(self.encoder):
             raise self._mismatch(f"{made.get('name')} ({made.get('dimension')} dimensions)")
@@ -146,7 +146,7 @@ class Collection:
     # writing
 
     def add(self, records: Iterable[Record]) -> list[str]:
-        """Write records, all of them or none; one with a known id takes the place of the earlier one.
+        """Write records, all of them or none; one with a known id replaces the earlier one.
 
         Returns:
             Their ids, in order.
@@ -159,7 +159,7 @@ class Collection:
         return run(self._add(records), Clock())
 
     async def aadd(self, records: Iterable[Record]) -> list[str]:
-        """As `add`, without blocking the event loop."""
+        """Do the same as `add` without blocking the event loop."""
         return await arun(self._add(records), Clock())
 
     def _add(self, records: Iterable[Record]) -> Effects[list[str]]:
@@ -173,7 +173,7 @@ class Collection:
         vectors: FloatArray = np.empty((0, 0), dtype=np.float32)
         if texts:
             vectors = yield Embed(self.encoder, texts, "embedding")
-        # Without any key, a model would be asked for its dimension.
+        # Only with keys: a description of the encoder may ask a model for its dimension.
         made = described(self.encoder) if all_keys else None
         vectors, places = self._placed(vectors, texts, keys)
         codes = packed(vectors) if all_keys else []
@@ -194,7 +194,7 @@ class Collection:
                         (row, written[record.id], key.stance, one)
                         for row, key, one in zip(rows, keys[record.id], at, strict=True)
                     ]
-            # Committed, then taken in.
+            # RAM follows once the file is committed.
             new, owners, stances, chosen = zip(*entered, strict=True) if entered else ((), (), (), ())
             self._held.put(written, said, new, owners, stances, rounded(vectors[list(chosen)]))
             self._change = change
@@ -203,7 +203,7 @@ class Collection:
     def _placed(
         self, encoded: FloatArray, texts: Sequence[str], keys: Mapping[str, Sequence[Key]]
     ) -> tuple[FloatArray, dict[str, list[int]]]:
-        """The vectors `(n, d)` of all keys, those of texts first, and of each record which of them are its own."""
+        """Return the vectors `(n, d)` of all keys, those of texts first, and each record's rows among them."""
         place = {text: n for n, text in enumerate(texts)}
         given = [key.vector for several in keys.values() for key in several if key.vector is not None]
         for vector in given:
@@ -222,7 +222,7 @@ class Collection:
         return (np.concatenate([encoded, rows]) if texts and given else rows if given else encoded), places
 
     def delete(self, ids: Iterable[str] | None = None) -> int:
-        """Remove records by their ids, or all of them; how many there were."""
+        """Remove records by their ids, or all of them; return how many there were."""
         chosen = None if ids is None else list(dict.fromkeys(ids))
         with self._lock:
             with self._changing() as change:
@@ -240,7 +240,10 @@ class Collection:
 
     @contextmanager
     def _changing(self) -> Iterator[int]:
-        """One transaction, over what the file holds by now. Until `_change` is what this gives, RAM counts as stale."""
+        """Open a transaction over the file's current state.
+
+        It yields the number of the change; until the caller sets `_change` to it, RAM counts as stale.
+        """
         with self._tables.transaction():
             self._refresh()
             change, self._change = self._change, _STALE
@@ -249,14 +252,14 @@ class Collection:
     # reading
 
     def get(self, ids: Iterable[str]) -> list[Record]:
-        """The records with these ids, in order; those that are not held are left out."""
+        """Return the records with these ids, in order; unknown ids are left out."""
         with self._searching(checked=False):
             rows = [self._held.row_of[record_id] for record_id in ids if record_id in self._held.row_of]
             found = self._tables.at(list(dict.fromkeys(rows)))
         return [found[row] for row in rows]
 
     def ids(self, where: Condition | None = None) -> list[str]:
-        """The ids of all records that satisfy a condition, in the order in which they were written."""
+        """Return the ids of all records that satisfy a condition, in the order they were written."""
         with self._searching(checked=False):
             if where is None:
                 return list(self._held.row_of)
@@ -264,15 +267,15 @@ class Collection:
             return [record_id for record_id, row in self._held.row_of.items() if row in rows]
 
     def having(self, key: str, values: Several[str]) -> list[str]:
-        """The ids of the records whose metadata has one of some texts under a key, in the order of their writing.
+        """Return the ids of records whose metadata has one of some texts under a key, in the order they were written.
 
-        Faster than a filter, where the same key is asked for again and again with other values.
+        Faster than a filter if the same key is asked for repeatedly with other values.
         """
         with self._searching(checked=False):
             return self._held.having(key, values)
 
     def records(self, where: Condition | None = None, *, ids: Iterable[str] | None = None) -> list[Record]:
-        """All records that satisfy a condition, in the order in which they were written; of some ids only."""
+        """Return all records that satisfy a condition, optionally among some ids, in the order they were written."""
         with self._searching(checked=False):
             if ids is None and not isinstance(where, Filter):
                 return [record for _, record in self._tables.all() if where is None or where(record)]
@@ -291,16 +294,16 @@ class Collection:
         preferences: Iterable[str | Preference] | None = None,
         steering: Mode | None = None,
     ) -> Matches:
-        """The k records that suit a query best.
+        """Return the k records that fit a query best.
 
         Args:
-            query: Any text; it may be left out if there is its embedding.
+            query: Any text; it may be left out if its embedding is given.
             k: At least 1; as many distinct records are found, if there are so many.
-            embedding: The embedding of the query, shape `(d,)`, if it is there already; then nothing is embedded.
-            where: Only records that satisfy this.
-            ids: Only these records.
-            preferences: Others than the collection's own.
-            steering: Another mode than the collection's own.
+            embedding: The embedding of the query, shape `(d,)`, if known; then nothing is embedded.
+            where: A condition that records have to satisfy.
+            ids: The ids that records have to be among.
+            preferences: Used in place of the collection's own.
+            steering: Used in place of the collection's own mode.
 
         Raises:
             InvalidInputError: for a k below 1, an unknown mode, or an embedding of another dimension.
@@ -319,18 +322,18 @@ class Collection:
         preferences: Iterable[str | Preference] | None = None,
         steering: Mode | None = None,
     ) -> Matches:
-        """As `search`, without blocking the event loop."""
+        """Do the same as `search` without blocking the event loop."""
         return await arun(self._search(query, k, embedding, where, ids, preferences, steering), Clock())
 
     def search_vector(
         self, vector: Sequence[float] | FloatArray, k: int = 4, *, where: Condition | None = None
     ) -> Matches:
-        """The k records nearest to a vector by cosine; nothing steers.
+        """Return the k records nearest to a vector by cosine, without steering.
 
         Args:
             vector: Shape `(d,)`, of any length other than zero.
             k: At least 1.
-            where: Only records that satisfy this.
+            where: A condition that records have to satisfy.
 
         Raises:
             InvalidInputError: for a k below 1, or a vector of another dimension.
@@ -342,7 +345,7 @@ class Collection:
 
     def _unit(self, vector: Sequence[float] | FloatArray) -> FloatArray:
         held = self._held.dimension
-        # None yet, or none any more: any will do.
+        # An empty collection has no dimension: any vector will do.
         dimension = held if held is not None else len(vector) if isinstance(vector, Sized) else 0
         return checked_vector(vector, dimension, self.path or "this vector store")
 
@@ -366,7 +369,7 @@ class Collection:
         else:
             with self._searching(checked=False):
                 vector = self._unit(embedding)
-                if not self._held.vectors:  # no dimension to be steered in
+                if not self._held.vectors:  # an empty collection has no dimension to steer in
                     return Matches([], vector)
         chosen = tuple(preference for preference in chosen if not preference.expired)
         if mode == "off" or not chosen:
@@ -377,10 +380,10 @@ class Collection:
             return self._steered(steerer, vector, k, (where, only))
 
     def _steered(self, steerer: QuerySteering, vector: FloatArray, k: int, only: Only) -> Matches:
-        """Find the k best records for a query embedding: texts on the right side of preferences, and instructions.
+        """Find the k best records for a query embedding, by texts and by instructions.
 
-        An instruction says itself how its record stands to its preference: there the topic is searched for. Whatever a
-        record is found by, what conflicts comes later.
+        Texts are searched with the vector steered to the preferences' side. An instruction already tells how its record
+        stands to a preference: instructions are searched with the topic alone. Either way, conflicts rank lower.
         """
         steered = steerer.steer_vector(vector)
         steered_by = [one.preference.text for one in steered.preferences]
@@ -396,14 +399,14 @@ class Collection:
 
     @contextmanager
     def _searching(self, *, checked: bool) -> Iterator[None]:
-        """One state of the file, taken in; `checked` if the encoder was used, and has to be the file's."""
+        """Hold one state of the file, loaded into RAM; `checked` if the encoder was used and has to be the file's."""
         with self._lock, self._tables.reading():
             self._refresh()
             if checked:
                 self._check_encoder()
             yield
 
-    # the rest
+    # other methods
 
     @property
     def path(self) -> Path | None:
@@ -418,10 +421,10 @@ class Collection:
         return True
 
     def verify(self) -> int:
-        """Check every row of the file; how many there are.
+        """Check every row of the file and return how many there are.
 
         Raises:
-            DamagedError: if one is not as it was written.
+            DamagedError: if a row is not as it was written.
         """
         return self._tables.verify()
 
@@ -429,7 +432,7 @@ class Collection:
         """Write a copy of the last committed state, whole or not at all.
 
         Raises:
-            AlreadyThereError: if there is a file, and `overwrite` is off.
+            AlreadyThereError: if the file exists and `overwrite` is off.
             StoreError: if it cannot be written.
         """
         self._tables.copy_to(Path(path), overwrite=overwrite)

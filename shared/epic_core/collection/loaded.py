@@ -1,4 +1,4 @@
-"""What a collection's file holds, in RAM: where each record is, the vectors, and what filters let through."""
+"""State of a collection's file in RAM: the rows of records, the vectors, and the results of filters."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from epic_core.types import FloatArray, Stance
 from epic_core.types.verdicts import PENALTY
 
 Condition: TypeAlias = Filter | Callable[[Record], bool]
-"""What a record has to satisfy: a filter over its metadata, or any function of it."""
+"""A condition on records: a filter over their metadata, or any function of a record."""
 Only: TypeAlias = tuple[Condition | None, Collection[str] | None]
-"""What restricts a search: a condition, and ids."""
+"""A restriction of a search: a condition, and ids."""
 
 _FILTERS_KEPT = 64
 
@@ -32,9 +32,9 @@ class Match:
 
     Attributes:
         record: The record, without its keys.
-        score: What matches are ordered by, higher is better: a cosine, less what its stance takes off in a steered
-            search.
-        vector: Of the key that was found, shape `(d,)`.
+        score: The score that matches are ordered by, higher is better: a cosine, in a steered search less a penalty for
+            its stance.
+        vector: The vector of the key that was found, shape `(d,)`.
     """
 
     record: Record
@@ -43,15 +43,15 @@ class Match:
 
 
 class Held:
-    """The state of a collection's file; once the file is another, another is needed. Its user keeps the lock.
+    """The state of a collection's file; a changed file needs a new one. The user has to hold a lock.
 
     Args:
         tables: The file, within one transaction.
-        kind: What its records have to be.
+        kind: The kind that its records have to be of.
 
     Attributes:
-        row_of: Id to row of every record, in the order in which they were written.
-        made: The encoder of the vectors, as the file remembers it; None before there was any.
+        row_of: Id to row of every record, in the order they were written.
+        made: The encoder of the vectors, as the file remembers it; None if there has been none yet.
 
     Raises:
         StoreError: if the records are of another kind.
@@ -69,9 +69,9 @@ class Held:
         self._record_of: dict[int, int] = {}
         self._keys_of: dict[int, list[int]] = {}
         self._judged: dict[int, Stance] = {}
-        # Of the filters used last, the rows of the records that satisfy them.
+        # For the filters used last, the rows of the records that satisfy them.
         self._filtered: dict[Hashable, tuple[Filter, dict[int, None]]] = {}
-        # Of the keys that records were asked for by `having`, row to text.
+        # For each metadata key that `having` was asked for, row to text.
         self._said: dict[str, dict[int, str]] = {}
         if self.made is not None:
             self._enter(*tables.keys(_dimension(tables.path, self.made)))
@@ -83,18 +83,18 @@ class Held:
 
     @property
     def instructions(self) -> int:
-        """How many of them are of instructions."""
+        """How many of the vectors are of instructions."""
         return len(self._judged)
 
     @property
     def dimension(self) -> int | None:
-        """Of the vectors; None without any."""
+        """The dimension of the vectors; None without any."""
         return self._index.dimension if self._index is not None and len(self._index) else None
 
-    # changes that were committed
+    # committed changes
 
     def begin(self, made: dict[str, Any]) -> None:
-        """The first vectors will be another encoder's."""
+        """Prepare for the first vectors of an encoder."""
         self.made, self._index = made, None
 
     def put(
@@ -106,15 +106,15 @@ class Held:
         stances: Sequence[Stance | None],
         vectors: FloatArray,
     ) -> None:
-        """Take in what was written.
+        """Enter records that were written.
 
         Args:
             written: Id to row of the records.
             said: Their metadata as JSON, by their ids.
-            rows: Of the keys.
-            records: The rows of the records they belong to.
-            stances: Theirs.
-            vectors: Theirs, shape `(n, d)`, as the file gives them back.
+            rows: The rows of their keys.
+            records: For each key, the row of its record.
+            stances: For each key, its stance; None for a text.
+            vectors: The keys' vectors, shape `(n, d)`, as the file returns them.
         """
         self.drop(written)
         self.row_of.update(written)
@@ -130,7 +130,7 @@ class Held:
             self._enter(rows, records, stances, vectors)
 
     def drop(self, ids: Iterable[str]) -> None:
-        """Take in that records were removed; those that are not held are ignored."""
+        """Remove records that were deleted; unknown ids are ignored."""
         records = [self.row_of.pop(record_id) for record_id in ids if record_id in self.row_of]
         for _, satisfying in self._filtered.values():
             for record in records:
@@ -150,7 +150,7 @@ class Held:
     ) -> None:
         if self._index is None:
             self._index = EntryIndex(vectors.shape[1])
-        # A text stands to the preferences as its record does: by the worst of its stances.
+        # The penalty of a text is its record's: that of the worst stance.
         worst: dict[int, float] = {}
         for record, stance in zip(records, stances, strict=True):
             worst[record] = max(worst.get(record, 0.0), 0.0 if stance is None else PENALTY[stance])
@@ -164,10 +164,10 @@ class Held:
             self._keys_of.setdefault(record, []).append(row)
         self._judged.update((row, stance) for row, stance in zip(rows, stances, strict=True) if stance is not None)
 
-    # what is found
+    # searching
 
     def satisfying(self, where: Condition | None, ids: Iterable[str] | None) -> Iterable[int]:
-        """Rows of the records that satisfy a condition, of some ids only."""
+        """Return the rows of the records that satisfy a condition, optionally among some ids."""
         rows = None if ids is None else {self.row_of[one] for one in ids if one in self.row_of}
         if where is None:
             return self.row_of.values() if rows is None else rows
@@ -178,7 +178,7 @@ class Held:
         return [row for row, record in records if where(record)]
 
     def _filtered_by(self, where: Filter) -> dict[int, None]:
-        """Rows of the records that a filter lets through."""
+        """Return the rows of the records that satisfy a filter."""
         key = where.identity()
         if key in self._filtered:
             return self._filtered[key][1]
@@ -190,7 +190,7 @@ class Held:
         return found
 
     def having(self, key: str, values: Collection[str]) -> list[str]:
-        """The ids of the records whose metadata has one of some texts under a key."""
+        """Return the ids of the records whose metadata has one of some texts under a key."""
         if key not in self._said:
             self._said[key] = {
                 row: metadata[key]
@@ -201,10 +201,10 @@ class Held:
         return [record_id for record_id, row in self.row_of.items() if texts.get(row) in values]
 
     def nearest(self, vector: FloatArray, k: int, only: Only, *, judged: bool | None = None) -> list[Match]:
-        """The k best records, of each its best key.
+        """Return the k best records, each by its best key.
 
-        By all keys and their cosines; or by instructions only (`judged`) or texts only, less what their stances take
-        off.
+        By default all keys are searched, and scores are cosines. With `judged`, only instructions (True) or only texts
+        (False) are searched, and scores are cosines less a penalty for the stance.
         """
         if self._index is None:
             return []
@@ -222,7 +222,7 @@ class Held:
             fetch = min(size, 4 * fetch)
 
     def _matches(self, best: Sequence[tuple[int, float]]) -> list[Match]:
-        """Key rows with their scores as matches."""
+        """Turn key rows with their scores into matches."""
         assert self._index is not None
         records = self._tables.at(list({self._record_of[row] for row, _ in best}))
         return [
@@ -231,7 +231,7 @@ class Held:
         ]
 
     def _rows_allowed(self, only: Only, judged: bool | None) -> NDArray[np.int64] | None:
-        """Rows of the keys that a search may find; None for all."""
+        """Return the rows of the keys that a search may find; None for all."""
         if judged is not None and len(self._judged) == (len(self._record_of) if judged else 0):
             judged = None
         free = only == (None, None)
@@ -245,7 +245,7 @@ class Held:
 
 
 def _dimension(path: Path | None, made: object) -> int:
-    """Of the vectors in a file, by what it says of its encoder."""
+    """Return the dimension of a file's vectors from its description of the encoder."""
     if isinstance(made, dict) and {"name", "fingerprint"} <= made.keys() and isinstance(made.get("dimension"), int):
         return int(made["dimension"])
     raise DamagedError(path, "it does not say which encoder it was made with")

@@ -1,4 +1,4 @@
-"""The file of a collection: records, and the vectors that each is found by."""
+"""Tables of a collection's file: records, and the keys with the vectors that find them."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ COLLECTION = Schema(
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """A text that a record is found by, or an embedding.
+    """A text, or an embedding, by which a record is found.
 
     Attributes:
-        text: What is embedded.
-        stance: Of an instruction, how the record stands to its preference; None for a text as it is.
+        text: The text to embed.
+        stance: For an instruction, the stance of the record to its preference; None for a plain text.
         vector: An embedding of the collection's encoder, shape `(d,)`, of any length; then no text is embedded.
 
     Raises:
-        InvalidInputError: for a vector that is no list of finite numbers.
+        InvalidInputError: for a vector that is not a list of finite numbers.
     """
 
     text: str = ""
@@ -68,14 +68,15 @@ class Record:
     """One document of a collection.
 
     Attributes:
-        id: Unique; not empty.
+        id: A unique id; not empty.
         text: Any text.
-        metadata: What can be written as JSON.
-        keys: What it is found by; None for its text, none at all for a record that no search finds. Records that are
-            read have None.
+        metadata: A mapping that can be written as JSON.
+        keys: The keys it is found by, to which `keys_of` adds the text if all are instructions; None for the text
+            alone, empty for a record that no search finds. Records that are read have None.
 
     Raises:
-        InvalidInputError: for an empty id, a text that is none, or metadata that is not JSON.
+        InvalidInputError: for an empty id, a text that is not a string, or metadata that is not a mapping with string
+            keys.
     """
 
     id: str
@@ -93,7 +94,7 @@ class Record:
 
 
 class CollectionTables(Database):
-    """The tables of a collection. Opened as a `Database` is."""
+    """The tables of a collection, opened like a `Database`."""
 
     schema = COLLECTION
 
@@ -117,7 +118,7 @@ class CollectionTables(Database):
         ]
 
     def drop(self, ids: Sequence[str]) -> None:
-        """Remove records by their ids; those that are not there are ignored."""
+        """Remove records by their ids; unknown ids are ignored."""
         self.connection.executemany("DELETE FROM records WHERE id = ?", [(record_id,) for record_id in ids])
 
     def drop_all(self) -> None:
@@ -125,14 +126,14 @@ class CollectionTables(Database):
         self.connection.execute("DELETE FROM records")
 
     def ids(self) -> dict[str, int]:
-        """Id to row of every record, in the order in which they were written."""
+        """Return id to row of every record, in the order they were written."""
         with decoding(self.path):
             return {
                 str(record_id): int(row) for row, record_id in self.read("SELECT row, id FROM records ORDER BY row")
             }
 
     def keys(self, dimension: int) -> tuple[list[int], list[int], list[Stance | None], FloatArray]:
-        """Rows, rows of the records, stances and vectors `(n, d)` of all keys."""
+        """Return the rows, rows of the records, stances and vectors `(n, d)` of all keys."""
         rows, records, stances, codes = [], [], [], []
         with decoding(self.path):
             for row, crc, *columns in self.read(f"SELECT row, crc, {', '.join(_KEYS.checked)} FROM keys ORDER BY row"):
@@ -145,7 +146,7 @@ class CollectionTables(Database):
             return rows, records, stances, unpacked(codes, dimension)
 
     def at(self, rows: Sequence[int]) -> dict[int, Record]:
-        """Row to record."""
+        """Return the records in these rows, by row."""
         return {
             row: record
             for found in self.among(f"SELECT {_RECORD} FROM records WHERE row IN", rows)
@@ -153,11 +154,11 @@ class CollectionTables(Database):
         }
 
     def all(self) -> Iterator[tuple[int, Record]]:
-        """Row and record of all, in the order in which they were written."""
+        """Return an iterator over row and record of all records, in the order they were written."""
         return map(self._record, self.read(f"SELECT {_RECORD} FROM records ORDER BY row"))
 
     def all_metadata(self) -> Iterator[tuple[int, Any]]:
-        """Row and metadata of all records, without reading their texts."""
+        """Yield row and metadata of all records, without reading their texts."""
         for row, crc, *checked in self.read("SELECT row, crc, id, metadata FROM records ORDER BY row"):
             with decoding(self.path):
                 _RECORDS.verify(self.path, crc, *checked)
@@ -172,7 +173,7 @@ class CollectionTables(Database):
 
 
 def keys_of(record: Record) -> tuple[Key, ...]:
-    """Return what a record is found by: its text, and the instructions it was judged with if it has any."""
+    """Return the keys of a record: its text, and the instructions it was judged with if it has any."""
     text = Key(text=record.text)
     if record.keys is None:
         return (text,)

@@ -1,4 +1,4 @@
-"""An encoder made of a framework's embedding model: what the plugins' encoders share."""
+"""Base class of the plugins' encoders, which adapts a framework's embedding model."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class AdaptedEncoder(ABC):
 
     Args:
         name: Stored with a memory, which can be opened only with an encoder of that name.
-        fingerprint: Identifies the weights. Default: a digest of name, dimension and settings, which cannot tell
-            other weights under the same name.
-        tau, floor: Those that suit the model, cosines in [-1, 1]. Default: the core's own.
-        settings: More that tells embeddings apart, for the digest.
+        fingerprint: Identifies the weights. Default: a digest of name, dimension and settings, which stays the same if
+            the weights change under the same name.
+        tau, floor: Values that suit the model, cosines in [-1, 1]. Default: the core's own.
+        settings: Further settings that change the embeddings, for the digest.
 
     Attributes:
         name: The name.
-        tau, floor: Only where given.
+        tau, floor: Present only if they were given.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
-        EncoderError: on use, when the model fails, or gives something that is no embedding for each text.
+        InvalidInputError: if an argument is invalid.
+        EncoderError: on use, if the model fails or does not return one embedding for each text.
     """
 
     tau: float
@@ -58,35 +58,35 @@ class AdaptedEncoder(ABC):
 
     @abstractmethod
     def _documents(self, texts: list[str]) -> object:
-        """What the model makes of texts that are to be found: a list of numbers for each."""
+        """Return the model's embeddings of texts that are to be found: a list of numbers for each."""
 
     @abstractmethod
     async def _adocuments(self, texts: list[str]) -> object:
-        """As `_documents`, without blocking the event loop."""
+        """Return embeddings as `_documents` does, without blocking the event loop."""
 
     @abstractmethod
     def _query(self, text: str) -> object:
-        """What the model makes of a query: a list of numbers."""
+        """Return the model's embedding of a query: a list of numbers."""
 
     @abstractmethod
     async def _aquery(self, text: str) -> object:
-        """As `_query`, without blocking the event loop."""
+        """Return an embedding as `_query` does, without blocking the event loop."""
 
     @cached_property
     def dimension(self) -> int:
-        """Length of an embedding: of the first one made, else of one that is made for this."""
+        """Length of an embedding: of the first one made, or else of one made to find out."""
         return int(self.encode(["dimension"]).shape[1])
 
     @property
     def fingerprint(self) -> str:
-        """What was given, else a digest of name, dimension and settings."""
+        """The fingerprint that was given, else a digest of name, dimension and settings."""
         if self._fingerprint is not None:
             return self._fingerprint
         told = f"{self.name}\x1f{self.dimension}{self._settings}"
         return blake2b(told.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         try:
@@ -96,7 +96,7 @@ class AdaptedEncoder(ABC):
         return self._unit(texts, vectors)
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
-        """As `encode`, without blocking the event loop."""
+        """Return embeddings as `encode` does, without blocking the event loop."""
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         try:
@@ -106,7 +106,7 @@ class AdaptedEncoder(ABC):
         return self._unit(texts, vectors)
 
     def encode_query(self, text: str) -> FloatArray:
-        """The L2-normalised float32 embedding of a user's query, shape `(dimension,)`."""
+        """Return the L2-normalised float32 embedding of a user's query, shape `(dimension,)`."""
         try:
             vector = self._query(text)
         except Exception as error:
@@ -115,7 +115,7 @@ class AdaptedEncoder(ABC):
         return unit
 
     async def aencode_query(self, text: str) -> FloatArray:
-        """As `encode_query`, without blocking the event loop."""
+        """Return an embedding as `encode_query` does, without blocking the event loop."""
         try:
             vector = await _anew(self._aquery, text)
         except Exception as error:
@@ -132,7 +132,7 @@ class AdaptedEncoder(ABC):
             ) from error
         if array.ndim != 2 or len(array) != len(texts) or not array.shape[1]:
             raise EncoderError(f"{self.name} gave embeddings of shape {array.shape} for {len(texts)} texts.")
-        # Known now: asking for it later, on an event loop, would block.
+        # Set the dimension now: finding it out later, on an event loop, would block.
         self.__dict__.setdefault("dimension", array.shape[1])
         return checked(self, texts, array)
 
@@ -143,7 +143,7 @@ class AdaptedEncoder(ABC):
 
 
 async def _anew(embed: Callable[[A], Awaitable[object]], given: A) -> object:
-    """Embed; again where a connection of the client's belonged to an event loop that has ended."""
+    """Embed; try again if a connection of the client belonged to an event loop that has ended."""
     for _ in range(MOST_ENDED):
         try:
             return await embed(given)
@@ -154,6 +154,6 @@ async def _anew(embed: Callable[[A], Awaitable[object]], given: A) -> object:
 
 
 def is_encoder(value: object) -> bool:
-    """Whether something is an encoder of `epic_core`; asking a protocol would ask a server for the dimension."""
+    """Tell whether a value is an encoder; a check against the protocol would ask a server for the dimension."""
     methods = (getattr(value, name, None) for name in ("encode", "aencode"))
     return not isinstance(value, type) and all(map(callable, methods))

@@ -1,4 +1,4 @@
-"""The encoder seam: E(t) = g(t) / ||g(t)||, and what every caller of an encoder checks."""
+"""Protocol of encoders, E(t) = g(t) / ||g(t)||, and the checks that every caller of an encoder makes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ _UNIT_TOLERANCE = 1e-3
 
 @runtime_checkable
 class Encoder(Protocol):
-    """What the core asks of an embedding model.
+    """Protocol that the core requires of an embedding model.
 
     An encoder may have more:
         tau, floor, relevant: Floats; the coarse filter's threshold, steering's floor, and the cosine of a query with a
-            text from which the text answers it. Default: those of `coarse.default_tau`, `relevance.default_floor` and
+            text from which the text answers it. Default: those of `default_tau`, `relevance.default_floor` and
             `relevance.default_relevant`.
-        languages: The ISO codes of the languages it knows, a set; a memory counts items in others. None, the
-            default: it does not say, as a multilingual model need not.
+        languages: The ISO codes of the languages it knows, a set; a memory counts items in others. None, the default:
+            not stated, as for a multilingual model.
         borrow: A bool; False if preferences are not to borrow expansions from the bundled library, some fifty phrases
             for each preference. Default: True.
-        encode_query, aencode_query: Take one text, a user's query, and give its embedding, shape
-            `(dimension,)`, for models that embed queries otherwise than what is to be found. Default:
-            queries are encoded like all else.
+        encode_query, aencode_query: Take one text, a user's query, and return its embedding, shape `(dimension,)`, for
+            models that embed queries differently from documents. Default: queries are encoded like all other texts.
     """
 
     @property
@@ -46,15 +45,15 @@ class Encoder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the weights; changes when they change."""
+        """Identifier of the weights, which changes when they change."""
         ...
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
         ...
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
-        """As `encode`, without blocking the event loop."""
+        """Return embeddings as `encode` does, without blocking the event loop."""
         ...
 
 
@@ -65,7 +64,7 @@ def embed(encoder: Encoder, texts: Sequence[str]) -> FloatArray:
         C-contiguous float32 unit vectors, shape `(len(texts), d)`.
 
     Raises:
-        EncoderError: for another shape than asked for, NaN, infinity or a zero vector.
+        EncoderError: for a wrong shape, NaN, infinity or a zero vector.
     """
     if not texts:
         return np.empty((0, encoder.dimension), dtype=np.float32)
@@ -73,7 +72,7 @@ def embed(encoder: Encoder, texts: Sequence[str]) -> FloatArray:
 
 
 async def aembed(encoder: Encoder, texts: Sequence[str]) -> FloatArray:
-    """As `embed`, without blocking the event loop."""
+    """Encode texts as `embed` does, without blocking the event loop."""
     if not texts:
         return np.empty((0, encoder.dimension), dtype=np.float32)
     return checked(encoder, texts, await encoder.aencode(texts))
@@ -95,7 +94,7 @@ def embed_query(encoder: Encoder, text: str) -> FloatArray:
 
 
 async def aembed_query(encoder: Encoder, text: str) -> FloatArray:
-    """As `embed_query`, without blocking the event loop."""
+    """Encode a query as `embed_query` does, without blocking the event loop."""
     encode: Callable[[str], Awaitable[FloatArray]] | None = getattr(encoder, "aencode_query", None)
     if encode is None and hasattr(encoder, "encode_query"):
         return await in_thread(embed_query, encoder, text)
@@ -105,7 +104,11 @@ async def aembed_query(encoder: Encoder, text: str) -> FloatArray:
 
 
 def checked(encoder: Encoder, texts: Sequence[str], vectors: object) -> FloatArray:
-    """The embeddings as float32 unit vectors, or an EncoderError that says which text failed."""
+    """Return the embeddings as float32 unit vectors.
+
+    Raises:
+        EncoderError: for a wrong shape, NaN, infinity or a zero vector, naming the text.
+    """
     try:
         array = np.ascontiguousarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -115,7 +118,7 @@ def checked(encoder: Encoder, texts: Sequence[str], vectors: object) -> FloatArr
             f"Encoder {encoder.name!r} returned shape {array.shape} for {len(texts)} texts of dimension"
             f" {encoder.dimension}. Its `dimension` or its `encode` is wrong."
         )
-    # One multiply-add each row finds NaN, infinity, zero and lengths other than one.
+    # One multiply-add for each row finds NaN, infinity, zero and lengths other than one.
     squares = np.einsum("ij,ij->i", array, array)
     if np.all(np.abs(squares - 1.0) <= _UNIT_TOLERANCE):
         return array
@@ -134,17 +137,17 @@ CONTRIEVER_TAU = 0.3
 
 
 def default_tau(encoder: object) -> float:
-    """The threshold that belongs to an encoder: its own `tau`, else the paper's 0.3."""
+    """Return the coarse filter's threshold for an encoder: its own `tau`, else the paper's 0.3."""
     return float(getattr(encoder, "tau", CONTRIEVER_TAU))
 
 
 def checked_vector(
     vector: Sequence[float] | FloatArray, dimension: int, of: object, what: str = "A vector to search for"
 ) -> FloatArray:
-    """A vector of numbers as a unit vector, shape `(d,)`; one of zeros as it is.
+    """Return a vector of numbers as a float32 unit vector, shape `(d,)`; a zero vector stays zero.
 
     Raises:
-        InvalidInputError: for another dimension than what is searched has, or numbers that are not finite.
+        InvalidInputError: for another dimension than `dimension`, or numbers that are not finite.
     """
     try:
         array = np.asarray(vector, dtype=np.float64)
@@ -163,15 +166,15 @@ def checked_vector(
 
 
 def described(encoder: Encoder) -> dict[str, Any]:
-    """What a file remembers of its encoder."""
+    """Return the description of an encoder that a file stores."""
     return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}
 
 
 @dataclass
 class Embed(Effect):
-    """Embeddings of texts, or of queries: a float32 array of shape `(len(texts), d)`.
+    """An effect whose result is the embeddings of texts or queries, float32 of shape `(len(texts), d)`.
 
-    It still runs after an interruption: verdicts that were reached are written with their embeddings.
+    It still runs after an interruption, because verdicts already reached are written with their embeddings.
     """
 
     encoder: Encoder

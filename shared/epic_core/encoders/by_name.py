@@ -14,34 +14,34 @@ if TYPE_CHECKING:
     from epic_core.encoders.sentence_transformers import SentenceTransformerEncoder
 
 NAMES = "static (default), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
-"""The names that there are, for messages and for help."""
+"""The known names, for messages and for help."""
 
 _STATIC = "static"
 _KINDS = ("sentence-transformers", "ollama")
-# A model takes long to load, and much RAM: as long as somebody has it, it is there for others too.
+# A model takes long to load and much RAM, so it is shared for as long as something still refers to it.
 _loaded: WeakValueDictionary[str, SentenceTransformerEncoder] = WeakValueDictionary()
 _lock = threading.Lock()
 
 
 def encoder_of(encoder: Encoder | str | None) -> Encoder:
-    """Return the encoder of a name; an encoder is returned as it is, and None is the embedded one.
+    """Return the encoder with a name; return an encoder unchanged, and the embedded one for None.
 
         encoder_of("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2")
 
     Args:
-        encoder: `NAMES` says which there are. Behind "sentence-transformers/" goes what `SentenceTransformerEncoder`
-            takes, a name or a folder; behind "ollama/" the name of a model that the server at `OLLAMA_HOST` has.
+        encoder: One of `NAMES`. "sentence-transformers/" is followed by what `SentenceTransformerEncoder` takes, a name
+            or a folder; "ollama/" by the name of a model that the server at `OLLAMA_HOST` has.
 
     Raises:
-        InvalidInputError: for any other name, and for what is no encoder.
-        MissingExtraError: if the package that it takes is not installed.
+        InvalidInputError: for any other name, and for an object that is not an encoder.
+        MissingExtraError: if the package that it needs is not installed.
         EncoderError: if the model cannot be loaded.
     """
     if encoder is None:
         return default_encoder()
     if not isinstance(encoder, str):
         if isinstance(encoder, type) or not callable(getattr(encoder, "encode", None)):
-            # Not the object itself: what it prints of itself may hold a key.
+            # The message does not show the object itself, because its repr may contain a key.
             found = f"the class {encoder.__name__}" if isinstance(encoder, type) else type(encoder).__name__
             raise InvalidInputError(
                 f"encoder must be an object with a method encode(...), or one of the names {NAMES}; not {found}. A"
@@ -67,12 +67,12 @@ def encoder_of(encoder: Encoder | str | None) -> Encoder:
 
 
 def is_encoder_name(name: object) -> bool:
-    """Tell whether something is the name of an encoder, whether or not its model can be loaded."""
+    """Tell whether a value is the name of an encoder, whether or not its model can be loaded."""
     return isinstance(name, str) and bool(_parted(name)[0])
 
 
 def _parted(name: str) -> tuple[str, str]:
-    """Return the kind of an encoder and the name of its model; twice nothing for what is no name of one."""
+    """Return the kind of an encoder and the name of its model, or two empty texts for an unknown name."""
     kind, _, model = name.strip().partition("/")
     if kind == _STATIC and not model:
         return kind, ""

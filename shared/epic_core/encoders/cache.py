@@ -19,18 +19,18 @@ from epic_core.types import FloatArray
 Key: TypeAlias = str | bytes
 
 
-# Longer texts are remembered by a digest.
+# Texts longer than this are cached under a digest.
 _LONGEST_KEY = 1000
 
 
 class TextVectors:
-    """Embeddings of texts, each encoded when it is first asked for, and kept as long as it is among the last used.
+    """A cache of the embeddings of the texts used last; a text that is not in it is encoded.
 
     Safe to use from several threads.
 
     Args:
         encoder: Encodes texts.
-        size: How many are kept.
+        size: How many embeddings are kept.
     """
 
     def __init__(self, encoder: Encoder, *, size: int = 4096) -> None:
@@ -43,14 +43,14 @@ class TextVectors:
         return len(self._kept)
 
     def of(self, texts: Sequence[str]) -> FloatArray:
-        """Unit vectors, shape `(len(texts), d)`, of at least one text."""
+        """Return unit vectors, shape `(len(texts), d)`, of at least one text."""
         keys, vectors, missing = self._known(texts)
         if missing:
             vectors |= self._keep(missing, embed(self.encoder, list(missing.values())))
         return np.concatenate([vectors[key] for key in keys])
 
     async def aof(self, texts: Sequence[str]) -> FloatArray:
-        """As `of`, without blocking the event loop."""
+        """Return unit vectors as `of` does, without blocking the event loop."""
         keys, vectors, missing = self._known(texts)
         if missing:
             vectors |= self._keep(missing, await aembed(self.encoder, list(missing.values())))
@@ -69,7 +69,7 @@ class TextVectors:
         return keys, known, missing
 
     def _keep(self, texts: Mapping[Key, str], vectors: FloatArray) -> dict[Key, FloatArray]:
-        # Copies, each of shape (1, d): a part of an array would keep all of it alive.
+        # Copies, each of shape (1, d): a view would keep the whole array alive.
         made = {key: vectors[row : row + 1].copy() for row, key in enumerate(texts)}
         with self._lock:
             self._kept.update(made)
@@ -84,16 +84,16 @@ def _digest(text: str) -> bytes:
 
 @dataclass
 class EmbedCached(Effect):
-    """Embeddings of texts that are kept for a while: a float32 array of shape `(len(texts), d)`."""
+    """An effect whose result is the embeddings of texts, cached if possible: float32 of shape `(len(texts), d)`."""
 
     cache: TextVectors
     texts: Sequence[str]
     part: str
 
     def run(self, stopped: threading.Event | None) -> FloatArray:
-        """Encode those that are not kept."""
+        """Encode the texts that are not in the cache."""
         return self.cache.of(self.texts)
 
     async def arun(self) -> FloatArray:
-        """Encode those that are not kept, without blocking the event loop."""
+        """Encode the texts that are not in the cache, without blocking the event loop."""
         return await self.cache.aof(self.texts)

@@ -1,4 +1,4 @@
-"""An embedding model of an Ollama server as an encoder."""
+"""Encoder for an embedding model of an Ollama server."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from epic_core.types import FloatArray
 class OllamaEncoder:
     """An Ollama embedding model, such as `OllamaEncoder("nomic-embed-text")`.
 
-    Nothing is sent until the first use. The fingerprint is the digest the server reports for the model.
+    Nothing is sent until the first use. The fingerprint is the digest that the server reports for the model.
 
     Args:
         model: The model's name, pulled on the server.
         host: Address of the server; default: `OLLAMA_HOST`, else Ollama's own default.
         timeout: Seconds for one request.
-        batch_size: Texts a request.
+        batch_size: Texts in one request.
         keep_alive: How long the server keeps the model loaded, as Ollama takes it.
 
     Raises:
-        EncoderError: on use, when the server is not there or does not have the model.
+        MissingExtraError: if the package ollama is not installed.
+        EncoderError: on use, if the server cannot be reached, fails, or does not have the model.
     """
 
     def __init__(
@@ -53,18 +54,18 @@ class OllamaEncoder:
         self._keep_alive = keep_alive
         self._model = model
         self.name = f"ollama:{model}"
-        # all-MiniLM-L6-v2; of other models the name does not say what they know.
+        # all-minilm is all-MiniLM-L6-v2, trained on English; other models' names do not tell their languages.
         english = model.partition(":")[0] == "all-minilm"
         self.languages: frozenset[str] | None = frozenset({"en"}) if english else None
 
     @cached_property
     def dimension(self) -> int:
-        """Length of an embedding, asked of the server once."""
+        """Length of an embedding, found out by one request."""
         return int(self.encode(["dimension"]).shape[1])
 
     @cached_property
     def fingerprint(self) -> str:
-        """The model's digest on the server, asked once."""
+        """The model's digest on the server, found out by one request."""
         wanted = {self._model, f"{self._model}:latest"}
         try:
             models = self._client.list().models
@@ -99,15 +100,15 @@ class OllamaEncoder:
         if len(lengths) != 1 or not min(lengths):
             raise EncoderError(f"The model {self._model!r} gave embeddings of several lengths, {sorted(lengths)}.")
         array = np.asarray(rows, dtype=np.float32)
-        # Known now: asking for it later, on an event loop, would block.
+        # Set the dimension now: finding it out later, on an event loop, would block.
         self.__dict__.setdefault("dimension", array.shape[1])
         norms = np.linalg.norm(array, axis=1, keepdims=True)
-        # A zero row stays zero: the caller's check names the text it came from.
+        # A zero row stays zero: the caller's check names its text.
         result: FloatArray = array / np.where(norms > 0.0, norms, np.float32(1.0))
         return result
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
         rows: list[Sequence[float]] = []
         try:
             for batch in self._batches(texts):
@@ -118,7 +119,7 @@ class OllamaEncoder:
         return self._unit(rows, len(texts))
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
-        """As `encode`, with Ollama's asynchronous client."""
+        """Return embeddings as `encode` does, with Ollama's asynchronous client."""
         rows: list[Sequence[float]] = []
         try:
             # A client belongs to one event loop; making it here lets any loop use this encoder.

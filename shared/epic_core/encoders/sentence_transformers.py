@@ -1,4 +1,4 @@
-"""Any sentence-transformers model as an encoder (extra `sentence-transformers`)."""
+"""Encoder for any sentence-transformers model (extra `sentence-transformers`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from epic_core.types import FloatArray
 class SentenceTransformerEncoder:
     """A sentence-transformers model, for instance `facebook/contriever` as in the paper.
 
-    A name without a pooling layer of its own (Contriever) is mean pooled, as sentence-transformers does.
+    A model without a pooling layer of its own (Contriever) is mean pooled, as sentence-transformers does.
 
     Args:
         name_or_path: A folder, or a name that sentence-transformers can find.
         device: As sentence-transformers takes it; default: its choice.
-        batch_size: Texts a forward pass.
+        batch_size: Texts in one forward pass.
 
     Raises:
         MissingExtraError: if sentence-transformers is not installed.
@@ -43,7 +43,7 @@ class SentenceTransformerEncoder:
             ) from error
         self.name = f"sentence-transformers:{str(name_or_path).rstrip('/').split('/')[-1]}"
         self.dimension = int(self._model.encode(["dimension"], show_progress_bar=False).shape[1])
-        # Trained on English; of other models the name does not say what they know.
+        # These were trained on English; other models' names do not tell their languages.
         english = self.name.removeprefix("sentence-transformers:").startswith("all-MiniLM-")
         self.languages: frozenset[str] | None = frozenset({"en"}) if english else None
         self.fingerprint = self._fingerprint()
@@ -54,14 +54,14 @@ class SentenceTransformerEncoder:
         digest = hashlib.sha256()
         for key, tensor in sorted(self._model.state_dict().items()):
             digest.update(f"{key}{tuple(tensor.shape)}".encode())
-            # The ends of each tensor tell two trainings apart without hashing gigabytes.
+            # The ends of each tensor distinguish two trainings without hashing gigabytes.
             flat = tensor.detach().flatten()
             digest.update(flat[:64].float().cpu().numpy().tobytes())
             digest.update(flat[-64:].float().cpu().numpy().tobytes())
         return digest.hexdigest()[:32]
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         with self._lock:
@@ -75,5 +75,5 @@ class SentenceTransformerEncoder:
         return np.asarray(vectors, dtype=np.float32)
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
-        """As `encode`, in a worker thread."""
+        """Return embeddings as `encode` does, in a worker thread."""
         return await asyncio.to_thread(self.encode, texts)

@@ -1,4 +1,4 @@
-"""The embedded default encoder: a static token table, no torch, no download."""
+"""Embedded default encoder: a static token table, no torch, no download."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ BUNDLED = Path(__file__).parent.parent / "data" / "static_encoder"
 MAX_TOKENS = 512
 _BLOCK = 512
 _POOLED = 32
-# model2vec cuts a text before tokenising it; no token of ours is longer on average.
+# model2vec also cuts a text before it tokenises it; tokens of our texts are shorter on average.
 _MAX_CHARACTERS = MAX_TOKENS * 16
 
 
 class StaticEncoder:
     """A bag of weighted token vectors in the model2vec format.
 
-    The bundled table is a student of all-MiniLM-L6-v2 (`shared/tools/make_static_encoder.py` made it).
-    Text beyond the first 512 tokens does not count; a text without any known token gets one fixed
-    direction, so that every embedding has length one. Safe to use from several threads.
+    The bundled table is a student of all-MiniLM-L6-v2 (`shared/tools/make_static_encoder.py` made it). Text beyond the
+    first 512 tokens does not count; a text without any known token gets one fixed direction, so that every embedding
+    has length one. Safe to use from several threads.
 
     Args:
         path: A folder with a model2vec model; default: the one in the package.
@@ -76,7 +76,7 @@ class StaticEncoder:
         return digest.hexdigest()[:32]
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
         out = np.empty((len(texts), self.dimension), dtype=np.float32)
         for start in range(0, len(texts), _BLOCK):
             block = [_shortened(text) for text in texts[start : start + _BLOCK]]
@@ -92,7 +92,7 @@ class StaticEncoder:
             known = tokens != self._unknown
             tokens, owners = tokens[known], owners[known]
         sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        # Few texts at a time: their token vectors stay in the processor's cache.
+        # A few texts at a time, so that their token vectors stay in the processor's cache.
         edges = np.searchsorted(owners, np.arange(0, len(texts) + _POOLED, _POOLED))
         for start, end in pairwise(edges):
             if start < end:
@@ -100,7 +100,7 @@ class StaticEncoder:
         norms = np.sqrt(np.einsum("ij,ij->i", sums, sums))
         zero = norms < 1e-12
         if zero.any():
-            # The last axis carries least of the table's variance: close to nothing in particular.
+            # The last axis carries the least of the table's variance, so it is near no topic in particular.
             sums[zero] = 0.0
             sums[zero, -1] = 1.0
             norms[zero] = 1.0
@@ -115,12 +115,12 @@ class StaticEncoder:
         sums[owners[starts]] = np.add.reduceat(vectors, starts, axis=0)
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
-        """As `encode`, in a worker thread."""
+        """Return embeddings as `encode` does, in a worker thread."""
         return await asyncio.to_thread(self.encode, texts)
 
 
 def _shortened(text: str) -> str:
-    """As much of a text as can matter; a long run of white space does not use it up."""
+    """Return the part of a text that can matter; a long run of white space counts as one character."""
     if len(text) <= _MAX_CHARACTERS:
         return text
     return " ".join(text[: 16 * _MAX_CHARACTERS].split())[:_MAX_CHARACTERS]
@@ -128,5 +128,5 @@ def _shortened(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def default_encoder() -> StaticEncoder:
-    """The bundled static encoder, loaded once for each process."""
+    """Return the bundled static encoder, loaded once for each process."""
     return StaticEncoder()

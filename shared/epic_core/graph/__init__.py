@@ -1,4 +1,4 @@
-"""Graph RAG over what a memory keeps: an embedded graph, and a layer over HippoRAG."""
+"""Graph RAG over the items of a memory: an embedded graph, and a layer over HippoRAG."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from epic_core.graph.reports import GraphReport, Neighbour
     from epic_core.graph.search import GraphHits
 
-# Imported when first used: who has a graph without a model needs no module that talks to one.
+# Imported on first use: a graph without a language model needs no module that talks to one.
 _MODULES = {
     "EpicHippoRAG": "hipporag.adapter",
     "Extraction": "extraction.base",

@@ -1,4 +1,4 @@
-"""Growing arrays, the slots that ids have in them, and rows of different lengths one after the other."""
+"""Growing arrays, the slots of ids in them, and rows of different lengths stored one after the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROOM = 1.2
 
 
 class Column:
-    """An array that grows at its end, and has a little room there."""
+    """An array that grows at its end, with some spare room there."""
 
     def __init__(self, values: NDArray[Any]) -> None:
         self._held = values
@@ -25,16 +25,16 @@ class Column:
 
     @property
     def values(self) -> NDArray[Any]:
-        """What it holds: a view, until it grows."""
+        """The values: a view, which is outdated once the array grows."""
         return self._held[: self._size]
 
     @property
     def nbytes(self) -> int:
-        """Bytes, with the room."""
+        """Size in bytes, spare room included."""
         return self._held.nbytes
 
     def append(self, values: ArrayLike) -> None:
-        """Add values at the end."""
+        """Append values."""
         added = np.asarray(values, dtype=self._held.dtype)
         size = self._size + len(added)
         if size > len(self._held):
@@ -46,7 +46,7 @@ class Column:
 
 
 class Slots:
-    """The slots that ids have inside. Ids that come in ascending order, as a file's rows do, need no table."""
+    """The slots of ids. Ids that come in ascending order, as a file's rows do, need no table."""
 
     def __init__(self, ids: Ids) -> None:
         self.ids = Column(ids)
@@ -57,7 +57,7 @@ class Slots:
         return len(self.ids)
 
     def find(self, ids: Ids) -> Ids:
-        """Slots; -1 for an id that has none."""
+        """Return the slots of ids; -1 for an unknown id."""
         found = positions(self.ids.values[: self._ascending], ids)
         if self.others:
             keys = np.fromiter(self.others, dtype=np.int64, count=len(self.others))
@@ -68,7 +68,7 @@ class Slots:
         return found
 
     def add(self, ids: Ids) -> Ids:
-        """New slots for distinct ascending ids."""
+        """Make slots for new ids, which have to be distinct and ascending, and return them."""
         slots = np.arange(len(self), len(self) + len(ids))
         last = self.ids.values[-1] if len(self) else None
         if len(self) == self._ascending and len(ids) and (last is None or ids[0] > last):
@@ -80,7 +80,7 @@ class Slots:
 
 
 def positions(held: NDArray[np.int64], wanted: Ids) -> Ids:
-    """Where each id is in ascending ids; -1 where it is not."""
+    """Return the position of each id among ascending ids; -1 for an id that is not there."""
     if not len(held):
         return np.full(len(wanted), -1, dtype=np.int64)
     found = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
@@ -88,7 +88,7 @@ def positions(held: NDArray[np.int64], wanted: Ids) -> Ids:
 
 
 def distinct(values: Ids) -> Ids:
-    """Ascending, each once. `np.unique` hashes before it sorts, which is far slower here."""
+    """Return the distinct values, ascending. `np.unique` hashes before it sorts, which is far slower here."""
     ascending = np.sort(values, kind="stable")
     new = np.ones(len(values), dtype=bool)
     new[1:] = ascending[1:] != ascending[:-1]
@@ -96,23 +96,23 @@ def distinct(values: Ids) -> Ids:
 
 
 def summed(counts: ArrayLike) -> Ids:
-    """Where rows of these lengths start, and where the last ends."""
+    """Return where rows of these lengths start, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def counted(rows: Ids, count: int) -> Ids:
-    """Where each row starts, of ascending row numbers."""
+    """Return where each row starts, given the ascending row numbers of all elements."""
     return summed(np.bincount(rows, minlength=count))
 
 
 def places_of(starts: Ids, rows: Ids) -> Ids:
-    """The places of all elements of rows, row after row."""
+    """Return the positions of all elements of rows, row after row."""
     counts = starts[rows + 1] - starts[rows]
     return np.arange(counts.sum()) + np.repeat(starts[rows] - summed(counts)[:-1], counts)
 
 
 def distinct_facts(rows: Ids, pairs: Ids, size: int) -> tuple[Ids, Ids]:
-    """Each pair once in a row, whatever its order, and no entity with itself; by ascending row."""
+    """Return the distinct unordered pairs of each row, without pairs of an entity with itself; by ascending row."""
     proper = pairs[:, 0] != pairs[:, 1]
     low, high = pairs[proper].min(axis=1), pairs[proper].max(axis=1)
     # Row, entity and entity in one number could be too large for 64 bits.
@@ -126,7 +126,7 @@ def distinct_facts(rows: Ids, pairs: Ids, size: int) -> tuple[Ids, Ids]:
 
 
 def distinct_links(pairs: Ids, weights: Weights) -> tuple[Ids, Weights]:
-    """Each pair once, whatever its order, with the weight it was given last; ascending."""
+    """Return the distinct unordered pairs, ascending, each with its last weight; drop pairs of an id with itself."""
     proper = np.flatnonzero(pairs[:, 0] != pairs[:, 1])[::-1]
     pairs, weights = np.sort(pairs[proper], axis=1), weights[proper]
     _, first = np.unique(pairs[:, 0] * (int(pairs.max(initial=0)) + 1) + pairs[:, 1], return_index=True)

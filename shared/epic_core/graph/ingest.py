@@ -1,4 +1,4 @@
-"""Construction of the graph: passages that a memory holds, taken in by what an extractor finds in them."""
+"""Construction of the graph: a memory's passages are added with the entities and facts that an extractor finds."""
 
 from __future__ import annotations
 
@@ -32,20 +32,19 @@ Hold: TypeAlias = Callable[[], HeldGraph | None]
 
 _BLOCK = 256
 _LONGEST_REASON = 500
-# Bytes of the file that a change of a passage may touch, its entities apart; that it may add; and those of an entity,
-# its code apart.
+# Estimated growth of the file in bytes: by a passage, and by an entity without the code of its vector.
 _GROWTH = 2_000
 _ROW = 120
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What the construction works with.
+    """The inputs and outputs of a construction.
 
     Attributes:
-        hold: Gives the graph as the file has it by now, under the lock.
-        synonymy: The cosine from which on two entities' names are synonyms; None for none.
-        clock: Counts what takes time here, apart from the steps.
+        hold: Returns the graph in the file's current state; the caller holds the lock.
+        synonymy: The cosine from which two entities' names are synonyms; None for no synonyms.
+        clock: Times the work done here, without the effects.
     """
 
     session: Session
@@ -58,7 +57,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What an extractor said of some passages, by their items' rows.
+    """An extractor's answers for some passages, by their items' rows.
 
     Attributes:
         named: Key to name, of each passage's entities.
@@ -69,11 +68,11 @@ class Found:
     named: Mapping[int, dict[str, str]]
 
     def of(self, rows: Collection[int]) -> Found:
-        """The same, of some of the passages."""
+        """Return the same for some of the passages."""
         return replace(self, answers={row: answer for row, answer in self.answers.items() if row in rows})
 
     def names(self) -> dict[str, str]:
-        """Key to name, as it was first written, of all entities."""
+        """Return key to name of all entities, with the first spelling of a name."""
         names: dict[str, str] = {}
         for row in self.answers:
             for key, name in self.named[row].items():
@@ -82,13 +81,13 @@ class Found:
 
 
 def grow(work: Work, rows: Sequence[int], progress: Progress) -> Effects[None]:
-    """Take passages in, by their items' rows: a batch is committed when it is extracted.
+    """Add passages, given by their items' rows; each batch is committed once it is extracted.
 
-    A passage that the extractor fails for is noted with the reason; it is found by its text alone until it is tried
-    again.
+    A passage for which the extractor fails is recorded with the reason; it is found by its text alone until extraction
+    is tried again.
 
     Raises:
-        VerifierError: if the extractor yields what is no answer.
+        VerifierError: if the extractor yields anything but answers.
     """
     session, report = work.session, work.report
     progress.expect(len(rows))
@@ -113,7 +112,7 @@ def grow(work: Work, rows: Sequence[int], progress: Progress) -> Effects[None]:
 
 
 def _fitted(work: Work, found: Found) -> Effects[None]:
-    """`_written`; under a byte budget passage by passage, each after room has been made for it."""
+    """Commit answers by `_written`; under a byte budget passage by passage, after making room for each."""
     session, report = work.session, work.report
     if session.budget is None:
         yield from _written(work, found)
@@ -134,12 +133,12 @@ def _fitted(work: Work, found: Found) -> Effects[None]:
 
 
 def _said(answer: Extraction | Unextracted) -> int:
-    """About how many bytes the facts of a passage take."""
+    """Return about how many bytes the facts of a passage take."""
     return 0 if isinstance(answer, Unextracted) else sum(4 + len(fact.relation.encode()) for fact in answer.facts)
 
 
 def _written(work: Work, found: Found) -> Effects[None]:
-    """Commit what was found, with embeddings of the names that are new."""
+    """Commit answers, with embeddings of names that are new."""
     session, store, clock = work.session, work.session.store, work.clock
     encoder, vectors = session.encoder, dict[str, FloatArray]()
     growth = None
@@ -149,7 +148,7 @@ def _written(work: Work, found: Found) -> Effects[None]:
         missing = [name for name in new.values() if name not in vectors]
         if missing:
             encoded: FloatArray = yield Embed(encoder, missing, "embedding entities")
-            # What the file gives back: what is alike does not depend on when it was read.
+            # As the file will return them: synonyms must not depend on when a vector was read.
             vectors.update(zip(missing, rounded(encoded), strict=True))
         started = time.perf_counter()
         with session.lock:
@@ -158,7 +157,7 @@ def _written(work: Work, found: Found) -> Effects[None]:
                 if held is None or held.encoder is not encoder:
                     raise EncoderError("The memory was embedded anew while this was going on. Do it again.")
                 new = _new(held, alive)
-                # Otherwise an entity or a spelling went in the meantime, with the last passage that had it.
+                # If not, an entity or a spelling has gone meanwhile, with the last passage that had it: try again.
                 if all(name in vectors for name in new.values()):
                     started = clock.add("writing", started)
                     near = _near(held, new, vectors, work.synonymy)
@@ -172,20 +171,20 @@ def _written(work: Work, found: Found) -> Effects[None]:
 
 
 def _alive(store: Store, found: Found) -> Found:
-    """Without the passages that went in the meantime, or were cut: what is no longer there must not be written."""
+    """Return the answers without those for passages that have gone or been shortened meanwhile."""
     items = store.items.at(list(found.answers))
     return found.of({row for row, item in items.items() if item.text == found.items[row].text})
 
 
 def _new(held: HeldGraph | None, found: Found) -> dict[str, str]:
-    """Key to name, of the entities that the graph does not know."""
+    """Return key to name of the entities that the graph does not have yet."""
     return {key: name for key, name in found.names().items() if held is None or key not in held.names.row_of}
 
 
 def _near(
     held: HeldGraph, new: Mapping[str, str], vectors: Mapping[str, FloatArray], synonymy: float | None
 ) -> list[Near]:
-    """The synonyms of new entities."""
+    """Return the synonyms of new entities."""
     if not new or synonymy is None:
         return [[] for _ in new]
     stacked = np.stack([vectors[name] for name in new.values()])
@@ -220,7 +219,7 @@ def _write(
 
 
 def _named(answer: Extraction | Unextracted) -> dict[str, str]:
-    """Key to name, of a passage's entities, those of its facts included: at most so many, and none without a letter."""
+    """Return key to name of a passage's entities, its facts' included: at most `MOST_ENTITIES`, each with a letter."""
     if isinstance(answer, Unextracted):
         return {}
     named: dict[str, str] = {}
@@ -268,7 +267,7 @@ def _count(report: GraphReport, found: Found, growth: Growth) -> None:
 
 
 def extractions_by(extractor: Extractor, texts: Sequence[str]) -> AnswerStream[Extraction | Unextracted]:
-    """What an extractor finds in texts."""
+    """Return the answers of an extractor to texts, checked for their types."""
     from epic_core.graph.extraction.base import Extraction, Fact, Unextracted
 
     def sound(answer: Extraction | Unextracted) -> bool:

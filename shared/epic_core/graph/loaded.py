@@ -1,4 +1,4 @@
-"""What one user's graph looks like in RAM: the network, and the names and embeddings of its entities."""
+"""One user's graph loaded into RAM: the network, and the names and embeddings of its entities."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _DEAD_SHARE = 0.2
 
 @dataclass(kw_only=True)
 class Growth:
-    """What a committed change added to a graph: entities with their rows, and passages.
+    """Changes of a commit to a graph: new entities with their rows, and passages.
 
     Attributes:
-        crcs: Of the passages, by their items.
-        replaced: Whether it took out something as well, so that the graph has to look at the file again.
-        marks, newest: What the file came to with it, inside its transaction.
+        crcs: Checksums of the passages, by their items.
+        replaced: Whether anything was removed as well, so that the graph has to be read from the file again.
+        marks, newest: The file's marks and newest rows after the change, read inside its transaction.
     """
 
     entities: list[tuple[int, NewEntity]] = field(default_factory=list)
@@ -61,30 +61,30 @@ class Names:
     def __len__(self) -> int:
         return len(self.name_of)
 
-    # One that has gone leaves its place behind: no key, and a vector of zeros, which is like nothing.
+    # A removed entity leaves its place behind: no key, and a zero vector, which resembles nothing.
 
     @property
     def keys(self) -> list[str]:
-        """Place to key."""
+        """The keys by place."""
         return self._keys
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Place to row, shape `(n,)`."""
+        """The rows by place, shape `(n,)`."""
         return self._rows[: len(self._keys)]
 
     @property
     def vectors(self) -> FloatArray:
-        """Place to E(name), shape `(n, d)`."""
+        """E(name) by place, shape `(n, d)`."""
         return self.called.vectors
 
     @property
     def called(self) -> Called:
-        """Place to how it is called."""
+        """The features of names that synonymy compares, by place."""
         return self._called.at(slice(len(self._keys)))
 
     def add(self, rows: Sequence[int], names: Sequence[str], keys: Sequence[str], vectors: FloatArray) -> None:
-        """Add entities that are not there."""
+        """Add new entities."""
         size, count = len(self._keys), len(rows)
         if size + count > len(self._rows):
             room = int(_ROOM * (size + count)) + 16 - size
@@ -99,7 +99,7 @@ class Names:
         self._place_of.update(zip(rows, range(size, size + count), strict=True))
 
     def remove(self, rows: Collection[int]) -> None:
-        """Remove entities that are there."""
+        """Remove entities, which have to be present."""
         for row in rows:
             place = self._place_of.pop(row)
             del self.row_of[self._keys[place]], self.name_of[row]
@@ -113,12 +113,12 @@ class Names:
 
 
 class HeldGraph:
-    """One namespace's graph, loaded.
+    """One namespace's graph, loaded into RAM.
 
     Attributes:
-        network: Passages by item row, entities by entity row. Items that the graph has not taken in are there, too,
-            without an entity.
-        names: Of its entities.
+        network: Passages by item row, entities by entity row. Items that are not in the graph yet are present without
+            entities.
+        names: The names of its entities.
     """
 
     def __init__(self, store: Store, namespace: str, encoder: Encoder) -> None:
@@ -133,14 +133,14 @@ class HeldGraph:
         self._crc_of: dict[int, int] = {}
         self._marks = GraphMarks()
         self._newest = (0, 0)
-        # When it was last read, as others and as this connection count changes; not yet.
+        # This connection's and other connections' change counters at the last read; -1 before the first.
         self._change = self._hint = -1
 
     def refresh(self) -> None:
-        """Take in what the file holds by now. Call it inside a transaction or `Store.reading`.
+        """Load the file's current state. Call it inside a transaction or `Store.reading`.
 
         Raises:
-            DamagedError: if that cannot be a graph.
+            DamagedError: if the file's data cannot be a graph.
         """
         marks = self._store.graph.marks()
         if marks != self._marks:
@@ -149,7 +149,7 @@ class HeldGraph:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """What is interrupted begins from the beginning next time."""
+        """Reset the graph if the block raises, so that the next read starts from scratch."""
         try:
             yield
         except BaseException:
@@ -164,9 +164,9 @@ class HeldGraph:
         items: Collection[int] = ()
         entities: Collection[int] = ()
         if self._marks.plus(store.graph.added_since(*self._newest)) == marks:
-            pass  # nothing but additions
+            pass  # only additions
         elif change == self._change and self._hint >= store.graph.hints.first:
-            # This connection's changes alone.
+            # Only changes by this connection.
             items, entities = store.graph.hints.since(self._hint)
             new |= store.graph.passage_crcs_at(namespace, list(dict.fromkeys(items)))
             called |= store.graph.entities_called_at(namespace, list(dict.fromkeys(entities)))
@@ -199,7 +199,7 @@ class HeldGraph:
         self._crc_of.update(changed)
 
     def _said(self, items: Sequence[int]) -> tuple[Ids, tuple[Ids, Ids], tuple[Ids, Ids]]:
-        """What a network takes of items; of those that were not taken in, nothing."""
+        """Return the rows of items in the form a network takes; items that are not in the graph have empty rows."""
         rows = self._store.graph.passage_rows(items)
         if not np.isin(rows.entities, self.names.rows).all():
             raise DamagedError(self._store.path, "a passage names an entity that is not there")
@@ -211,12 +211,12 @@ class HeldGraph:
         return np.concatenate([rows.items, outside]), (mention_starts, rows.entities), (fact_starts, rows.facts)
 
     def _known(self, found: EntityRows) -> tuple[NDArray[np.int64], FloatArray]:
-        """Synonyms, those apart that have gone since they were found."""
+        """Return synonym pairs and cosines, without entities that have gone since."""
         known = np.isin(found.pairs[:, 1], self.names.rows) & (found.cosines > 0.0)
         return found.pairs[known], found.cosines[known]
 
     def apply(self, growth: Growth) -> None:
-        """Take in what was committed, if it is nothing but this. Call it as `refresh`."""
+        """Apply a committed change; reread the file if it also removed anything. Call it as `refresh`."""
         if growth.replaced:
             self.refresh()
             return
@@ -248,5 +248,5 @@ class HeldGraph:
 
 
 def _longer(column: NDArray[Any], room: int) -> Any:
-    """A column with room at its end."""
+    """Return an array with spare room at its end."""
     return np.concatenate([column, np.empty((room, *column.shape[1:]), dtype=column.dtype)])

@@ -1,4 +1,4 @@
-"""GraphMemory: an embedded graph RAG over what a memory holds."""
+"""GraphMemory: an embedded graph RAG over the items of a memory."""
 
 from __future__ import annotations
 
@@ -38,25 +38,23 @@ class GraphMemory:
         for hit in graph.search("What can I bake for the man who turns forty?"):
             print(hit.score, hit.item.text)
 
-    What is kept, and for which preferences, a memory decides: `graph.memory` is an `EpicMemory` with all that one can
-    do. `coarse=False`, `fine=False` and `steering="off"` switch its three stages off one by one; without the first two
-    everything is kept, and no preferences are needed. The graph is in the same file, and follows whatever happens to
-    the memory's items.
+    A memory decides what is kept, and for which preferences: `graph.memory` is a full `EpicMemory`. `coarse=False`,
+    `fine=False` and `steering="off"` switch its three stages off one by one; without the first two everything is kept,
+    and no preferences are needed. The graph is in the same file, and follows all changes to the memory's items.
 
     Args:
         preferences: The user's preferences.
-        memory: Instead of `preferences` and the memory's options, a memory that is there.
-        extractor: What finds entities and facts in passages: default a `PhraseExtractor`, which needs no model; or an
+        memory: An existing memory, instead of `preferences` and options.
+        extractor: Finds entities and facts in passages: by default a `PhraseExtractor`, which needs no model; or an
             `LMExtractor`.
-        synonymy: The cosine from which on two entities' names are synonyms, in (0, 1]; None for no such edges.
-        damping: With which probability the walk goes on along an edge instead of starting anew, in [0, 1).
-        passage_weight: What the passage nearest to the query weighs as a start of the walk, beside an entity's at
-            most 1.
+        synonymy: The cosine from which two entities' names are synonyms, in (0, 1]; None for no such edges.
+        damping: The probability that the walk goes on along an edge instead of restarting, in [0, 1).
+        passage_weight: The weight of the passage nearest to the query as a start of the walk; an entity's is at most 1.
         **options: As for `EpicMemory`.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
-        ReadOnlyError: if the memory has no graph yet and may not be written.
+        InvalidInputError: if an argument is invalid.
+        ReadOnlyError: if the memory has no graph yet and cannot be written.
     """
 
     def __init__(
@@ -81,7 +79,8 @@ class GraphMemory:
         self._phrases = PhraseExtractor()
         self._reader = Reader(memory.encoder)
         self._loaded: HeldGraph | None = None
-        # Up to this row everything was offered to the graph: `update` tries again what did not fit, not each `add`.
+        # Every row up to this one was offered to the graph: `add` skips rows that did not fit, `update` tries them
+        # again.
         self._offered = 0
         if self._store.writable:
             self._store.graph.begin()
@@ -104,7 +103,7 @@ class GraphMemory:
     ) -> GraphMemory:
         """Open the graph memory in a file, or make it. Use it in a `with`, or `close()` it.
 
-        A file that a memory has written gets a graph: `update()` takes in what it holds.
+        A memory's file without a graph gets one: `update()` adds the items that it holds.
 
         Args:
             path, preferences, sync, reencode, must_exist, read_only, **options: As for `EpicMemory.open`.
@@ -113,7 +112,7 @@ class GraphMemory:
         Raises:
             EpicError: as `EpicMemory.open`.
         """
-        # First, so that no argument that cannot be leaves a file behind.
+        # First, so that an invalid argument leaves no file behind.
         _checked(extractor, synonymy, damping, passage_weight)
         memory = EpicMemory.open(
             path, preferences, sync=sync, reencode=reencode, must_exist=must_exist, read_only=read_only, **options
@@ -133,13 +132,14 @@ class GraphMemory:
     # building
 
     def add(self, items: Items, *, progress: bool = False) -> GraphReport:
-        """Offer items: coarse filter, fine verification, index; what is kept is taken into the graph.
+        """Offer items: coarse filter, fine verification, index; the kept items are added to the graph.
 
-        Committed batch by batch, the graph batch by batch: what was interrupted in between `update` takes in.
+        The memory and the graph are committed batch by batch; after an interruption in between, `update` completes the
+        graph.
 
         Args:
             items: As for `EpicMemory.add`.
-            progress: Show a bar.
+            progress: Show a progress bar.
 
         Raises:
             EpicError: as `EpicMemory.add`.
@@ -153,7 +153,7 @@ class GraphMemory:
         return self._finished(report, clocks)
 
     async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool = False) -> GraphReport:
-        """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
+        """Do the same as `add` without blocking the event loop; also takes an asynchronous iterable."""
         self._store.check_writable()
         report, clocks = GraphReport(), (self.memory._new_report()[1], Clock())
         with Progress(items, shown=progress) as bar:
@@ -163,33 +163,33 @@ class GraphMemory:
         return self._finished(report, clocks)
 
     def update(self, *, progress: bool = False) -> GraphReport:
-        """Take in what the memory holds and the graph does not know: what was added to the memory itself."""
+        """Add the items that the memory holds and the graph does not, such as items added to the memory itself."""
         return self._grown(progress=progress)
 
     async def aupdate(self, *, progress: bool = False) -> GraphReport:
-        """As `update`, without blocking the event loop."""
+        """Do the same as `update` without blocking the event loop."""
         return await self._agrown(progress=progress)
 
     def retry(self, *, progress: bool = False) -> GraphReport:
-        """Verify undecided items again, as `EpicMemory.retry`, and extract again where the extractor failed."""
+        """Verify undecided items again, as `EpicMemory.retry` does, and extract again where the extractor failed."""
         memory = self.memory.retry(progress=progress)
         report = self._grown(failed=True, progress=progress)
         report.memory = memory
         return report
 
     async def aretry(self, *, progress: bool = False) -> GraphReport:
-        """As `retry`, without blocking the event loop."""
+        """Do the same as `retry` without blocking the event loop."""
         memory = await self.memory.aretry(progress=progress)
         report = await self._agrown(failed=True, progress=progress)
         report.memory = memory
         return report
 
     def reextract(self, *, progress: bool = False) -> GraphReport:
-        """Extract anew whatever another extractor found: after a change of `extractor`."""
+        """Extract passages of other extractors again: after a change of `extractor`."""
         return self._grown(others=True, progress=progress)
 
     async def areextract(self, *, progress: bool = False) -> GraphReport:
-        """As `reextract`, without blocking the event loop."""
+        """Do the same as `reextract` without blocking the event loop."""
         return await self._agrown(others=True, progress=progress)
 
     def _grown(self, *, failed: bool = False, others: bool = False, progress: bool = False) -> GraphReport:
@@ -260,22 +260,26 @@ class GraphMemory:
         keys: Keys = "both",
         min_score: MinScore = "auto",
     ) -> GraphHits:
-        """The k passages that a walk from the query reaches most, under the user's preferences.
+        """Return the k passages that a walk from the query visits most, under the user's preferences.
 
         Args:
             query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
-            embed: As there: what the passages are near to. The entities are those that the query names.
-            keys, min_score: As there; where the walk starts at an entity that the query names, something is relevant.
+            embed: As for `EpicMemory.search`: the texts to which passages are near. Entities are those in the query
+                itself.
+            keys, min_score: As for `EpicMemory.search`; if the query names an entity, something counts as relevant.
 
         Returns:
-            Hits, best first. Their scores are shares of the walk, the most visited passage's being one, of which a
-            stance leaves a part; in signed mode the first 20 gain half of what `QuerySteering.score` gives them more
-            than the last of them. Where the query names no entity that the graph knows, they are those of
-            `EpicMemory.search`.
+            Hits, best first. A score is the passage's share of the walk, with 1 for the most visited passage, times a
+                factor
+            for its stance. In signed mode, unless the stance policy is "any", the first 20 gain 0.35 of the amount by
+                which
+            their score by `QuerySteering.score_texts` exceeds the lowest among them. If the query names no entity of
+                the
+            graph, hits and scores are those of `EpicMemory.search`.
 
         Raises:
             InvalidInputError: as `EpicMemory.search`.
-            UnknownPreferenceError: for a preference that is not held.
+            UnknownPreferenceError: for a preference that the memory does not have.
         """
         clock = Clock()
         asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed, keys, min_score)
@@ -294,7 +298,7 @@ class GraphMemory:
         keys: Keys = "both",
         min_score: MinScore = "auto",
     ) -> GraphHits:
-        """As `search`, without blocking the event loop."""
+        """Do the same as `search` without blocking the event loop."""
         clock = Clock()
         asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed, keys, min_score)
         return await arun(
@@ -302,12 +306,12 @@ class GraphMemory:
         )
 
     def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
-        """What a model is given for a query: as `EpicMemory.context`, from this `search`."""
+        """Return the context for a model, as `EpicMemory.context` does, from this graph's `search`."""
         told, options = told_in_context(options)
         return format_context(self.search(query, k, **options), preferences=told, allowance=allowance)
 
     async def acontext(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
-        """As `context`, without blocking the event loop."""
+        """Do the same as `context` without blocking the event loop."""
         told, options = told_in_context(options)
         return format_context(await self.asearch(query, k, **options), preferences=told, allowance=allowance)
 
@@ -338,13 +342,13 @@ class GraphMemory:
             min_score=min_score,
         )
 
-    # looking into it
+    # inspection
 
     def entities(self, item_id: str | None = None) -> list[str]:
-        """The names of all entities, or of those in one item, in the order in which they came.
+        """Return the names of all entities, or of those in one item, in the order they were added.
 
         Raises:
-            InvalidInputError: for an id that is no text.
+            InvalidInputError: for an id that is not a string.
         """
         with self._session.lock, self._store.reading():
             held = self._looked()
@@ -356,9 +360,9 @@ class GraphMemory:
             return [name_of[one] for one in rows]
 
     def facts(self, item_id: str) -> list[tuple[str, str, str]]:
-        """What an item says of its entities: subject, relation, object.
+        """Return the facts in an item: subject, relation, object.
 
-        A relation is empty where the item only names both.
+        A relation is empty if the item only names both entities together.
         """
         with self._session.lock, self._store.reading():
             held, row = self._looked(), self._passage(item_id)
@@ -370,10 +374,10 @@ class GraphMemory:
             ]
 
     def neighbours(self, entity: str) -> list[Neighbour]:
-        """The entities that share a fact with one, or are called much alike; the heaviest edge first.
+        """Return the entities that share a fact with an entity or have a similar name; the heaviest edge first.
 
         Raises:
-            UnknownEntityError: if the graph has none of that name.
+            UnknownEntityError: if the graph has no entity of that name.
         """
         key = entity_key(checked_text(entity, "The entity"))
         with self._session.lock, self._store.reading():
@@ -385,19 +389,19 @@ class GraphMemory:
             return [Neighbour(name=held.names.name_of[other], weight=weight) for other, weight in pairs]
 
     def failures(self) -> dict[str, str]:
-        """Item id to the reason, of all passages the extractor failed for; `retry` has them extracted again."""
+        """Return item id to reason for all passages the extractor failed for; `retry` extracts them again."""
         with self._session.lock, self._store.reading():
             return {item_id: reason for _, item_id, reason in self._store.graph.failed_passages(self.memory.namespace)}
 
     def counts(self) -> dict[str, int]:
-        """Numbers of "passages", "entities", "edges", "failed" and "outside" (held, and not taken in yet)."""
+        """Count "passages", "entities", "edges", "failed" and "outside" (held, but not in the graph yet)."""
         with self._session.lock, self._store.reading():
             held = self._looked()
             made = self._store.graph.counts(self.memory.namespace)
             outside = len(self._store.graph.outside(self.memory.namespace))
             return {**made, "edges": 0 if held is None else held.network.edges, "outside": outside}
 
-    # the rest
+    # other methods
 
     @property
     def _session(self) -> Session:
@@ -417,9 +421,12 @@ class GraphMemory:
         return row
 
     def _looked(self) -> HeldGraph | None:
-        """The graph as the file has it by now, under the lock; None for a file that has none and may not be written."""
+        """Return the graph in the file's current state; None if the file has none and cannot be written.
+
+        The caller holds the lock.
+        """
         session = self._session
-        session.space()  # whether another process has embedded it anew
+        session.space()  # notices if another process has embedded the memory anew
         if not self._store.graph.begun:
             return None
         if self._loaded is None or self._loaded.encoder is not session.encoder:

@@ -1,4 +1,4 @@
-"""Passages and entities as a graph in RAM, and personalised PageRank over it (HippoRAG 2), with numpy alone.
+"""Network of passages and entities in RAM, with personalised PageRank (HippoRAG 2) over it in numpy alone.
 
 The walk on an undirected graph is a symmetric linear system. No two passages are neighbours, so they are eliminated,
 and conjugate gradients on the entities take about eight passes over the edges where power iteration takes twenty.
@@ -32,7 +32,7 @@ from epic_core.types import FloatArray
 Seeds: TypeAlias = Mapping[int, float] | tuple[ArrayLike, ArrayLike]
 """Ids with their weights: a mapping, or two arrays."""
 
-# Slot 0 of the entities stands for none: what is removed points there, and its degree is always zero.
+# Slot 0 of the entities means "none": removed entities point there, and its degree is always zero.
 _NOBODY = 0
 _TOLERANCE = 1e-5
 _ROUNDS = 10_000
@@ -44,9 +44,10 @@ _LOOSE_SHARE = 0.2
 class Network:
     """Passages and entities in RAM.
 
-    Edges are undirected: a passage and an entity it mentions (weight 1); two entities of a fact (weight: how many
-    passages have such a fact); two entities that are synonyms (weight: their cosine). Ids are the caller's, any int64.
-    A passage may mention no entity; an entity is there as long as it has an edge. Not safe for several threads at once.
+    Edges are undirected: between a passage and an entity it mentions (weight 1); between two entities of a fact
+    (weight: how many passages have such a fact); between two entities that are synonyms (weight: their cosine). Ids are
+    the caller's, any int64. A passage may mention no entity; an entity exists as long as it has an edge. Not safe to
+    use from several threads at once.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ class Network:
         facts: tuple[ArrayLike, ArrayLike],
         synonyms: tuple[ArrayLike, ArrayLike],
     ) -> Network:
-        """A network in one go.
+        """Make a network in one go.
 
         Args:
             passages: P distinct ids.
@@ -71,7 +72,7 @@ class Network:
             synonyms: Pairs of entity ids (n, 2) and weights (n,), as `link` takes them.
 
         Raises:
-            InvalidInputError: for shapes that do not fit, or a passage that is there twice.
+            InvalidInputError: for shapes that do not fit, or a passage that is given twice.
         """
         said = _Said.of(passages, mentions, facts)
         linked = _pairs(synonyms[0])
@@ -86,12 +87,12 @@ class Network:
     def _fill(
         self, passages: Ids, entities: Ids, starts: Ids, mentions: NDArray[Any], fact_starts: Ids, facts: NDArray[Any]
     ) -> None:
-        """Take over rows whose entities are slots already; ids ascend, `entities` are those of slot 1 and on."""
+        """Store rows whose entities are given as slots; passages ascend, `entities` have the slots from 1 on."""
         self._passages = Slots(passages)
         self._entities = Slots(np.concatenate([[np.iinfo(np.int64).min], entities]))
         self._alive = Column(np.ones(len(passages), dtype=bool))
         self._dead = 0
-        # What was dropped leaves a place that mentions nobody, here no longer.
+        # Removed mentions are still there as slot 0; drop them here.
         named = mentions != _NOBODY
         starts = summed(named)[starts]
         self._mentions, self._starts = Column(mentions[named].astype(np.int32)), Column(starts)
@@ -105,7 +106,7 @@ class Network:
         self._near, self._far = (Column(pairs[:, side].astype(np.int32)) for side in (0, 1))
         self._weights = Column(weights.astype(np.float32))
 
-    # What is there
+    # contents
 
     @property
     def passages(self) -> int:
@@ -136,14 +137,14 @@ class Network:
         return sum(column.nbytes for column in columns) + sum(s.ids.nbytes + 150 * len(s.others) for s in slots)
 
     def degree(self, entity: int) -> int:
-        """How many passages mention an entity; 0 for one that is not there."""
+        """Return how many passages mention an entity; 0 for an unknown one."""
         slot = self._entities.find(_ids([entity]))[0]
         return int(self._mentioned.values[slot]) if slot >= 0 else 0
 
     def neighbours(self, entity: int) -> tuple[Ids, Weights]:
-        """The entities that share a fact with an entity or are its synonyms, and the weights of these edges.
+        """Return the entities that share a fact with an entity or are its synonyms, and the weights of these edges.
 
-        The heaviest first, of equals the lower id. Empty for an entity that is not there.
+        The heaviest first, equal weights by ascending id. Empty for an unknown entity.
         """
         slot = self._entities.find(_ids([entity]))[0]
         weights = np.zeros(len(self._entities))
@@ -156,20 +157,20 @@ class Network:
         order = np.lexsort((ids, -weights))
         return ids[order], weights[order]
 
-    # Changes
+    # changes
 
     def add(self, passage: int, entities: Sequence[int], facts: Sequence[tuple[int, int]]) -> None:
         """Add a passage with the entities it mentions and the pairs of entities of its facts.
 
-        A passage that is there already is replaced. Each entity and each pair counts once, whatever its order; an
-        entity with itself is no fact.
+        An earlier version of the passage is replaced. Each entity and each unordered pair counts once; a pair of an
+        entity with itself is ignored.
         """
         self.extend([passage], ([0, len(entities)], entities), ([0, len(facts)], facts))
 
     def extend(
         self, passages: ArrayLike, mentions: tuple[ArrayLike, ArrayLike], facts: tuple[ArrayLike, ArrayLike]
     ) -> None:
-        """Add passages as `add` does, all at once, which is much faster; arguments and errors as those of `of`."""
+        """Add passages as `add` does, all at once, which is much faster; arguments and errors are those of `of`."""
         said = _Said.of(passages, mentions, facts)
         self.remove(said.ids)
         slots = self._known(said.named)
@@ -186,7 +187,7 @@ class Network:
         self._tidy()
 
     def remove(self, passages: Iterable[int]) -> None:
-        """Remove passages, with their mentions and facts; those that are not there are ignored.
+        """Remove passages, with their mentions and facts; unknown ids are ignored.
 
         Entities stay as long as they have another edge.
         """
@@ -207,9 +208,9 @@ class Network:
         self._tidy()
 
     def link(self, pairs: Sequence[tuple[int, int]], weights: Sequence[float]) -> None:
-        """Make pairs of entities synonyms, with a weight each; a pair that was linked gets the new weight.
+        """Make pairs of entities synonyms, with a weight each; a pair that is linked already gets the new weight.
 
-        Of a pair that is given twice, in whatever order, the last counts; an entity with itself is left out.
+        If an unordered pair is given twice, the last weight counts; a pair of an entity with itself is ignored.
 
         Raises:
             InvalidInputError: for weights that are not positive, or not as many as the pairs.
@@ -233,7 +234,7 @@ class Network:
         self._weights.append(values[new])
 
     def drop_entities(self, entities: Iterable[int]) -> None:
-        """Take entities out of the passages, facts and synonyms they are in; those that are not there are ignored."""
+        """Remove entities from the passages, facts and synonyms they are in; unknown ids are ignored."""
         slots = self._entities.find(_ids(list(entities)))
         gone = np.zeros(len(self._entities), dtype=bool)
         gone[slots[slots >= 0]] = True
@@ -251,7 +252,7 @@ class Network:
         self._tidy()
 
     def _known(self, ids: Ids) -> Ids:
-        """The slots of entities, made for those that are new."""
+        """Return the slots of entities; make slots for new ones."""
         slots = self._entities.find(ids)
         missing = np.unique(ids[slots < 0])
         if not len(missing):
@@ -261,7 +262,7 @@ class Network:
         return self._entities.find(ids)
 
     def _tidy(self) -> None:
-        """Give back the room of what was removed, and put ids in order again, once there is much of either."""
+        """Free the memory of removed rows, and sort ids again, once there is much of either."""
         loose = self._dead + len(self._passages.others) + len(self._entities.others)
         idle = np.count_nonzero(self._near.values == _NOBODY)
         if loose + idle <= _LOOSE + _LOOSE_SHARE * (len(self._alive) + len(self._near)):
@@ -288,16 +289,16 @@ class Network:
         )
         self._set_synonyms(synonyms, weights)
 
-    # The walk
+    # the walk
 
     def pagerank(self, entities: Seeds, passages: Seeds, *, damping: float = 0.5) -> tuple[Ids, FloatArray]:
-        """Personalised PageRank of all passages.
+        """Compute the personalised PageRank of all passages.
 
         Args:
             entities: The entities where the walk starts, with weights.
-            passages: The passages where it starts, with weights. All weights together are brought to a sum of one;
-                ids that are not there are ignored.
-            damping: With which probability the walk goes on along an edge instead of starting anew, in [0, 1).
+            passages: The passages where it starts, with weights. All weights together are normalised to a sum of one;
+                unknown ids are ignored.
+            damping: The probability that the walk goes on along an edge instead of restarting, in [0, 1).
 
         Returns:
             The ids of all passages (P,), in no particular order, and their scores (P,); the scores of passages and
@@ -319,13 +320,13 @@ class Network:
         total = (by_entity / largest).sum() + (by_passage / largest).sum()
         by_entity, by_passage = by_entity / largest / total, by_passage / largest / total
         scores = self._walked(by_entity, by_passage, degrees, damping)
-        # Who is at a passage without an entity starts anew: that only scales the scores.
+        # At a passage without an entity the walk restarts, which only scales the scores.
         idle = float(by_passage[self._held.values == 0].sum())
         scores *= (1.0 - damping) / (1.0 - damping * idle)
         return ids, scores[live].astype(np.float32)
 
     def _reset(self, seeds: Seeds, slots: Slots) -> Weights:
-        """The weight of each slot."""
+        """Return the weight of each slot."""
         if isinstance(seeds, Mapping):
             given = np.fromiter(seeds, dtype=np.int64, count=len(seeds))
             weights = np.fromiter(seeds.values(), dtype=np.float64, count=len(seeds))
@@ -337,7 +338,7 @@ class Network:
         return _gathered(found[found >= 0], weights[found >= 0], len(slots))
 
     def _walked(self, by_entity: Weights, by_passage: Weights, degrees: Weights, damping: float) -> Weights:
-        """The scores of the passages' slots, up to a factor.
+        """Return the scores of the passages' slots, up to a factor.
 
         With the adjacency A, the degrees D and the start r, the scores are D u with (D - damping A) u = r.
         """
@@ -346,7 +347,7 @@ class Network:
         blocks = [(rows, inside.shape, inside.ravel()) for rows, inside in self._blocks()]
         mentions = np.concatenate([inside for _, _, inside in blocks] or [np.empty(0, dtype=np.intp)])
         room = np.empty(len(mentions))
-        # For as long as the walk takes, in the type that numpy wants: else it converts them each time.
+        # Converted once to the type that numpy needs for indexing: otherwise it converts them in each round.
         directed = [(one.astype(np.intp), other.astype(np.intp), weight) for one, other, weight in self._directed()]
         parts, first = [], 0
         for rows, shape, inside in blocks:
@@ -354,14 +355,14 @@ class Network:
             first += len(inside)
 
         def back(values: Weights) -> Weights:
-            """From entities to the passages that mention them, and from these to their entities."""
+            """Pass values from entities to the passages that mention them, and from these to their entities."""
             values.take(mentions, out=room, mode="clip")
             for _, share, part in parts:
                 part[:] = share * part.sum(axis=0)
             return _gathered(mentions, room, len(degrees))
 
         def system(values: Weights) -> Weights:
-            """(D - damping A) of the entities, the passages eliminated."""
+            """Apply (D - damping A) to values of the entities, with the passages eliminated."""
             flow = back(values)
             for one, other, weight in directed:
                 pulled = values.take(other)
@@ -382,9 +383,9 @@ class Network:
         return scores
 
     def _blocks(self) -> Iterator[tuple[Ids, NDArray[np.intp]]]:
-        """Slots of passages (n,) that mention about as many entities, and these (most, n), filled up with nobody.
+        """Yield slots of passages (n,) with about equally many entities, and these (most, n), padded with slot 0.
 
-        With its entities one below the other, many passages are summed at once, which is what numpy is good at.
+        With its entities in a column, many passages are summed at once, which numpy does fast.
         """
         counts = np.where(self._held.values > 0, np.diff(self._starts.values), 0)
         # Numbers of one or two bytes are sorted much faster.
@@ -409,18 +410,18 @@ class Network:
         return rows, inside
 
     def _between(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-        """The ends of the edges between entities: of facts, of synonyms."""
+        """Return the ends of the edges between entities: of facts, of synonyms."""
         return [(self._left.values, self._right.values), (self._near.values, self._far.values)]
 
     def _directed(self) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32] | None]]:
-        """The same from either end, with their weights (None: one each)."""
+        """Yield the edges between entities in both directions, with their weights (None: all are 1)."""
         for (one, other), weight in zip(self._between(), (None, self._weights.values), strict=True):
             if len(one):
                 yield one, other, weight
                 yield other, one, weight
 
     def _degrees(self) -> Weights:
-        """The weight of all edges of each entity."""
+        """Return the sum of the edge weights of each entity."""
         degrees = self._mentioned.values.astype(np.float64)
         for one, _, weight in self._directed():
             degrees += np.bincount(one, weight, len(degrees))
@@ -430,12 +431,12 @@ class Network:
 
 @dataclass(frozen=True)
 class _Said:
-    """What passages say, as it was given.
+    """Passages with their mentions and facts, sorted by passage.
 
     Attributes:
-        ids: Of the passages, ascending.
-        named: Ids of entities: those that are mentioned, and two for each fact.
-        rows, fact_rows: Of which passage each mention and each fact is, by place in `ids`.
+        ids: The passages' ids, ascending.
+        named: Ids of entities: one for each mention, then two for each fact.
+        rows, fact_rows: The passage of each mention and of each fact, as a position in `ids`.
     """
 
     ids: Ids
@@ -463,10 +464,10 @@ class _Said:
         )
 
     def laid_out(self, slots: Ids, size: int) -> tuple[Ids, Ids, Ids, Ids]:
-        """Starts and slots of mentions, starts and pairs of facts, passage by passage, each once.
+        """Return starts and slots of mentions, and starts and pairs of facts; by passage, each once.
 
         Args:
-            slots: Of what is named, all below `size`.
+            slots: The slots of `named`, all below `size`.
         """
         count = len(self.rows)
         keys = distinct(self.rows * size + slots[:count])
@@ -475,7 +476,7 @@ class _Said:
 
 
 def _solved(system: Any, right: Weights, inverse: Weights) -> Weights:
-    """Conjugate gradients, preconditioned by the diagonal (`inverse`; zero where there is nothing to solve)."""
+    """Solve by conjugate gradients, preconditioned by the diagonal (`inverse`; zero for rows without an equation)."""
     solved = np.zeros_like(right)
     step = inverse * right
     error = first = _dot(right, step)
@@ -495,18 +496,18 @@ def _solved(system: Any, right: Weights, inverse: Weights) -> Weights:
 
 
 def _gathered(places: NDArray[Any], weights: Weights, size: int) -> Weights:
-    """The sum of the weights at each place; floats also where there are none, unlike `np.bincount`."""
+    """Return the sum of the weights at each place; always floats, unlike `np.bincount` for empty input."""
     sums: Weights = np.bincount(places, weights, size).astype(np.float64, copy=False)
     return sums
 
 
 def _dot(one: Weights, other: Weights) -> float:
-    """Not `@`: that wakes the threads of a BLAS library, which costs more than it saves here."""
+    """Return the dot product; `@` would wake the threads of a BLAS library, which costs more than it saves here."""
     return float(np.einsum("i,i", one, other))
 
 
 def _ids(values: ArrayLike) -> Ids:
-    """Ids (n,)."""
+    """Check ids and return them as an array (n,)."""
     ids = np.asarray(values)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise InvalidInputError("A network takes ids as a flat list of whole numbers.")
@@ -514,7 +515,7 @@ def _ids(values: ArrayLike) -> Ids:
 
 
 def _pairs(values: ArrayLike) -> Ids:
-    """Pairs of ids (n, 2)."""
+    """Check pairs of ids and return them as an array (n, 2)."""
     pairs = np.asarray(values)
     if not pairs.size:
         return np.empty((0, 2), dtype=np.int64)
@@ -540,5 +541,5 @@ def _starts(values: ArrayLike, rows: int, size: int, what: str) -> Ids:
 
 
 def _numbered(entities: Ids, ids: Ids) -> Ids:
-    """The slots of ids that are all among ascending ids."""
+    """Return the slots of ids, all of which are in `entities`, ascending."""
     return np.searchsorted(entities, ids) + 1

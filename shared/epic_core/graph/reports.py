@@ -1,4 +1,4 @@
-"""What taking passages into a graph did, and what a graph holds."""
+"""Reports on adding passages to a graph, and the neighbours of an entity."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ _NOTED = 100
 
 @dataclass(kw_only=True)
 class GraphReport:
-    """What one `add` or `update` of a graph did.
+    """The outcome of one `add` or `update` of a graph.
 
     Attributes:
-        memory: What the memory did: coarse filter and fine verification.
-        passages: Taken into the graph, those that failed included.
-        without_entities: Of these, those in which no entity was found: their own text finds them.
-        failed: Of these, those the extractor failed for: their own text finds them, until `retry` has them extracted.
-        entities: New ones.
-        facts: Of the passages.
-        synonyms: Edges between new entities and such as are called much alike.
-        no_room: Passages that stay outside the graph because of the byte budget.
-        evicted: Entries that had to go for the graph, because of the byte budget.
-        timings: Seconds by part, those of the memory apart: "extraction", "embedding entities", "synonyms", "writing".
-        usage: What extraction took of a language model.
+        memory: The memory's report: coarse filter and fine verification.
+        passages: How many passages were added to the graph, failed ones included.
+        without_entities: How many of these have no entity: they are found by their own text.
+        failed: How many of these the extractor failed for: they are found by their own text, until `retry` extracts
+            them.
+        entities: How many entities are new.
+        facts: How many facts the passages have.
+        synonyms: How many edges connect new entities with entities of a similar name.
+        no_room: How many passages stay outside the graph because of the byte budget.
+        evicted: How many entries were evicted to make room for the graph, because of the byte budget.
+        timings: Seconds by part, without the memory's: "extraction", "embedding entities", "synonyms", "writing".
+        usage: The language model's usage in extraction.
         failures: Why extraction failed: item id to reason, the first hundred.
-        answers: What a model said that could not be understood: item id to answer, of the same hundred.
+        answers: Unreadable answers of a model: item id to answer, for the same hundred.
     """
 
     memory: BuildReport = field(default_factory=BuildReport)
@@ -48,11 +49,11 @@ class GraphReport:
 
     @property
     def seconds(self) -> float:
-        """All parts together, those of the memory included."""
+        """The sum of all parts, the memory's included."""
         return self.memory.seconds + sum(self.timings.values())
 
     def note(self, item_id: str, reason: str, answer: Extraction | Unextracted) -> None:
-        """Note why extraction failed, of the first hundred."""
+        """Record why extraction failed, for the first hundred passages."""
         if len(self.failures) < _NOTED:
             self.failures[item_id] = reason
             if isinstance(answer, Unextracted) and answer.answer:
@@ -85,7 +86,8 @@ class Neighbour:
 
     Attributes:
         name: Its name.
-        weight: Of the edge: how many passages tell such a fact, and the cosine of the names where they are synonyms.
+        weight: The weight of the edge: how many passages have such a fact, plus the cosine of the names if they are
+            synonyms.
     """
 
     name: str

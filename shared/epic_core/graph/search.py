@@ -1,11 +1,11 @@
-"""Retrieval over the graph: a walk from the query's entities and nearest passages (HippoRAG 2), steered as any search.
+"""Retrieval over the graph: a walk from the query's entities and nearest passages (HippoRAG 2), with steering.
 
 The walk starts at entities that the query names and, with a smaller weight, at the passages whose instructions or texts
-are nearest to the steered query; it ends at passages. Where the query names nothing that the graph knows, those nearest
-passages are the answer.
+are nearest to the steered query; it ends at passages. If the query names no entity of the graph, those nearest
+passages are the result.
 
-Steering moves the second kind of start. In signed mode the passages that the walk visits most are also told apart by
-what they say, for and against the preferences that are relevant to them all (`QuerySteering.score_texts`).
+Steering moves the second kind of start. In signed mode the most visited passages are also ranked by what their texts
+say for and against the preferences that are relevant to them all (`QuerySteering.score_texts`).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from epic_core.types.verdicts import PENALTY
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
-    """How the walk goes.
+    """The parameters of the walk.
 
     Attributes:
-        damping: With which probability it goes on along an edge instead of starting anew, in [0, 1).
-        passage_weight: What the nearest passage weighs as a start, beside an entity's at most 1; at least 0.
+        damping: The probability that it goes on along an edge instead of restarting, in [0, 1).
+        passage_weight: The weight of the nearest passage as a start, at least 0; an entity's is at most 1.
         passages: At how many passages it starts.
-        told_apart: Of so many of the most visited passages the texts are read in signed mode.
-        telling: How much what they say counts, beside a share of at most 1.
+        told_apart: Of how many of the most visited passages the texts are scored in signed mode.
+        telling: The weight of the texts' scores; a share of the walk is at most 1.
     """
 
     damping: float = 0.5
@@ -55,17 +55,17 @@ class Walk:
     telling: float = 0.35
 
 
-# What the stance policy "prefer" leaves of a share. Cosines differ by a third, shares by orders of magnitude: what a
-# memory takes off as a penalty has to be a factor here.
+# Factors for shares under the stance policy "prefer". Cosines differ by a third, shares by orders of magnitude: a
+# memory subtracts a penalty, a share needs a factor.
 LEFT = {Stance.SUPPORTS: 1.0, Stance.NEUTRAL: 0.8, Stance.MIXED: 0.4, Stance.CONFLICTS: 0.1}
 
 
 class GraphHits(Hits):
-    """Hits that also know where the walk began.
+    """Hits with the start of the walk.
 
     Attributes:
-        entities: Names of the entities it began at, with their shares of the start; empty where the query names none
-            that the graph knows, so that nearness alone decided.
+        entities: Names of the entities it started at, with their shares of the start; empty if the query names no
+            entity of the graph, so that only similarity decided.
     """
 
     def __init__(self, hits: Iterable[Hit] = (), *, entities: Sequence[tuple[str, float]] = (), **about: Any) -> None:
@@ -74,7 +74,7 @@ class GraphHits(Hits):
 
 
 class Reader:
-    """What tells passages apart by what they say, all of one encoder: their embeddings, and the preferences' sides."""
+    """Caches for scoring passages by their texts with one encoder: text embeddings, and steerings."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
@@ -84,16 +84,16 @@ class Reader:
 
 @dataclass(frozen=True, kw_only=True)
 class Visited:
-    """What a walk found.
+    """The result of a walk.
 
     Attributes:
         best: Entry rows of passages with their scores, best first.
-        cosines: Of entry rows with the steered query, where they are known.
+        cosines: Known cosines of entry rows with the steered query.
         allowed: Entry rows that may be found; None for all.
-        steered: The query.
-        entities: Where the walk began.
-        texts: Of the first passages, if they are to be told apart by what they say.
-        preferences: Those that may steer.
+        steered: The steered query.
+        entities: The entities at which the walk began, with their shares.
+        texts: The texts of the first passages, if these are to be scored; else empty.
+        preferences: The preferences that may steer.
         matters: The preferences by how much they matter, heaviest first, each with the chance that it does.
     """
 
@@ -116,11 +116,11 @@ def search(
     asked: Search,
     clock: Clock,
 ) -> Effects[GraphHits]:
-    """Stage 3, the walk, and the k best passages; where it can start at no entity, what the memory itself finds.
+    """Run stage 3 with the walk, and return the k best passages; without a start entity, the memory's own hits.
 
     Args:
-        hold: Gives the graph as the file has it by now, under the lock; None where there is none.
-        reader: Of the memory's encoder.
+        hold: Returns the graph in the file's current state, or None without one; the caller holds the lock.
+        reader: The caches for the memory's encoder.
     """
     encoder, started = session.encoder, time.perf_counter()
     named = names_by_key(phrases.names(asked.query))
@@ -145,7 +145,7 @@ def search(
         embeddings: FloatArray = yield EmbedCached(reader.texts, visited.texts, "telling apart")
         steering: QuerySteering = yield Steer(reader.steerings, visited.preferences, asked.mode)
         said = steering.score_texts(vector, visited.texts, embeddings, scaled=False)
-    if session.encoder is not encoder:  # embedded anew in the meantime
+    if session.encoder is not encoder:  # the memory was embedded anew meanwhile
         return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))
     if visited is None:
         hits = yield from found_near(session, asked, vector, clock)
@@ -202,7 +202,7 @@ def _walked(
 def _near(
     session: Session, space: Namespace, asked: Search, vector: FloatArray, allowed: NDArray[np.int64] | None
 ) -> tuple[list[tuple[int, float]], dict[int, float]]:
-    """Return the entry rows of the nearest passages with their scores, best first, and cosines that are known.
+    """Return the entry rows of the nearest passages with their scores, best first, and the known cosines.
 
     A passage is found by its text and by its instructions, as in a memory's search.
     """
@@ -236,11 +236,11 @@ def _answered(
     started = time.perf_counter()
     space, best, steered = session.space(asked.namespace), visited.best, visited.steered
     if said is not None:
-        # Nobody loses by having been read: the others keep their place behind.
+        # Scoring a text never lowers its rank: passages that were not scored stay behind.
         gained = (walk.telling * (said - said.min(initial=np.inf))).tolist()
         first = [(row, share + gain) for (row, share), gain in zip(best, gained, strict=False)]
         best = sorted(first, key=lambda pair: -pair[1]) + best[len(first) :]
-    # Without what has gone in the meantime.
+    # Without passages that have gone meanwhile.
     best = [(row, score) for row, score in best if row in space.item_of][: asked.k]
     hits = hits_at(session.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
     session.count_uses([row for row, _ in best])
@@ -258,7 +258,7 @@ def _answered(
 
 
 def _passage_seeds(space: Namespace, best: Sequence[tuple[int, float]], weight: float) -> dict[int, float]:
-    """Item row to weight: from `weight` for the nearest down to none for the last."""
+    """Return item row to weight: from `weight` for the nearest passage down to 0 for the last."""
     if not best:
         return {}
     scores = [score for _, score in best]
@@ -276,10 +276,10 @@ def _best(
     ids: NDArray[np.int64],
     shares: FloatArray,
 ) -> list[tuple[int, float]]:
-    """The k best passages, each by its best entry row, with scores: the share of the walk that ends there.
+    """Return the k best passages, each by its best entry row, with its share of the walk as score.
 
-    The most visited passage's share is one, of which its stance leaves a part. What the walk does not reach comes last,
-    by nearness.
+    The most visited passage's share is 1; a share is multiplied by a factor for the stance. Passages that the walk does
+    not reach come last, by similarity.
     """
     allowed_rows = None if allowed is None else set(allowed.tolist())
     reached = np.flatnonzero(shares > 0.0)
@@ -290,7 +290,7 @@ def _best(
     for place in order.tolist():
         share = float(shares[place] / shares[order[0]])
         if len(scores) >= asked.k and share <= scores[0]:
-            break  # no stance adds anything
+            break  # no later passage can score higher
         item = int(ids[place])
         rows = [row for row in space.rows_of.get(item, ()) if allowed_rows is None or row in allowed_rows]
         if rows:
@@ -306,7 +306,7 @@ def _best(
 
 
 def _spoken_for(space: Namespace, rows: Sequence[int], vector: FloatArray, cosines: dict[int, float]) -> int:
-    """Of an item's entries the one that answers best, as in a memory."""
+    """Return the best-scoring entry of an item, as a memory's search does."""
     for row in rows:
         if row not in cosines:
             cosines[row] = float(space.index.vector(row) @ vector)

@@ -1,4 +1,4 @@
-"""Query linking: the entities a query starts from, and how much of the walk starts at each."""
+"""Query linking: the entities a query starts from, with their weights in the walk."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from epic_core.graph.loaded import HeldGraph
 from epic_core.types import FloatArray
 
 LIKE = 0.6
-"""The cosine from which on an entity is taken for one that the query names in other words."""
+"""The cosine from which an entity counts as named by the query in other words."""
 
 
 def names_by_key(names: Sequence[str]) -> dict[str, str]:
-    """Key to name, of the names in a query."""
+    """Return key to name of the names in a query."""
     keyed = {entity_key(name): name for name in names}
     keyed.pop("", None)
     return keyed
@@ -24,15 +24,15 @@ def names_by_key(names: Sequence[str]) -> dict[str, str]:
 def entity_seeds(
     held: HeldGraph, names: Iterable[str], vectors: Mapping[str, FloatArray], like: float = LIKE
 ) -> dict[int, float]:
-    """Entity row to weight.
+    """Return entity row to weight.
 
-    A name that the graph knows counts in full; any other stands for the entity most like it. An entity that many
-    passages name says little about which of them is meant: its weight is divided by their number.
+    A name that the graph knows counts in full; any other name stands for the most similar entity. An entity that many
+    passages mention says little about which of them is meant: its weight is divided by their number.
 
     Args:
-        names: Keys of the query's own.
-        vectors: Embeddings of those that the graph does not know, by key.
-        like: The cosine from which on an entity is like a name, in (0, 1].
+        names: Keys of the names in the query.
+        vectors: Embeddings of the names that the graph does not know, by key.
+        like: The cosine from which an entity stands for a name, in (0, 1].
     """
     known = {key: held.names.row_of.get(key) for key in names}
     weights = dict.fromkeys((row for row in known.values() if row is not None), 1.0)

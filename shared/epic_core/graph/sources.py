@@ -1,4 +1,4 @@
-"""What components over a graph share, whatever the framework: what they are made of, and what they warn of."""
+"""Helpers for the plugins' components over a graph: the sources they accept, and the warnings they log."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from epic_core.graph.reports import GraphReport
 from epic_core.memory import EpicMemory
 
 Source: TypeAlias = GraphMemory | EpicMemory | str | Path
-"""A graph, a memory that gets one, or the name of a file."""
+"""A graph, a memory over which one is made, or the name of a file."""
 
 
 def checked_source(graph: object) -> Source:
-    """What a component over a graph is made of.
+    """Check the source of a component over a graph, and return it.
 
     Raises:
         InvalidInputError: for anything else.
@@ -30,7 +30,7 @@ def checked_source(graph: object) -> Source:
 
 
 def graph_over(source: GraphMemory | EpicMemory, extractor: Extractor | None) -> GraphMemory:
-    """The graph, or one over the memory with this extractor.
+    """Return the graph, or make one over the memory with this extractor.
 
     Raises:
         InvalidInputError: if the graph has another extractor.

@@ -1,4 +1,4 @@
-"""Synonymy: entities that are called much alike, by the embeddings of their names."""
+"""Synonymy: entities with similar names, by the embeddings of the names."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from numpy.typing import NDArray
 from epic_core.types import FloatArray
 
 MOST = 4
-"""Synonyms that one entity gets when it is added."""
+"""How many synonyms an entity gets at most when it is added."""
 _AT_ONCE = 128
 _HEAD = 96
-# A product of two heads may come out this much too small.
+# By rounding, a product of two heads may be this much too small.
 _INEXACT = 1e-4
-# Of all pairs: with more that may be alike, all at once are faster than one by one, and take less room.
+# Share of all pairs: with more candidates, one matrix product is faster than single products, and takes less memory.
 _MANY = 1 / 128
 _NUMBER = re.compile(r"\d+")
 
 Near: TypeAlias = list[tuple[int, float]]
-"""Places and cosines, most alike first."""
+"""Places and cosines, the most similar first."""
 
 
 class Called(NamedTuple):
-    """How n entities are called.
+    """Features of the names of n entities.
 
     Attributes:
         vectors: E(name), shape `(n, d)`.
-        heads: The first components of these, and the length of all others: `(n, h)`. The product of two heads is at
-            least that of the vectors (Cauchy and Schwarz), so that hardly any pair has to be looked at in full.
-        numbers: `(n,)`; equal where the same numbers are in the names.
+        heads: The first components of the vectors, and the length of the rest: `(n, h)`. The product of two heads is at
+            least that of the vectors (Cauchy-Schwarz), so that hardly any pair has to be computed in full.
+        numbers: Hashes, shape `(n,)`; equal if the names contain the same numbers.
     """
 
     vectors: FloatArray
@@ -40,12 +40,12 @@ class Called(NamedTuple):
     numbers: NDArray[np.int64]
 
     def at(self, places: slice | NDArray[np.intp]) -> Called:
-        """Those of some places."""
+        """Return the features at some places."""
         return Called(self.vectors[places], self.heads[places], self.numbers[places])
 
 
 def called(keys: Sequence[str], vectors: FloatArray) -> Called:
-    """As entities with these keys and embeddings are called."""
+    """Return the features of names with these keys and embeddings."""
     rest = np.linalg.norm(vectors[:, _HEAD:], axis=1, keepdims=True)
     return Called(
         vectors=vectors,
@@ -55,16 +55,17 @@ def called(keys: Sequence[str], vectors: FloatArray) -> Called:
 
 
 def synonyms(earlier: Called, new: Called, least: float) -> list[Near]:
-    """For each new entity, those before it that are called much alike.
+    """Return, for each new entity, the entities before it with a similar name, at most `MOST`.
 
-    Two names that differ in a number are no synonyms, however alike they are.
+    Two names that differ in a number are no synonyms, however similar they are.
 
     Args:
-        earlier: The m entities that are there.
-        least: The cosine from which on two are synonyms, in (0, 1].
+        earlier: The m entities that exist already.
+        least: The cosine from which two names are synonyms, in (0, 1].
 
     Returns:
-        Places of synonyms: from 0 on among the earlier ones, from m on among the new ones. A cosine is a multiple of
+        Places of synonyms: from 0 on among the earlier entities, from m on among the new ones. A cosine is a multiple
+            of
         1/255, as it is stored.
     """
     count, size = len(earlier.vectors), len(new.vectors)
@@ -89,7 +90,7 @@ def synonyms(earlier: Called, new: Called, least: float) -> list[Near]:
 
 
 def _alike(block: Called, there: Called, least: float) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
-    """Places of two entities that are called alike, with the cosine."""
+    """Return the places of pairs with similar names, and their cosines."""
     bounds = there.heads @ block.heads.T
     others, ones = np.divmod(np.flatnonzero(bounds >= np.float32(least - _INEXACT)), len(block.heads))
     same = block.numbers[ones] == there.numbers[others]

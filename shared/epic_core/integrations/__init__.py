@@ -1,1 +1,1 @@
-"""Integrations: what the LangChain and the LlamaIndex plugin share."""
+"""Code that the LangChain and the LlamaIndex plugin share."""

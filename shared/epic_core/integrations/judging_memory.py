@@ -1,4 +1,4 @@
-"""What an ingestion step judges by: a memory in RAM that follows the step's settings."""
+"""Memory in RAM by which an ingestion step judges, and which follows the step's settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from epic_core.verification.base import Verifier
 class Prepared:
     """A memory that holds preferences and verdicts, no items. Safe to use from several threads.
 
-    What a model decided stays known under other settings, as long as it is the same model and the same preference.
+    A model's verdicts stay cached when settings change, as long as the model and the preference are the same.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Prepared:
         coarse: bool,
         fine: bool,
     ) -> EpicMemory:
-        """The memory under these settings, which are checked already; `judge` with it at once.
+        """Return the memory under these settings, which have to be valid; call its `judge` at once.
 
         Raises:
             NoPreferencesError: if there are no preferences, or all have expired.
@@ -45,13 +45,14 @@ class Prepared:
         if not wanted:
             raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
         settings = (tau, keep_rate, coarse, fine)
-        # The share that passes is one of what these preferences are near to.
+        # keep_rate sets tau by the similarities of items to these preferences, so other preferences need another tau.
         calibrated = (settings, None if keep_rate is None else tuple(preference.id for preference in wanted))
         with self._lock:
             memory = self._memory
             if memory is None or memory.encoder is not encoder or memory.verifier is not verifier:
                 self._settings = ()
-                # Aspects that a preference brings count. None are asked for: the memory is gone with the process.
+                # Aspects given with a preference count, but no model is asked for any: this memory ends with the
+                # process.
                 self._memory = memory = EpicMemory(encoder=encoder, verifier=verifier, aspects="parser")
             if self._settings != calibrated:
                 session = memory._session
@@ -62,7 +63,7 @@ class Prepared:
 
 
 def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
-    """Let a memory hold these preferences, in their order. At no time it has none, as it may be judging."""
+    """Make these the memory's preferences, in this order; it never has none meanwhile, as it may be judging."""
     held = {preference.id: preference for preference in memory.preferences}
     for preference in wanted:
         known = held.pop(preference.id, None)
@@ -78,7 +79,7 @@ def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
         memory.remove_preference(preference)
     order = [preference.id for preference in wanted]
     if [preference.id for preference in memory.preferences] != order:
-        # Of equally strong alignments the first is told.
+        # The order matters: of equally strong alignments the first preference's is reported.
         session = memory._session
         with session.lock, session.store.transaction():
             session.mark_stale()
@@ -87,10 +88,10 @@ def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
 
 
 def settings_of(memory: EpicMemory) -> dict[str, Any]:
-    """What a memory judges by, besides its models: plain values, and its preferences."""
+    """Return the settings by which a memory judges, besides its models: plain values, and its preferences."""
     session = memory._session
     return {
-        # What keep_rate comes to is known after the first items only.
+        # The tau that results from keep_rate is known only after the first items.
         "tau": memory.tau if session.keep_rate is None else None,
         "keep_rate": session.keep_rate,
         "coarse": session.coarse,

@@ -1,8 +1,8 @@
-"""Guidance: what is known of a text under the user's preferences, as flat `epic_*` metadata of a framework's documents.
+"""Guidance for a text under the user's preferences, as flat `epic_*` metadata of a framework's documents.
 
-`epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`, `epic_confidence` and `epic_similarity` are of
-the strongest alignment; `epic_alignments` has all of them as JSON. Metadata with keys that begin with `epic_` are
-ours; all else is the user's.
+`epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`, `epic_confidence` and `epic_similarity` describe
+the strongest alignment; `epic_alignments` has all of them as JSON. Metadata keys that begin with `epic_` are reserved
+for this package; all others are the user's.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from epic_core.types.verdicts import PENALTY, Judged
 
 PREFIX = "epic_"
 ORIGINAL = "epic_original"
-"""The text before it was rewritten; it stays when a text is judged anew."""
+"""The key of the text before it was rewritten; it stays when a text is judged anew."""
 
 REWRITE = "epic_rewrite"
-"""What a verifier that rewrites made of a text that stays as it is."""
+"""The key of a verifier's rewritten text, where the document's own text stays as it is."""
 
-# So that embeddings computed on another machine give the same metadata, and a framework's hash of them stays the same.
+# Rounded, so that embeddings computed on another machine give the same metadata and a framework's hash of it.
 _DIGITS = 4
 
 
 def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of metadata, without guidance that was written earlier."""
+    """Return a copy of metadata without earlier guidance."""
     return {key: copied(value) for key, value in metadata.items() if not key.startswith(PREFIX) or key == ORIGINAL}
 
 
-# writing
+# from verdicts and hits to metadata
 
 
 def guidance_of(judged: Judged) -> list[dict[str, Any]]:
-    """What a verdict says under each preference, strongest first: of each the facts that `as_metadata` takes."""
+    """Return the guidance under each preference, strongest first, in the form that `as_metadata` takes."""
     return [
         _facts(
             instruction=one.instruction,
@@ -54,14 +54,17 @@ def guidance_of(judged: Judged) -> list[dict[str, Any]]:
 
 
 def as_metadata(alignments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Guidance under at least one preference: of the first in flat keys, of all as JSON. Many stores take no nulls."""
+    """Return guidance under at least one preference as metadata: the first in flat keys, all of it as JSON.
+
+    Keys without a value are left out, as many stores refuse None.
+    """
     flat = {f"{PREFIX}{name}": value for name, value in alignments[0].items() if value is not None}
     return flat | {"epic_alignments": json.dumps(list(alignments), ensure_ascii=False)}
 
 
 def hit_metadata(hit: Hit) -> dict[str, Any]:
-    """The metadata of a hit's item, and its guidance: all its instructions as one text, and its worst stance."""
-    # What a fallback found may have guidance of its own; nothing else says of itself how it is to be used.
+    """Return the metadata of a hit's item with its guidance: all its instructions as one text, and its worst stance."""
+    # A fallback's documents may bring guidance of their own; in any other item's metadata, `epic_*` keys are outdated.
     metadata = copied(hit.item.metadata) if hit.tier == "fallback" else own_metadata(hit.item.metadata)
     metadata |= {"epic_score": hit.score, "epic_tier": hit.tier}
     if hit.entries:
@@ -93,18 +96,18 @@ def _facts(*, stance: Stance, confidence: float | None, similarity: float, **tex
     }
 
 
-# reading
+# from metadata to keys
 
 
 def keys_of_guidance(metadata: Mapping[str, Any], what: str) -> tuple[Key, ...] | None:
-    """The instructions in metadata, by which a record is found; None without any.
+    """Return the instructions in metadata as keys of a record; None if there are none.
 
     Args:
         metadata: With or without guidance.
-        what: Whose they are, for the message: "document 'a'".
+        what: The owner of the metadata, for the error message: "document 'a'".
 
     Raises:
-        InvalidInputError: if they cannot be read.
+        InvalidInputError: if the guidance cannot be read.
     """
     alignments = metadata.get("epic_alignments")
     if alignments is None:

@@ -1,12 +1,12 @@
-"""Re-ranking: what some other search has found, judged by the user's preferences, and put into their order.
+"""Re-ranking of another search's results, judged by the user's preferences.
 
-Each text goes through stages 1 and 2 as on its way into a memory, and is ranked as a memory ranks its own:
+Each text goes through stages 1 and 2 as on its way into a memory, and is ranked as a memory ranks its own items:
 
     cos(q~, E(x)) - penalty(stance of x),
 
-q~ being the query as the preferences steer it towards raw texts (`steering`). Of several stances the worst counts; what
-is for none of the preferences, or not known, counts as neutral. Guidance that a text carries already, under one of the
-preferences, is taken as it is: what a language model wrote when the text was stored is worth more than a second
+where q~ is the query as the preferences steer it towards raw texts (`steering`). Of several stances the worst counts;
+a text that matches no preference, or is undecided, counts as neutral. Guidance that a text already carries, under one
+of the preferences, is used as it is: what a language model wrote when the text was stored is worth more than a second
 opinion, and costs nothing.
 """
 
@@ -36,8 +36,7 @@ from epic_core.types.verdicts import PENALTY, Judged
 from epic_core.verification.lm import LMVerifier
 
 Keep: TypeAlias = Literal["all", "relevant", "supports"]
-"""What comes out: everything; what is for one of the preferences; of that, what does not stand against one, in part or
-whole."""
+"""Which texts are returned: all; texts that match a preference; or, of these, texts without any conflict."""
 
 CONTENT = "epic_content"
 """The metadata key of a text as it was before guidance was written into it."""
@@ -48,27 +47,27 @@ GUIDANCE = frozenset(
         REWRITE,
     }
 )
-"""The metadata keys of guidance; the others that begin with `epic_` say how a text was found."""
+"""The metadata keys of guidance; other keys that begin with `epic_` describe how a text was found."""
 
 _AGAINST = frozenset({Stance.MIXED, Stance.CONFLICTS})
-# The first of several may stand below the preferences that matter.
+# The first of several texts may be preceded by the preferences that matter.
 _NUMBERED = re.compile(rf"(?:{re.escape(MATTERING)}\n(?:- .*\n)+\n)?Document \d+:\n")
-# Seconds for which a model that is down is not asked again, and those for which a server may have itself waited for.
+# Seconds for which a model that is down is not asked again, and the longest pause before a retry that is waited for.
 _REST = 30.0
 _LONGEST_PAUSE = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A text in its new place.
+    """A text with its verdict, rank and score.
 
     Attributes:
-        place: Which one it was, counted from 0.
-        text: The text, without characters that no memory takes.
-        decision: Keep, Discard or Undecided; None for what has no text, which cannot be judged.
-        guidance: What is known of it under each preference, the strongest first, as `as_metadata` takes it.
-        rewrite: What a verifier that rewrites made of the text; else empty.
-        score: What it was ranked by, a cosine less a penalty; None where none was, for example without a query.
+        place: Its position among the given texts, counted from 0.
+        text: The text, without characters that a memory refuses.
+        decision: Keep, Discard or Undecided; None for an empty text, which cannot be judged.
+        guidance: The guidance under each preference, the strongest first, as `as_metadata` takes it.
+        rewrite: The verifier's rewritten text; empty if there is none.
+        score: The score it was ranked by, a cosine less a penalty; None without one, for example without a query.
     """
 
     place: int
@@ -80,18 +79,18 @@ class Ranked:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The guidance as flat metadata; empty without any."""
+        """The guidance as flat metadata; empty if there is none."""
         said = as_metadata(self.guidance) if self.guidance else {}
         return {**said, REWRITE: self.rewrite} if said and self.rewrite else said
 
     @property
     def stance(self) -> Stance:
-        """The worst of its stances; neutral if none is known."""
+        """The worst of its stances; neutral if there is no guidance."""
         return max((_stance(facts) for facts in self.guidance), key=PENALTY.__getitem__, default=Stance.NEUTRAL)
 
     @property
     def similarity(self) -> float:
-        """That to the preference it is nearest to, of those it was kept for; -1 without any."""
+        """The similarity to the nearest of the preferences it was kept for; -1 if there are none."""
         return max((facts["similarity"] for facts in self.guidance), default=-1.0)
 
     @property
@@ -115,16 +114,16 @@ class Ranked:
 
 
 class Reranker:
-    """Puts texts into the order of a user's preferences. Safe to use from several threads.
+    """Ranker of texts by a user's preferences. Safe to use from several threads.
 
     Args:
         memory: Its preferences, encoder and verifier judge. Nothing but a model's verdicts is written into it.
         mode: How the query is steered: "signed", "paper" or "off".
-        keep: What comes out: "all", "relevant" or "supports". What could not be judged always does.
+        keep: Which texts are returned: "all", "relevant" or "supports". Texts that could not be judged always are.
         rerank: Whether texts change places.
 
     Raises:
-        InvalidInputError: for a mode or a choice that there is not.
+        InvalidInputError: for an unknown `mode` or `keep`.
     """
 
     def __init__(self, memory: EpicMemory, *, mode: Mode = "signed", keep: Keep = "all", rerank: bool = True) -> None:
@@ -142,17 +141,18 @@ class Reranker:
         top_n: int | None = None,
         report: BuildReport | None = None,
     ) -> list[Ranked]:
-        """The texts, best first; what has no text comes last, in the order given.
+        """Return the texts, best first; empty texts come last, in the order given.
 
         Args:
-            query: Without one, stances decide, then the similarity to the preferences, then the order given.
+            query: Without one, texts are ranked by stance, then by similarity to the preferences, then by the order
+                given.
             texts: Each with its metadata.
-            top_n: How many come out at most; default: all.
-            report: Is filled in.
+            top_n: How many are returned at most; default: all.
+            report: A report to be filled in.
 
         Raises:
             NoPreferencesError: if the memory has none, or all have expired.
-            ReadOnlyError: if a model is to be asked, and what it says cannot be remembered.
+            ReadOnlyError: if a model has to be asked, and its verdicts cannot be stored.
             EncoderError: if the encoder fails.
         """
         preferences = self._preferences()
@@ -174,7 +174,7 @@ class Reranker:
         top_n: int | None = None,
         report: BuildReport | None = None,
     ) -> list[Ranked]:
-        """As `rank`, without blocking the event loop."""
+        """Do the same as `rank` without blocking the event loop."""
         preferences = await in_thread(self._preferences)
         work = _Work(self, query, texts, preferences)
         if work.to_judge:
@@ -193,7 +193,7 @@ class Reranker:
         return live
 
     def _steerings(self) -> Steerings:
-        """Those of the encoder in force: a memory can be embedded anew."""
+        """Return the steerings of the current encoder, which changes if the memory is embedded anew."""
         encoder, known = self.memory.encoder, self._known
         if known is None or known[0] is not encoder:
             remembering = encoder if isinstance(encoder, RememberingEncoder) else RememberingEncoder(encoder)
@@ -202,7 +202,7 @@ class Reranker:
 
 
 class _Work:
-    """One re-ranking: what is to be judged, what is to be embedded, and what comes of it."""
+    """One re-ranking: the texts to judge, the texts to embed, and the results."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class _Work:
         self.to_judge = list(dict.fromkeys(one.text for one in self._found if one.decision is None))
 
     def take(self, judged: Sequence[Judged]) -> None:
-        """What was decided about the texts to judge."""
+        """Enter the verdicts on the texts to judge."""
         said = {one.item.text: one for one in judged}
         for number, one in enumerate(self._found):
             if one.decision is None:
@@ -237,7 +237,7 @@ class _Work:
 
     @property
     def to_embed(self) -> list[str]:
-        """The texts of what is left, where a query ranks them."""
+        """The texts to rank by the query; none without a query or re-ranking."""
         return [one.text for one in self._left()] if self._ranker.rerank and self.query else []
 
     def _left(self) -> list[Ranked]:
@@ -255,7 +255,7 @@ class _Work:
             left = sorted([*left, *self._blank], key=lambda one: one.place)
             return left[:top_n]
         if cosines is None:
-            # In the order given where nothing else decides: sorting is stable.
+            # Sorting is stable: equal texts stay in the order given.
             left.sort(key=lambda one: (PENALTY[one.stance], -one.similarity))
         else:
             scores = [float(cosine) - PENALTY[one.stance] for cosine, one in zip(cosines, left, strict=True)]
@@ -265,7 +265,7 @@ class _Work:
 
 
 class _Waiting(Patience):
-    """The patience of somebody who waits for an answer."""
+    """A retry policy for calls that somebody waits for."""
 
     _since = 0.0
 
@@ -285,19 +285,22 @@ class _Waiting(Patience):
 
 
 def waited_for(lm: LanguageModel) -> LMVerifier:
-    """A verifier for when somebody waits: a call that fails is tried again once, a timeout never; and once the model is
-    down, what it would be asked is undecided at once for half a minute."""
+    """Make a verifier for calls that a user waits for.
+
+    A call that fails is retried once, a timeout never; once the model is down, everything it would be asked is
+    undecided at once, for half a minute.
+    """
     verifier = LMVerifier(lm)
     verifier._asker.patience = _Waiting(retries=1, backoff=0.0)
     return verifier
 
 
 class RememberingEncoder:
-    """An encoder that embeds a text once, as long as it is among the last that were used.
+    """An encoder that caches the vectors of the texts used last.
 
     Args:
-        encoder: Any.
-        size: How many texts are remembered.
+        encoder: Any encoder.
+        size: How many texts are cached.
     """
 
     def __init__(self, encoder: Encoder, *, size: int = 4096) -> None:
@@ -306,36 +309,36 @@ class RememberingEncoder:
 
     @property
     def name(self) -> str:
-        """The encoder's."""
+        """The encoder's name."""
         return self.encoder.name
 
     @property
     def dimension(self) -> int:
-        """The encoder's."""
+        """The encoder's dimension."""
         return self.encoder.dimension
 
     @property
     def fingerprint(self) -> str:
-        """The encoder's."""
+        """The encoder's fingerprint."""
         return self.encoder.fingerprint
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Unit vectors, shape `(len(texts), dimension)`."""
+        """Return unit vectors, shape `(len(texts), dimension)`."""
         return self._texts.of(texts) if texts else embed(self.encoder, texts)
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
-        """As `encode`, without blocking the event loop."""
+        """Do the same as `encode` without blocking the event loop."""
         return await self._texts.aof(texts) if texts else await aembed(self.encoder, texts)
 
     def __getattr__(self, name: str) -> Any:
-        # What an encoder may have more: tau, floor, encode_query.
+        # Pass on what an encoder may have besides: tau, floor, encode_query.
         if name == "encoder":
             raise AttributeError(name)
         return getattr(self.encoder, name)
 
 
 def carried(place: int, text: str, metadata: Mapping[str, Any], preferences: Collection[str]) -> Ranked | None:
-    """A text whose metadata have guidance under some preferences; None without any, or if it cannot be read."""
+    """Return a text with the guidance in its metadata under some preferences; None if there is none it can read."""
     try:
         told = json.loads(metadata.get("epic_alignments") or "[]")
         guidance = tuple(_facts(facts) for facts in told if facts["preference"] in preferences)
@@ -349,9 +352,9 @@ def carried(place: int, text: str, metadata: Mapping[str, Any], preferences: Col
 
 
 def content_of(text: str, metadata: Mapping[str, Any]) -> str:
-    """A text without the guidance that was written into it, if its metadata says under `CONTENT` what it was before.
+    """Remove the guidance from a text, if its metadata holds the text without it under `CONTENT`.
 
-    Whatever else has been done to the text in the meantime stands.
+    A text that was changed in any other way is returned as it is.
     """
     before = metadata.get(CONTENT)
     if isinstance(before, str) and _NUMBERED.match(text):
@@ -362,13 +365,13 @@ def content_of(text: str, metadata: Mapping[str, Any]) -> str:
 
 
 def _section(text: str) -> str:
-    """What `format_hit` makes of a text, without its number and guidance."""
+    """Return the text as `format_hit` writes it, without its number and guidance."""
     told = format_hit(1, Hit(item=Item(text=storable(text)), score=0.0))
     return told[told.index("\n") :]
 
 
 def _facts(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of an alignment as they were told, if they are what they have to be."""
+    """Check the facts of an alignment in metadata, and return them."""
     facts = {**told, "similarity": float(told.get("similarity") or 0.0), "stance": str(Stance(told["stance"]))}
     if not isinstance(told["instruction"], str):
         raise TypeError("an instruction is no text")
@@ -380,10 +383,10 @@ def _stance(facts: Mapping[str, Any]) -> Stance:
 
 
 def checked_keep(keep: str) -> Keep:
-    """What comes out of a re-ranking.
+    """Check which texts a re-ranking is to return.
 
     Raises:
-        InvalidInputError: if there is no such choice.
+        InvalidInputError: for an unknown choice.
     """
     for known in get_args(Keep):
         if keep == known:

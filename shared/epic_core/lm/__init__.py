@@ -1,4 +1,4 @@
-"""Language models behind one seam: messages in, text and token log-probabilities out."""
+"""Language models behind one protocol: messages in, text and token log-probabilities out."""
 
 from epic_core.lm.base import Completion, LanguageModel, Message, Token
 from epic_core.lm.by_name import lm_of

@@ -1,4 +1,4 @@
-"""A language model made of a framework's: what the plugins' models share."""
+"""Base class of the plugins' language models, which adapts a framework's model."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from epic_core.lm.failures import MOST_ENDED, explained, of_ended_loop, refused
 from epic_core.lm.http import checked_limits, sendable
 from epic_core.lm.limits import Gate
 
-# Names that models have for the limit of an answer.
+# Settings that limit the length of an answer, in the frameworks' various names.
 _LIMITS = ("max_tokens", "num_predict", "max_output_tokens", "max_completion_tokens", "max_new_tokens")
 
 _CUT = {"length", "max_tokens", "max_output_tokens", "model_length"}
 _STILL_THINKING = re.compile(r"\s*<think(?:ing)?>(?!.*</think)", re.S)
 
-# What a request may have to do without.
+# Features of a request that a model may refuse.
 _SCHEMA, _LIMIT = "schema", "limit"
 
 
 class AdaptedLM(ABC):
-    """Base of a language model that asks a framework's.
+    """Base of a language model that asks a framework's model.
 
-    What the model refuses is left out from then on, and so is the limit where it cuts off a model that is still
+    A feature that the model refuses is not used again; neither is the limit once it has cut off a model that was still
     thinking.
 
     Args:
-        name: Verdicts are cached under it.
+        name: The name under which verdicts are cached.
         concurrency: How many calls are made at once.
-        context: Tokens that prompt and answer have together, if known.
-        structured: Whether the model is held to a schema, where it can be.
-        limited: Whether a limit to the answers can be set.
+        context: Tokens for prompt and answer together, if known.
+        structured: Whether the model is held to a schema, where that is possible.
+        limited: Whether the length of an answer can be limited.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
-        LMError: on use; one of its kinds says what can be done.
+        InvalidInputError: if an argument is invalid.
+        LMError: on use; its subclass says what can be done.
     """
 
     def __init__(
@@ -56,36 +56,36 @@ class AdaptedLM(ABC):
 
     @abstractmethod
     def _ask(self, messages: list[dict[str, str]], schema: Schema | None, limit: int | None) -> Any:
-        """The model's answer to messages with "role" and "content", as the framework gives it."""
+        """Return the model's answer to messages with "role" and "content", in the framework's own type."""
 
     @abstractmethod
     async def _aask(self, messages: list[dict[str, str]], schema: Schema | None, limit: int | None) -> Any:
-        """As `_ask`, without blocking the event loop."""
+        """Return an answer as `_ask` does, without blocking the event loop."""
 
     @abstractmethod
     def _read(self, answer: Any) -> Completion:
-        """The completion in an answer."""
+        """Return the completion in an answer."""
 
     @abstractmethod
     def _only_thought(self, answer: Any, completion: Completion) -> bool:
-        """Whether an answer was cut off because the model had been thinking for so long."""
+        """Tell whether an answer was cut off while the model was still thinking."""
 
     def _held(self, error: Exception) -> Any | None:
-        """The answer that an error holds."""
+        """Return the answer that an error contains, or None."""
         return None
 
     def _refused(self, error: Exception) -> bool:
-        """Whether a request was refused, so that another one may not be."""
+        """Tell whether a request was refused, so that a different one may succeed."""
         return refused(error)
 
     def _unstructured(self) -> None:
-        """Hold the model to no schema from now on."""
+        """Stop holding the model to schemas from now on."""
         self._left_out |= {_SCHEMA}
 
     def complete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
-        """The model's answer."""
+        """Return the model's answer."""
         attempts = _Attempts(self, schema, max_tokens)
         sent = sendable(messages)
         with self._gate.enter():
@@ -103,7 +103,7 @@ class AdaptedLM(ABC):
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
-        """As `complete`, without blocking the event loop."""
+        """Return an answer as `complete` does, without blocking the event loop."""
         attempts = _Attempts(self, schema, max_tokens)
         sent = sendable(messages)
         async with self._gate.aenter():
@@ -123,7 +123,7 @@ class AdaptedLM(ABC):
 
 
 class _Attempts:
-    """The attempts at one answer: as it is wanted, then without what the model may have refused."""
+    """The attempts at one answer: first the full request, then without features that the model may have refused."""
 
     def __init__(self, lm: AdaptedLM, schema: Schema | None, max_tokens: int | None) -> None:
         self._lm = lm
@@ -132,17 +132,17 @@ class _Attempts:
         self._ended = 0
         given = {_SCHEMA: schema, _LIMIT: max_tokens}
         self._wanted = frozenset(name for name, value in given.items() if value is not None) - lm._left_out
-        # What the model took before is not what it refuses now.
+        # A feature that the model accepted before is not the one it refuses now.
         doubted = sorted(self._wanted - lm._taken, reverse=True)
         self._ways = [self._wanted.difference(less) for size in range(3) for less in combinations(doubted, size)]
 
     def wanted(self) -> tuple[Schema | None, int | None]:
-        """The schema and the limit of the next call."""
+        """Return the schema and the limit of the next call."""
         way = self._ways[0]
         return self._schema if _SCHEMA in way else None, self._max_tokens if _LIMIT in way else None
 
     def failed(self, error: Exception) -> Any | None:
-        """The answer that an error holds; None if there is another way to ask; else raises what the error means."""
+        """Return the answer that an error contains, or None to try the next call; else raise the error's meaning."""
         held = self._lm._held(error)
         if held is not None:
             return held
@@ -158,7 +158,7 @@ class _Attempts:
         raise failure from error
 
     def completion(self, answer: Any) -> Completion | None:
-        """What was answered; None where the model has to be asked again, as it did not come to an answer."""
+        """Return the completion, or None if the model has to be asked again because it did not reach an answer."""
         way, lm = self._ways[0], self._lm
         completion = lm._read(answer)
         if _LIMIT in way and lm._only_thought(answer, completion):
@@ -170,7 +170,7 @@ class _Attempts:
 
 
 def tokens_of(given: Any) -> tuple[Token, ...] | None:
-    """The tokens of an answer, under "content" (OpenAI) or as they are (Ollama); None where not all are there."""
+    """Return an answer's tokens, under "content" (OpenAI) or as a list (Ollama), or None if they are not complete."""
     given = given.get("content") if isinstance(given, Mapping) else getattr(given, "content", given)
     try:
         parts = [part if isinstance(part, Mapping) else vars(part) for part in given or ()]
@@ -181,32 +181,32 @@ def tokens_of(given: Any) -> tuple[Token, ...] | None:
 
 
 def is_cut(ends: Iterable[object]) -> bool:
-    """Whether one of the reasons for which an answer ended is its length."""
+    """Tell whether one of the reasons for which an answer ended is its length."""
     return any(str(getattr(end, "name", end)).lower() in _CUT for end in ends)
 
 
 def still_thinking(text: str) -> bool:
-    """Whether a text is a thought that does not end."""
+    """Tell whether a text is a thought without an end."""
     return bool(_STILL_THINKING.match(text))
 
 
 def limit_of(fields: Iterable[str]) -> str | None:
-    """A model's own name for the limit of an answer, among its settings."""
+    """Return a model's own name, among its settings, for the limit of an answer, or None."""
     there = set(fields)
     return next((name for name in _LIMITS if name in there), None)
 
 
 def own_limit(model: object, setting: str, limit: int) -> bool:
-    """Whether a model limits its answers as much as is wanted, or more."""
+    """Tell whether a model's own limit for answers is at most `limit`."""
     own = getattr(model, setting)
     return isinstance(own, int) and 0 < own <= limit
 
 
 def checked_name(name: str | None, made: str) -> str:
-    """The name that was given, or else made.
+    """Return the name that was given, else the one made from the model.
 
     Raises:
-        InvalidInputError: for a name that is no text, or empty.
+        InvalidInputError: for a name that is not a text, or empty.
     """
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidInputError(f"name must be a text that is not empty, not {name!r}.")

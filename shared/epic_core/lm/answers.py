@@ -1,4 +1,4 @@
-"""Answers of a language model: the text without its thinking, the JSON in it, and values under one of several keys."""
+"""Parsing of a model's answers: the text without its thinking, the JSON in it, and values under alternative keys."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, NamedTuple, TypeAlias
 from epic_core.errors import EpicError
 
 Record: TypeAlias = Mapping[str, Any]
-"""An object of an answer."""
+"""A JSON object in an answer."""
 
 
 class UnreadableAnswer(EpicError):  # noqa: N818
-    """A model's answer that says nothing which can be relied on; the message says why."""
+    """Error for a model's answer that holds nothing reliable; the message says why."""
 
 
 def value_of(record: Record, keys: Sequence[str]) -> Any:
-    """The value of the first of several keys, whatever their case and punctuation."""
+    """Return the value of the first key that the record has, ignoring case and punctuation, or None."""
     plain = {_letters(key): value for key, value in record.items() if isinstance(key, str)}
     for key in keys:
         if plain.get(key) is not None:
@@ -27,7 +27,7 @@ def value_of(record: Record, keys: Sequence[str]) -> Any:
 
 
 def line_of(value: Any) -> str:
-    """A text on one line and of a length that can be stored; empty for what is no text."""
+    """Return a text on one line, cut to 600 characters; empty if the value is not a text."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, str):
@@ -39,7 +39,7 @@ def line_of(value: Any) -> str:
 
 
 def is_no(value: Any) -> bool:
-    """Whether a value stands for no, or says that something is not relevant and nothing else."""
+    """Tell whether a value stands for no, or is a text that says only that something is not relevant."""
     if isinstance(value, str):
         return _NO_ALONE.fullmatch(value) is not None
     return isinstance(value, (bool, int, float)) and value == 0
@@ -60,11 +60,11 @@ def _letters(text: str) -> str:
 
 
 def paired(text: str) -> str:
-    """The text, with the halves of characters put together that escapes leave apart."""
+    """Return the text with surrogate pairs joined that JSON escapes had left separate."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-# Repairing takes time that grows with the square of the length.
+# The time for repairing grows with the square of the length.
 _LONGEST_REPAIR = 8_000
 
 
@@ -86,10 +86,10 @@ class Piece(NamedTuple):
     """An object or a list in an answer.
 
     Attributes:
-        value: What it holds.
+        value: Its content.
         whole: Whether it has an end.
-        strict: Whether it is JSON as it should be, rather than repaired.
-        begin, end: Where it stands.
+        strict: Whether it is valid JSON, rather than repaired.
+        begin, end: Its position in the text.
     """
 
     value: Any
@@ -100,11 +100,11 @@ class Piece(NamedTuple):
 
 
 def json_pieces(said: str, answers: Callable[[Record], object] = lambda _: False) -> list[Piece]:
-    """List the objects and lists of a text, in their order.
+    """Return the objects and lists of a text, in their order.
 
     Args:
         said: The text.
-        answers: Whether an object is an answer by itself: what stands before it and after it is repaired apart.
+        answers: Tells whether an object is an answer by itself: the text before it and after it is repaired separately.
 
     Raises:
         UnreadableAnswer: if they are nested too deeply to be read.
@@ -123,7 +123,7 @@ def json_pieces(said: str, answers: Callable[[Record], object] = lambda _: False
             place = opening.end()
             continue
         pieces.append(Piece(value, True, True, opening.start(), place))
-    # What is broken is repaired, as far as it does not hold what is not.
+    # Repair the broken stretches between those that hold a valid answer.
     sure = [(piece.begin, piece.end) for piece in pieces if any(map(answers, mappings(piece.value, answers)))]
     fences = [fence.span() for fence in _FENCE.finditer(said)]
     begin = 0
@@ -136,7 +136,7 @@ def json_pieces(said: str, answers: Callable[[Record], object] = lambda _: False
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; what is said twice under one name is both."""
+    """Return the pairs as an object; two different texts under one key are joined."""
     made: dict[str, Any] = {}
     for key, value in pairs:
         twice = isinstance(made.get(key), str) and isinstance(value, str) and made[key] != value
@@ -149,20 +149,20 @@ def _repaired(said: str, begin: int, end: int) -> Piece | None:
     if len(text) > _LONGEST_REPAIR:
         return None
     try:
-        # Where nothing but brackets is missing, nothing has to be guessed.
+        # If only closing brackets are missing, nothing has to be guessed.
         value = json.loads(text.rstrip("`.,; \t\n") + _missing(text), strict=False, object_pairs_hook=_object)
     except (ValueError, RecursionError):
         try:
             import json_repair
 
             value = json_repair.loads(text)
-        except Exception:  # whatever it trips over, the answer cannot be read
+        except Exception:  # whatever the library stumbles over, the answer cannot be read
             return None
     return Piece(value, _closed(text), False, begin, end) if value and isinstance(value, (dict, list)) else None
 
 
 def _missing(text: str) -> str:
-    """The brackets that would close what is open."""
+    """Return the brackets that would close those still open."""
     opened: list[str] = []
     for part in STRING_OR_BRACKET.finditer(text):
         if part.group() in ("{", "["):
@@ -173,7 +173,7 @@ def _missing(text: str) -> str:
 
 
 def _closed(text: str) -> bool:
-    """Whether what was opened was closed, but for brackets at the very end, and no string or number is cut."""
+    """Tell whether all brackets are closed, except at the very end, and no string or number is cut off."""
     depth = place = last = 0
     while (part := (STRING_OR_BRACKET if depth > 0 else OPENING).search(text, place)) is not None:
         place = part.end()
@@ -218,7 +218,7 @@ _QUOTED_LINE = re.compile(r"^[ \t>]{0,20}\|.*$", re.M)
 
 
 def said_in(text: str) -> str:
-    """What was said aloud, everything else blanked out so that positions stay."""
+    """Return the text outside the model's thinking; everything else becomes spaces, so that positions stay the same."""
     said: list[tuple[int, int]] = []
     thinking, since = "", 0
     for mark in _THINKING.finditer(text):
@@ -227,7 +227,7 @@ def said_in(text: str) -> str:
         final = marker == "channel" and name == "final"
         ends = final or marker.startswith(("/", "end"))
         if final or (ends and not thinking and name):
-            # All before it was thinking, whether or not something said so.
+            # All text before this mark was thinking, whether or not it was marked as such.
             said.clear()
             thinking, since = "", mark.end()
         elif ends and thinking == kind:
@@ -250,5 +250,5 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def own_lines(said: str) -> str:
-    """What was said, without lines of a document that were repeated as the prompt marked them."""
+    """Return the text without lines that repeat a document in the way the prompt marks its lines."""
     return _QUOTED_LINE.sub(_blank, said)

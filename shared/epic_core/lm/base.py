@@ -1,4 +1,4 @@
-"""The language-model seam: what a model is asked, and what it answers."""
+"""Protocol of language models, with the types of their messages and answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 Schema: TypeAlias = Mapping[str, Any]
-"""A JSON schema the answer should follow."""
+"""A JSON schema that the answer should follow."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """What a model answered.
+    """The answer of a model.
 
     Attributes:
-        text: The answer, without what a server reports apart as thinking.
-        tokens: Its tokens in order, with log-probabilities; None where the server gives none.
-        prompt_tokens, completion_tokens: As the server counts them; 0 where it does not.
+        text: The answer, without thinking that the server reports separately.
+        tokens: Its tokens in order, with log-probabilities; None if the server gives none.
+        prompt_tokens, completion_tokens: As the server counts them; 0 if it does not.
         cut: Whether the answer ended because it grew too long.
     """
 
@@ -45,15 +45,15 @@ class Completion:
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """Anything that answers messages.
+    """Protocol of a model that answers messages.
 
-    Failures are raised as `epic_core.errors.LMError`s, which say whether trying again can help; any other
-    exception is taken for a failure that can pass. Retries are the caller's, not the model's.
+    Failures are raised as `epic_core.errors.LMError`s, which say whether trying again can help; any other exception is
+    treated as temporary. The caller makes the retries, not the model.
 
     Attributes:
         name: Identifies the model; verdicts are cached under it.
         concurrency: How many calls it takes at the same time, at least 1.
-        context: How many tokens prompt and answer have together; None if not known.
+        context: Tokens for prompt and answer together; None if not known.
     """
 
     name: str
@@ -63,11 +63,13 @@ class LanguageModel(Protocol):
     def complete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
-        """The answer to messages, of at most `max_tokens` tokens, in the form of `schema` where the model can."""
+        """Return the answer to messages, of at most `max_tokens` tokens, in the form of `schema` if the model supports
+        it.
+        """
         ...
 
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
-        """As `complete`, without blocking the event loop."""
+        """Return an answer as `complete` does, without blocking the event loop."""
         ...

@@ -10,7 +10,7 @@ from epic_core.lm.ollama import OllamaLM
 from epic_core.lm.openai_compatible import OpenAICompatibleLM
 
 NAMES = "ollama/MODEL, or openai/MODEL with the server's address"
-"""The names that there are, for messages."""
+"""The known names, for messages."""
 
 
 @overload
@@ -39,20 +39,20 @@ def lm_of(
     timeout: float | None = None,
     concurrency: int | None = None,
 ) -> LanguageModel:
-    """Return the language model of a name; a model is returned as it is. Nothing is sent before it is used.
+    """Return the language model with a name; return a model unchanged. Nothing is sent before it is used.
 
         lm_of("openai/qwen3-4b", url="http://localhost:8000/v1")
 
     Args:
-        model: `NAMES` says which there are.
+        model: A model, or one of `NAMES`.
         url: The server. An Ollama server's default is `OLLAMA_HOST`, else Ollama's own.
-        api_key: Sent to a server of OpenAI's protocol as a bearer token.
+        api_key: Sent as a bearer token to a server that speaks OpenAI's protocol.
         timeout: Seconds for an answer; default: the model's own.
         concurrency: How many calls the server gets at once; default: one.
 
     Raises:
-        InvalidInputError: for any other name, a name without its address, settings that cannot be, and what is no
-            language model.
+        InvalidInputError: for any other name, "openai/MODEL" without a url, invalid settings, or an object that is not
+            a language model.
     """
     if not isinstance(model, str):
         if isinstance(model, type) or not callable(getattr(model, "complete", None)):

@@ -1,4 +1,4 @@
-"""Asking a model for something that has to be read: what fits, what is understood, and what is asked once more."""
+"""Client for answers that have to be parsed: checks that a request fits, and asks again if the answer is unreadable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from epic_core.types import Decision, Usage
 
 T = TypeVar("T")
 
-# A token is at least so many bytes of UTF-8 in most texts; a prompt that is thought too long is not sent.
+# In most texts a token has at least this many bytes of UTF-8; a prompt that seems too long by this count is not sent.
 _BYTES_A_TOKEN = 3
 _ANSWER_SHOWN = 2000
 _REPAIR = "That could not be read: {reason}. Answer again, with nothing but the JSON object that was asked for."
@@ -25,10 +25,10 @@ _REPAIR_FREELY = "That could not be read: {reason}. Answer again, exactly in the
 
 
 class UnreadableTwice(Exception):  # noqa: N818
-    """An answer that could not be understood, nor the one that was asked for in its place.
+    """Error for two answers to one request, neither of which could be understood.
 
     Attributes:
-        answer: What the model said.
+        answer: The model's text.
     """
 
     def __init__(self, reason: str, answer: str) -> None:
@@ -37,7 +37,7 @@ class UnreadableTwice(Exception):  # noqa: N818
 
 
 class Asker:
-    """Asks one model, with patience."""
+    """Client of one model, with retries."""
 
     def __init__(self, lm: LanguageModel, patience: Patience) -> None:
         self.lm = lm
@@ -45,21 +45,21 @@ class Asker:
 
     @property
     def concurrency(self) -> int:
-        """How many calls may be under way at once."""
+        """How many calls may be made at once."""
         return max(1, int(getattr(self.lm, "concurrency", 1)))
 
     def session(self) -> AbstractAsyncContextManager[Any]:
-        """What keeps the model's connections open on an event loop, if it has such a thing."""
+        """Return a context that keeps the model's connections open on an event loop, if the model has one."""
         session = getattr(self.lm, "session", None)
         return nullcontext() if session is None else session()
 
     def fits(self, size: int, max_tokens: int) -> bool:
-        """Whether so many bytes of prompt and so many tokens of answer fit into the model's context."""
+        """Tell whether a prompt of `size` bytes and an answer of `max_tokens` tokens fit into the model's context."""
         context = getattr(self.lm, "context", None)
         return context is None or size // _BYTES_A_TOKEN + max_tokens <= context
 
     def request(self, prompt: Prompt, values: Mapping[str, str], schema: Schema, max_tokens: int) -> Complete:
-        """What is sent.
+        """Return the request to send.
 
         Raises:
             LMError: if it does not fit into the model's context.
@@ -82,7 +82,7 @@ class Asker:
         )
 
     def answer(self, request: Complete, usage: Usage) -> Effects[Completion]:
-        """An answer.
+        """Return the answer to a request.
 
         Raises:
             LMError: if there is none.
@@ -92,11 +92,11 @@ class Asker:
     def readable(
         self, request: Complete, prompt: Prompt, read: Callable[[str], T], usage: Usage
     ) -> Effects[tuple[T, Completion]]:
-        """What `read` makes of an answer; of another one, if it cannot read the first or that was cut off.
+        """Return the result of `read` and its answer; ask again if the answer cannot be read or was cut off.
 
         Raises:
             LMError: if there is no answer.
-            UnreadableTwice: if it can read neither.
+            UnreadableTwice: if neither answer can be read.
         """
         first = yield from self.answer(request, usage)
         made: T | None = None
@@ -117,14 +117,14 @@ class Asker:
         except LMError:
             if made is None:
                 raise
-        # As far as it went it could be read.
+        # The first answer was cut off, but readable up to there.
         return made, first
 
     def _again(self, request: Complete, prompt: Prompt, first: Completion, reason: str) -> Complete:
         size = sum(size_of(message.content) for message in request.messages)
         limit = request.max_tokens
         if first.cut and limit is not None and self.fits(size, 2 * limit):
-            # It was not wrong, it was too long.
+            # The answer was not wrong, only too long.
             return replace(request, max_tokens=2 * limit)
         said = first.text[:_ANSWER_SHOWN] or "..."
         repair = (_REPAIR if prompt.structured else _REPAIR_FREELY).format(reason=reason)

@@ -1,4 +1,4 @@
-"""What it means that a framework's model raised: every integration has exceptions of its own."""
+"""Failures of frameworks' models, translated into `LMError`s: every integration has exceptions of its own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _MOST_SAID = 300
 _MOST_CAUSES = 5
 
 MOST_ENDED = 100
-"""How many connections of ended event loops a client may have kept."""
+"""Most connections of ended event loops that a client is assumed to keep."""
 
 _ENDED = "Event loop is closed"
 _NO_SERVER = 0
 _REFUSED = (400, 422, 501)
 _FORM = re.compile(r"response_format|json_schema|grammar|tool_choice", re.I)
 
-# What names of exceptions, or of their bases, mean where there is no status: the first that fits.
+# Statuses for names of exceptions or of their base classes, if the exception carries none; the first match counts.
 _NAMES = (
     (_NO_SERVER, r"ConnectTimeout\w*"),
     (408, r"\w*(?:Timeout|TimedOut|DeadlineExceeded)\w*"),
@@ -32,7 +32,7 @@ _NAMES = (
 
 
 def explained(error: Exception, name: str) -> Exception:
-    """The failure of a model of that name as an `LMError`; the error itself where it is not known what it means."""
+    """Return the failure of the model `name` as an `LMError`, or the error itself if its meaning is unknown."""
     if isinstance(error, EpicError):
         return error
     for cause in _causes(error):
@@ -43,29 +43,29 @@ def explained(error: Exception, name: str) -> Exception:
 
 
 def refused(error: Exception) -> bool:
-    """Whether a request was refused, so that another one may not be."""
+    """Tell whether a request was refused, so that a different one may succeed."""
     if isinstance(error, (NotImplementedError, TypeError)):
         return True
     return any(_status(cause) in _REFUSED or _names_the_form(cause) for cause in _causes(error))
 
 
 def _names_the_form(error: Exception) -> bool:
-    # llama.cpp's server in Python fails with a status of 500 on a form of answer that it does not know.
+    # llama.cpp's server in Python answers with status 500 to an answer format that it does not know.
     return _status(error) == 500 and bool(_FORM.search(str(error)))
 
 
 def of_ended_loop(error: Exception) -> bool:
-    """Whether a connection failed because its event loop has ended: clients keep them, and drop them only then."""
+    """Tell whether a connection failed because its event loop has ended; clients keep such connections until then."""
     return any(isinstance(cause, RuntimeError) and str(cause) == _ENDED for cause in _causes(error))
 
 
 def said(error: Exception) -> str:
-    """What an error says, or what it is."""
+    """Return an error's message, or the name of its type if it has none."""
     return str(error)[:_MOST_SAID] or type(error).__name__
 
 
 def kind_of(value: object) -> str:
-    """What something is, for messages: what it holds may be a secret."""
+    """Return a description of a value's type, for messages: its content may be secret."""
     return f"the class {value.__name__}" if isinstance(value, type) else f"an object of type {type(value).__name__}"
 
 
@@ -98,7 +98,7 @@ def _meaning(error: Exception, name: str) -> LMError | None:
 
 
 def _causes(error: Exception) -> Iterator[Exception]:
-    """An error, and what it was raised from."""
+    """Yield an error and the errors that it was raised from."""
     cause: BaseException | None = error
     for _ in range(_MOST_CAUSES):
         if not isinstance(cause, Exception):
@@ -108,9 +108,9 @@ def _causes(error: Exception) -> Iterator[Exception]:
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status an error carries, from 400 on, or the one that its name stands for."""
+    """Return the HTTP status, from 400 to 599, that an error carries or that its name stands for, or None."""
     response = getattr(error, "response", None)
-    if isinstance(response, Mapping):  # as the clients of AWS have it
+    if isinstance(response, Mapping):  # the form of AWS's clients
         metadata = response.get("ResponseMetadata")
         carried = [metadata.get("HTTPStatusCode")] if isinstance(metadata, Mapping) else []
     else:
@@ -124,7 +124,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _wait(error: Exception) -> float | None:
-    """Seconds the server asks to wait."""
+    """Return the seconds that the server asks to wait, or None."""
     headers = getattr(getattr(error, "response", None), "headers", None)
     wait = str(headers.get("retry-after", "")) if isinstance(headers, Mapping) else ""
     return float(wait) if wait.isdecimal() else None

@@ -1,4 +1,4 @@
-"""What the models over HTTP share: limits that are checked, messages that can be sent, and how clients are made."""
+"""Helpers for models over HTTP: checks of limits, messages that can be sent, and settings of clients."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _MOST_PARTS = 65536
 
 @cache
 def tls_context() -> ssl.SSLContext:
-    """The context httpx would make for each client anew, at a cost of some 50 ms."""
+    """Return the TLS context that httpx would make anew for each client, at a cost of some 50 ms."""
     import httpx
 
     return httpx.create_ssl_context()
 
 
 def client_settings(*, timeout: float, concurrency: int, host: str) -> dict[str, Any]:
-    """How clients are made.
+    """Return the settings with which clients are made.
 
-    httpx itself would let no more than 100 calls through at once, send what is meant for this machine to a
-    proxy that the environment names, and follow a server to another one.
+    httpx by default allows at most 100 calls at once, sends requests to this machine through a proxy that the
+    environment names, and uses the environment's other settings.
     """
     import httpx
 
@@ -45,7 +45,7 @@ def client_settings(*, timeout: float, concurrency: int, host: str) -> dict[str,
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a host is a name or an address of this machine itself."""
+    """Tell whether a host is a name or an address of this machine itself."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -55,25 +55,25 @@ def is_this_machine(host: str) -> bool:
 
 
 def sendable(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Messages as both protocols have them; lone surrogates, which models write at times, are no UTF-8."""
+    """Return messages as dicts, as both protocols have them; lone surrogates, which UTF-8 cannot hold, are replaced."""
     return [{"role": each.role, "content": each.content.encode("utf-8", "replace").decode()} for each in messages]
 
 
 def most_parts(max_tokens: Any) -> int:
-    """How many parts with text a streamed answer of so many tokens can have, with room to spare."""
+    """Return how many parts with text a streamed answer of `max_tokens` tokens can have, with room to spare."""
     return 2 * max_tokens + 256 if isinstance(max_tokens, int) and max_tokens > 0 else _MOST_PARTS
 
 
 def count(given: Any) -> int:
-    """A number of tokens as a server counts them; 0 if that is no number there can be."""
+    """Return a number of tokens as a server counts them, or 0 for a value that is not a possible count."""
     return int(given) if isinstance(given, (int, float)) and 0 < given < 2**53 else 0
 
 
 def checked_limits(*, timeout: float, context: int | None) -> None:
-    """Refuse limits that cannot be.
+    """Raise an error for invalid limits.
 
     Raises:
-        InvalidInputError: for a timeout that is not positive, or a context of less than 256 tokens.
+        InvalidInputError: for a timeout that is not positive and finite, or a context of less than 256 tokens.
     """
     if not isinstance(timeout, Real) or isinstance(timeout, bool) or not 0.0 < timeout < float("inf"):
         raise InvalidInputError(f"timeout must be a number of seconds above 0, not {timeout!r}.")

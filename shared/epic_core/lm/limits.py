@@ -1,4 +1,4 @@
-"""How many calls a model takes at once, and one asynchronous client for the calls of an event loop."""
+"""Limits on a model's simultaneous calls, and one asynchronous client for the calls of an event loop."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ C = TypeVar("C")
 
 
 class Gate:
-    """Lets at most `concurrency` calls through at once: of all threads, and of each event loop."""
+    """A gate that lets at most `concurrency` calls through at once: of all threads, and of each event loop."""
 
     def __init__(self, concurrency: int) -> None:
         if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
             raise InvalidInputError(f"concurrency must be a whole number of at least 1, not {concurrency!r}.")
         self.concurrency = concurrency
         self._threads = threading.BoundedSemaphore(concurrency)
-        # A semaphore belongs to one loop, and would keep that loop alive.
+        # A semaphore belongs to one loop, and a reference to it would keep that loop alive.
         self._loops = LoopClients(lambda: asyncio.Semaphore(concurrency))
 
     @contextmanager
     def enter(self) -> Iterator[None]:
-        """Wait in this thread for a place."""
+        """Wait in this thread for a free place."""
         with self._threads:
             yield
 
     @asynccontextmanager
     async def aenter(self) -> AsyncIterator[None]:
-        """Wait in this event loop for a place."""
+        """Wait in this event loop for a free place."""
         async with self._loops.client() as gate, gate:
             yield
 
 
 class LoopClients(Generic[C]):
-    """One open client for each event loop, for as long as a call of that loop is under way.
+    """One open client for each event loop, for as long as a call of that loop is running.
 
-    A client belongs to the loop it was made in. Closing it after each call would cost a connection a call,
-    leaving it open would leave sockets behind when the loop ends.
+    A client belongs to the loop it was made in. Closing it after each call would cost a new connection for each call;
+    leaving it open would leave sockets open when the loop ends.
 
     Args:
         make: Makes a client.
-        close: Closes one, if that takes anything.
+        close: Closes a client, if it needs closing.
     """
 
     def __init__(self, make: Callable[[], C], close: Callable[[C], Awaitable[None]] | None = None) -> None:
@@ -57,7 +57,7 @@ class LoopClients(Generic[C]):
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[C]:
-        """The running loop's client; closed when its last user leaves. Uses may nest."""
+        """Return a context with the running loop's client, which is closed when its last user leaves. Uses may nest."""
         loop = asyncio.get_running_loop()
         with self._lock:
             client, users = self._open[loop] if loop in self._open else (self._make(), 0)

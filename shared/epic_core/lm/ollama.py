@@ -1,4 +1,4 @@
-"""A chat model of an Ollama server."""
+"""Language model for a chat model of an Ollama server."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ if TYPE_CHECKING:
 
 
 class OllamaLM:
-    """A model an Ollama server runs, such as `OllamaLM("qwen3:4b")`.
+    """A model that an Ollama server runs, such as `OllamaLM("qwen3:4b")`.
 
-    Asked at temperature 0 and seed 0, held to a JSON schema by the server, without thinking. Nothing is sent
+    It is asked at temperature 0 and seed 0, without thinking, and the server holds it to a JSON schema. Nothing is sent
     before the first call.
 
     Args:
         model: The model's name, pulled on the server: `ollama pull qwen3:4b`.
         host: Address of the server; default: `OLLAMA_HOST`, else Ollama's own default.
-        timeout: Seconds for the connection, and again for each wait until more of the answer comes. Without
-            `stream`, Ollama sends it in one piece, so that this is the time for the whole; what sends it in
-            drips may take longer. With `stream`, this is the time until the next token.
-        concurrency: How many calls the server gets at once; a local one does them one after the other anyway.
-        context: Tokens that prompt and answer have together. Sent to the server, whose own default may be
-            smaller: it then cuts the prompt without saying so.
+        timeout: Seconds for the connection, and again for each wait until more of the answer comes. Without `stream`,
+            Ollama sends the answer in one piece, so that this is the time for all of it; a server that sends it
+            piecemeal may take longer. With `stream`, this is the time until the next token.
+        concurrency: How many calls the server gets at once; a local one handles them one after the other anyway.
+        context: Tokens for prompt and answer together. Sent to the server, whose own default may be smaller: it then
+            cuts the prompt without saying so.
         keep_alive: How long the server keeps the model loaded, as Ollama takes it.
-        think: Whether a thinking model thinks; None leaves it to the server. Models that cannot think are
-            asked again without this setting.
-        logprobs: Ask for the probabilities that confidences are made of.
-        stream: Receive the answer token by token.
-        options: More of Ollama's options, such as `{"num_thread": 4}`.
+        think: Whether a thinking model thinks; None leaves it to the server. Models that cannot think are asked again
+            without this setting.
+        logprobs: Whether to ask for the probabilities from which confidences are computed.
+        stream: Whether to receive the answer token by token.
+        options: Further options of Ollama, such as `{"num_thread": 4}`.
 
     Raises:
-        InvalidInputError: for limits that cannot be.
+        MissingExtraError: if the package ollama is not installed.
+        InvalidInputError: for an invalid name, address or limit.
         LMSetupError: on use, when the server does not have the model.
-        LMUnavailableError: on use, when the server is not there, fails or takes too long.
+        LMUnavailableError: on use, when the server cannot be reached, fails or takes too long.
         LMError: on use, when the server refuses the request.
     """
 
@@ -88,10 +89,10 @@ class OllamaLM:
         )
 
     def check(self) -> None:
-        """Ask the server whether it is there and has the model.
+        """Check that the server can be reached and has the model.
 
         Raises:
-            LMUnavailableError: if it is not there.
+            LMUnavailableError: if it cannot be reached.
             LMSetupError: if it does not have the model.
         """
         try:
@@ -102,13 +103,13 @@ class OllamaLM:
             raise self._not_pulled()
 
     def session(self) -> AbstractAsyncContextManager[Any]:
-        """Keeps the connection of the running event loop open between calls."""
+        """Return a context that keeps the connection of the running event loop open between calls."""
         return self._clients.client()
 
     def complete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
-        """The model's answer."""
+        """Return the model's answer."""
         with self._gate.enter():
             request = self._request(messages, schema, max_tokens)
             while True:
@@ -134,7 +135,7 @@ class OllamaLM:
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
-        """As `complete`, with Ollama's asynchronous client."""
+        """Return an answer as `complete` does, with Ollama's asynchronous client."""
         async with self._gate.aenter(), self._clients.client() as client:
             request = self._request(messages, schema, max_tokens)
             while True:
@@ -170,9 +171,9 @@ class OllamaLM:
         }
 
     def _learns(self, error: Exception, request: dict[str, Any]) -> bool:
-        """Whether the request can do without a setting: one that the server refused, from now on too."""
+        """Remove a setting that the server refused from the request, and tell whether there was one."""
         if isinstance(error, ValueError) and request["logprobs"] and "logprob" in str(error):
-            # The client takes no answer that has a probability missing.
+            # The client refuses an answer in which a probability is missing.
             request["logprobs"] = None
             return True
         if not isinstance(error, self._ollama.ResponseError) or error.status_code not in (400, -1):
@@ -222,10 +223,10 @@ class OllamaLM:
 
 
 def server_address(host: str | None) -> httpx.URL:
-    """Where the `ollama` client finds a server: what is given, `OLLAMA_HOST`, or its own default.
+    """Return the address at which the `ollama` client looks for a server: `host`, `OLLAMA_HOST`, or its own default.
 
     Raises:
-        InvalidInputError: if that is no address.
+        InvalidInputError: if that is not an address.
     """
     import httpx
     import ollama
@@ -239,7 +240,7 @@ def server_address(host: str | None) -> httpx.URL:
 
 
 class _Parts:
-    """The one part of an answer, or those that a server streams."""
+    """The parts of an answer: one, or several if the server streams them."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         self._room = most_parts(request["options"].get("num_predict"))
@@ -248,7 +249,7 @@ class _Parts:
         self._last: Any = None
 
     def take(self, part: Any) -> None:
-        """Take in the next part."""
+        """Add the next part."""
         self._last = part
         if part.message.content:
             self._text.append(part.message.content)
@@ -257,7 +258,7 @@ class _Parts:
         self._tokens += [Token(token.token, token.logprob) for token in part.logprobs or ()]
 
     def completion(self) -> Completion:
-        """What came, if the server said that it was all."""
+        """Return the completion, if the server has said that the answer is complete."""
         last = self._last
         if last is None or not last.done:
             raise EOFError("it broke off in the middle of an answer")

@@ -1,4 +1,4 @@
-"""What a server that speaks OpenAI's protocol sends: a whole answer, or its parts, as much of it as there may be."""
+"""Answers of a server that speaks OpenAI's protocol: received whole or in parts, up to a limit of size."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from epic_core.lm.http import count
 if TYPE_CHECKING:
     import httpx
 
-# Bytes of an answer.
+# The largest answer that is accepted, in bytes.
 _MOST_BYTES = 16 * 2**20
 _TOO_LONG = "The server does not end its answer, which is longer than it may be."
 
 
 def whole_answer(text: str, without_key: Callable[[str], str]) -> Completion:
-    """The completion in the body of an answer."""
+    """Return the completion in the body of an answer."""
     body = json.loads(text)
     if "error" in body and not body.get("choices"):
         raise LMUnavailableError(f"The server failed: {without_key(str(body['error']))[:300]}")
@@ -31,14 +31,14 @@ def whole_answer(text: str, without_key: Callable[[str], str]) -> Completion:
 
 
 class Body:
-    """The body of an answer, which has to come within some seconds from now on."""
+    """The body of an answer, which has to arrive within `timeout` seconds from now."""
 
     def __init__(self, timeout: float) -> None:
         self._until = time.monotonic() + timeout
         self._bytes = bytearray()
 
     def take(self, piece: bytes) -> bool:
-        """Take in the next bytes; there may be more."""
+        """Add the next bytes and return False: more may follow."""
         self._bytes += piece
         if len(self._bytes) > _MOST_BYTES:
             raise LMUnavailableError(_TOO_LONG)
@@ -51,7 +51,7 @@ class Body:
         return False
 
     def text(self, answer: httpx.Response) -> str:
-        """What came."""
+        """Return the text received."""
         return self._bytes.decode(answer.encoding or "utf-8", "replace")
 
 
@@ -70,7 +70,7 @@ class Parts:
         self._ended = False
 
     def take(self, piece: bytes) -> bool:
-        """Take in the next bytes; whether they have the end."""
+        """Add the next bytes, and tell whether they hold the end."""
         self._received += len(piece)
         if self._received > _MOST_BYTES:
             raise LMUnavailableError(_TOO_LONG)
@@ -102,7 +102,7 @@ class Parts:
         return False
 
     def completion(self) -> Completion:
-        """What came, if the server said that it was all."""
+        """Return the completion, if the server has said that the answer is complete."""
         if self._line and not self._ended:
             self._take_line(self._line.decode("utf-8", "replace"))
         if not self._ended and self._finish is None:
@@ -122,7 +122,7 @@ def _completion(text: str, logprobs: Iterable[Any], usage: Any, finish: Any) -> 
 
 
 def _text(content: Any) -> str:
-    """The text of a message: content is text, or parts of which some are text."""
+    """Return the text of a message, whose content is text or a list of parts, some of which are text."""
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, list) and all(isinstance(part, Mapping) for part in content):
@@ -133,7 +133,7 @@ def _text(content: Any) -> str:
 
 
 def _tokens(logprobs: Iterable[Any]) -> tuple[Token, ...] | None:
-    """The tokens of all parts; None where they are not given, or not all with a probability."""
+    """Return the tokens of all parts, or None if there are none or some have no probability."""
     try:
         tokens = tuple(
             Token(str(token["token"]), float(token["logprob"]))

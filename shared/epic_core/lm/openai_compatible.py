@@ -1,4 +1,4 @@
-"""A chat model of any server that speaks OpenAI's protocol: vLLM, llama.cpp, LM Studio and others."""
+"""Language model for any server that speaks OpenAI's protocol: vLLM, llama.cpp, LM Studio and others."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 _KEY = re.compile(r"[!-~]+")
 
 
-# What servers refuse, by the words in their refusals; left out from then on.
+# Settings that servers refuse, with patterns that find them in a refusal; a refused one is left out from then on.
 _OPTIONAL = {"response_format": r"response_format|json_schema|grammar|guided\w*", "logprobs": "logprobs"}
 _OPTIONAL |= {name: name for name in ("top_logprobs", "seed", "temperature", "stream_options")}
 
-# Characters of a refusal that are read.
+# How many characters of a refusal are read.
 _MOST_SAID = 2**20
 
-# Lines of a message up to this length may be words of a server's own.
+# Lines of a message up to this length may be the server's own words, and are not removed as a repetition.
 _SHORT_LINE = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class _LeftOut:
-    """Settings that a server refuses, and those that it wants in another form."""
+    """Settings that a server refuses, and settings that it wants in another form."""
 
     names: frozenset[str] = frozenset()
     older_form: bool = False
@@ -52,28 +52,28 @@ class _LeftOut:
 class OpenAICompatibleLM:
     """A model behind `POST {base_url}/chat/completions`: `OpenAICompatibleLM("http://localhost:8000/v1", "qwen3")`.
 
-    Asked at temperature 0 and seed 0, held to a JSON schema where the server can. Settings that a server
-    refuses (`response_format`, `logprobs`, `seed`, `temperature`) are left out from then on. Nothing is sent
-    before the first call, and no key is taken from the environment.
+    It is asked at temperature 0 and seed 0, and held to a JSON schema if the server supports it. Settings that a server
+    refuses (`response_format`, `logprobs`, `seed`, `temperature`) are left out from then on. Nothing is sent before the
+    first call, and no key is taken from the environment.
 
     Args:
         base_url: Up to and including the version, as in `http://localhost:8000/v1`.
         model: The model's name on that server.
         api_key: Sent as a bearer token; None sends none.
-        timeout: Seconds for an answer as a whole, from asking to its last byte; it is also the longest time that
-            a silent server is waited for, so that no answer takes more than a few times as long. With `stream`,
-            seconds until more of the answer comes: as a whole it may take longer, but is bounded in its length.
+        timeout: Seconds for an answer as a whole, from the request to the last byte; it is also the longest wait for a
+            silent server, so that no answer takes more than a few times as long. With `stream`, seconds until more of
+            the answer comes: the whole may take longer, but its length is limited.
         concurrency: How many calls the server gets at once; raise it for servers that batch.
-        context: Tokens that prompt and answer have together, if known: what cannot fit is not sent.
-        logprobs: Ask for the probabilities that confidences are made of.
-        stream: Receive the answer token by token.
-        extra: More fields of the request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`,
-            which keeps Qwen3 on vLLM or llama.cpp from thinking.
+        context: Tokens for prompt and answer together, if known; a prompt that does not fit is not sent.
+        logprobs: Whether to ask for the probabilities from which confidences are computed.
+        stream: Whether to receive the answer token by token.
+        extra: Further fields of the request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`, which
+            keeps Qwen3 on vLLM or llama.cpp from thinking.
 
     Raises:
-        InvalidInputError: for an address or limits that cannot be.
+        InvalidInputError: for an invalid address, name, key or limit.
         LMSetupError: on use, when the server does not know the model or refuses the key.
-        LMUnavailableError: on use, when the server is not there, fails or takes too long.
+        LMUnavailableError: on use, when the server cannot be reached, fails or takes too long.
         LMError: on use, when the server refuses the request.
     """
 
@@ -127,10 +127,10 @@ class OpenAICompatibleLM:
         )
 
     def check(self) -> None:
-        """Ask the server whether it is there and lists the model.
+        """Check that the server can be reached and lists the model.
 
         Raises:
-            LMUnavailableError: if it is not there.
+            LMUnavailableError: if it cannot be reached.
             LMSetupError: if it does not know the model, or refuses the key.
         """
         try:
@@ -141,11 +141,11 @@ class OpenAICompatibleLM:
                     f" Give {self.base_url}/v1 as base_url."
                 )
             if status in (404, 405, 501):
-                return  # a server without that list
+                return  # the server does not list its models
             self._accept(status, headers, said)
             listed = [str(model["id"]) for model in json.loads(said)["data"]]
         except (ValueError, KeyError, TypeError):
-            return  # a list in another form
+            return  # the list has an unknown form
         except LMError:
             raise
         except Exception as error:
@@ -157,7 +157,7 @@ class OpenAICompatibleLM:
             )
 
     def _got(self, path: str) -> tuple[int, Mapping[str, str], str]:
-        """Status, headers and body of what there is at a path."""
+        """Return status, headers and body of a GET request to a path."""
         body = Body(self._timeout)
         with self._client.stream("GET", f"{self.base_url}{path}") as answer:
             for piece in answer.iter_bytes():
@@ -165,13 +165,13 @@ class OpenAICompatibleLM:
             return answer.status_code, answer.headers, body.text(answer)
 
     def session(self) -> AbstractAsyncContextManager[Any]:
-        """Keeps the connections of the running event loop open between calls."""
+        """Return a context that keeps the connections of the running event loop open between calls."""
         return self._clients.client()
 
     def complete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
-        """The model's answer."""
+        """Return the model's answer."""
         with self._gate.enter():
             left_out = self._left_out
             while True:
@@ -196,7 +196,7 @@ class OpenAICompatibleLM:
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
-        """As `complete`, with an asynchronous client."""
+        """Return an answer as `complete` does, with an asynchronous client."""
         async with self._gate.aenter(), self._clients.client() as client:
             left_out = self._left_out
             while True:
@@ -220,7 +220,7 @@ class OpenAICompatibleLM:
                 left_out = outcome
 
     def _receiver(self, answer: httpx.Response, request: Mapping[str, Any], body: Body) -> Body | Parts:
-        """What takes in the answer: the whole body, or the parts of a stream."""
+        """Return the receiver of the answer: for the whole body, or for the parts of a stream."""
         if not self._stream or answer.status_code >= 300:
             return body
         return Parts(self._without_key, most_parts(request.get("max_tokens", request.get("max_completion_tokens"))))
@@ -228,7 +228,7 @@ class OpenAICompatibleLM:
     def _outcome(
         self, answer: httpx.Response, receiver: Body | Parts, request: Mapping[str, Any], left_out: _LeftOut
     ) -> Completion | _LeftOut:
-        """The completion, or what the request has to leave out to get one."""
+        """Return the completion, or the settings that the request has to leave out to get one."""
         if isinstance(receiver, Parts):
             return receiver.completion()
         said = receiver.text(answer)
@@ -248,7 +248,7 @@ class OpenAICompatibleLM:
             "seed": 0,
         }
         if max_tokens is not None:
-            # OpenAI's own newer models know the limit by another name.
+            # OpenAI's own newer models have another name for the limit.
             request["max_completion_tokens" if left_out.newer_limit else "max_tokens"] = max_tokens
         if schema is not None:
             form = {"name": "answer", "schema": dict(schema), "strict": True}
@@ -258,18 +258,18 @@ class OpenAICompatibleLM:
                 else {"type": "json_schema", "json_schema": form}
             )
         if self._logprobs and "logprobs" not in left_out.names:
-            # Some servers give none unless they are asked for alternatives too.
+            # Some servers give no log-probabilities unless asked for alternatives too.
             request |= {"logprobs": True, "top_logprobs": 1}
         if self._stream:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
         return {name: value for name, value in (request | self._extra).items() if name not in left_out.names}
 
     def _learnt(self, status: int, said: str, request: Mapping[str, Any], left_out: _LeftOut) -> _LeftOut | None:
-        """What to leave out from now on, if the server refused a setting that can be left out, or its form."""
+        """Return the settings to leave out from now on, if the server refused one of them or its form; else None."""
         if status not in (400, 422, 500, 501):
             return None
         said = _own_words(said[:_MOST_SAID], request["messages"])
-        # Some servers call a form they do not know their own error.
+        # Some servers report an unknown response format as an error of their own.
         if status == 500 and not _names("response_format", said):
             return None
         own = self._extra.keys()
@@ -277,7 +277,7 @@ class OpenAICompatibleLM:
             return replace(left_out, newer_limit=True)
         named = {name for name, words in _OPTIONAL.items() if name in request and _names(words, said)} - own
         if "top_logprobs" in named:
-            named.discard("logprobs")  # it may take the one without the other
+            named.discard("logprobs")  # the server may accept `logprobs` without `top_logprobs`
         if "response_format" in named and not left_out.older_form:
             named.discard("response_format")
             left_out = replace(left_out, older_form=True)
@@ -286,7 +286,7 @@ class OpenAICompatibleLM:
         return replace(left_out, names=left_out.names | named)
 
     def _accept(self, status: int, headers: Mapping[str, str], said: str) -> None:
-        """Raise what a status means."""
+        """Raise the error that a status stands for, if it is not a success."""
         if status < 300:
             return
         if status < 400:
@@ -313,7 +313,7 @@ class OpenAICompatibleLM:
         raise LMError(f"The server at {self.base_url} refused the request {said}")
 
     def _without_key(self, said: str) -> str:
-        """What a server said, without the key it may have repeated."""
+        """Return a server's text without the key, which it may have repeated."""
         return said if self._key is None else said.replace(self._key, "***")
 
     def _explained(self, error: Exception) -> LMError:
@@ -346,7 +346,7 @@ def _is_address(base_url: Any) -> bool:
 
 
 def _own_words(said: str, messages: Iterable[Mapping[str, str]]) -> str:
-    """What a server said, in small letters, without what it repeats of the messages."""
+    """Return a server's text in lower case, without the parts that it repeats from the messages."""
     said = _unescaped(said)
     for message in messages:
         content = message["content"]
@@ -358,12 +358,12 @@ def _own_words(said: str, messages: Iterable[Mapping[str, str]]) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """A text in small letters and with single spaces, the same however often it was escaped as JSON."""
+    """Return a text in lower case with single spaces, the same however often it was escaped as JSON."""
     text = re.sub(r"\\+u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return re.sub(r"\\+", "", re.sub(r"(?:\\+[nrt]|\s)+", " ", text)).lower()
 
 
 def _names(words: str, said: str) -> bool:
-    """Whether what was said has one of these words."""
+    """Tell whether the text holds one of the words, given as a pattern."""
     return re.search(rf"\b(?:{words})\b", said, re.ASCII) is not None

@@ -1,4 +1,4 @@
-"""Prompts: their placeholders, and texts of users and documents quoted so that they cannot pass for instructions."""
+"""Prompts: their placeholders, and untrusted texts quoted so that they cannot pass for instructions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LOOKALIKES = str.maketrans({"\u2800": " ", "<": "‹", ">": "›", "{": "❴", 
 _MARK = "| "
 
 
-# Fillers and selectors of variants: letters and marks that show nothing. U+FE0E and U+FE0F are part of emoji.
+# Fillers and variation selectors: letters and marks without a shape. U+FE0E and U+FE0F are part of emoji.
 _FILLERS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
 )
 
 
-# They make one sign of several, or keep letters apart, in scripts beyond ASCII; elsewhere they only hide.
+# Joiners combine signs or keep letters apart in scripts beyond ASCII; elsewhere they only hide something.
 _JOINERS = "\u200c\u200d"
 
 
@@ -36,8 +36,8 @@ _STRAY_JOINERS = re.compile(rf"[{_JOINERS}]{{2,}}|(?<![^\x00-\x7f])[{_JOINERS}]|
 class Prompt:
     """A prompt: a system text and a user text with placeholders.
 
-    Placeholders are `{preferences}` (numbered, one a line), `{chunk}`, and `{rationale}` where there is one;
-    `{preference}` and `{reason}` mean the same. Other braces stay as they are.
+    Placeholders are `{preferences}` (numbered, one a line), `{chunk}`, and `{rationale}` if there is one;
+    `{preference}`, `{chunks}` and `{reason}` are other names for them. Other braces stay unchanged.
 
     Attributes:
         structured: Whether the model is held to a JSON schema. Off for prompts that ask for another form.
@@ -49,11 +49,11 @@ class Prompt:
 
     @property
     def size(self) -> int:
-        """Bytes of the prompt itself."""
+        """Bytes of the prompt without the values filled in."""
         return size_of(self.system) + size_of(self.user)
 
     def messages(self, values: Mapping[str, str]) -> list[Message]:
-        """The messages, filled in; what is filled in is not looked through for placeholders."""
+        """Return the messages with values filled in; placeholders inside a value are left alone."""
         names = {"preference": "preferences", "reason": "rationale", "chunks": "chunk"}
 
         def value(match: re.Match[str]) -> str:
@@ -65,37 +65,37 @@ class Prompt:
 
 
 def size_of(text: str) -> int:
-    """Bytes of a text."""
+    """Return the number of bytes of a text in UTF-8."""
     return len(text.encode("utf-8", "replace"))
 
 
 def quoted(text: str) -> str:
-    """An untrusted text as it enters a prompt: harmless characters, each line marked."""
+    """Return an untrusted text for a prompt: with harmless characters only, and each line marked."""
     return "\n".join(_MARK + line for line in _plain(text).splitlines() if line.strip())
 
 
 def section(text: str, name: str = "chunk") -> str:
-    """A quoted text between tags that nothing inside it can close."""
+    """Return a quoted text between tags that nothing inside it can close."""
     mark = blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
     return f"<{name} {mark}>\n{quoted(text)}\n</{name} {mark}>"
 
 
 def numbered(texts: Sequence[str]) -> str:
-    """Preferences as a prompt shows them, from 1."""
+    """Return preferences as numbered lines for a prompt, from 1."""
     return "\n".join(f"{number}. {' '.join(_plain(text).split())}" for number, text in enumerate(texts, start=1))
 
 
 def one_line(text: str) -> str:
-    """A text of a model or a user inside a line of a prompt."""
+    """Return a text of a model or a user for use inside a line of a prompt."""
     return " ".join(_plain(text).split())
 
 
 def _plain(text: str) -> str:
-    """The text without invisible characters, and with look-alikes for the characters of markup."""
+    """Return the text without invisible characters, and with look-alikes for the characters of markup."""
     if text.isascii():
         text = re.sub(r"[\x00-\x08\x0e-\x1b\x7f]", "", text)
     else:
-        # Full-width and other forms of the characters of markup; all else stays as it is.
+        # Fold full-width and other variants of the characters of markup; everything else stays unchanged.
         text = "".join(_folded(character) for character in text if _visible(character))
         text = _FILLERS.sub("", text)
         text = _STRAY_JOINERS.sub("", text)
@@ -110,17 +110,17 @@ def _folded(character: str) -> str:
 def _visible(character: str) -> bool:
     category = unicodedata.category(character)
     if category == "Cn":
-        # Pictures and ideographs that are newer than this Python.
+        # Accept pictures and ideographs that this Python does not know yet.
         return 0x1F000 <= ord(character) < 0x3FFFE and ord(character) & 0xFFFE != 0xFFFE
     return category not in ("Cf", "Cc", "Co", "Cs") or character.isspace() or character in _JOINERS
 
 
-# Raised when quoting or parsing changes what a verdict may be.
+# To be increased when a change of quoting or parsing can change verdicts.
 _VERSION = "2"
 
 
 def version(prompts: Sequence[Prompt]) -> str:
-    """A short hash of prompts: what was answered to others is not reused."""
+    """Return a short hash of prompts, so that answers to other prompts are not reused."""
     parts = [_VERSION]
     for prompt in prompts:
         parts += [prompt.system, prompt.user, str(prompt.structured)]

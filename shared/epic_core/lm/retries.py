@@ -1,4 +1,4 @@
-"""Retries: calls of a model with backoff, and no waiting for a server that is not there."""
+"""Retries: calls of a model with backoff, and no waiting for a server that cannot be reached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ITEMS_UNTIL_DOWN = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Complete(Effect):
-    """A completion; its result is that, or the `LMError` that stands in its way.
+    """An effect whose result is a model's completion, or the `LMError` that prevented it.
 
     A model that has no `acomplete` is called in a worker thread.
     """
@@ -52,12 +52,12 @@ class Complete(Effect):
 
 @dataclass(frozen=True)
 class Pause(Effect):
-    """Some seconds of waiting."""
+    """An effect that waits some seconds."""
 
     seconds: float
 
     def run(self, stopped: threading.Event | None) -> None:
-        """Wait, or until `stopped` is set."""
+        """Wait, but no longer than until `stopped` is set."""
         if stopped is None:
             time.sleep(self.seconds)
         else:
@@ -70,13 +70,13 @@ class Pause(Effect):
 
 @dataclass
 class Patience:
-    """How long to try, and what is known of the server.
+    """Policy for retries, with what is known of the server.
 
-    Once two items in a row got no answer in all their attempts, or one needs the user's hand, the server counts
-    as down: the items after them are not asked at all. The next round begins with single attempts.
+    The server counts as down once two items in a row got no answer in all their attempts, or one failed with an
+    `LMSetupError`: the items after them are not sent at all. The next round begins with single attempts.
 
     Args:
-        retries: Attempts after the first, for failures that can pass. A timeout is tried once more only.
+        retries: Attempts after the first, for temporary failures. A timeout is tried only once more.
         backoff: Seconds before the second attempt; doubled for each one after.
     """
 
@@ -96,24 +96,24 @@ class Patience:
             )
 
     def begin(self) -> None:
-        """Start a round of items: a server that was down gets another chance, but a short one."""
+        """Start a round of items: a server that was down gets another chance, with single attempts."""
         with self._lock:
             self._probing, self.down = self.down is not None, None
 
     def answered(self) -> None:
-        """Note that the server answered."""
+        """Record that the server answered."""
         with self._lock:
             self.down, self._failed, self._probing = None, 0, False
 
     def gave_up(self, error: LMError) -> None:
-        """Note that an item got no answer."""
+        """Record that an item got no answer."""
         with self._lock:
             self._failed += 1
             if isinstance(error, LMSetupError) or self._probing or self._failed >= _ITEMS_UNTIL_DOWN:
                 self.down = error
 
     def pause(self, attempt: int, error: LMError) -> float | None:
-        """Seconds to wait after the failure of an attempt, counted from 0; None to give up."""
+        """Return the seconds to wait after the failure of an attempt, counted from 0, or None to give up."""
         if not isinstance(error, LMUnavailableError) or self._probing or self.down:
             return None
         if attempt >= (min(1, self.retries) if error.timed_out else self.retries):
@@ -123,14 +123,14 @@ class Patience:
 
 
 def patiently(request: Complete, patience: Patience, usage: Usage) -> Effects[Completion]:
-    """One answer, tried for as often as `patience` allows.
+    """Return one answer, with as many attempts as `patience` allows.
 
     Raises:
         LMError: if there was none.
     """
     down = patience.down
     if down is not None:
-        # One error for many items: its traceback would grow with each, and hold on to all they held.
+        # The same error is raised for many items: its traceback would grow with each, and keep their objects alive.
         raise down.with_traceback(None)
     attempt = 0
     while True:

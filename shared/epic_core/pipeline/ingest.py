@@ -282,6 +282,8 @@ def resolve_keep_rate(
     with session.lock, session.store.transaction():
         session.store.set_meta(**{f"tau/{session.namespace}": tau})
     session.own_tau = tau
+    # The ledger belongs to this tau: nothing was decided before.
+    session.stamp_ledger()
     if len(embeddings) < _SMALL_SAMPLE:
         report.warnings.append(
             f"keep_rate was resolved to tau {tau:.3f} on {len(embeddings)} items only; a larger first batch is surer."

@@ -1,1 +1,1 @@
-"""Runtime: effects run with or without an event loop, streams, batches, threads and progress. It knows no domain."""
+"""Runtime: effects run with or without an event loop, streams, batches, threads and progress."""

@@ -1,4 +1,4 @@
-"""What users hand in, in the shapes they have it: items in batches, conversations, preferences."""
+"""Conversions of what users pass in: items into batches, conversations into items, preferences into objects."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from epic_core.types.metadata import dumped_metadata
 Items: TypeAlias = str | Item | Iterable[str | Item]
 
 _BATCH = 512
-# What came first does not wait longer than this for the rest of its batch.
+# Most seconds that the first item of a batch waits for the others.
 _WAIT = 0.5
 
 
 def coerced(items: Iterable[Any], first: int = 0) -> list[Item]:
-    """The items as `Item`s.
+    """Return the items as `Item`s.
 
     Raises:
-        InvalidInputError: naming the position, counted from `first`, of what is none.
+        InvalidInputError: naming the position, counted from `first`, of a value that cannot be an item.
     """
     made = []
     for position, item in enumerate(items, start=first):
@@ -38,12 +38,12 @@ def coerced(items: Iterable[Any], first: int = 0) -> list[Item]:
 
 
 def batches(items: Any, size: int | None = None) -> Iterator[list[Item]]:
-    """Items of any iterable, in batches of at most `size` (default 512); of a slow one, after half a second.
+    """Yield the items of any iterable in batches of at most `size` (default 512), or of half a second if it is slow.
 
-    A list or tuple is checked whole before its first batch.
+    A list or tuple is checked completely before its first batch.
 
     Raises:
-        InvalidInputError: for what is no item, naming its position.
+        InvalidInputError: for a value that cannot be an item, naming its position.
     """
     if isinstance(items, (str, Item)):
         items = [items]
@@ -68,15 +68,15 @@ def batches(items: Any, size: int | None = None) -> Iterator[list[Item]]:
 
 
 def _complete(waiting: Sequence[Any], began: float, size: int) -> bool:
-    """Whether a batch is large enough, or what came first has waited long enough for the others."""
+    """Tell whether a batch is large enough, or its first item has waited half a second."""
     return len(waiting) >= size or time.monotonic() - began >= _WAIT
 
 
 async def abatches(items: Any, size: int | None = None) -> AsyncIterator[list[Item]]:
-    """As `batches`, also of an asynchronous iterable."""
+    """Yield batches as `batches` does, also of an asynchronous iterable."""
     if not isinstance(items, AsyncIterable):
         synchronous = batches(items, size)
-        # The iterator may read files: let it do so in a thread.
+        # The iterator may read files, which would block the event loop.
         while batch := await in_thread(next, synchronous, []):
             yield batch
         return
@@ -111,7 +111,7 @@ async def abatches(items: Any, size: int | None = None) -> AsyncIterator[list[It
 
 
 def storable(text: str) -> str:
-    """A text without the characters that a memory refuses, for where they must not cost a user the answer."""
+    """Return a text without the characters that a memory refuses, for use where an error would cost the user's answer."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
 
 
@@ -120,14 +120,14 @@ def conversation_items(
     chunker: ConversationChunker | None,
     metadata: Mapping[str, Any] | None = None,
 ) -> list[Item]:
-    """The windows of a conversation as items.
+    """Return the windows of a conversation as items.
 
     Raises:
-        InvalidInputError: for a message without role or content, or metadata that cannot be an item's.
+        InvalidInputError: for a message without role or content, or metadata that an item cannot have.
     """
     windows = (chunker or ConversationChunker()).chunks(messages)
     said = {} if metadata is None else Item(text="conversation", metadata=metadata).metadata
-    # The same words in two sessions are two items: each is found by what its own metadata say.
+    # The same words in two sessions are two items: each is found by its own metadata.
     known_by = (dumped_metadata(said, "conversation"),) if said else ()
     return [
         Item(
@@ -140,13 +140,13 @@ def conversation_items(
 
 
 def checked_part(name: str, part: object, method: str) -> None:
-    """Refuse what cannot be a part of a memory.
+    """Raise an error for an object that cannot be a part of a memory.
 
     Raises:
-        InvalidInputError: if it has not the method that is called.
+        InvalidInputError: if it has no such method, or is a class or a text.
     """
     if isinstance(part, (type, str)) or not callable(getattr(part, method, None)):
-        # Not the object itself: what it prints of itself may hold a key.
+        # The message does not show the object itself, because its repr may contain a key.
         found = part if isinstance(part, (type, str)) else f"an object of type {type(part).__name__}"
         raise InvalidInputError(
             f"{name} must be an object with a method {method}(...), not {found}. A model of LangChain or LlamaIndex"
@@ -155,10 +155,11 @@ def checked_part(name: str, part: object, method: str) -> None:
 
 
 def unique_preferences(preferences: Iterable[str | Preference]) -> list[Preference]:
-    """The preferences as objects.
+    """Return the preferences as objects.
 
     Raises:
         DuplicatePreferenceError: if one is given twice.
+        InvalidInputError: for a value that cannot be a preference.
     """
     if isinstance(preferences, (str, Preference)):
         preferences = [preferences]

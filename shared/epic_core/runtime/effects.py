@@ -1,8 +1,8 @@
 """Effects: one algorithm, run synchronously or asynchronously.
 
 An algorithm is written once, as a generator that yields effects: texts to embed, a batch of answers, a pause. An effect
-knows how to run itself in both ways. `run` and `arun` are the two loops that do it and send the result back, so that
-both ways give the same.
+can run itself in both ways. The loops `run` and `arun` execute the effects and send the results back, so that both ways
+give the same result.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ R = TypeVar("R")
 
 
 class StoppedError(Exception):
-    """Raised in place of the next effect once the work is to end."""
+    """Error raised in place of the next effect once the work is to end."""
 
 
 class Effect(ABC):
-    """Something that an algorithm needs from outside.
+    """A request of an algorithm to the outside.
 
     Attributes:
-        part: The part of a report that its seconds count to; empty for none.
-        saves: Whether it still runs after an interruption, because what was decided before is being written.
+        part: The part of a report that its seconds count towards; empty for none.
+        saves: Whether it still runs after an interruption, because it writes results reached before.
     """
 
     part: str = ""
@@ -35,37 +35,37 @@ class Effect(ABC):
 
     @abstractmethod
     def run(self, stopped: threading.Event | None) -> Any:
-        """Do it in this thread; what waits ends its waiting early once `stopped` is set."""
+        """Execute it in this thread; return early from waiting once `stopped` is set."""
 
     @abstractmethod
     async def arun(self) -> Any:
-        """Do it without blocking the event loop."""
+        """Execute it without blocking the event loop."""
 
     def interruption(self, result: Any) -> BaseException | None:
-        """Return the interruption that a result came with: what was decided is written first, then it is raised."""
+        """Return the interruption that came with a result, or None; it is raised once the results have been written."""
         return None
 
     def close(self) -> None:
-        """Let go of what it holds open."""
+        """Close everything that it holds open."""
         return
 
     async def aclose(self) -> None:
-        """As `close`, without blocking the event loop."""
+        """Close as `close` does, without blocking the event loop."""
         return
 
 
 Effects: TypeAlias = Generator[Effect, Any, R]
-"""An algorithm: yields effects, is sent their results, and returns an R."""
+"""An algorithm: a generator that yields effects, is sent their results, and returns an R."""
 
 
 class Clock:
-    """Seconds by part."""
+    """A record of seconds by part."""
 
     def __init__(self) -> None:
         self.parts: dict[str, float] = {}
 
     def add(self, part: str, started: float) -> float:
-        """Count the time since `started` to a part, and return the time now."""
+        """Add the time since `started` to a part, and return the time now."""
         now = time.perf_counter()
         self.parts[part] = self.parts.get(part, 0.0) + now - started
         return now
@@ -76,7 +76,7 @@ def run(effects: Effects[R], clock: Clock | None = None, *, stopped: threading.E
 
     Args:
         effects: The algorithm.
-        clock: Counts the seconds of the effects.
+        clock: Records the seconds of the effects.
         stopped: Once it is set, no further effect begins.
 
     Raises:
@@ -89,7 +89,7 @@ def run(effects: Effects[R], clock: Clock | None = None, *, stopped: threading.E
         while True:
             effect, result = _advance(effects, result)
             if interruption is not None and (effect is None or not effect.saves):
-                # What was decided before the interruption has been written.
+                # The results reached before the interruption have been written.
                 raise interruption
             if effect is None:
                 ended: R = result
@@ -112,8 +112,8 @@ async def arun(effects: Effects[R], clock: Clock | None = None, *, threaded: boo
 
     Args:
         effects: The algorithm.
-        clock: Counts the seconds of the effects.
-        threaded: Whether what it does between its effects takes long, and belongs into a worker thread.
+        clock: Records the seconds of the effects.
+        threaded: Whether the work between its effects takes long and therefore runs in a worker thread.
     """
     result: Any = None
     effect: Effect | None = None
@@ -138,7 +138,8 @@ async def arun(effects: Effects[R], clock: Clock | None = None, *, threaded: boo
 
 
 def _advance(effects: Effects[R], result: Any) -> tuple[Effect | None, Any]:
-    # The end travels as a value: a StopIteration cannot cross a future, and one from an encoder means something else.
+    # The end is returned as a value: a future cannot carry a StopIteration, and one raised by an encoder must not be
+    # taken for the end.
     try:
         return effects.send(result), None
     except StopIteration as stop:

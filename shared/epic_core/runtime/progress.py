@@ -1,4 +1,4 @@
-"""A bar for long work, that moves with every verdict."""
+"""Progress bar for long work, which moves with every verdict."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Counts items that are done; shows them if it was told to.
+    """A counter of finished items, with or without a bar.
 
     Args:
-        items: What is to be done; its length, where it has one, is the total.
-        shown: Whether there is a bar.
+        items: The items to be processed; their number, if they have a length, is the total.
+        shown: Whether to show a bar.
     """
 
     def __init__(self, items: Any = None, *, shown: bool = False) -> None:
@@ -35,13 +35,13 @@ class Progress:
             self._bar.reset(total)
 
     def begin(self, items: int, pieces: int, *, done: int) -> None:
-        """Begin a batch of items that were cut into pieces, some of which are done already."""
+        """Begin a batch of items that were cut into pieces, `done` of which are done already."""
         self._items, self._pieces = items, max(1, pieces)
         self._done = self._counted = 0
         self.advance(done)
 
     def advance(self, pieces: int) -> None:
-        """Count pieces that are done; the bar counts the items they are of."""
+        """Count finished pieces; the bar shows the number of items they amount to."""
         self._done += pieces
         if self._bar is not None:
             items = self._items * self._done // self._pieces

@@ -1,8 +1,8 @@
 """Streams of answers, in batches that are committed as they come.
 
-A batch ends when it is large enough or a moment has passed since it began, so that what a slow model decided is
-committed at once and what a fast one decides costs few commits; when something is wrong; or when the work is
-interrupted: what was decided until then is handed out first, and the interruption after it.
+A batch ends when it is large enough or 0.05 s have passed since it began: the answers of a slow model are committed at
+once, and those of a fast one in few commits. It also ends on a failure or an interruption; the answers received before
+are then handed out first, and the interruption is raised after that.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _MOMENT = 0.05
 
 @dataclass
 class Batch(Generic[R]):
-    """Some answers, by the position of what was asked.
+    """Some answers, each with the position of its question.
 
     Attributes:
         answers: Position and answer, in the order in which they came.
         last: Whether there will be no more.
-        failure: Why the rest has no answer, if this is the last batch and some have none.
-        interruption: What ended it from outside.
+        failure: Why some questions have no answer; only in the last batch, else None.
+        interruption: The exception that interrupted the stream from outside, or None.
     """
 
     answers: list[tuple[int, R]] = field(default_factory=list)
@@ -43,15 +43,15 @@ class Batch(Generic[R]):
 
 
 class AnswerStream(Generic[R]):
-    """The answers to a sequence of questions, each with its position, as somebody gives them.
+    """Answers to a sequence of questions, each with its position, in the order in which they arrive.
 
     Args:
-        count: How many questions there are.
-        answers: Starts answering: positions and answers.
-        aanswers: As `answers`, asynchronously.
-        check: Makes an answer what it should be, or raises VerifierError.
-        name: Of who answers.
-        size: After so many answers a batch ends.
+        count: Number of questions.
+        answers: Starts answering: returns an iterator of positions and answers.
+        aanswers: The same, asynchronously.
+        check: Returns an answer in its proper form, or raises VerifierError.
+        name: Name of the object that answers, for messages.
+        size: Number of answers after which a batch ends.
     """
 
     def __init__(
@@ -74,7 +74,11 @@ class AnswerStream(Generic[R]):
         self._arunning: AsyncIterator[tuple[int, Any]] | None = None
 
     def next_batch(self) -> Batch[R]:
-        """Return the next batch."""
+        """Return the next batch.
+
+        Raises:
+            VerifierError: for an answer that `check` refuses, or more answers than questions.
+        """
         batch: Batch[R] = Batch()
         began = time.perf_counter()
         try:
@@ -102,7 +106,7 @@ class AnswerStream(Generic[R]):
         return batch
 
     async def anext_batch(self) -> Batch[R]:
-        """As `batch`, without blocking the event loop."""
+        """Return the next batch as `next_batch` does, without blocking the event loop."""
         batch: Batch[R] = Batch()
         began = time.perf_counter()
         try:
@@ -130,19 +134,19 @@ class AnswerStream(Generic[R]):
         return batch
 
     def close(self) -> None:
-        """Let go of what the answerer holds open, at once and not when it is collected."""
+        """Close the running iterator now instead of when it is garbage-collected."""
         if isinstance(self._running, GeneratorType):
             self._running.close()
 
     async def aclose(self) -> None:
-        """As `close`."""
+        """Close the running asynchronous iterator, as `close` does."""
         if isinstance(self._arunning, AsyncGeneratorType):
             await self._arunning.aclose()
 
     def _full(self, batch: Batch[R], began: float) -> bool:
         many = len(batch.answers)
         if not self._open:
-            return False  # how it ends is still to come: well, or with an interruption
+            return False  # the next step shows how the stream ends: well, or with an interruption
         return many >= self._size or (many > 0 and time.perf_counter() - began >= _MOMENT)
 
     def _take(self, batch: Batch[R], position: int, answer: object) -> None:
@@ -162,7 +166,7 @@ class AnswerStream(Generic[R]):
 
 @dataclass
 class NextBatch(Effect, Generic[R]):
-    """The next batch of a stream; its result is a `Batch`."""
+    """An effect whose result is the next `Batch` of a stream."""
 
     stream: AnswerStream[R]
     part: str = "verification"
@@ -176,7 +180,7 @@ class NextBatch(Effect, Generic[R]):
         return await self.stream.anext_batch()
 
     def interruption(self, result: Batch[R]) -> BaseException | None:
-        """Return what ended the batch from outside."""
+        """Return the exception that interrupted the batch from outside, or None."""
         return result.interruption
 
     def close(self) -> None:
@@ -196,7 +200,15 @@ def streamed(
     *,
     sound: Callable[[R], bool] = lambda _: True,
 ) -> AnswerStream[R]:
-    """What `stream` and `astream` of a source yield for what they are given."""
+    """Return the stream of what a source's `stream` and `astream` yield for the values `given`.
+
+    Args:
+        source: An object with the methods `stream` and `astream`.
+        given: The values to pass to them.
+        kind: The type that every answer must have.
+        name: Name of the source, for messages.
+        sound: Tells whether an answer of that type is valid.
+    """
 
     def checked(_: int, answer: Any) -> R:
         if not isinstance(answer, kind):

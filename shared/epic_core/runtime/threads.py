@@ -1,4 +1,4 @@
-"""Synchronous work for an event loop: in a worker thread, and never left behind."""
+"""Synchronous work for an event loop: run in a worker thread, and always waited for."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function in a worker thread; when cancelled, wait for it to finish before saying so.
+    """Call a function in a worker thread; when cancelled, wait for it to finish before raising CancelledError.
 
     Raises:
-        RuntimeError: if the function raises StopIteration, which no future can carry.
+        RuntimeError: if the function raises StopIteration, which a future cannot carry.
     """
     work = asyncio.ensure_future(asyncio.to_thread(_guarded, function, *arguments))
     cancelled: asyncio.CancelledError | None = None
@@ -21,7 +21,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
         try:
             await asyncio.wait([work])
         except asyncio.CancelledError as error:
-            # The thread cannot be stopped; leaving now would let it write behind the caller's back.
+            # The thread cannot be stopped; returning now would let it write unnoticed by the caller.
             cancelled = error
     if cancelled is not None:
         work.exception()

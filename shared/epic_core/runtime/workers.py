@@ -1,4 +1,4 @@
-"""Several calls at once, each result as soon as it is there."""
+"""Workers for several calls at once, which yield each result as soon as it is ready."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ R = TypeVar("R")
 
 
 def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequence[T], workers: int) -> Iterator[R]:
-    """Results of a function over inputs, in the order in which they are ready.
+    """Yield the results of a function over inputs, in the order in which they are ready.
 
-    With one worker everything happens in this thread, and the function gets None with each input. With more, it
-    gets an event that is set on an interruption: a function that looks at it between its steps, waits on it and
-    raises `StoppedError` outlives the interruption for no longer than the step it is in. No thread keeps the
+    With one worker everything happens in this thread, and the function gets None with each input. With more workers it
+    gets an event, which is set on an interruption. A function that checks the event between its steps, waits on it
+    instead of sleeping and raises `StoppedError` ends with the step it is in. The threads are daemons: none keeps the
     interpreter from ending.
 
     Raises:
@@ -52,7 +52,7 @@ def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequen
 
     try:
         for _ in range(min(workers, len(inputs))):
-            # Whoever is called should find the caller's context variables, as in a task.
+            # The function sees the caller's context variables, as it would in a task.
             threading.Thread(target=copy_context().run, args=(work,), daemon=True, name="epic-lm").start()
         for _ in inputs:
             try:
@@ -75,7 +75,7 @@ def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequen
 async def acompleted(
     function: Callable[[T], Awaitable[R]], inputs: Sequence[T], workers: int
 ) -> AsyncGenerator[R, None]:
-    """As `completed`, in tasks of the running event loop, all of which have ended when this ends."""
+    """Yield results as `completed` does, from tasks of the running event loop, all of which end before this generator."""
     waiting = iter(inputs)
     ready: asyncio.Queue[tuple[bool, Any]] = asyncio.Queue()
 
@@ -84,7 +84,7 @@ async def acompleted(
             try:
                 ready.put_nowait((True, await function(value)))
             except BaseException as error:
-                # Also where a call was cancelled by somebody else: who waits for it has to know.
+                # Also report a call that was cancelled by somebody else: the consumer is waiting for it.
                 ready.put_nowait((False, error))
                 if not isinstance(error, Exception):
                     raise

@@ -14,7 +14,7 @@ CREATE TABLE preferences (
  aspects TEXT, vector BLOB, crc INTEGER
 );
 CREATE TABLE items (
- row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, metadata TEXT, second_tier BLOB,
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, metadata TEXT, embedding BLOB,
  rewritten_for BLOB, crc INTEGER, text_crc INTEGER, text, rewrite, UNIQUE (namespace, id)
 );
 CREATE TABLE entries (
@@ -55,7 +55,7 @@ CREATE TABLE passages (
 
 
 PREFERENCES = Table("preferences", ("namespace", "position", "id", "text", "expires", "aspects", "vector"))
-ITEMS = Table("items", ("namespace", "id", "digest", "metadata", "second_tier", "rewritten_for"), ("text", "rewrite"))
+ITEMS = Table("items", ("namespace", "id", "digest", "metadata", "embedding", "rewritten_for"), ("text", "rewrite"))
 ENTRIES = Table(
     "entries",
     ("item", "preference", "stance", "confidence", "similarity", "added", "verifier", "vector"),

@@ -12,7 +12,7 @@ from epic_core.storage.store import Store
 _PARTS: dict[str, dict[str, str]] = {
     "items": {
         "documents": "id namespace digest metadata text rewrite rewritten_for",
-        "index": "second_tier",
+        "index": "embedding",
     },
     "entries": {"index": "vector", "instructions": "instruction rationale stance"},
     "preferences": {"preferences": "namespace id text aspects vector"},

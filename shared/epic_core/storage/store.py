@@ -61,7 +61,7 @@ class Store(Database):
     def drop_orphans(self, items: Sequence[int], *, keep_texts: bool = False) -> None:
         """Remove those items that have no entries; or keep those whose E(x) is stored in the light tier."""
         held = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
-        orphans = list(self.among(f"SELECT row, second_tier IS NULL FROM items WHERE {held} AND row IN", items))
+        orphans = list(self.among(f"SELECT row, embedding IS NULL FROM items WHERE {held} AND row IN", items))
         self.graph.leave([row for row, _ in orphans])
         going = [(row,) for row, bare in orphans if bare or not keep_texts]
         self.connection.executemany("DELETE FROM items WHERE row = ?", going)
@@ -120,7 +120,7 @@ class Store(Database):
         for table, column, vectors in (
             (PREFERENCES, "vector", preferences),
             (ENTRIES, "vector", entries),
-            (ITEMS, "second_tier", texts),
+            (ITEMS, "embedding", texts),
             (ENTITIES, "vector", entities),
         ):
             codes = packed(np.stack(list(vectors.values())), small=table is ITEMS) if vectors else []

@@ -1,1 +1,1 @@
-"""Texts: what can be told of them without a model."""
+"""Text analysis without a model: chunks, words, negations and language."""

@@ -1,4 +1,4 @@
-"""The paper's two chunkers: whole sentences up to about 100 words, and windows of a conversation."""
+"""Chunkers of the paper: whole sentences up to about 100 words, and windows of a conversation."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, Protocol
 
 from epic_core.errors import InvalidInputError
 
-# A sentence ends after . ! ? (and closing quotes or brackets) before white space, after the full stops
-# of scripts that put no space there, or at an empty line.
+# A sentence ends after . ! ? (and closing quotes or brackets) before white space, after a full stop of a script that
+# puts no space there, or at an empty line.
 _SENTENCE_END = re.compile(r"""(?<=[.!?…])["'”’)\]]*\s+|(?<=[。！？｡।॥])["'”’」』)\]]*\s*|\n\s*\n\s*""")
 # Scripts written without spaces: about two characters make a word.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 class Chunker(Protocol):
-    """Anything that cuts a text into pieces."""
+    """An object that cuts a text into pieces."""
 
     def chunks(self, text: str) -> list[str]:
-        """The pieces, in order, none empty."""
+        """Return the pieces, in order, none empty."""
         ...
 
 
 def count_words(text: str) -> int:
-    """Words of a text; in scripts without spaces, two characters count as one word."""
+    """Count the words of a text; in scripts without spaces, two characters count as one word."""
     unspaced = len(_UNSPACED.findall(text))
     if not unspaced:
         return len(text.split())
@@ -33,11 +33,11 @@ def count_words(text: str) -> int:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, in order, stripped, none empty; together they hold every word."""
+    """Return the sentences of a text, in order, stripped, none empty; together they hold every word."""
     pieces = []
     start = 0
     for match in _SENTENCE_END.finditer(text):
-        # Closing quotes belong to the sentence they close; only the white space is dropped.
+        # Closing quotes belong to the sentence they close; only white space is dropped.
         pieces.append(text[start : match.end()].strip())
         start = match.end()
     pieces.append(text[start:].strip())
@@ -46,7 +46,7 @@ def sentences(text: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class WordChunker:
-    """Pieces of about `max_words` words, made of whole sentences (the paper's chunking of documents).
+    """A chunker into pieces of about `max_words` words, made of whole sentences (the paper's chunking of documents).
 
     A single sentence longer than that stays whole. Joining the pieces gives back every word of the text.
 
@@ -61,7 +61,7 @@ class WordChunker:
             raise InvalidInputError("max_words must be a whole number of at least 1.")
 
     def chunks(self, text: str) -> list[str]:
-        """The pieces, in order, none empty."""
+        """Return the pieces, in order, none empty."""
         pieces: list[str] = []
         current: list[str] = []
         words = 0
@@ -79,10 +79,10 @@ class WordChunker:
 
 @dataclass(frozen=True, kw_only=True)
 class ConversationChunker:
-    """Windows over a conversation, one `role: content` line for each turn.
+    """A chunker into windows over a conversation, one `role: content` line for each turn.
 
-    A window holds at most `max_turns` turns and about `max_words` words; neighbours share up to
-    `overlap` turns. A turn longer than `max_words` is cut at sentence ends into turns of the same role.
+    A window holds at most `max_turns` turns and about `max_words` words; neighbours share up to `overlap` turns. A turn
+    longer than `max_words` is cut at sentence ends into turns of the same role.
 
     Raises:
         InvalidInputError: for sizes that cannot make progress, or a message without role and content.
@@ -107,7 +107,7 @@ class ConversationChunker:
         return turns
 
     def chunks(self, messages: Iterable[Mapping[str, Any]]) -> list[str]:
-        """The windows, in order; every turn is in at least one."""
+        """Return the windows, in order; every turn is in at least one."""
         turns = self._turns(messages)
         lengths = [count_words(turn) for turn in turns]
         windows: list[str] = []
@@ -139,5 +139,5 @@ def _role_and_content(message: Mapping[str, Any], position: int) -> tuple[str, s
     role, content = message["role"], message["content"]
     if not isinstance(role, str) or not isinstance(content, str):
         raise InvalidInputError(f"Role and content of message {position} must be strings.")
-    # On one line: a role cannot begin another turn.
+    # The role is put on one line, so that it cannot begin another turn.
     return " ".join(role.split()) or "user", content

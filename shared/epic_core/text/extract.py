@@ -1,4 +1,4 @@
-"""Less of a text: the sentences that the instructions of its entries are about."""
+"""Extracts of texts: the sentences that the instructions of an item's entries are about."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SHORT = 3
 
 
 def shortened(text: str, instructions: Sequence[str]) -> str:
-    """The sentences of a text, in their order, that share most with its instructions: at most two fifths of it.
+    """Return the sentences of a text, in their order, that share most with its instructions: at most two fifths of it.
 
-    Each instruction keeps at least the sentence it shares most words with. The words that are in no other sentence
-    count most. The text itself where it is a sentence or two.
+    Each instruction keeps at least the sentence that shares most with it, even if that exceeds two fifths. A word
+    counts the more the fewer sentences have it. A text of one or two sentences is returned whole.
     """
     parts = sentences(text)
     if len(parts) < _SHORT or not instructions:

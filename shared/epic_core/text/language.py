@@ -1,9 +1,9 @@
-"""The language of a text: by its script, its commonest words, and only where these leave it open by py3langid.
+"""Language of a text: from its script and its commonest words, and from py3langid only if these do not decide.
 
-The parser of preferences and the bundled encoder know English. What is written in another language is to be noticed,
-and an English note never taken for another language. Most texts are decided by words such as "the" or "nicht", in a
-few microseconds; the model of py3langid, which takes most of a second and some 60 MB of RAM to load, is loaded with the
-first text that those leave open.
+The parser of preferences and the bundled encoder know English. Texts in other languages are to be noticed, and an
+English note must never be taken for another language. Words such as "the" or "nicht" decide most texts in a few
+microseconds. The model of py3langid, which takes most of a second and some 60 MB of RAM to load, is loaded for the
+first text that they do not decide.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ ENGLISH = "en"
 ADVICE = 'encoder="sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2" or encoder="ollama/bge-m3"'
 """Encoders that know many languages."""
 
-# So much of a text says in which language it is.
+# Number of characters that are enough to tell the language.
 _READ = 400
 _FEWEST_WORDS = 3
 _FEWEST_LETTERS = 2
-# Of several texts, so large a share has to be open for the model to be loaded and asked; where they are only counted,
-# about so many of them.
+# Among several texts, the model is loaded only if at least this share is undecided; where texts are only counted, it is
+# asked about roughly this many.
 _OPEN_SHARE = 0.2
 _ASKED = 32
-# The model is believed that a text is not English where it gives English no more than this, and the likeliest language
-# so much at least; then of few words, which are often names in an English list.
+# The model's finding that a text is not English is accepted only if it gives English no more than the first number and
+# the likeliest language at least the second. Short texts, which are often names in an English list, have stricter
+# limits.
 _ENGLISH_AT_MOST, _SURE = 0.1, 0.3
 _FEW_WORDS = 3
 _ENGLISH_AT_MOST_OF_FEW, _SURE_OF_FEW = 0.02, 0.4
@@ -46,13 +47,13 @@ _NAMES = {
     "sr": "Serbian", "sv": "Swedish", "ta": "Tamil", "te": "Telugu", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian",
     "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
-# Written in Latin letters; the model chooses among these.
+# Languages in Latin letters, among which the model chooses.
 _LATIN = (
     "en", "de", "fr", "es", "it", "pt", "nl", "pl", "sv", "da", "no", "fi", "cs", "sk", "ro", "hu", "tr", "ca", "id",
     "vi", "hr", "sl", "et", "lt", "lv",
 )  # fmt: skip
 
-# Where the letters of other scripts begin and end, and the language that is written most in each.
+# First and last code point of other scripts, and the language that is written most in each.
 _SCRIPTS = (
     (0x0370, 0x03FF, "el"), (0x0400, 0x052F, "ru"), (0x0530, 0x058F, "hy"), (0x0590, 0x05FF, "he"),
     (0x0600, 0x077F, "ar"), (0x0900, 0x097F, "hi"), (0x0980, 0x09FF, "bn"), (0x0A00, 0x0A7F, "pa"),
@@ -63,15 +64,15 @@ _SCRIPTS = (
     (0xFF66, 0xFF9D, "ja"), (0x20000, 0x323AF, "zh"),
 )  # fmt: skip
 _STARTS = tuple(start for start, _, _ in _SCRIPTS)
-# Letters that only some of the languages of a script have.
+# Letters that only some languages of a script have.
 _TELLING = {
     "ru": (("uk", "іїєґ"), ("sr", "ђјљњћџ")),
     "ar": (("ur", "ٹڈڑںے"), ("fa", "پچژگیک")),
 }
-# A character of these says about as much as three Latin letters.
+# A character in one of these languages counts as three Latin letters.
 _DENSE = frozenset({"zh", "ja", "ko"})
 
-# Common in English, and words of none of the languages below.
+# Words that are common in English and that none of the languages below has.
 _STRONG = """
     the and with that this these those from would could should which having have they their there then than your you
     my isn't it's its what when where why how who about because while into every very never always without please
@@ -100,9 +101,9 @@ _STRONG = """
     there's they're you're who's let's prioritize favour favor exclusively bores unbearable terrify terrifies
     frighten frightens irritate irritates boycott
 """
-# Common in English, and in some of the others too; two of them are as good as one of the above.
+# Words common in English and in some of the others too; two of them count as one of the above.
 _WEAK = "a an of is are over can not at it one all but has will had see full old long"
-# Common in other languages, and hardly in an English text, not even in a name; with a star, in those too.
+# Words common in other languages and rare in English texts, even in names; a star marks those that occur in such names.
 _OTHERS = {
     "de": "ich nicht und keine kein keinen mit das ist auf sehr weil gern gerne lieber mag nur wenn ohne meine meinen"
     " auch zu sind aber immer oder habe bin* eine einen ein nie dass für über nach bei beim vom zum zur mich mir der"
@@ -125,7 +126,7 @@ _OTHERS = {
 _ENGLISH_WORDS, _ENGLISH_TOO = frozenset(_STRONG.split()), frozenset(_WEAK.split())
 _WORDS_OF = {name: frozenset(word.rstrip("*") for word in words.split()) for name, words in _OTHERS.items()}
 _FOREIGN = frozenset(word for words in _OTHERS.values() for word in words.split() if not word.endswith("*"))
-# Other signs than letters, the apostrophe apart.
+# Signs other than letters become spaces, except the apostrophe, which gets one form.
 _PLAIN = str.maketrans(dict.fromkeys('.,;:!?()[]"/–—…“”„«»¿¡', " ") | dict.fromkeys("’‘ʼ", "'"))
 
 _lock = threading.Lock()
@@ -133,7 +134,7 @@ _model: Any = None
 
 
 def language_of(text: str) -> str | None:
-    """Return the ISO 639-1 code of a text's language; None where the text is too short for that, or leaves it open."""
+    """Return the ISO 639-1 code of a text's language, or None if the text is too short or does not tell."""
     return _language(text[:_READ])
 
 
@@ -144,14 +145,14 @@ def _language(text: str) -> str | None:
 
 
 def languages_of(texts: Sequence[str], *, asked: int | None = None) -> list[str | None]:
-    """Return what `language_of` returns for each text, but leave a few open where the model is not worth its loading.
+    """Return for each text what `language_of` returns, but None for undecided texts too few to load the model for.
 
-    Texts of English words and those in other scripts cost some microseconds. Unless at least a fifth of the texts is
-    not decided by their words, those are None.
+    Texts in English words or in other scripts cost some microseconds. Unless at least a fifth of the texts is undecided
+    by words and script, the undecided ones are None.
 
     Args:
-        texts: In any languages.
-        asked: The model is asked about so many at most; the other open ones stay None. Default: about all.
+        texts: Texts in any languages.
+        asked: About how many undecided texts at most the model is asked; the others stay None. Default: all.
     """
     read = [_by_signs(text[:_READ]) for text in texts]
     found = [cheap for cheap, _ in read]
@@ -163,31 +164,31 @@ def languages_of(texts: Sequence[str], *, asked: int | None = None) -> list[str 
 
 
 def foreign_among(texts: Sequence[str], known: AbstractSet[str], most: int) -> dict[str, int]:
-    """Count the texts in languages other than those known, by language; at most `most` texts are looked at.
+    """Count the texts in languages other than the known ones, by language; at most `most` texts are examined.
 
-    Those are evenly spread over the texts, and the model is asked about a few of them only: there may be more.
+    These are evenly spread over the texts, and the model is asked about only a few of them: there may be more.
     """
     languages = languages_of(_spread(texts, most), asked=_ASKED)
     return dict(Counter(found for found in languages if found is not None and found not in known))
 
 
 def _spread(values: Sequence[T], most: int) -> Sequence[T]:
-    """Return at most so many of some values, evenly spread."""
+    """Return at most `most` of the values, evenly spread."""
     return values[:: max(1, -(-len(values) // most))]
 
 
 def named(language: str) -> str:
-    """Return the English name of a language; its code where there is none."""
+    """Return the English name of a language, or its code if no name is known."""
     return _NAMES.get(language, language)
 
 
 def listed(counts: Iterable[tuple[str, int]]) -> str:
-    """Return languages with their counts in words, the commonest first: "German 30, French 7"."""
+    """Return languages with their counts in words, the most frequent first: "German 30, French 7"."""
     return ", ".join(f"{named(language)} {count}" for language, count in sorted(counts, key=lambda one: -one[1]))
 
 
 def _by_signs(text: str) -> tuple[str | None, bool]:
-    """Return the language as far as script and common words tell it, and whether the model has to be asked."""
+    """Return the language if script and common words tell it, and whether the model has to be asked."""
     if not text.isascii():
         script = _script(text)
         if script is not None:
@@ -198,20 +199,20 @@ def _by_signs(text: str) -> tuple[str | None, bool]:
     words = frozenset(said)
     strong, foreign = len(words & _ENGLISH_WORDS), len(words & _FOREIGN)
     english = 2 * strong + len(words & _ENGLISH_TOO)
-    # A letter with an accent is one more reason to doubt.
+    # Letters with accents make English less likely.
     accents = not text.isascii() and not all(map(str.isascii, said))
     if english >= 2 + 4 * foreign + 2 * accents:
         return ENGLISH, False
     if strong == 0 and foreign >= 2:
         counts = sorted(((len(words & own), name) for name, own in _WORDS_OF.items()), reverse=True)
-        # Danish and Norwegian, for one, share most of these words: the model tells them apart.
+        # The model tells apart languages that share most of these words, such as Danish and Norwegian.
         if counts[0][0] > counts[1][0] and counts[0][0] >= 2:
             return counts[0][1], False
     return None, any(map(str.isalpha, text))
 
 
 def _script(text: str) -> str | None:
-    """Return the language of a text that is mostly in other letters than Latin ones."""
+    """Return the language of a text that is mostly in letters other than Latin ones, or None."""
     found: Counter[str] = Counter()
     latin = 0
     for character in text:
@@ -236,7 +237,7 @@ def _script(text: str) -> str | None:
 
 
 def _by_model(text: str) -> str | None:
-    """Return what py3langid says, where it is sure enough."""
+    """Return the language according to py3langid, or None if it is not sure enough."""
     scores = dict(_loaded().rank(text))
     best = max(scores, key=scores.__getitem__)
     if best == ENGLISH:
@@ -256,7 +257,7 @@ def _loaded() -> Any:
 
             whole = LanguageIdentifier.from_model_file(MODEL_FILE)
             columns = [place for place, name in enumerate(whole.nb_classes) if name in _LATIN]
-            # Made anew of these columns: the others would take a third of the RAM.
+            # A model of these columns alone: the others would take a third of the RAM.
             _model = LanguageIdentifier(
                 np.ascontiguousarray(whole.nb_ptc[:, columns]),
                 whole.nb_pc[columns],

@@ -1,11 +1,12 @@
-"""Exact words: which held texts share a query's telling words, such as names and numbers.
+"""Lexical index: which held texts share a query's distinctive words, such as names and numbers.
 
-An embedding knows what a text is about, and blurs what it names. A word tells the more the fewer texts have it, so each
-of the query's words w counts its idf, as in BM25, and a text scores the share of the query's idf that it holds:
+An embedding captures the topic of a text, but blurs the names in it. A word is the more distinctive the fewer texts
+have it, so each word w of the query counts its idf, as in BM25, and a text scores the share of the query's idf that it
+holds:
 
     lexical(q, x) = sum of idf(w) over the words of q in x / sum of idf(w) over the words of q,   in [0, 1].
 
-Words that more than a fifth of the texts have tell nothing and are left out.
+Words in more than a fifth of the texts (and in more than five) are left out.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from collections.abc import Iterable, Sequence
 from epic_core.text.stems import content_stems
 
 _COMMON = 0.2
-# In a handful of texts every word is in a fifth of them.
+# Among a handful of texts, a single text is a fifth of them.
 _FEW = 5
 _LONGEST_QUERY = 64
 
 
 class LexicalIndex:
-    """Which rows hold which words."""
+    """An index from words to the rows that hold them."""
 
     def __init__(self) -> None:
         self._rows_of: dict[str, set[int]] = {}
@@ -35,7 +36,7 @@ class LexicalIndex:
         return row in self._words_of
 
     def add(self, texts: Iterable[tuple[int, str]]) -> None:
-        """Take in texts under their rows."""
+        """Add texts under their rows, in place of earlier texts of those rows."""
         for row, text in texts:
             self.remove([row])
             words = tuple(set(content_stems(text)))
@@ -44,7 +45,7 @@ class LexicalIndex:
                 self._rows_of.setdefault(word, set()).add(row)
 
     def remove(self, rows: Iterable[int]) -> None:
-        """Take out rows; those that are not there are ignored."""
+        """Remove rows; unknown rows are ignored."""
         for row in rows:
             for word in self._words_of.pop(row, ()):
                 rows_of = self._rows_of[word]
@@ -53,7 +54,7 @@ class LexicalIndex:
                     del self._rows_of[word]
 
     def scores(self, query: str) -> dict[int, float]:
-        """Return lexical(q, x) of every row that shares a telling word with a query."""
+        """Return lexical(q, x) of every row that shares a distinctive word with a query."""
         words = self._telling(list(dict.fromkeys(content_stems(query)))[:_LONGEST_QUERY])
         whole = sum(idf for _, idf in words)
         found: dict[int, float] = {}
@@ -63,13 +64,13 @@ class LexicalIndex:
         return found
 
     def _telling(self, words: Sequence[str]) -> list[tuple[str, float]]:
-        """Return the words that tell texts apart, each with its idf."""
+        """Return the distinctive words, each with its idf."""
         count = len(self)
         most = max(_FEW, _COMMON * count)
         told = []
         for word in words:
             having = len(self._rows_of.get(word, ()))
             if having <= most:
-                # A word that no text has counts too: the query asks for something that is not there.
+                # A word that no text has counts too: the query asks for something that the memory does not hold.
                 told.append((word, math.log1p((count - having + 0.5) / (having + 0.5))))
         return told

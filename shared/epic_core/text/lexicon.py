@@ -1,12 +1,12 @@
-"""A little knowledge of the world: what everyday concepts go by in a text, and what stands against them.
+"""Lexicon: the words by which everyday concepts show in a text, and the words for their alternatives.
 
-An embedding of words knows that *steak* is near *meat*; it does not know that who avoids meat would take tofu. The
-lexicon says both for some two thousand concepts of everyday life: by what *kinds* a text shows a concept without naming
-it, and what one takes *instead*. For a diet or a condition ("vegan") the kinds are what suits it, and instead is what
-it rules out.
+A word embedding places *steak* near *meat*; it does not tell that someone who avoids meat would take tofu. The lexicon
+holds both for some two thousand concepts of everyday life: *kinds*, the words that show a concept without naming it,
+and *instead*, what one takes in its place. For a diet or a condition ("vegan") the kinds are what suits it, and instead
+is what it rules out.
 
-`data/lexicon.tsv.bz2` has a line for each: names, kinds, instead, parted by tabs, each a list parted by semicolons.
-`shared/tools/make_lexicon.py` makes it.
+`data/lexicon.tsv.bz2` has a line for each concept: names, kinds and instead, separated by tabs; each is a list
+separated by semicolons. `shared/tools/make_lexicon.py` makes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from epic_core.text.stems import stems
 
-# Words of degree and of kind, of which one says the opposite of the other.
+# Pairs of words of degree and of kind that are opposites.
 _OPPOSITES = (
     "high low", "large small", "big small", "loud quiet", "noisy quiet", "expensive cheap", "hot cold",
     "long short", "heavy light", "fast slow", "old new", "old-fashioned modern", "early late", "crowded empty",
@@ -33,7 +33,7 @@ _OPPOSITES = (
     "tight loose", "frequent rare", "steep gentle", "extreme mild", "maximum minimum", "rich poor", "wealthy poor",
     "centralized decentralized",
 )  # fmt: skip
-# Stems that deny what comes after them, or what came before.
+# Stems that negate the words after them, and stems that negate the words before them.
 _BEFORE, _AFTER = frozenset({"non", "no", "without"}), frozenset({"fre", "free"})
 _OPPOSITE: dict[str, str] = {}
 for _pair in _OPPOSITES:
@@ -43,19 +43,19 @@ for _pair in _OPPOSITES:
 
 
 class Concept(NamedTuple):
-    """A line of the lexicon."""
+    """One line of the lexicon."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
     instead: tuple[str, ...]
 
     def turned(self) -> Concept:
-        """What stands against it."""
+        """Return the opposite concept: the same names, with kinds and instead exchanged."""
         return Concept(self.names, self.instead, self.kinds)
 
 
 class Lexicon:
-    """Finds concepts in phrases.
+    """A finder of concepts in phrases.
 
     Args:
         concepts: Their names are matched by stems; the longest name counts.
@@ -72,9 +72,10 @@ class Lexicon:
             known.sort(key=lambda entry: -len(entry[0]))
 
     def concepts(self, phrase: str) -> list[Concept]:
-        """The concepts that a phrase names, in order; no word belongs to two.
+        """Return the concepts that a phrase names, in order; no word belongs to two.
 
-        What a phrase denies ("meat-free", "non-alcoholic") is given turned around: its instead are the kinds.
+        A concept that the phrase negates ("meat-free", "non-alcoholic") is returned turned around: its instead are the
+        kinds.
         """
         words = tuple(stems(phrase))
         found, place = [], 0
@@ -93,7 +94,7 @@ class Lexicon:
 
 
 def opposites(phrases: Iterable[str]) -> list[str]:
-    """Phrases that say the opposite of some, as far as a word tells: "low noise" for "high noise"."""
+    """Return phrases with the opposite meaning, where a single word decides it: "low noise" for "high noise"."""
     found = []
     for phrase in phrases:
         words = phrase.lower().split()
@@ -106,7 +107,7 @@ def opposites(phrases: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=1)
 def default_lexicon() -> Lexicon:
-    """The bundled lexicon, loaded once for each process."""
+    """Return the bundled lexicon, loaded once for each process."""
     text = bz2.decompress((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()).decode()
     return Lexicon(
         Concept(*(tuple(part for part in column.split(";") if part) for column in line.split("\t")))

@@ -1,7 +1,7 @@
-"""The words of a text as evidence: stemmed, in runs of up to three, and whether a negation reaches them.
+"""Words of a text as evidence: stemmed, in runs of up to three, and marked if a negation reaches them.
 
-"A gluten-free cake without nuts, with cream" says *cream* plainly, and *gluten* and *nut* negated; so does "the casino
-has closed" negate *casino*, and "the ban on dogs was lifted" says *dog* plainly. English only; a text in another
+"A gluten-free cake without nuts, with cream" has *cream* as plain, and *gluten* and *nut* as negated. "The casino has
+closed" negates *casino*, while "the ban on dogs was lifted" leaves *dog* plain. English only; a text in another
 language has words, too, but none of them is taken for a negation.
 """
 
@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 LONGEST_RUN = 3
-# What says nothing of what a text is about.
+# Words that do not tell the topic of a text.
 _STOP = frozenset({
     "the", "a", "an", "of", "and", "or", "to", "in", "for", "with", "on", "at", "by", "from", "is", "are", "be",
     "been", "being", "was", "were", "am", "as", "it", "its", "their", "your", "you", "i", "my", "me", "we", "our",
@@ -30,17 +30,18 @@ _NEGATIONS = frozenset({
     "skip", "skips", "lack", "lacks", "lacking", "minus", "zero", "nothing", "none", "neither", "nor", "rid", "unlike",
     "replaces", "replacing", "hardly", "barely",
 })  # fmt: skip
-# How many words a negation reaches, up to a mark or a turn; each "or" begins anew. Articles and their like are free.
+# Number of words that a negation reaches, up to a punctuation mark or a turn such as "but"; each "or" starts the count
+# again. Articles and similar words do not count.
 _REACH = {"non": 1, "instead": 2, "rather": 2}
 _FAR = 4
 _FREE = frozenset({
     "a", "an", "the", "any", "of", "its", "their", "our", "your", "his", "her", "my", "single", "longer",
 })  # fmt: skip
-# No negation goes on for longer than this, so that a text of nothing but "no x or" is read in linear time.
+# No negation reaches further, so that a text of nothing but "no x or" is read in linear time.
 _FARTHEST = 48
-# Negations that turn around where another one reaches them: "not without", "no gluten-free dishes".
+# Negations that become affirmative when another negation reaches them: "not without", "no gluten-free dishes".
 _TURNED = frozenset({"without", "free", "avoid", "avoids", "avoiding", "skip", "skips", "lack", "lacks", "rid"})
-# What is over, forbidden or left out: what comes after is denied.
+# Signs of an end, a ban or an omission, which negate the words after them.
 _OVER = (
     "ban on", "bans on", "banned", "bans", "banning", "prohibits", "prohibited", "prohibiting", "forbids", "forbade",
     "forbidden", "outlaws", "outlawed", "closed its", "closed the", "closed their", "closes its", "shut its",
@@ -54,13 +55,13 @@ _OVER = (
     "dispenses with", "dispensed with", "refuses", "refused", "waives", "waived", "shuns", "eschews", "nowhere",
     "demolished", "few",
 )  # fmt: skip
-# The same, up to what comes in its place: "swapped the butter for oil".
+# Signs of an exchange, which negate the words up to the replacement: "swapped the butter for oil".
 _EXCHANGED = (
     "replaced the", "replaced its", "replaced their", "replaced all", "replaced our", "swapped", "swaps", "swapping",
     "traded", "exchanged",
 )  # fmt: skip
 _IN_EXCHANGE = frozenset({"for", "with", "by"})
-# What stands before them is denied: at once, or after a form of "be".
+# Signs that negate the words before them: directly, or after a form of "be".
 _GONE = (
     "gave way to", "given way to", "gives way to", "made way for", "makes way for", "turned into", "converted into",
     "converted to", "off the menu", "off limits", "torn down", "pulled down", "closed down", "shut down",
@@ -71,53 +72,53 @@ _PASSIVE = (
     "excluded", "omitted", "demolished", "closed", "gone", "ditched", "dropped", "phased out", "left out", "cut out",
     "refused", "turned away", "done away with",
 )  # fmt: skip
-# "Meat is not served": what it was about is denied, too.
+# With a negation, these also negate the words before it: "Meat is not served".
 _NOT_DONE = frozenset({
     "allowed", "permitted", "welcome", "accepted", "served", "offered", "available", "used", "needed", "required",
     "included", "provided", "possible", "admitted", "tolerated", "sold", "added", "shown", "played", "present",
     "supplied", "involved", "expected", "necessary",
 })  # fmt: skip
-# "used to have", but not "a pan used to make cheese".
+# "used to have" negates, "a pan used to make cheese" does not.
 _USED_TO = frozenset({
     "have", "be", "serve", "offer", "sell", "allow", "contain", "host", "feature", "include", "house", "hold", "run",
     "stock", "keep", "stand", "open", "smoke", "eat", "drink", "charge", "require", "welcome", "carry", "boast",
     "operate", "show", "come", "go", "accept", "play", "live", "own", "wear", "take",
 })  # fmt: skip
 _BEING = frozenset({"is", "are", "was", "were", "be", "been", "being", "has", "have", "had", "get", "gets", "got"})
-# What may stand between a form of "be" and what it goes with.
+# Words that may stand between a form of "be" and its participle.
 _BETWEEN = _BEING | {
     "now", "also", "all", "both", "strictly", "permanently", "since", "finally", "recently", "it", "they", "long",
     "not", "never", "no", "longer", "currently", "therefore", "already", "entirely", "completely", "being",
 }  # fmt: skip
-# After "closed", when it is not for a day or an hour.
+# Words after "closed" if something has closed for good, not for a day or an hour.
 _FOR_GOOD = frozenset({"", "in", "down", "since", "after", "when", "because", "permanently", "ago"})
 _LIFTED = frozenset({
     "lifted", "lifts", "lifting", "lift", "overturned", "repealed", "ended", "ends", "reversed", "relaxed", "revoked",
 })  # fmt: skip
 _BANS = frozenset({"ban", "bans", "banned", "banning", "prohibition", "prohibited"})
 _SEVERAL = frozenset({"a", "quite", "every", "last", "next", "these", "those", "first", "past"})
-# How many words before it such a sign denies, and how near to a ban its end stands.
+# Number of words that a sign negates before it, and the distance from a ban within which its end is looked for.
 _BACK, _NEAR = 3, 8
 _TURNS = frozenset({"but", "and"})
 _ONWARD = frozenset({"or", "nor"})
-# "not only beef"
+# "not only beef" does not negate beef.
 _HALF = frozenset({"only", "just", "merely"})
-# "unlike most hotels": it is a hotel, too.
+# "unlike most hotels" is still about a hotel.
 _OTHERS = frozenset({"most", "other", "others", "many", "some", "its", "all", "any"})
 _MARK = re.compile(r"[,;:.!?]")
 _WORD = re.compile(r"[^\W_]+")
-# What only looks like a negation.
+# Phrases that only look like negations.
 _NO_NEGATION = re.compile(
     r"\b(?:(?:do not|never|cannot|not to) miss|not (?:far|to mention|only|just|to be missed)|why not|non-?stop"
     r"|never-ending"
     r"|(?:no|without|without a|without any) (?:wonder|doubt|doubts|matter|need|question|reservations?|exception|hassle)"
     r"|cannot get enough|not get enough)\b"
 )
-# A list that a negation goes through: "without milk, eggs or meat".
+# A list of which every element is negated: "without milk, eggs or meat".
 _LIST = re.compile(
     r"\b(?:no|not|without|never|free of|free from)(?: [\w-]+){1,3}(?:, [\w-]+(?: [\w-]+)?){0,12},? (?:or|nor) "
 )
-# Whole words that another word's ending would hide; and forms that no ending tells.
+# Words that only seem to have an ending, and irregular forms.
 _WHOLE = frozenset({"news", "fishing", "training", "fasting"})
 _IRREGULAR = {
     "children": "child", "people": "person", "men": "man", "women": "woman", "mice": "mouse", "feet": "foot",
@@ -125,7 +126,7 @@ _IRREGULAR = {
     "flights": "fly", "flew": "fly", "drove": "drive", "eaten": "eat", "spicy": "spice", "spiciest": "spice",
     "spicier": "spice", "noisy": "noise", "noisier": "noise",
 }  # fmt: skip
-# What goes, what comes instead, and how many letters must be left.
+# Ending, its replacement, and the number of letters that must be left.
 _ENDINGS = (
     ("ies", "y", 2), ("sses", "ss", 2), ("ches", "ch", 2), ("shes", "sh", 2), ("xes", "x", 2), ("ing", "", 3),
     ("ed", "", 3), ("es", "e", 3), ("s", "", 3), ("ly", "", 3),
@@ -137,8 +138,8 @@ class Words(NamedTuple):
     """Runs of up to three stems of a text, joined by spaces.
 
     Attributes:
-        plain: Those that no negation reaches.
-        negated: Those that one reaches.
+        plain: Runs that no negation reaches.
+        negated: Runs that a negation reaches.
     """
 
     plain: frozenset[str]
@@ -147,7 +148,7 @@ class Words(NamedTuple):
 
 @lru_cache(maxsize=32768)
 def stem(word: str) -> str:
-    """A lower-case word without its usual endings; the same for "berry" and "berries", "hike" and "hiking"."""
+    """Return a lower-case word without its usual endings; the same for "berry" and "berries", "hike" and "hiking"."""
     word = _IRREGULAR.get(word, word)
     if word in _WHOLE:
         return word
@@ -163,25 +164,25 @@ def stem(word: str) -> str:
 
 
 def stems(text: str) -> list[str]:
-    """The stems of a text, in order."""
+    """Return the stems of a text, in order."""
     return [stem(word) for word in _WORD.findall(text.lower())]
 
 
 def content_stems(text: str) -> list[str]:
-    """The stems of the words that say what a text is about, in order."""
+    """Return the stems of the words that tell the topic of a text, in order."""
     return [stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP and word not in _NEGATIONS]
 
 
 def words_of(text: str, *, beginnings: AbstractSet[str] | None = None) -> Words:
-    """The words of a text.
+    """Return the runs of stems of a text.
 
     Args:
         text: The text.
-        beginnings: What the longer runs begin with that are looked for; default: all are.
+        beginnings: The stems with which runs of two and three that matter begin; others may be left out. Default: all.
     """
     plain: list[str] = []
     negated: list[str] = []
-    # No run and no negation goes beyond a mark.
+    # Runs and negations end at punctuation marks.
     lower = _NO_NEGATION.sub(
         " ", text.lower().replace("\u2019", "'").replace("n't", " not").replace("ca not", "cannot")
     )
@@ -207,14 +208,14 @@ def words_of(text: str, *, beginnings: AbstractSet[str] | None = None) -> Words:
 def _sort_runs(
     words: Sequence[str], found: Sequence[str], reached: Sequence[bool], plain: list[str], negated: list[str]
 ) -> None:
-    """Sort the runs of words some of which a negation reaches."""
+    """Add each run to `plain` or `negated`, for a part of a text with a negation in it."""
     for start, denied in enumerate(reached):
         run = found[start]
         side = negated if denied else plain
         side.append(run)
         for place in range(start + 1, min(start + LONGEST_RUN, len(words))):
             if words[place] in _NEGATIONS:
-                # "gluten free" as a whole is said plainly.
+                # "gluten free" as a whole is plain.
                 side = plain
             run = f"{run} {found[place]}"
             side.append(run)
@@ -225,7 +226,7 @@ def _joined(found: re.Match[str]) -> str:
 
 
 def _reached(words: Sequence[str]) -> list[bool]:
-    """Return which words a negation reaches."""
+    """Return for each word whether a negation reaches it."""
     reached = [False] * len(words)
     for place, word in enumerate(words):
         if word in _NEGATIONS:
@@ -236,15 +237,15 @@ def _reached(words: Sequence[str]) -> list[bool]:
 
 
 def _deny(words: Sequence[str], place: int, reached: list[bool]) -> None:
-    """Mark what a negation reaches."""
+    """Mark the words that the negation at a place reaches."""
     word = words[place]
     following = words[place + 1] if place + 1 < len(words) else ""
     start = place + 1
-    # "not gluten-free" has gluten.
+    # "not gluten-free" affirms gluten.
     denies = not (reached[place] and word in _TURNED)
     if word in ("free", "instead", "rather"):
         if following not in ("of", "from", "than"):
-            # "gluten-free", but not "feel free".
+            # "gluten-free" negates the word before, "free of" those after, a "free" at the beginning nothing.
             if word == "free" and place:
                 reached[place - 1] = denies
             return
@@ -266,7 +267,7 @@ def _forward(
     denies: bool = True,
     ends: AbstractSet[str] = _TURNS,
 ) -> None:
-    """Mark so many words from a place on, up to a turn; each "or" begins anew."""
+    """Mark `reach` words from a place on, up to a turn; each "or" starts the count again."""
     left = reach
     for after in range(start, min(start + _FARTHEST, len(words))):
         word = words[after]
@@ -283,7 +284,7 @@ def _forward(
 
 
 def _backward(words: Sequence[str], place: int, reached: list[bool]) -> None:
-    """Mark what stands before a place and before the forms of "be" in between: "the casino has since closed"."""
+    """Mark the words before a place, skipping the forms of "be" in between: "the casino has since closed"."""
     last = place - 1
     while last >= 0 and place - last <= _FARTHEST and words[last] in _BETWEEN:
         last -= 1
@@ -294,12 +295,12 @@ def _backward(words: Sequence[str], place: int, reached: list[bool]) -> None:
 
 
 def _deny_by_sign(words: Sequence[str], place: int, reached: list[bool]) -> None:
-    """Mark what a sign of what is over, forbidden or left out denies."""
+    """Mark the words that the sign of an end, a ban or an omission at a place negates."""
     word = words[place]
     if word == "few" and words[place - 1 : place] and words[place - 1] in _SEVERAL:
         return
     if word in ("place", "lieu") and words[max(0, place - 1)] != "in":
-        # "in place of meat", but not "a place of peace".
+        # "in place of meat" negates, "a place of peace" does not.
         return
     if word in _BANS and not _LIFTED.isdisjoint(words[max(0, place - _NEAR) : place + _NEAR]):
         return
@@ -324,7 +325,7 @@ def _deny_by_sign(words: Sequence[str], place: int, reached: list[bool]) -> None
 
 
 def _is_done(words: Sequence[str], place: int) -> bool:
-    """Return whether a form of "be" goes with the word at a place: "is now banned"."""
+    """Tell whether a form of "be" goes with the word at a place: "is now banned"."""
     for before in range(place - 1, max(-1, place - 1 - _BACK), -1):
         if words[before] not in _BETWEEN:
             return False
@@ -334,7 +335,7 @@ def _is_done(words: Sequence[str], place: int) -> bool:
 
 
 def _sign_at(signs: Mapping[str, Sequence[tuple[str, ...]]], words: Sequence[str], place: int) -> int:
-    """Return how many words a sign has that begins at a place, or 0 where none does."""
+    """Return the number of words of the sign that begins at a place, or 0 if none does."""
     for sign in signs.get(words[place], ()):
         if tuple(words[place : place + len(sign)]) == sign:
             return len(sign)
@@ -342,7 +343,7 @@ def _sign_at(signs: Mapping[str, Sequence[tuple[str, ...]]], words: Sequence[str
 
 
 def _by_first(signs: Iterable[str]) -> dict[str, list[tuple[str, ...]]]:
-    """Return signs by the word that they begin with."""
+    """Return the signs by their first word."""
     found: dict[str, list[tuple[str, ...]]] = {}
     for sign in signs:
         words = tuple(sign.split())
@@ -351,10 +352,10 @@ def _by_first(signs: Iterable[str]) -> dict[str, list[tuple[str, ...]]]:
 
 
 _OVERS, _EXCHANGES, _GONES, _PASSIVES = map(_by_first, (_OVER, _EXCHANGED, _GONE, _PASSIVE))
-# Without one of these a part of a text denies nothing.
+# A part of a text without any of these words negates nothing.
 _SIGNS = _NEGATIONS | {*_OVERS, *_EXCHANGES, *_GONES, *_PASSIVES, "used", "stopped", "stops", "stop"}
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())

@@ -1,7 +1,7 @@
-"""The words of EPIC as types: items, preferences, verdicts, memory entries, hits and reports.
+"""Types of EPIC: items, preferences, verdicts, memory entries, hits and reports.
 
-They know no framework, and all but the two results, `Hits` and `BuildReport`, are frozen. Scores and similarities are
-cosines as Python floats, higher is better.
+They depend on no framework; all but `Hits`, `BuildReport` and `Usage` are frozen. Scores and similarities are cosines
+as Python floats, higher is better.
 """
 
 from epic_core.types.arrays import (

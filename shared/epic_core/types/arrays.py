@@ -1,4 +1,4 @@
-"""Arrays as the core passes them on."""
+"""Array types that the core passes on."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ DIGEST_BYTES = 6
 
 
 def digest(*parts: str, size: int = 16) -> bytes:
-    """A short hash of strings, each with its length: no two lists of strings are alike."""
+    """Return a short hash of strings; the length of each is hashed too, so that no two lists have the same input."""
     made = blake2b(digest_size=size)
     for part in parts:
         encoded = part.encode("utf-8", "replace")
@@ -17,8 +17,8 @@ def digest(*parts: str, size: int = 16) -> bytes:
 
 
 def item_digest(item_id: str, text: str, metadata: str) -> bytes:
-    """Six bytes that tell one version of an item from another; metadata as JSON.
+    """Return six bytes that identify one version of an item; metadata as JSON.
 
-    Of ten thousand others, one is taken for the same with a chance of 4e-11.
+    The chance that one of ten thousand other items has the same digest is 4e-11.
     """
     return digest(item_id, text, metadata, size=DIGEST_BYTES)

@@ -16,11 +16,11 @@ class Item:
 
     Attributes:
         text: The text, not empty.
-        id: Unique within a namespace. Default: a uuid5 of the text, so the same text is the same item.
-        metadata: Flat, JSON-compatible values; what filters test.
+        id: Unique within a namespace. Default: a uuid5 of the text, so that the same text is the same item.
+        metadata: Flat, JSON-compatible values that filters test.
 
     Raises:
-        InvalidInputError: for empty text, an empty id, or metadata that is no mapping of strings.
+        InvalidInputError: for an empty text, a blank id, or metadata that is not a mapping with string keys.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Item:
 
     @classmethod
     def of(cls, value: str | Item) -> Item:
-        """The item itself, or one made of a text."""
+        """Return the item itself, or an item made from a text."""
         if isinstance(value, Item):
             return value
         return cls(text=checked_text(value, "An item"))

@@ -1,4 +1,4 @@
-"""Metadata: checked, copied, and written as JSON."""
+"""Metadata: checks, copies and the JSON form in which it is stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from epic_core.errors import InvalidInputError
 
 
 def copied(value: Any) -> Any:
-    """A value with its lists and mappings anew; what is in them may be anything."""
+    """Return a value with copies of its dicts and lists at every level; all other values are shared."""
     if isinstance(value, dict):
         return {key: copied(part) for key, part in value.items()}
     return [copied(part) for part in value] if isinstance(value, list) else value
@@ -20,11 +20,11 @@ _DEEPEST = 64
 
 
 def check_nested(value: Any, deeper: int = _DEEPEST) -> None:
-    """Refuse what JSON would change without a word, or what is so deep that it could not be read back everywhere.
+    """Raise an error for keys that JSON would silently change and for nesting too deep to be read back everywhere.
 
     Raises:
-        TypeError: for a key that is no string.
-        ValueError: for what is nested in too many levels.
+        TypeError: for a key that is not a string.
+        ValueError: for more than 64 nested levels.
     """
     if not deeper:
         raise ValueError("it is nested too deeply")
@@ -41,7 +41,13 @@ def check_nested(value: Any, deeper: int = _DEEPEST) -> None:
 
 
 def dumped_metadata(metadata: Mapping[str, Any], item_id: str, what: str = "item", *, ordered: bool = False) -> str:
-    """Metadata as it is stored; `what` it belongs to, for the error. `ordered` keeps the order of its keys.
+    """Return metadata as the JSON that is stored.
+
+    Args:
+        metadata: The metadata.
+        item_id: The id of its owner, for the error.
+        what: The kind of its owner, for the error.
+        ordered: Whether to keep the order of the keys instead of sorting them.
 
     Raises:
         InvalidInputError: if it is not JSON.

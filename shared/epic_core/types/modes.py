@@ -1,4 +1,4 @@
-"""Modes of steering, and policies for stances."""
+"""Modes of steering and policies for stances, with their checks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
 
 
 def checked_stance_policy(policy: object) -> str:
-    """The policy.
+    """Return the policy if it is known.
 
     Raises:
-        InvalidInputError: for anything that is none.
+        InvalidInputError: if there is no such policy.
     """
     known = get_args(StancePolicy)
     if policy not in known:
@@ -25,7 +25,7 @@ Mode: TypeAlias = Literal["paper", "signed", "off"]
 
 
 def checked_mode(mode: str) -> Mode:
-    """The mode.
+    """Return the mode if it is known.
 
     Raises:
         InvalidInputError: if there is no such mode.

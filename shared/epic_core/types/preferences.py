@@ -1,9 +1,9 @@
-"""Preferences: the statement, the sides that it likes and avoids, and its expansion, what it means in practice.
+"""Preferences: the statement, its aspects (liked and avoided phrases), and its expansion (its meaning in practice).
 
 "I avoid hotels with casinos" avoids *hotels with casinos*; "I prefer trains over flights" likes *trains* and avoids
-*flights*. The paper adds the whole preference to a query; knowing the two sides lets steering go towards one and away
-from the other. An expansion says more: "I only read books I can finish in an evening" is not near "a slim novella", one
-of the things that follow it is.
+*flights*. The paper adds the whole preference to a query; with liked and avoided phrases apart, steering can go towards
+the former and away from the latter. An expansion adds examples: the embedding of "I only read books I can finish in an
+evening" is far from that of "a slim novella", but an example from the expansion is near it.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from epic_core.types.validation import checked_moment, checked_text, stable_id
 
 AspectSource: TypeAlias = Literal["parser", "model", "user", "unread"]
 FIRMNESS = {"strict": 1.0, "strong": 0.75, "mild": 0.5}
-"""What the words for firmness stand for."""
+"""Numbers that the words for firmness stand for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Aspects:
-    """The sides of a preference, each a tuple of short phrases; not both are empty, unless nobody could read it.
+    """Liked and avoided phrases of a preference; at least one of the two is not empty, unless the source is "unread".
 
     Attributes:
-        liked: What the user wants.
-        avoided: What the user does not want.
+        liked: Short phrases for what the user wants.
+        avoided: Short phrases for what the user does not want.
         firmness: How firmly, in (0, 1]: 1 for never, only, an allergy; 0.75 for hate, love; 0.5 for prefer, dislike.
-        scope: When or where it holds, such as "when travelling"; empty for always.
-        source: Who read it from the words: the parser, a language model, or the user. "unread": nobody, as it is in a
-            language that the parser does not know; then there are no sides.
+        scope: When or where the preference holds, such as "when travelling"; empty for always.
+        source: The reader of the statement: the parser, a language model, or the user. "unread" if nobody could read
+            it, because the parser does not know its language; then there are no phrases.
 
     Raises:
-        InvalidInputError: for sides that are no texts, two empty sides, or a firmness outside (0, 1].
+        InvalidInputError: for phrases that are not texts, no phrases at all, or a firmness outside (0, 1].
     """
 
     liked: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Aspects:
 
     @property
     def understood(self) -> bool:
-        """Whether somebody has read what is liked and avoided."""
+        """Whether the statement has been read for liked and avoided phrases."""
         return self.source != "unread"
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class Aspects:
         return f"{' | '.join(said)} | firmness {self.firmness:g}" + (f" | {self.scope}" if self.scope else "")
 
     def as_json(self) -> dict[str, Any]:
-        """For files and for people; `from_json` reads it."""
+        """Return a JSON object for files and for people; `from_json` reads it."""
         return {
             "liked": list(self.liked),
             "avoided": list(self.avoided),
@@ -81,10 +81,10 @@ class Aspects:
 
     @classmethod
     def from_json(cls, value: object) -> Aspects:
-        """Aspects from what `as_json` made; firmness, scope and source can be left out.
+        """Return the aspects that `as_json` wrote; any key but one of liked and avoided can be left out.
 
         Raises:
-            InvalidInputError: for anything that is none.
+            InvalidInputError: for a value that does not describe aspects.
         """
         if not isinstance(value, Mapping) or not set(value) <= {"liked", "avoided", "firmness", "scope", "source"}:
             raise InvalidInputError(
@@ -95,24 +95,24 @@ class Aspects:
 
 ExpansionSource: TypeAlias = Literal["bundled", "model", "user"]
 MOST_PHRASES = 64
-"""How many phrases a part of an expansion holds at most."""
+"""Most phrases in one part of an expansion."""
 LONGEST_PHRASE = 200
-"""How many characters a phrase of an expansion has at most."""
+"""Most characters in a phrase of an expansion."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expansion:
-    """What a preference means in practice, as short phrases; not all parts are empty.
+    """The meaning of a preference in practice, as short phrases; at least one part is not empty.
 
     Attributes:
-        questions: What the user might ask for which the preference matters.
-        follows: Things that suit the user: kinds, names, places, habits, as a text that offers them calls them.
-        breaks: Things that the preference rules out, likewise.
-        source: Who wrote it: "model", "user", or "bundled" for what was borrowed from the package's own library.
+        questions: Questions of the user for which the preference matters.
+        follows: Things that suit the user: kinds, names, places, habits, in the words of a text that offers them.
+        breaks: Things that the preference rules out, in the same form.
+        source: The writer: "model", "user", or "bundled" if it was borrowed from the package's own library.
 
     Raises:
-        InvalidInputError: for parts that are no texts, too many or too long ones, nothing at all, or a phrase that
-            both follows and breaks the preference.
+        InvalidInputError: for parts that are not texts, too many or too long phrases, no phrases at all, or a phrase
+            that both follows and breaks the preference.
     """
 
     questions: tuple[str, ...] = ()
@@ -149,10 +149,10 @@ class Expansion:
 
     @classmethod
     def from_json(cls, value: object) -> Expansion:
-        """Read what `as_json` made; every part can be left out.
+        """Return the expansion that `as_json` wrote; single parts can be left out.
 
         Raises:
-            InvalidInputError: for anything that is none.
+            InvalidInputError: for a value that does not describe an expansion.
         """
         if not isinstance(value, Mapping) or not set(value) <= {"questions", "follows", "breaks", "source"}:
             raise InvalidInputError(f"An expansion is an object with questions, follows and breaks; not {value!r}.")
@@ -168,7 +168,7 @@ def _phrases(side: object, name: str) -> tuple[str, ...]:
 
 
 def checked_aspects(value: object) -> Aspects:
-    """Aspects, given as such or as `Aspects.as_json` has them.
+    """Return the aspects, given as `Aspects` or as the JSON of `Aspects.as_json`.
 
     Raises:
         InvalidInputError: for anything else, or phrases that cannot be stored.
@@ -182,7 +182,7 @@ def checked_aspects(value: object) -> Aspects:
 
 
 def checked_expansion(value: object) -> Expansion:
-    """The expansion, given as such or as `Expansion.as_json` has it.
+    """Return the expansion, given as an `Expansion` or as the JSON of `Expansion.as_json`.
 
     Raises:
         InvalidInputError: for anything else, or phrases that cannot be stored.
@@ -199,16 +199,15 @@ class Preference:
 
     Attributes:
         text: The statement, not empty; surrounding white space is removed.
-        id: A uuid5 of the text, blind to case and to the amount of white space.
-        expires_at: When it stops to count, a datetime with its zone or ISO 8601 text; None for never. From then on it
-            neither steers nor matches, its entries are not found, and the next change of the memory removes it.
-        aspects: What it likes and avoids, `Aspects` or their JSON; None: read from the words. They are no part of the
-            id.
-        expansion: What it means in practice, an `Expansion` or its JSON; None: borrowed from the bundled library, or
-            written by a model where there is one. No part of the id either.
+        id: A uuid5 of the text, which ignores case and the amount of white space.
+        expires_at: When it expires, a datetime with its zone or ISO 8601 text; None for never. From then on it neither
+            steers nor matches, its entries are not found, and the next change of the memory removes it.
+        aspects: The liked and avoided phrases, `Aspects` or their JSON; None: read from the words. Not part of the id.
+        expansion: The meaning in practice, an `Expansion` or its JSON; None: borrowed from the bundled library, or
+            written by a model if there is one. Not part of the id.
 
     Raises:
-        InvalidInputError: for an empty text, an `expires_at` without a zone, or aspects or an expansion that are none.
+        InvalidInputError: for an empty text, an `expires_at` without a zone, or invalid aspects or expansion.
     """
 
     text: str
@@ -220,7 +219,7 @@ class Preference:
     def __post_init__(self) -> None:
         if self.aspects is not None:
             aspects = checked_aspects(self.aspects)
-            # That nobody has read it is no reading.
+            # "unread" says only that nobody has read the statement, so it is left to be read.
             object.__setattr__(self, "aspects", aspects if aspects.understood else None)
         if self.expansion is not None:
             object.__setattr__(self, "expansion", checked_expansion(self.expansion))
@@ -240,19 +239,21 @@ class Preference:
 
     @property
     def expired(self) -> bool:
-        """Whether it does not count any more."""
+        """Whether its time of expiry has passed."""
         return self.expires_at is not None and self.expires_at.timestamp() <= time.time()
 
     def means(self, other: Preference) -> bool:
-        """Whether another states the same, but for case and white space."""
+        """Tell whether another preference has the same text, except for case and white space."""
         return self._plain() == other._plain()
 
     def as_json(self) -> Any:
-        """Its text, where that says it all; else text, id, the time when it expires, aspects and expansion if any."""
+        """Return the text if the text determines the rest; else a JSON object as `as_object` makes it."""
         return self.text if self == Preference(text=self.text) else self.as_object()
 
     def as_object(self) -> dict[str, Any]:
-        """As `as_json`, with all that is stated: what the constructor takes."""
+        """Return a JSON object that the constructor takes: text, id, time of expiry, and aspects and expansion if there
+        are any.
+        """
         ends = None if self.expires_at is None else self.expires_at.isoformat()
         stated: dict[str, Any] = {"text": self.text, "id": self.id, "expires_at": ends}
         if self.aspects is not None:
@@ -263,5 +264,5 @@ class Preference:
 
     @classmethod
     def of(cls, value: str | Preference) -> Preference:
-        """The preference itself, or one made of a text."""
+        """Return the preference itself, or a preference made from a text."""
         return value if isinstance(value, Preference) else cls(text=value)

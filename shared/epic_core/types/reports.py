@@ -1,4 +1,4 @@
-"""Reports: what a call did, what a memory holds, and why an item is in it or not."""
+"""Reports of what a call did, what a memory holds, and why an item is in it or not."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from epic_core.types.verdicts import Usage
 
 @dataclass(frozen=True, kw_only=True)
 class NotKept:
-    """Something that is not in the memory, and why.
+    """An item that is not in the memory, and why.
 
     Attributes:
         item_id: The item's id.
         text: The beginning of its text.
         stage: "coarse filter", "verification", "budget" (it was held, and evicted) or "expired".
-        reason: In words.
-        preference: The nearest preference, or the one it was held for; its text.
-        similarity: Sim(E(x), E(p)) with it, in [-1, 1], where it is known.
+        reason: The reason, in words.
+        preference: The text of the nearest preference, or of the one that the item was held for.
+        similarity: Sim(E(x), E(p)) with that preference, in [-1, 1], if known.
         at: When, in Unix seconds.
     """
 
@@ -47,19 +47,19 @@ class NotKept:
 
 @dataclass(frozen=True, kw_only=True)
 class Stats:
-    """Counts and bytes.
+    """Counts of rows and bytes of a memory.
 
     Attributes:
-        counts: "items", "light", "entries", "preferences", "pending" of the namespace, "seen" (how many items its
-            ledger knows); "verdicts" that are cached, of the whole memory. What has expired counts until it is removed.
-        bytes: Of the whole memory, as the paper's Table 6: "documents" (texts, ids, metadata), "index"
-            (embeddings of entries), "instructions" (with stances and rationales), "preferences" (texts
-            and embeddings), "verdicts" (the cache of what a language model decided), "ledger" (what was seen and is not
-            held, with the records of it), "graph" (entities, their embeddings, and what passages say of them), "rest"
-            (the database's own structure), and "total", their sum.
+        counts: Of the namespace: "items", "light", "entries", "preferences", "pending", and "seen" (the items that its
+            ledger knows). Of the whole memory: "verdicts" (cached ones). Expired rows count until they are removed.
+        bytes: Of the whole memory, as the paper's Table 6: "documents" (texts, ids, metadata), "index" (embeddings of
+            entries), "instructions" (with stances and rationales), "preferences" (texts and embeddings), "verdicts"
+            (the cache of a language model's decisions), "ledger" (items seen but not held, and the records of why),
+            "graph" (entities, their embeddings, and what passages say of them), "rest" (the database's own structure),
+            and "total", their sum.
         encoder, verifier: Names.
         tau: The coarse filter's threshold.
-        verified_by: The verifier of the language model that decided last, if one did.
+        verified_by: The verifier with the language model that decided last, if there was one.
         budget: Bytes that "total" never exceeds, or None.
     """
 
@@ -89,12 +89,12 @@ class Stats:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Why an item is in the memory.
+    """The reasons why an item is in the memory.
 
     Attributes:
         item: The item.
         entries: Its entries, each with similarity, instruction, stance, rationale and confidence.
-        note: Where the item has no entries: that it is in the light tier, or undecided and why.
+        note: If the item has no entries: that it is in the light tier, or that it is undecided and why.
     """
 
     item: Item
@@ -125,32 +125,33 @@ class Explanation:
 
 @dataclass(kw_only=True)
 class BuildReport:
-    """What one `add` did. Counts are items unless they say otherwise.
+    """Counts, timings and failures of one `add`. Counts are items unless they say otherwise.
 
     Attributes:
-        seen: Items taken in: those held already, those known, those the coarse filter left out, and `passed`.
-        waiting: Of the duplicates, those that wait in the retry queue.
-        duplicates: Already held with the same text, or twice in this call.
-        known: Discarded or evicted before, as the ledger says, and not looked at again.
-        passed: Passed the coarse filter. passed = kept + discarded + undecided.
-        kept, discarded, undecided: By fine verification.
+        seen: Items taken in: `duplicates`, `known`, those that the coarse filter left out, and `passed`.
+        waiting: Duplicates that wait in the retry queue.
+        duplicates: Items already held with the same text, or given twice in this call.
+        known: Items discarded or evicted before, according to the ledger, and skipped.
+        passed: Items that passed the coarse filter. passed = kept + discarded + undecided.
+        kept, discarded, undecided: Decisions of fine verification.
         entries: Memory entries written; one item can have several.
-        light: Of those that the coarse filter left out or verification discarded, those that the light tier holds.
-        no_room: Those for which it had no room, or that had to leave it.
-        evicted: Entries that had to go, or did not fit, because of the byte budget.
+        light: Items that the coarse filter left out or verification discarded, and that the light tier holds.
+        no_room: Such items for which the light tier had no room, or that had to leave it.
+        evicted: Entries that were removed, or did not fit, because of the byte budget.
         shortened: Items of which less text is kept, because of the byte budget.
-        read: Preferences of which a language model has read what they like and avoid.
-        expanded: Preferences of which it has written what they mean in practice.
+        read: Preferences whose liked and avoided phrases a language model has read.
+        expanded: Preferences whose expansion a language model has written.
+        tau: The coarse filter's threshold; None if the filter was off.
         timings: Seconds by part, as the paper's Table 3.
-        usage: What it took of a language model: calls, retries, tokens, seconds.
-        cached: Of the pairs of item and preference to be verified, those answered from the verdict cache.
-        warnings: What looks wrong, in words.
+        usage: Calls, retries, tokens and seconds of the language model.
+        cached: Verdicts on pairs of item and preference that came from the verdict cache.
+        warnings: Likely problems, in words.
         failures: Why items are undecided: item id to reason, the first hundred.
-        answers: What a model said that could not be understood: item id to answer, of the same hundred.
-        unread: The preferences that a model was to read or to expand and did not, so that the parser's aspects or an
+        answers: Answers of a model that could not be understood: item id to answer, of the same hundred.
+        unread: Preferences that a model was to read or to expand and did not, so that the parser's aspects or an
             expansion of the bundled library hold for now: text to reason.
-        foreign: Items in languages that the encoder does not know, by ISO code, of those looked at: at most 200 of a
-            batch.
+        foreign: Items in languages that the encoder does not know, by ISO code; at most 200 items of a batch are
+            examined.
     """
 
     seen: int = 0
@@ -195,7 +196,7 @@ class BuildReport:
 
     @property
     def seconds(self) -> float:
-        """All parts together."""
+        """Seconds of all parts together."""
         return sum(self.timings.values())
 
     def _lines(self) -> Iterator[str]:

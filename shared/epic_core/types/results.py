@@ -17,13 +17,14 @@ class MemoryEntry:
     """One element (x, i_x(p), p) of the memory M (Eq. 6), without the item's text.
 
     Attributes:
-        namespace: Whose memory it is in.
+        namespace: The namespace that holds it.
         item_id: The item x.
-        preference_id: The preference p; None where fine verification and coarse filter were both off.
-        instruction: i_x(p); empty where fine verification was off.
+        preference_id: The preference p; None if fine verification and coarse filter were both off.
+        preference: The text of p.
+        instruction: i_x(p); empty if fine verification was off.
         stance, rationale, confidence: From the verdict.
         similarity: Sim(E(x), E(p)), in [-1, 1].
-        rewrite: x^, where the item was rewritten for its preferences; else empty.
+        rewrite: x^, if the item was rewritten for its preferences; else empty.
         added: When it was written, in Unix seconds.
         score: In a search, the cosine of the steered query and this entry's embedding; else None.
     """
@@ -49,13 +50,13 @@ class MemoryEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """One item found, with the entries that matched.
+    """One item of a search result, with the entries that matched.
 
     Attributes:
         item: The item.
-        score: What hits are ordered by, on the scale of a cosine, in [-1, 1], higher is better: how near the topic is,
-            what the text says for and against the preferences that matter, and its stances. Hits of a fallback come
-            first, with scores of their own: compare scores within one tier.
+        score: The value by which hits are ordered, on the scale of a cosine, in [-1, 1], higher is better: the nearness
+            of the topic, the evidence in the text for and against the preferences that matter, and the item's stances.
+            Hits of a fallback come first, with scores of their own: compare scores only within one tier.
         entries: The item's matching entries, best first; empty for hits of a fallback.
         tier: "memory", "light" (held by its text only) or "fallback".
     """
@@ -67,7 +68,7 @@ class Hit:
 
     @property
     def text(self) -> str:
-        """What a model is given: the rewritten text where there is one, else the item's own."""
+        """The text to give to a model: the rewritten text if there is one, else the item's own."""
         return next((entry.rewrite for entry in self.entries if entry.rewrite), self.item.text)
 
     @property
@@ -77,7 +78,7 @@ class Hit:
 
     @property
     def preferences(self) -> list[str]:
-        """The texts of the preferences the item was kept for, in the order of the entries."""
+        """The texts of the preferences that the item was kept for, in the order of the entries."""
         return [entry.preference for entry in self.entries if entry.preference]
 
     @property
@@ -87,18 +88,18 @@ class Hit:
 
 
 class Hits(list[Hit]):
-    """A list of hits that also knows how it came about.
+    """A list of hits with details of the search that produced it.
 
     Attributes:
-        vector: What was searched for, shape `(d,)`.
-        query: E(q), shape `(d,)`: `vector` where nothing steered.
-        vectors: Of the entry that was found, for each hit; none where a fallback was asked.
+        vector: The vector that was searched for, shape `(d,)`.
+        query: E(q), shape `(d,)`; equal to `vector` if no preference steered.
+        vectors: For each hit, the embedding of the entry that was found; empty if a fallback was asked.
         timings: Seconds by part, as the paper's Table 9: "embedding", "steering", "index".
         steered_by: The preferences that steered the query, as (preference text, similarity, weight).
-        matters: The preferences by how much they matter to the query, heaviest first, each with the chance that it
-            does, in [0, 1]; whether or not a hit carries them.
+        matters: The preferences by how much they matter to the query, heaviest first, each with the chance in [0, 1]
+            that it does; whether or not a hit carries them.
         fallback: Whether a fallback was asked.
-        relevant: Whether anything held is relevant to the query.
+        relevant: Whether the memory holds anything that is relevant to the query.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Checks of what a caller gives: texts, counts and points in time, each with an error that says what to do."""
+"""Checks of a caller's texts, counts and points in time, each with an error that says what to do."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _NAMESPACE = uuid.UUID("6f3f7a52-8d0e-5c66-9a3e-6570696331f0")
 
 
 def stable_id(*parts: str) -> str:
-    """A deterministic uuid5 for a sequence of strings."""
+    """Return a deterministic uuid5 for a sequence of strings."""
     return str(uuid.uuid5(_NAMESPACE, "\x1f".join(parts)))
 
 
 def checked_k(k: object, name: str = "k") -> int:
-    """How many results are wanted; `name` is what the argument is called, for the error.
+    """Return the number of results wanted; `name` is the argument's name, for the error.
 
     Raises:
         InvalidInputError: for anything but a whole number of at least 1.
@@ -28,7 +28,7 @@ def checked_k(k: object, name: str = "k") -> int:
 
 
 def checked_string(text: object, what: str) -> str:
-    """The text, if it is a string that can be written as UTF-8, whatever it says.
+    """Return the text if it is a string, empty or not, that can be written as UTF-8.
 
     Raises:
         InvalidInputError: for anything else.
@@ -43,10 +43,10 @@ def checked_string(text: object, what: str) -> str:
 
 
 def checked_text(text: object, what: str) -> str:
-    """The text, if it is text and not empty.
+    """Return the text if it is a string with more than white space in it.
 
     Raises:
-        InvalidInputError: for what is no string, is empty, or cannot be written as UTF-8.
+        InvalidInputError: if it is not a string, is blank, contains a NUL, or cannot be written as UTF-8.
     """
     text = checked_string(text, what)
     if not text.strip():
@@ -57,15 +57,15 @@ def checked_text(text: object, what: str) -> str:
 
 
 def moment(seconds: float) -> datetime:
-    """A point in time, in UTC, by its Unix seconds."""
+    """Return the point in time, in UTC, for Unix seconds."""
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 
 def checked_moment(value: object) -> datetime:
-    """A point in time with its zone, given as one or as ISO 8601 text.
+    """Return a point in time in UTC, given as a datetime with its zone or as ISO 8601 text.
 
     Raises:
-        InvalidInputError: for anything else.
+        InvalidInputError: for anything else, or a date out of range.
     """
     if isinstance(value, str):
         try:
@@ -83,12 +83,12 @@ def checked_moment(value: object) -> datetime:
 
 
 def writable(text: str) -> str:
-    """The text, with what a model writes but UTF-8 cannot hold replaced."""
+    """Return a text without NUL characters, and with "?" for characters that a model wrote but UTF-8 cannot hold."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
 
 
 def checked_tau(tau: float, what: str = "tau") -> float:
-    """tau as a float.
+    """Return tau as a float.
 
     Raises:
         InvalidInputError: unless it is a number in [-1, 1].
@@ -99,7 +99,7 @@ def checked_tau(tau: float, what: str = "tau") -> float:
 
 
 def checked_keep_rate(keep_rate: float) -> float:
-    """The share as a float.
+    """Return the share as a float.
 
     Raises:
         InvalidInputError: unless it is a number in (0, 1].

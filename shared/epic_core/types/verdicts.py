@@ -1,4 +1,4 @@
-"""Verdicts of fine verification, and the candidates it is given."""
+"""Verdicts of fine verification, and the candidates that a verifier receives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from epic_core.types.preferences import Preference
 
 
 class Stance(str, Enum):
-    """How an item stands to a preference."""
+    """Relation of an item to a preference."""
 
     SUPPORTS = "supports"
     CONFLICTS = "conflicts"
@@ -23,7 +23,7 @@ class Stance(str, Enum):
 
 
 class Decision(str, Enum):
-    """What fine verification decides about an item. A failed model call is Undecided, never Discard."""
+    """Decision of fine verification about an item. A failed model call is Undecided, never Discard."""
 
     KEEP = "Keep"
     DISCARD = "Discard"
@@ -35,14 +35,14 @@ class Decision(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """What fine verification says of an item under one preference (section 3.2 of the paper).
+    """Result of fine verification for an item under one preference (section 3.2 of the paper).
 
     Attributes:
         preference_id: The preference.
         instruction: i_x(p), how and when to use the item under the preference.
         stance: Whether the item supports the preference, conflicts with it, both, or neither.
-        confidence: In [0, 1], or None where the verifier has none.
-        rationale: Why, under this preference; empty where the verdict's says it all.
+        confidence: In [0, 1], or None if the verifier has none.
+        rationale: Why, under this preference; empty if the verdict's rationale covers it.
     """
 
     preference_id: str
@@ -54,13 +54,13 @@ class Alignment:
 
 @dataclass(kw_only=True)
 class Usage:
-    """What a language model was used for something.
+    """Calls, tokens and seconds of a language model.
 
     Attributes:
-        calls: Requests sent, those that failed included.
-        retries: Requests sent because an earlier one failed, or could not be understood.
+        calls: Requests sent, including those that failed.
+        retries: Requests sent because an earlier one failed or its answer could not be understood.
         prompt_tokens, completion_tokens: As the server counts them.
-        seconds: Spent in calls; of calls at the same time, all.
+        seconds: Sum of the durations of all calls, also of calls at the same time.
     """
 
     calls: int = 0
@@ -70,7 +70,7 @@ class Usage:
     seconds: float = 0.0
 
     def add(self, other: Usage) -> None:
-        """Count another usage in."""
+        """Add another usage to this one."""
         self.calls += other.calls
         self.retries += other.retries
         self.prompt_tokens += other.prompt_tokens
@@ -80,15 +80,15 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The Decision Module's answer for one item.
+    """Answer of the Decision Module for one item.
 
     Attributes:
         decision: Keep, Discard or Undecided.
         rationale: Why; for Undecided, what failed.
         alignments: P'_rel(x), one for each preference the item is kept for; empty unless Keep.
         confidence: Of the decision, in [0, 1], or None.
-        answer: Of an Undecided verdict, what the model said that could not be understood.
-        usage: What it took of a language model.
+        answer: For Undecided, the model's answer that could not be understood.
+        usage: Calls, tokens and seconds of the language model, or None.
     """
 
     decision: Decision
@@ -101,7 +101,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """An item that passed the coarse filter, with P_rel(x): what a verifier is given.
+    """An item that passed the coarse filter, with its preferences P_rel(x): the input of a verifier.
 
     Attributes:
         item: The item x.
@@ -123,14 +123,14 @@ PENALTY = {Stance.SUPPORTS: 0.0, Stance.NEUTRAL: 0.04, Stance.MIXED: 0.1, Stance
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """An item and what was decided about it.
+    """An item and the verdict on it.
 
     Attributes:
         item: The item.
         verdict: Keep with one alignment for each preference, strongest first; Discard; or Undecided.
-        preferences: Those of the alignments, in their order.
+        preferences: The preferences of the alignments, in their order.
         similarities: Sim(E(x), E(p)) for each of them, in [-1, 1].
-        rewrite: x^, where the verifier rewrites; else empty.
+        rewrite: x^, if the verifier rewrites; else empty.
     """
 
     item: Item
@@ -141,5 +141,5 @@ class Judged:
 
     @property
     def kept(self) -> bool:
-        """Whether it is for this user."""
+        """Whether the item is kept for this user."""
         return self.verdict.decision is Decision.KEEP

@@ -452,6 +452,14 @@ def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
         assert memory.tau == tau
 
 
+def test_what_keep_rate_left_out_is_known_when_it_comes_again() -> None:
+    memory = memory_of(keep_rate=0.2)
+    texts = [f"note {n} {'wine' * (n % 5 == 0)}" for n in range(100)]
+    discarded = memory.add(texts)
+    again = memory.add(texts)
+    assert (again.known, again.new) == (100 - discarded.kept, 0)
+
+
 def test_keep_rate_on_a_small_sample_warns() -> None:
     assert "only" in memory_of(keep_rate=0.5).add(mixed(10)).warnings[0]
 

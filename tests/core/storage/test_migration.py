@@ -35,11 +35,11 @@ def coloured(db: sqlite3.Connection, path: Path | None) -> None:
 
 LATER = replace(
     MEMORY,
-    version=2,
+    version=MEMORY.version + 1,
     statements=MEMORY.statements.replace(_WORDS, "aspects TEXT, colour TEXT, vector BLOB, crc INTEGER"),
     tables=tuple(AFTER if table is PREFERENCES else table for table in MEMORY.tables),
     small=tuple(AFTER if table is PREFERENCES else table for table in MEMORY.small),
-    migrations=(coloured,),
+    migrations=(*MEMORY.migrations, coloured),
 )
 
 
@@ -73,7 +73,7 @@ def test_what_was_held_is_held_with_the_new_column(path: Path) -> None:
     assert rows(path, "preferences", "colour") == [("blue",), ("blue",)]
     with closing(LaterStore(path)) as store:
         assert store.verify() > 0
-        assert store.scalar("PRAGMA user_version") == 2
+        assert store.scalar("PRAGMA user_version") == MEMORY.version + 1
         assert store.scalar("PRAGMA foreign_keys") == 1
 
 
@@ -111,7 +111,7 @@ def test_opening_it_again_changes_nothing(path: Path) -> None:
 
 def test_one_that_fails_in_the_middle_leaves_the_file_as_it_was(path: Path) -> None:
     class Failing(Store):
-        schema = replace(LATER, migrations=(lambda db, path: (coloured(db, path), 1 / 0),))
+        schema = replace(LATER, migrations=(*MEMORY.migrations, lambda db, path: (coloured(db, path), 1 / 0)))
 
     before = {table: rows(path, table) for table in ("items", "entries", "preferences", "sums")}
     with pytest.raises(ZeroDivisionError):
@@ -131,20 +131,24 @@ def test_a_row_that_is_damaged_is_not_brought_along(path: Path) -> None:
 
 def test_a_file_that_may_only_be_read_is_a_clear_error_and_stays(path: Path) -> None:
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"older epic-memory .schema version 1.*Open it for writing"):
+    with pytest.raises(StoreError, match=rf"older epic-memory .schema version {MEMORY.version}.*Open it for writing"):
         LaterStore(path, read_only=True)
     assert path.read_bytes() == before
 
 
 def test_a_file_older_than_the_first_migration_is_a_clear_error(path: Path) -> None:
     class MuchLater(Store):
-        schema = replace(LATER, version=4)
+        schema = replace(LATER, version=MEMORY.version + 3)
 
-    with pytest.raises(StoreError, match="schema version 1, which this epic-memory cannot bring up to date"):
+    with pytest.raises(
+        StoreError, match=f"schema version {MEMORY.version}, which this epic-memory cannot bring up to date"
+    ):
         MuchLater(path)
 
 
 def test_a_later_file_is_refused_by_the_earlier_version(path: Path) -> None:
     LaterStore(path).close()
-    with pytest.raises(StoreError, match="schema version 2, this epic-memory reads 1"):
+    with pytest.raises(
+        StoreError, match=f"schema version {MEMORY.version + 1}, this epic-memory reads {MEMORY.version}"
+    ):
         Store(path)

@@ -1,4 +1,4 @@
-"""What passages are about: entities and facts, and who finds them."""
+"""Entities and facts of passages, the protocol of extractors, and the extractor without a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from epic_core.types import Usage
 
 __all__ = ["Extraction", "Extractor", "Fact", "PhraseExtractor", "Unextracted", "entity_key"]
 
-# Of a passage; what is cut into chunks has far fewer.
+# The most entities of a passage; a chunk has far fewer.
 MOST_ENTITIES = 500
 LONGEST_NAME = 160
 _LONGEST_RELATION = 48
@@ -26,7 +26,7 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Fact:
-    """What a passage says of two entities.
+    """A fact of a passage about two entities.
 
     Attributes:
         subject, object: Names of entities.
@@ -40,12 +40,12 @@ class Fact:
 
 @dataclass(frozen=True)
 class Extraction:
-    """What a passage is about.
+    """The entities and facts of a passage.
 
     Attributes:
-        entities: Names as a reader would write them, each once by `entity_key`; those of the facts are among them.
+        entities: Names as a reader would write them, each once by `entity_key`; the entities of facts are included.
         facts: In the passage's order.
-        usage: What a language model was used for it.
+        usage: The usage of a language model, if one was asked.
     """
 
     entities: tuple[str, ...] = ()
@@ -55,12 +55,12 @@ class Extraction:
 
 @dataclass(frozen=True)
 class Unextracted:
-    """A passage that an extractor failed for; it can be tried again.
+    """A passage for which an extractor failed; it can be tried again.
 
     Attributes:
         reason: What went wrong.
-        answer: What a language model answered instead.
-        usage: What it was used for that.
+        answer: The language model's unusable answer, if there is one.
+        usage: The usage of the language model.
     """
 
     reason: str
@@ -73,47 +73,47 @@ class Extractor(Protocol):
     """Anything that finds the entities and facts of passages.
 
     Attributes:
-        name: Changes when what it would find changes; a graph made under another name is made anew.
+        name: Has to change when the results would; `GraphMemory.reextract` extracts passages of another name again.
     """
 
     name: str
 
     def stream(self, texts: Sequence[str]) -> Iterator[tuple[int, Extraction | Unextracted]]:
-        """`(position, extraction)` for each text, in any order, each once."""
+        """Yield `(position, extraction)` for each text, in any order, each once."""
         ...
 
     def astream(self, texts: Sequence[str]) -> AsyncIterator[tuple[int, Extraction | Unextracted]]:
-        """As `stream`, without blocking the event loop."""
+        """Do the same as `stream` without blocking the event loop."""
         ...
 
 
 class PhraseExtractor:
-    """Finds names and noun phrases, and which of them stand side by side: without a language model, in any script.
+    """Extractor of names and noun phrases, and of pairs that stand side by side: no language model, any script.
 
         PhraseExtractor().names("Who sold the tractor to Idris Pell?")    # ('tractor', 'Idris Pell')
 
-    English is read best; other languages by their function words and capitals, text without spaces by runs of its
+    It reads English best; other languages by their function words and capitals, text without spaces by runs of its
     scripts. A name in a longer phrase is an entity, too: "Sallow Green" in "the Sallow Green team".
 
     Attributes:
-        name: Changes with what is found.
+        name: Changes when the results do.
     """
 
     name = "phrases-v1"
 
     def names(self, text: str) -> tuple[str, ...]:
-        """The entities of a text or a query, in order, each once by `entity_key`; none if it names nothing.
+        """Return the entities of a text or a query, in order, each once by `entity_key`; none if it names nothing.
 
         Raises:
-            InvalidInputError: for what is no string.
+            InvalidInputError: for anything but a string.
         """
         return self.extract(text).entities
 
     def extract(self, text: str) -> Extraction:
-        """The entities of a text, and which of them one sentence names side by side.
+        """Return the entities of a text, and a fact for entities that one sentence names side by side.
 
         Raises:
-            InvalidInputError: for what is no string.
+            InvalidInputError: for anything but a string.
         """
         if not isinstance(text, str):
             raise InvalidInputError(f"A text to find names in must be a string, not a {type(text).__name__}.")
@@ -132,12 +132,12 @@ class PhraseExtractor:
         return Extraction(tuple(spelt.values()), tuple(_facts(text, spelt, whole)))
 
     def stream(self, texts: Sequence[str]) -> Iterator[tuple[int, Extraction | Unextracted]]:
-        """`(position, extraction)` for each text, in order."""
+        """Yield `(position, extraction)` for each text, in order."""
         for place, text in enumerate(texts):
             yield place, self.extract(text)
 
     async def astream(self, texts: Sequence[str]) -> AsyncIterator[tuple[int, Extraction | Unextracted]]:
-        """As `stream`, in a worker thread."""
+        """Do the same as `stream` in a worker thread."""
         for begin in range(0, len(texts), _AT_ONCE):
             for place, found in enumerate(await in_thread(self._extracted, texts[begin : begin + _AT_ONCE]), begin):
                 yield place, found
@@ -147,7 +147,7 @@ class PhraseExtractor:
 
 
 def _facts(text: str, spelt: Mapping[str, str], whole: Sequence[tuple[str, Phrase]]) -> Iterator[Fact]:
-    """A fact for each two phrases, and each two names, that follow one another in a sentence."""
+    """Yield a fact for two phrases, or two names, that follow one another in a sentence."""
     stated: set[tuple[str, str]] = set()
     named: tuple[str, Phrase] | None = None
     for (key, phrase), before in zip(whole, [None, *whole], strict=False):
@@ -164,7 +164,7 @@ def _facts(text: str, spelt: Mapping[str, str], whole: Sequence[tuple[str, Phras
 
 
 def _between(text: str, first: Phrase, second: Phrase) -> str:
-    """The words between two phrases, if they are few and no mark stands among them."""
+    """Return the words between two phrases, if they are few and without punctuation, else ""."""
     said = " ".join(text[first.end : min(second.begin, first.end + _LONGEST_RELATION + 1)].split())
     words = said if second.begin - first.end <= _LONGEST_RELATION else ""
     return words if words.count(" ") < _MOST_WORDS and _WORDS_ONLY.fullmatch(words) else ""

@@ -1,4 +1,4 @@
-"""The function words of languages other than English, by which a text's language is told. Written by us."""
+"""Function words of languages other than English, which identify a text's language; compiled for this package."""
 
 from __future__ import annotations
 

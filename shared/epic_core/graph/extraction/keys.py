@@ -1,4 +1,4 @@
-"""What makes two names one entity: a key that case, accents, articles, punctuation and plurals do not change."""
+"""Keys of names: spellings that differ in case, accents, articles, punctuation or plural have the same key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from epic_core.text.stems import word_set
 
 
 def _ranges(wanted: str, last: int) -> str:
-    """A character class of all characters whose category begins so."""
+    """Return a character class of all characters whose Unicode category begins with `wanted`."""
     found: list[list[int]] = []
     for code in range(0x300, last):
         if unicodedata.category(chr(code)).startswith(wanted):
@@ -21,9 +21,9 @@ def _ranges(wanted: str, last: int) -> str:
     return "".join(f"{chr(begin)}-{chr(end)}" for begin, end in found)
 
 
-# `\w` leaves out the vowel signs of Indic and other scripts; without them their words would fall apart.
+# `\w` lacks the vowel signs of Indic and other scripts; without them their words would be split.
 MARKS = _ranges("M", 0x12000)
-# Invisible: joiners, direction marks, the soft hyphen.
+# Invisible characters: joiners, direction marks, the soft hyphen.
 HIDDEN = "\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
 _HIDDEN = re.compile(f"[{HIDDEN}]")
 _ACCENT = re.compile("(?<=[a-zα-ω])[\u0300-\u036f]+|[\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u0652\u0670]+")
@@ -43,7 +43,7 @@ _IRREGULAR = {
     "volcanoes": "volcano", "mosquitoes": "mosquito", "churches": "church", "beaches": "beach",
     "analyses": "analysis", "crises": "crisis", "bases": "base",
 }  # fmt: skip
-# Words that only look like plurals, among them family names that are a first name and an s.
+# Words that only look like plurals, among them family names made of a first name and an s.
 _WHOLE = word_set(
     "news lens series species chess mars texas wales athens brussels naples swiss christmas alas atlas bias canvas"
     " chaos cosmos gas pancreas whereas always perhaps adams williams roberts peters stevens edwards richards"
@@ -57,13 +57,13 @@ _PARTICLES = (
     "은", "는", "이", "가", "을", "를", "의", "에", "로", "와", "과", "도", "만", "랑",
 )  # fmt: skip
 _MOST_PARTICLES = 4
-# The others end many a noun, too.
+# The other particles are also common endings of nouns.
 _PLAIN_PARTICLES = tuple(one for one in _PARTICLES if len(one) > 1 or one in "은는을를의에")
 
 
 @lru_cache(maxsize=65536)
 def entity_key(name: str) -> str:
-    """What two spellings of one entity share: "The Sallow Greens'" and "sallow green" are one.
+    """Return the key that the spellings of an entity share: "The Sallow Greens'" and "sallow green" have one key.
 
     Compatibility forms, case, Latin and Greek accents, a leading article, possessives, punctuation and English plurals
     are folded; so are the optional vowel signs of Arabic and Hebrew, the Arabic article, and Korean particles.
@@ -74,7 +74,7 @@ def entity_key(name: str) -> str:
     text = unicodedata.normalize("NFKC", name).casefold()
     if not text.isascii():
         text = _HIDDEN.sub("", unicodedata.normalize("NFKD", text).replace("\u2019", "'").replace("\u02bc", "'"))
-        # Names that consist of nothing but such signs keep them.
+        # A name that consists of such signs alone keeps them.
         text = unicodedata.normalize("NFC", _ACCENT.sub("", text.replace(*_YO)) or text)
     if "." in text:
         text = _INITIALS.sub(_closed, text)
@@ -87,7 +87,7 @@ def entity_key(name: str) -> str:
 
 
 def without_particle(word: str) -> str:
-    """A Korean word without what marks its part in the sentence, where that is plain; any other word as it is."""
+    """Return a Korean word without its case particle, if that is unambiguous; any other word unchanged."""
     if _KOREAN.fullmatch(word):
         ending = next((one for one in _PLAIN_PARTICLES if word.endswith(one) and len(word) - len(one) >= 2), "")
         return word.removesuffix(ending)
@@ -118,5 +118,5 @@ def _singular(word: str) -> str:
         if word.endswith("ies") and len(word) > 4 and word not in _KEEP_IE:
             return word[:-3] + "y"
         word = word[:-1]
-    # "benches" and "bench", "caches" and "cache": the e goes from both.
+    # "benches" and "bench", "caches" and "cache": all lose the final e.
     return word[:-1] if word.endswith(("che", "she", "sse", "xe", "ze")) and len(word) > 4 else word

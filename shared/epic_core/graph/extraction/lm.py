@@ -1,4 +1,4 @@
-"""What passages are about, read by a language model: entities and facts in one call for each passage."""
+"""Extractor that asks a language model for a passage's entities and facts, in one call for each passage."""
 
 from __future__ import annotations
 
@@ -51,25 +51,25 @@ _SOMETHING = re.compile(r"[^\W_]")
 
 
 class LMExtractor:
-    """Has a language model say what passages are about.
+    """Extractor that has a language model read passages.
 
         extractor = LMExtractor(OllamaLM("qwen3:4b"))
         ((_, extraction),) = extractor.stream(["Idris Pell scored for Sallow Green."])
 
-    An answer that cannot be understood is asked for once more; a call that fails is tried again. What a passage says
-    of its entities cannot be checked, but an entity that the passage names nowhere is left out, unless a fact ties it
-    to one that is named.
+    An unreadable answer is asked for once more; a call that fails is tried again. Whether facts are true to the passage
+    cannot be checked, but an entity that the passage does not name is left out, unless a fact connects it to one that
+    is named.
 
     Args:
         lm: Any `LanguageModel`. Its `concurrency` is how many passages are read at once.
-        retries: Attempts after the first, for calls that failed. A timeout is tried once more only.
-        backoff: Seconds before the second attempt; doubled for each one after.
+        retries: Attempts after the first, for calls that failed. After a timeout there is only one more.
+        backoff: Seconds before the second attempt; doubled for each later one.
 
     Attributes:
         name: Made of model and prompt.
 
     Raises:
-        InvalidInputError: for what is no language model, or arguments that cannot be.
+        InvalidInputError: for anything but a language model, or an invalid argument.
     """
 
     def __init__(self, lm: LanguageModel, *, retries: int = 3, backoff: float = 0.5) -> None:
@@ -81,10 +81,10 @@ class LMExtractor:
         self.name = f"lm/{lm.name}/{version([_PROMPT])}"
 
     def stream(self, texts: Sequence[str]) -> Iterator[tuple[int, Extraction | Unextracted]]:
-        """`(position, extraction)` for each text, in the order in which they are there.
+        """Yield `(position, extraction)` for each text, as soon as it is read.
 
         Raises:
-            InvalidInputError: for what is no sequence of strings.
+            InvalidInputError: for anything but a sequence of strings.
         """
         _check(texts)
         self._asker.patience.begin()
@@ -95,7 +95,7 @@ class LMExtractor:
         )
 
     async def astream(self, texts: Sequence[str]) -> AsyncIterator[tuple[int, Extraction | Unextracted]]:
-        """As `stream`, without blocking the event loop."""
+        """Do the same as `stream` without blocking the event loop."""
         _check(texts)
         self._asker.patience.begin()
         async with self._asker.session():
@@ -134,10 +134,10 @@ def _check(texts: object) -> None:
 
 
 def read_extraction(passage: str, answer: str) -> Extraction:
-    """The entities and facts that an answer gives for a passage, as JSON, well-formed or not.
+    """Return the entities and facts in an answer for a passage, from JSON that need not be well-formed.
 
     Raises:
-        UnreadableAnswer: if it gives neither list, or is cut off.
+        UnreadableAnswer: if it has neither list, or is cut off.
     """
     said = own_lines(said_in(answer))
     found: list[Extraction] = []
@@ -157,7 +157,7 @@ def read_extraction(passage: str, answer: str) -> Extraction:
 
 
 def _names(given: Any) -> list[str]:
-    """The names of a list, or of lists by kind."""
+    """Return the names in a list, or in lists by kind."""
     if isinstance(given, Mapping):
         given = [one for kind in given.values() for one in (kind if isinstance(kind, list) else [kind])]
     listed = given if isinstance(given, list) else []
@@ -165,7 +165,7 @@ def _names(given: Any) -> list[str]:
 
 
 def _facts(given: Any) -> Iterator[Fact]:
-    """The facts of a list of triples, or of objects."""
+    """Yield the facts in a list of triples or of objects."""
     for one in given if isinstance(given, list) else []:
         if isinstance(one, Mapping):
             parts = [value_of(one, keys) for keys in (_SUBJECT_KEYS, _RELATION_KEYS, _OBJECT_KEYS)]
@@ -179,7 +179,7 @@ def _facts(given: Any) -> Iterator[Fact]:
 
 
 def _name(value: Any) -> str:
-    """A name on one line; empty for what is none."""
+    """Return a name on one line; empty if the value is not a name."""
     if not isinstance(value, (str, int, float)) or isinstance(value, bool):
         return ""
     name = line_of(str(value)).strip(" \"'.;,|")
@@ -187,13 +187,13 @@ def _name(value: Any) -> str:
 
 
 def _grounded(passage: str, names: Sequence[str], facts: Sequence[Fact]) -> Extraction:
-    """What is left without names that the passage does not have and no fact ties to one that it has."""
+    """Return the extraction without names that are not in the passage and that no fact connects to a name in it."""
     plain = entity_key(passage)
     words = frozenset(plain.split())
 
     def said(name: str) -> bool:
         key = entity_key(name)
-        # Where words are not parted by spaces, the name stands within one.
+        # In scripts without spaces between words, a name may stand inside a word.
         return bool(key) and (words.issuperset(key.split()) or (not key.isascii() and key in plain))
 
     stated: dict[tuple[str, str, str], Fact] = {}
@@ -202,7 +202,7 @@ def _grounded(passage: str, names: Sequence[str], facts: Sequence[Fact]) -> Extr
             stated.setdefault((entity_key(fact.subject), fact.relation.casefold(), entity_key(fact.object)), fact)
     kept = list(stated.values())[:_MOST_FACTS]
     spelt: dict[str, str] = {}
-    # Those of the facts first: they may not be missing.
+    # Entities of facts first: none of them may be missing.
     for name in [*(end for fact in kept for end in (fact.subject, fact.object)), *filter(said, names)]:
         if len(spelt) < _MOST_ENTITIES + 2 * len(kept):
             spelt.setdefault(entity_key(name), name)

@@ -1,8 +1,7 @@
-"""The names and noun phrases of a text, found by its words alone: no model, any script, linear time.
+"""Names and noun phrases of a text, found by its words alone: no model, any script, linear time.
 
-Each word gets a letter that says what it can be in a phrase (`extraction_letters`); phrases are patterns of letters.
-Only English has lists of verbs and vague nouns; of other languages the function words are known, and of the rest
-nothing but the script.
+Each word gets a letter for its possible role in a phrase (`tags`); phrases are patterns of letters. Only English has
+lists of verbs and vague nouns; for some other languages the function words are known, for the rest only the script.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ class Phrase(NamedTuple):
     """A phrase of a text.
 
     Attributes:
-        name: As it stands there, white space evened out.
-        begin, end: Where it stands.
+        name: The phrase as written, with white space normalised.
+        begin, end: Its position in the text.
         sentence: The number of its sentence.
         proper: Whether it is a name, rather than a noun phrase.
         within: Whether it is part of another phrase.
@@ -83,7 +82,7 @@ _LONGEST_NOUN = 4
 
 
 def phrases(text: str) -> list[Phrase]:
-    """The phrases of a text, in order; parts of a phrase directly after it. Takes time linear in the text's length."""
+    """Return the phrases of a text, in order; parts of a phrase directly after it. Linear in the text's length."""
     titles = _titles(text)[::-1] if _QUOTES.search(text) else []
     found: list[Phrase] = []
     number, title = 0, None
@@ -98,7 +97,7 @@ def phrases(text: str) -> list[Phrase]:
 
 
 def _titles(text: str) -> list[Phrase]:
-    """What stands in quotation marks and looks like a title: no speech, and not a word only."""
+    """Return the quotations that look like a title: not speech, and more than one word."""
     found = []
     for match in _TITLE.finditer(text):
         group = match.lastindex or 0
@@ -112,7 +111,7 @@ def _titles(text: str) -> list[Phrase]:
 
 
 def _sentences(text: str) -> Iterator[tuple[list[_Word], str]]:
-    """The words of each sentence, and a letter for each of them."""
+    """Yield the words of each sentence, and a letter for each of them."""
     tokens = [
         (match.lastgroup or "", match.group(match.lastgroup or 0), match.start()) for match in _TOKEN.finditer(text)
     ]
@@ -151,14 +150,14 @@ _ELISION = re.compile(
 
 
 def _parts(word: str, language: str) -> list[tuple[str, int]]:
-    """A word, or the words that an elision joins."""
+    """Return a word with its offset, or the words that an elision joins."""
     if language in ("fr", "it") and (match := _ELISION.match(word)):
         return [(match.group(), 0), (word[match.end() :], match.end())]
     return [(word, 0)]
 
 
 def _of_sentence(text: str, number: int, words: Sequence[_Word], codes: str) -> Iterator[Phrase]:
-    """The phrases of a sentence."""
+    """Yield the phrases of a sentence."""
     codes = _read_again(words, codes)
 
     def phrase(begin: int, end: int, proper: bool, within: bool = False) -> Phrase:
@@ -184,12 +183,12 @@ def _of_sentence(text: str, number: int, words: Sequence[_Word], codes: str) -> 
             for name, place, within in unspaced_names(run):
                 yield Phrase(name, at + place, at + place + len(name), number, False, within)
         elif kind == "year" or codes[end : end + 1] not in ("D", "H"):
-            # A year is no end of a fact: too much happens in it.
+            # A year is never one end of a fact: too much happens in a year.
             yield phrase(begin, end, False, kind == "year")
 
 
 def _named(words: Sequence[_Word], codes: str, begin: int, end: int, last: int) -> Iterator[tuple[int, int, bool]]:
-    """A name, before it the phrase that it begins, and after it the names within it."""
+    """Yield a name; before it the phrase that it begins, after it the names within it."""
     inner = False
     if end - begin <= _LONGEST_NAME:
         last = _noun_end(codes, end, last)
@@ -207,7 +206,7 @@ def _named(words: Sequence[_Word], codes: str, begin: int, end: int, last: int) 
 
 
 def _nouns(codes: str, begin: int, end: int) -> Iterator[tuple[int, int, bool]]:
-    """A noun phrase without what is generic at its beginning, and its last word; of "the dyer's lane" also "dyer"."""
+    """Yield a noun phrase without generic first words, and its last word; for "the dyer's lane" also "dyer"."""
     owner = codes.find("'", begin, end)
     if owner > 0:
         yield from _nouns(codes, begin, owner)
@@ -226,12 +225,12 @@ def _nouns(codes: str, begin: int, end: int) -> Iterator[tuple[int, int, bool]]:
 
 
 def _read_again(words: Sequence[_Word], codes: str) -> str:
-    """The letters, now that it is known what follows."""
-    # What may be a name because the sentence begins with it is one if a name follows.
+    """Return the letters, corrected by the words that follow."""
+    # A capitalised first word of a sentence is part of a name if a name follows.
     codes = _BEGINNING.sub(lambda match: "C" if match[1] or match[2] else "N" if match[0] == "S" else "G", codes)
     if "W" in codes or "Z" in codes:
         codes = _EITHER.sub(lambda match: _settled(match, words), codes)
-    # "is elastic": what is said of something, in one word, is mostly an adjective.
+    # "is elastic": a single word after a form of "to be" is mostly an adjective.
     return _SAID_OF.sub("F", codes)
 
 
@@ -241,7 +240,7 @@ _SAID_OF = re.compile(r"(?<=B)N(?![NWJGACO'])|(?<=BF)N(?![NWJGACO'])")
 
 
 def _settled(match: re.Match[str], words: Sequence[_Word]) -> str:
-    """Whether a word that is a noun or a verb is the one or the other here."""
+    """Return the letter of a word that can be a noun or a verb, chosen by the words around it."""
     codes, place = match.string, match.start()
     before, after = codes[place - 1 : place], codes[place + 1 : place + 2]
     third = is_plural(words[place].text)
@@ -257,7 +256,7 @@ def _settled(match: re.Match[str], words: Sequence[_Word]) -> str:
 
 
 def _noun_end(codes: str, begin: int, end: int) -> int:
-    """Where a run of nouns ends, if a verb at its end is left out: "dog bit" before "the man"."""
+    """Return where a run of nouns ends, without a verb at its end: "dog bit" before "the man"."""
     introduced = codes[begin - 1 : begin] in tuple("PDHOG#")
     if codes[end : end + 1] in tuple("DH") and not (introduced and (end - begin == 1 or codes[begin - 1] in "PO")):
         end -= 1
@@ -265,7 +264,7 @@ def _noun_end(codes: str, begin: int, end: int) -> int:
 
 
 def _inside(words: Sequence[_Word], codes: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """The names within a name: without a title, a number, or what joins two."""
+    """Yield the names within a name: without a title or a number, and on either side of a connector."""
     if words[begin].text.lower().rstrip(".") in known.TITLES and end - begin > 1 and codes[begin + 1] == "C":
         begin += 1
         yield begin, end

@@ -1,11 +1,11 @@
-"""What a word can be in a phrase, as one letter; a sentence is then a string of letters, in which phrases are patterns.
+"""Tags: one letter for a word's possible role in a phrase; phrases are patterns in a sentence's letters.
 
 C  part of a name             N  noun, or unknown           F  function word
 S  C or N, Q  C or G, Z  W    A  vague noun                 D  determiner      H  "the"
    (a sentence begins there)  W  noun or verb               P  preposition     O  "of", "van", ... in names
 M  month or weekday           G  generic: "old"             T  a verb follows  B  form of "to be"
 E  epithet: "the Elder"       J  adjective by its ending    V  verb            #  number, Y  year
-U  of another language        I  ends in -ing               '  possessive      .  what no phrase crosses
+U  of another language        I  ends in -ing               '  possessive      .  no phrase crosses it
 X  run of text without spaces
 """
 
@@ -22,13 +22,13 @@ _LATIN = re.compile(r"[A-Za-z\u00aa-\u024f]")
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORDINAL = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|[a-z])?", re.I)
 _ADJECTIVE = re.compile(r".{2,}(?:ous|ful|less|able|ible|est|like|wards?|-.*ed)")
-# What is longer is no word; German and Finnish ones stay below it.
+# A longer string is not a word; German and Finnish words stay below it.
 _LONGEST_WORD = 80
 _NUMERAL = re.compile("(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-")
-# After these a sentence begins anew.
+# After these marks a sentence begins anew.
 _OPENS = frozenset(':;“"«„([–—•*#>|「『《-')
 _KINDS: dict[str, str] = {}
-# What comes later takes precedence.
+# Later entries take precedence.
 for _letter, _words in (
     ("A", known.VAGUE), ("W", known.EITHER), ("G", known.GENERIC | known.COMPASS), ("V", known.VERBS | known.LIGHT),
     ("F", known.FUNCTION - {"of"}), ("P", known.PREPOSITIONS), ("D", known.DETERMINERS), ("T", known.BEFORE_VERB),
@@ -39,54 +39,54 @@ _LANGUAGES_OF: dict[str, tuple[str, ...]] = {}
 for _name, _words in {"en": known.FUNCTION | known.BE | known.BEFORE_VERB, **LANGUAGES}.items():
     for _word in _words:
         _LANGUAGES_OF[_word] = (*_LANGUAGES_OF.get(_word, ()), _name)
-# In a text of any language: function words of those that share no letters with English.
+# Function words of scripts other than English's, which can occur in a text of any language.
 _OTHER_SCRIPTS = frozenset(word for word in _LANGUAGES_OF if not _LATIN.match(word))
 
 
 def says_something(word: str) -> bool:
-    """Whether a word can be a name by itself."""
+    """Tell whether a word can be a name by itself."""
     lower = plain(word)
     return len(word) > 1 and lower not in known.TITLES and _KINDS.get(lower, "C") not in "AGVM"
 
 
 def noun_letter(word: str) -> str:
-    """The letter of a noun."""
+    """Return the letter of a noun: "A" for a vague one, else "N"."""
     return "A" if plain(word) in known.VAGUE else "N"
 
 
 def is_plural(word: str) -> bool:
-    """Whether a word ends as plurals do, and as verbs after "it"."""
+    """Tell whether a word ends like a plural, or like a verb after "it"."""
     return word[-1:] in ("s", "S") and word[-2:].lower() not in ("ss", "us", "is")
 
 
 def is_function(lower: str) -> bool:
-    """Whether a lower-case word is a function word of English."""
+    """Tell whether a lower-case word is a function word of English."""
     return lower in known.FUNCTION
 
 
 def function_words_only(words: Sequence[str]) -> bool:
-    """Whether all are function words, of whatever language."""
+    """Tell whether all words are function words, of any known language."""
     return all(plain(word) in _LANGUAGES_OF for word in words)
 
 
 def reader_of(words: Sequence[str]) -> Reader:
-    """What gives letters to the words of a text."""
+    """Return the reader that assigns letters to the words of a text."""
     lower = [plain(word) for word in words]
     language = _language(lower)
     capital = sum(word[0].isupper() for word in words)
-    # Of a headline, or of a text in capitals, capitals say nothing.
+    # In a headline, or in a text all in capitals, capitals mean nothing.
     cased = len(words) < 8 or capital * 4 < len(words) * 3
     return Reader(cased) if language == "en" else _Other(language, cased)
 
 
 def plain(word: str) -> str:
-    """A word in lower case, with the plain apostrophe."""
+    """Return a word in lower case, with plain apostrophes."""
     lower = word.lower()
     return lower if lower.isascii() else lower.replace("\u2019", "'").replace("\u02bc", "'")
 
 
 def _language(words: Sequence[str]) -> str:
-    """The language with the most function words; English if none has any, "" if it must be one that is not known."""
+    """Return the language with the most function words; without any, English if few and ASCII words, else ""."""
     hits = Counter(language for word in words for language in _LANGUAGES_OF.get(word, ()))
     if hits:
         most = max(hits.values())
@@ -95,7 +95,7 @@ def _language(words: Sequence[str]) -> str:
 
 
 class Reader:
-    """Gives English words their letters, one after the other."""
+    """Tagger of English words, which assigns their letters one after the other."""
 
     language = "en"
 
@@ -108,7 +108,7 @@ class Reader:
         self._first, self._last, self._named = True, ".", False
 
     def sign(self, kind: str, said: str) -> str:
-        """The letter of what is no word."""
+        """Return the letter of a token that is not a word."""
         if kind == "mark":
             self._first |= said in _OPENS
             letter = "."
@@ -123,7 +123,7 @@ class Reader:
         return letter
 
     def letter(self, word: str, lower: str) -> str:
-        """The letter of a word."""
+        """Return the letter of a word."""
         first, self._first = self._first, False
         if len(lower) > _LONGEST_WORD:
             letter = "."
@@ -131,7 +131,7 @@ class Reader:
             letter = "E"
         else:
             letter = self._capital(lower, first) if self._cased and word[0].isupper() else self._lower(lower)
-        # A name, or one and "the".
+        # After a name, or a name and "the", an epithet may follow.
         self._named = letter in ("C", "S") or (letter == "H" and self._last in ("C", "S"))
         # "will not touch", "to really like"
         if not (self._last == "T" and lower in ("not", "never", "also", "always", "just", "even", "really")):
@@ -185,17 +185,17 @@ class Reader:
 
 
 class _Other(Reader):
-    """Gives letters to the words of another language, of which no more is known than its function words."""
+    """Tagger of the words of another language, of which only the function words are known."""
 
     def __init__(self, language: str, cased: bool) -> None:
         self.language = language
         self._function = LANGUAGES.get(language, frozenset())
-        # German writes nouns with a capital; where there are capitals, the other words are none.
+        # German capitalises nouns, so in a cased text words in lower case are not nouns.
         self._nouns_only = language == "de" and cased
         super().__init__(cased)
 
     def letter(self, word: str, lower: str) -> str:
-        """The letter of a word."""
+        """Return the letter of a word."""
         first, self._first = self._first, False
         if len(lower) > _LONGEST_WORD:
             return "."

@@ -1,7 +1,7 @@
 """Names in text without spaces: Chinese, Japanese, Thai, Lao, Khmer, Burmese.
 
-Nothing here knows words, so units are made that come out the same wherever a word stands: runs of one script, split at
-what is grammar, and the pairs of characters at the ends of longer runs.
+There is no dictionary, so a text is cut into units that come out the same wherever a word stands: runs of one script,
+split at grammatical words, and the pairs of characters at the ends of longer runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PIECE = re.compile(
     "|(?P<other>[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+)"
 )
 _MARK = "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u17b4-\u17d3"
-# Characters of Chinese that are hardly ever part of a name: particles, pronouns, common verbs and adverbs.
+# Chinese characters that are hardly ever part of a name: particles, pronouns, common verbs and adverbs.
 _CHINESE = re.compile(
     "[的了是在我你您他她它们們这這那哪个個和与與及或跟把被让讓给給从從对對向到也都就才又还還很太最更不没沒吗嗎呢吧啊着著过過"
     "会會能可以要想喜欢歡吃喝看说說叫去来來有为為因所但而且如果什么麼怎谁誰几幾些每只祇请請问問之于於其]"
@@ -30,14 +30,14 @@ _THAI = re.compile(
 )
 # A Thai or Lao syllable begins with these vowels.
 _SYLLABLE = re.compile(f"(?<=..)(?=[เแโใไ\u0ec0-\u0ec4])(?<![{_MARK}](?=[{_MARK}]))")
-# Kana after a single kanji that do not make it the beginning of a verb or an adjective.
+# Kana that may follow a single kanji without making it the stem of a verb or an adjective.
 _AFTER_NOUN = frozenset("はがをにのとでもへやかよねだ")
 _PRONOUNS = frozenset("私僕俺君彼何誰今事時物方人者中上下前後間的年月日")
 _LONGEST = 12
 
 
 def unspaced_names(run: str) -> Iterator[tuple[str, int, bool]]:
-    """Names in a run of such characters: each with where it begins, and whether it is part of the one before."""
+    """Yield the names in a run of such characters: name, position, and whether it is part of the name before."""
     japanese = _KANA.search(run) is not None
     for piece in _PIECE.finditer(run):
         text, begin = piece.group(), piece.start()
@@ -60,7 +60,7 @@ def unspaced_names(run: str) -> Iterator[tuple[str, int, bool]]:
 
 
 def _pairs(text: str, begin: int, step: int) -> Iterator[tuple[str, int, bool]]:
-    """A run of ideographs, and pairs of them: those at its ends, or all of a long one."""
+    """Yield a run of ideographs, and pairs of them: those at its ends, or all pairs of a long run."""
     if len(text) <= 4:
         yield text, begin, False
     if len(text) in (3, 4):
@@ -86,7 +86,7 @@ def _thai(text: str, begin: int) -> Iterator[tuple[str, int, bool]]:
 
 
 def _split(pattern: re.Pattern[str], text: str) -> Iterator[str]:
-    """What stands between the matches, and the matches themselves."""
+    """Yield the parts of a text between the matches of a pattern, and the matches themselves."""
     place = 0
     for match in pattern.finditer(text):
         yield text[place : match.start()]

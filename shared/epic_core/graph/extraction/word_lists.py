@@ -1,10 +1,10 @@
-"""The words that no entity begins, ends or consists of: function words, common verbs, vague nouns. Written by us."""
+"""Word lists for English: words that no entity begins or ends with or consists of; compiled for this package."""
 
 from __future__ import annotations
 
 from epic_core.text.stems import word_set
 
-# Between two phrases, and in none.
+# Words between two phrases, and part of none.
 FUNCTION = word_set("""
 the a an this that these those my your his her its our their whose some any no every each either neither both all half
 several many much few little more most less least fewer enough other another others such same own one ones two three
@@ -27,7 +27,7 @@ you'd you'll he's she's it's we're we've we'd we'll they're they've they'd they'
 where's how's let's isn't aren't wasn't weren't don't doesn't didn't won't wouldn't can't couldn't shouldn't hasn't
 haven't hadn't mustn't needn't cannot
 """)
-# After these an unknown lower-case word is a verb.
+# After these words an unknown lower-case word is a verb.
 BEFORE_VERB = word_set("""
 to will would can could may might must shall should do does did don't doesn't didn't won't wouldn't can't couldn't
 cannot shouldn't not never i we they you he she who i'll we'll you'll they'll he'll she'll let's please
@@ -45,7 +45,7 @@ before behind beneath beside between beyond during inside near off outside past 
 towards until via within without the a an this that these those my your his her its our their each every some any no
 another all both
 """)
-# Inflected by rule: say, says; walk, walked, walking. Words that are as often nouns are not among them.
+# Inflected by rule: say, says; walk, walked. Verbs that are as often nouns are also in `_NOUNS_TOO`.
 _VERBS = """
 accept achieve acquire add adjust admire admit adopt advise affect afford agree aim allow announce annoy apologise
 apologize appear apply appoint appreciate approve argue arise arrange arrive ask assemble assist assume attach attend
@@ -89,7 +89,7 @@ stuck struck stung sung sunk swam swept swore sworn swum swung taken taught tore
 understood undertook undid undone underwent woke woken won wore worn wove woven wound wrote written withdrew shall
 should will would can could may might must ought used seems let lets
 """)
-# Verbs above that are as often the name of a thing; only -ed and -ing of them are verbs.
+# Verbs that often name a thing; of these only the forms in -ed are certainly verbs.
 _NOUNS_TOO = word_set("""
 repair drift leak list answer state bake bark bend bother burn call cause change charge check claim climb concern cook
 copy cost count cover cross cut deal demand display drink drive drop end face fall fear feed feature finish fit flow fly
@@ -100,7 +100,7 @@ shot show sign sleep slip smell smile sort sound split spread stain stand star s
 study suit supply support surprise swap swim swing talk taste tear tie touch train travel treat trim turn use view visit
 vote wait walk wash waste watch wear wind wish wonder work worry wrap yield shine dry empty place raise mean mix own
 """)
-# Nouns that are of no help alone, whatever stands before the run.
+# Nouns too vague to be an entity alone, whatever stands before them.
 VAGUE = word_set("""
 thing things way ways day days time times year years month months week weeks hour hours minute minutes second seconds
 moment moments decade decades century centuries morning afternoon evening night nights noon midnight weekend weekends
@@ -123,7 +123,7 @@ mar apr jun jul aug sep sept oct nov dec spring summer autumn winter lady gentle
 mother brother sister parents child children death birth kilometre km cm mm kg ml mph kmh pm am bc ad ce bce favour
 spite sake term terms favourites feet inside outside left right centre center favourite favorite
 """)
-# They go from the beginning of a phrase.
+# Words that are removed from the beginning of a phrase.
 GENERIC = word_set("""
 new old young big small large little great good better best bad worse worst long short high low wide narrow deep tall
 thin thick heavy full empty first second third fourth fifth last next final previous former latter current recent late
@@ -140,14 +140,14 @@ colder thicker thinner heavier lighter neat plain proper suitable useful bare un
 sorry keen fond aware absent original separate sixth seventh eighth ninth tenth eleventh twelfth thirteenth single fat
 downy sensitive superb shiny elastic superb busy quiet
 """)
-# A name after them stands also by itself.
+# A name after one of these titles is also a name by itself.
 TITLES = word_set("""
 mr mrs ms miss dr prof professor doctor sir dame lord lady saint st father mother sister brother uncle aunt aunty granny
 grandma grandpa captain colonel general major sergeant officer inspector president chancellor minister senator governor
 mayor king queen prince princess emperor empress duke duchess count countess earl baron baroness bishop archbishop pope
 reverend rev vicar judge coach goalkeeper striker author writer poet painter composer singer actor actress director
 """)
-# What "of" follows in a name without being one: "University of Oslo".
+# Words before "of" in a name that are no name by themselves: "University of Oslo".
 KINDS = (
     word_set("""
 university college school institute academy museum gallery library church cathedral abbey monastery temple bank house
@@ -171,7 +171,7 @@ NOT_GERUNDS = word_set("""
 king ring string spring wing morning evening building thing ceiling pudding wedding painting clothing meeting housing
 lightning pricing beijing herring duckling dumpling seedling sapling earring sterling viking ping lining
 """)
-# Verbs in -ing that are no activities.
+# Words in -ing that are no activities.
 LIGHT = word_set("""
 being having doing going getting making taking giving using putting saying coming seeing looking trying letting keeping
 becoming leaving including according following regarding concerning considering depending remaining resulting telling
@@ -182,7 +182,7 @@ ending adding allowing providing containing consisting involving requiring recei
 SENTENCE_NAMES = word_set("""
 new old great little big upper lower grand will mark bill rose grant art jack sue drew hope
 """)
-# After "the", at the end of a name.
+# Epithets: after "the", at the end of a name.
 EPITHETS = word_set("""
 elder younger great good bold bald fat pious wise terrible conqueror confessor magnificent lion
 """)
@@ -190,7 +190,7 @@ MONTHS = word_set("""
 monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september
 october november december jan feb mar apr jun jul aug sep sept oct nov dec
 """)
-# They end as adjectives do.
+# Words that are no adjectives, though they end like one.
 NO_ADJECTIVE = word_set("""
 table cable vegetable stable bible forest harvest chest nest guest quest west east test vest pest crest interest contest
 protest request priest handful armful spoonful octopus timetable rest
@@ -201,7 +201,7 @@ north south east west northern southern eastern western central
 
 
 def _forms(verb: str) -> list[str]:
-    """A verb with its regular endings."""
+    """Return a verb with its regular endings."""
     stem = verb[:-1] if verb.endswith("e") else verb
     doubled = verb + verb[-1]
     if verb.endswith("y") and verb[-2] not in "aeou":
@@ -211,12 +211,12 @@ def _forms(verb: str) -> list[str]:
 
 
 _FORMS = {verb: _forms(verb) for verb in _VERBS.split()}
-# Activities are things: of verbs in -ing only some are none.
+# Activities count as things, so no form in -ing is a verb here; the exceptions are in `LIGHT`.
 VERBS = _IRREGULAR | {
     form
     for verb, forms in _FORMS.items()
     for form in (forms[2:3] + forms[4:5] if verb in _NOUNS_TOO else forms[:3] + forms[4:5])
     if not form.endswith("ing")
 }
-# A noun or a verb, as the words around them tell.
+# A noun or a verb, depending on the words around.
 EITHER = frozenset(form for verb in _NOUNS_TOO for form in _forms(verb)[:2])

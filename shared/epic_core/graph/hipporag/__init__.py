@@ -1,4 +1,4 @@
-"""A layer over HippoRAG 2: its graph over what a memory keeps, steered, with safe extraction."""
+"""Layer over HippoRAG 2: its graph over the items of a memory, steered, with safe extraction."""
 
 from epic_core.graph.hipporag.adapter import EpicHippoRAG
 

@@ -1,8 +1,8 @@
-"""EPIC in front of HippoRAG 2: what is kept is decided before its graph is built, and its queries are steered.
+"""Adapter that puts EPIC in front of HippoRAG 2: a memory decides what enters its graph, and queries are steered.
 
-The memory is the record of what is kept: it takes in what is offered (coarse filter, fine verification, retry queue,
-ledger, forgetting, budget), and the graph follows it. So a text that comes again costs nothing, what is undecided can
-be tried again, and what leaves the memory, for whatever reason, leaves the graph.
+The memory is the record of what is kept: documents are offered to it (coarse filter, fine verification, retry queue,
+ledger, forgetting, budget), and the graph follows it. So a text that comes again costs nothing, undecided documents can
+be tried again, and an item that leaves the memory, for whatever reason, leaves the graph.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from epic_core.types.validation import checked_tau
 Instructions: TypeAlias = Literal["answer", "index", "off"]
 """Where instructions go: to the model that answers, into the indexed text, or nowhere."""
 
-# Other methods of newer versions that ask questions.
+# Methods of newer versions that also ask questions.
 _ASKING = ("retrieve_ircot", "answer_with_ircot")
 
 
@@ -45,32 +45,33 @@ class EpicHippoRAG:
             for hit in rag.hits(solution):
                 print(hit.score, hit.text, hit.instructions)
 
-    The instance is used as it is, unforked, and is as it was before after every call. What is known to break in the
-    releases 2.0.0a3 and a4 and in the development version does not break here: documents that are invisible after
-    `index`, stale query vectors, assertions where no fact counts, empty stores, edges that double with each `index`, a
-    first extraction that fails, leftovers of what was deleted. Its other attributes and methods are there under their
-    own names, to be set on the instance itself. Safe to use from several threads, one of which is served at a time.
+    The instance is used without a fork, and its methods are restored after every call. Known failures of the releases
+    2.0.0a3 and a4 and of the development version are avoided: documents that are invisible after `index`, stale query
+    vectors, assertions where no fact counts, empty stores, edges that double with each `index`, a first extraction that
+    fails, leftovers of deleted passages. Its other attributes and methods are available under their own names; set
+    attributes on the instance itself. Safe to use from several threads, which are served one at a time.
 
-    The text of what is kept is held twice: by the memory, compressed, and by HippoRAG. A file `epic_passages.json`
-    in the instance's folder says which of its passages came from here.
+    The text of kept items is stored twice: by the memory, compressed, and by HippoRAG. A file `epic_passages.json`
+    in the instance's folder lists the passages that came from the memory.
 
     Args:
-        hipporag: The instance, of any class that offers what `hipporag.HippoRAG` does.
-        memory: Preferences, coarse filter, verifier and steering, and the record of what is kept: one in a file, if
-            the graph is to be used again. The stages are its own arguments: `coarse`, `fine`, `steering`.
-        instructions: "answer": the model that answers reads with each passage how to use it for this user; what is
-            indexed, and what is returned, is the text alone. "index": the instructions stand in front of the indexed
-            text as well. It is then found by what it is good for; but the words of a preference become entities that
-            link all passages kept for it, which PageRank does not tell apart. "off": nowhere.
-        extraction: HippoRAG's own extraction evaluates what its language model answers as Python. "safe" has the same
-            model answer the same prompts and reads JSON only; "own" leaves it as it is, with a warning. An `Extractor`
-            of epic_core takes its place: `PhraseExtractor()` asks no language model.
+        hipporag: The instance, of any class with the interface of `hipporag.HippoRAG`.
+        memory: Preferences, coarse filter, verifier and steering, and the record of what is kept; in a file, if the
+            graph is to be used again. Its own arguments `coarse`, `fine` and `steering` set the stages.
+        instructions: "answer": the model that answers reads with each passage how to use it for this user; the text
+            alone is indexed and returned. "index": the instructions are also indexed in front of the text, so that it
+            is found by what it is good for; but the words of a preference become entities that link all passages kept
+            for it, which PageRank does not tell apart. "off": nowhere.
+        extraction: HippoRAG's own extraction evaluates its language model's answers as Python. "safe" asks the same
+            model with the same prompts, and reads JSON only; "own" leaves HippoRAG's extraction as it is, with a
+            warning. An `Extractor` of epic_core replaces it: `PhraseExtractor()` asks no language model.
         floor: Cosine in [-1, 1], of the instance's embedding model, from which a preference steers a query. Default:
-            rel(p) decides (`epic_core.steering.relevance`); in paper mode everything steers.
+            rel(p) decides (`epic_core.steering.relevance`); in paper mode every preference steers.
 
     Raises:
-        InvalidInputError: for what is no HippoRAG instance or no memory, or other arguments that cannot be; from a
-            call, if the memory holds nothing of what came into the graph from a memory: `update` empties it then.
+        InvalidInputError: if `hipporag` is not a HippoRAG instance, `memory` not a memory, or another argument is
+            invalid; from a call, if the memory holds none of the passages that came from a memory: `update` then
+            empties the graph.
         StoreError: if `epic_passages.json` cannot be read.
     """
 
@@ -87,7 +88,7 @@ class EpicHippoRAG:
             raise InvalidInputError(f"memory must be an EpicMemory, not {kind_of(memory)}.")
         if instructions not in get_args(Instructions):
             raise InvalidInputError(f"instructions knows {', '.join(get_args(Instructions))}; not {instructions!r}.")
-        # A chat model of a framework streams, too, and has no name.
+        # Extractors have a name; a framework's chat model also has `stream`, but no name.
         if extraction not in ("safe", "own") and not (
             isinstance(extraction, Extractor) and isinstance(extraction.name, str) and not isinstance(extraction, type)
         ):
@@ -125,15 +126,15 @@ class EpicHippoRAG:
 
     @property
     def hipporag(self) -> Any:
-        """The instance."""
+        """The HippoRAG instance."""
         return self._instance.raw
 
     @property
     def memory(self) -> EpicMemory:
         """The memory.
 
-        What is changed there is followed by the graph with the next call: what it no longer holds is gone at once, what
-        it holds in addition is indexed by `update`, `index` or `retry`.
+        The graph follows its changes at the next call: items that the memory no longer holds are gone at once, new
+        items are indexed by `update`, `index` or `retry`.
         """
         return self._memory
 
@@ -143,18 +144,18 @@ class EpicHippoRAG:
     # building
 
     def index(self, docs: str | Item | Iterable[Any], *, progress: bool = False) -> HippoReport:
-        """Offer documents: those that the memory keeps are in the graph afterwards.
+        """Offer documents to the memory, and index those that it keeps.
 
         Args:
-            docs: Texts, `Item`s, or what the instance's own preprocessor takes; where it has one, it cuts them first.
-                Those without text are left out. A text held already costs nothing; one that was in the graph before and
-                is not kept is removed from it.
-            progress: Show a bar while they are judged.
+            docs: Texts, `Item`s, or what the instance's own preprocessor takes; if it has one, it cuts them first.
+                Documents without text are left out. A text that is held already costs nothing; a text that was in the
+                graph before and is not kept is removed from it.
+            progress: Show a progress bar while they are judged.
 
         Raises:
-            InvalidInputError: for what is no document.
+            InvalidInputError: for anything but documents.
             NoPreferencesError: if the memory has no preferences.
-            Exception: what HippoRAG raises; the graph is then as before, and `update` tries again.
+            Exception: any exception of HippoRAG's; the graph is unchanged then, and `update` tries again.
         """
         with self._lock:
             items, blank = cut(docs, getattr(self.hipporag, "text_preprocessor", None))
@@ -164,27 +165,27 @@ class EpicHippoRAG:
             return self._building.follow(report, {item.text for item in items})
 
     def update(self) -> HippoReport:
-        """Have the graph hold what the memory holds: what was added there is indexed, what is gone is removed.
+        """Make the graph hold what the memory holds: index new items, remove items that are gone.
 
-        Also if that is all, as for a new memory.
+        It does so even if that empties the graph, as for a new memory.
         """
         with self._lock:
             return self._building.follow(HippoReport(), trusted=True)
 
     def retry(self, *, progress: bool = False) -> HippoReport:
-        """Verify what is undecided again, and extract again where that failed."""
+        """Verify undecided documents again, and extract passages again whose extraction failed."""
         with self._lock:
             return self._building.again(HippoReport(memory=self.memory.retry(progress=progress)))
 
     def adopt(self, *, progress: bool = False) -> HippoReport:
-        """Offer the passages that were in the graph before: what the memory does not keep of them leaves the graph."""
+        """Offer the passages that were in the graph before to the memory; remove those that it does not keep."""
         return self.index(self.foreign, progress=progress)
 
     def delete(self, docs: str | Item | Iterable[str | Item]) -> HippoReport:
-        """Remove documents from the memory and from the graph, for good; those that neither knows are passed over.
+        """Remove documents from the memory and from the graph, for good; unknown documents are ignored.
 
         Args:
-            docs: Texts as they were handed in or retrieved, or `Item`s.
+            docs: Texts as they were given or retrieved, or `Item`s.
         """
         with self._lock:
             items = [Item.of(doc) for doc in several(docs)]
@@ -194,7 +195,7 @@ class EpicHippoRAG:
             return self._building.follow(HippoReport(), {one.text for one in items})
 
     def forget(self, *items: str | Item) -> int:
-        """As `EpicMemory.forget`; what is forgotten is gone from the graph as well."""
+        """Forget items as `EpicMemory.forget` does; they are removed from the graph as well."""
         with self._lock:
             count = self.memory.forget(*items)
             self._record.follow()
@@ -202,19 +203,19 @@ class EpicHippoRAG:
 
     @property
     def foreign(self) -> list[str]:
-        """The passages in the graph that did not come from here: the instance held them before."""
+        """The passages that the instance held before; they did not come from the memory."""
         with self._lock:
             self._record.follow()
             return [text for text in self._instance.passages.values() if not self._record.knows(text)]
 
     @property
     def failures(self) -> dict[str, str]:
-        """Why passages in the graph are without facts, because their extraction failed: item id to reason."""
+        """Why extraction failed for passages in the graph, which have no facts therefore: item id to reason."""
         with self._lock:
             self._record.follow()
             return self._record.failures
 
-    # asking
+    # retrieval
 
     def retrieve(
         self,
@@ -225,21 +226,20 @@ class EpicHippoRAG:
         steering: Mode | None = None,
         preferences: Iterable[str | Preference] | None = None,
     ) -> Any:
-        """What the instance's `retrieve` returns, its facts and passages searched with steered queries.
+        """Call the instance's `retrieve`; its facts and passages are searched with steered queries.
 
         Args:
             queries: Texts, not empty.
             num_to_retrieve, gold_docs: As the instance takes them.
             steering: Overrides the memory's mode: "signed", "paper" or "off".
-            preferences: Of the held preferences, those that steer in this call; none: an empty list.
+            preferences: Which of the memory's preferences steer in this call; an empty list for none.
 
         Returns:
-            The instance's solutions, whose `docs` are the user's texts (`hits` says what is known of them); none for
-            an empty store.
+            The instance's solutions, whose `docs` are the user's texts (`hits` adds guidance); none for an empty store.
 
         Raises:
-            InvalidInputError: for queries that are none, or an unknown mode.
-            UnknownPreferenceError: for a preference that is not held.
+            InvalidInputError: for invalid queries, or an unknown mode.
+            UnknownPreferenceError: for a preference that the memory does not have.
             EncoderError: if the embedding model fails for the preferences.
         """
         count = None if num_to_retrieve is None else checked_k(num_to_retrieve, "num_to_retrieve")
@@ -256,7 +256,7 @@ class EpicHippoRAG:
         steering: Mode | None = None,
         preferences: Iterable[str | Preference] | None = None,
     ) -> Any:
-        """As `retrieve`, by the similarity of passages alone."""
+        """Do the same as `retrieve`, by the similarity of passages alone."""
         count = None if num_to_retrieve is None else checked_k(num_to_retrieve, "num_to_retrieve")
         return self._ask(
             "retrieve_dpr",
@@ -276,7 +276,7 @@ class EpicHippoRAG:
         steering: Mode | None = None,
         preferences: Iterable[str | Preference] | None = None,
     ) -> Any:
-        """As the instance's: retrieves for texts, and has its language model answer, who reads the instructions.
+        """Call the instance's `rag_qa`: retrieve for texts, and have its language model answer by the instructions.
 
         Args:
             queries: Texts, or solutions that `retrieve` returned; at least one.
@@ -295,20 +295,20 @@ class EpicHippoRAG:
         steering: Mode | None = None,
         preferences: Iterable[str | Preference] | None = None,
     ) -> Any:
-        """As `rag_qa`, by the similarity of passages alone."""
+        """Do the same as `rag_qa`, by the similarity of passages alone."""
         gold = {"gold_docs": gold_docs, "gold_answers": gold_answers}
         return self._ask("rag_qa_dpr", queries, steering=steering, preferences=preferences, **gold)
 
     def hits(self, solution: Any, *, preferences: Iterable[str | Preference] | None = None) -> Hits:
-        """What is known of the passages of a solution, in their order: items, instructions, stances, scores.
+        """Return the passages of a solution as hits, in their order: items, instructions, stances, scores.
 
-        With `preferences`, of the held ones, what is known under these alone. A score is HippoRAG's own (of PageRank,
-        or a normalised similarity): it compares the passages of one solution. Of a passage that did not come from here
-        nothing but its text is known; its tier is "fallback".
+        With `preferences`, only guidance under these of the memory's preferences is included. A score is HippoRAG's own
+        (of PageRank, or a normalised similarity): it compares the passages of one solution. A passage that did not come
+        from the memory has only its text, and the tier "fallback".
 
         Raises:
-            InvalidInputError: for what is no solution, such as a list of them.
-            UnknownPreferenceError: for a preference that is not held.
+            InvalidInputError: for anything but one solution, such as a list of them.
+            UnknownPreferenceError: for a preference that the memory does not have.
         """
         if not hasattr(solution, "docs"):
             raise InvalidInputError(f"hits takes one solution, retrieve([...])[0], not {kind_of(solution)}.")
@@ -329,7 +329,7 @@ class EpicHippoRAG:
         steering: Mode | None = None,
         preferences: Iterable[str | Preference] | None = None,
     ) -> Hits:
-        """The k passages for one query, as `EpicMemory.search` gives them: `retrieve` and `hits`.
+        """Return the k passages for one query as hits, like `EpicMemory.search`; it combines `retrieve` and `hits`.
 
         Raises:
             InvalidInputError: for an empty query, or k below 1.
@@ -353,56 +353,56 @@ class EpicHippoRAG:
         return hits
 
     def context(self, query: str, k: int = 5, **options: Any) -> str:
-        """What a model is given for a query: `search`, formatted. Options as for `search`."""
+        """Return the context for a model: the formatted hits of `search`, which takes the options."""
         return format_context(self.search(query, k, **options))
 
-    # asynchronously: HippoRAG is synchronous, so all of these run in a worker thread
+    # asynchronous variants: HippoRAG is synchronous, so they run in a worker thread
 
     async def aindex(self, docs: Any, *, progress: bool = False) -> HippoReport:
-        """As `index`, in a worker thread."""
+        """Do the same as `index` in a worker thread."""
         return await in_thread(partial(self.index, docs, progress=progress))
 
     async def aupdate(self) -> HippoReport:
-        """As `update`, in a worker thread."""
+        """Do the same as `update` in a worker thread."""
         return await in_thread(self.update)
 
     async def aretry(self, *, progress: bool = False) -> HippoReport:
-        """As `retry`, in a worker thread."""
+        """Do the same as `retry` in a worker thread."""
         return await in_thread(partial(self.retry, progress=progress))
 
     async def aadopt(self, *, progress: bool = False) -> HippoReport:
-        """As `adopt`, in a worker thread."""
+        """Do the same as `adopt` in a worker thread."""
         return await in_thread(partial(self.adopt, progress=progress))
 
     async def adelete(self, docs: Any) -> HippoReport:
-        """As `delete`, in a worker thread."""
+        """Do the same as `delete` in a worker thread."""
         return await in_thread(self.delete, docs)
 
     async def aforget(self, *items: str | Item) -> int:
-        """As `forget`, in a worker thread."""
+        """Do the same as `forget` in a worker thread."""
         return await in_thread(self.forget, *items)
 
     async def aretrieve(self, queries: Sequence[str], *args: Any, **options: Any) -> Any:
-        """As `retrieve`, in a worker thread."""
+        """Do the same as `retrieve` in a worker thread."""
         return await in_thread(partial(self.retrieve, queries, *args, **options))
 
     async def aretrieve_dpr(self, queries: Sequence[str], *args: Any, **options: Any) -> Any:
-        """As `retrieve_dpr`, in a worker thread."""
+        """Do the same as `retrieve_dpr` in a worker thread."""
         return await in_thread(partial(self.retrieve_dpr, queries, *args, **options))
 
     async def arag_qa(self, queries: Sequence[Any], *args: Any, **options: Any) -> Any:
-        """As `rag_qa`, in a worker thread."""
+        """Do the same as `rag_qa` in a worker thread."""
         return await in_thread(partial(self.rag_qa, queries, *args, **options))
 
     async def asearch(self, query: str, k: int = 5, **options: Any) -> Hits:
-        """As `search`, in a worker thread."""
+        """Do the same as `search` in a worker thread."""
         return await in_thread(partial(self.search, query, k, **options))
 
     async def acontext(self, query: str, k: int = 5, **options: Any) -> str:
-        """As `context`, in a worker thread."""
+        """Do the same as `context` in a worker thread."""
         return format_context(await self.asearch(query, k, **options))
 
-    # asking, in detail
+    # helpers of retrieval
 
     def _ask(
         self,
@@ -414,7 +414,7 @@ class EpicHippoRAG:
         movers: list[QueryMover] | None = None,
         **options: Any,
     ) -> Any:
-        """Call a method of the instance that asks questions."""
+        """Call a method of the instance that asks questions, with steered queries."""
         ask = getattr(self.hipporag, method)
         asked = _checked_queries(queries)
         if not asked and method.startswith(("rag_qa", "answer")):
@@ -439,13 +439,13 @@ class EpicHippoRAG:
             return self._returned(result, gold)
 
     def _held(self, preferences: Iterable[str | Preference]) -> list[Preference]:
-        """Of the held preferences, those that are given."""
+        """Return those of the memory's preferences that are given."""
         with self.memory._session.lock:
             space = self.memory._session.space()
             return [space.preferences[place] for place in space.positions(_several(preferences))]
 
     def _returned(self, result: Any, gold: Any) -> Any:
-        """The instance's answer, with the user's texts in place of what was indexed."""
+        """Return the instance's answer, with the user's texts in place of the indexed ones."""
         solutions = result[0] if isinstance(result, tuple) else result
         for number, solution in enumerate(solutions):
             solution.docs = [self._theirs(text) for text in solution.docs]
@@ -458,7 +458,7 @@ class EpicHippoRAG:
         return text if item is None else item.text
 
     def _told(self, text: str, *, under: Collection[str | None] | None) -> str:
-        """A passage as the model that answers reads it: with what is said of it for this user."""
+        """Return a passage in the form for the model that answers: with its guidance for this user."""
         hit = self._record.hit(text, under=under)
         return format_hit(1, hit).partition("\n")[2] if hit.entries else text
 
@@ -466,12 +466,12 @@ class EpicHippoRAG:
 def _checked_queries(queries: Any) -> list[Any]:
     if isinstance(queries, (str, bytes, Mapping)) or not isinstance(queries, Iterable):
         raise InvalidInputError(f"Give queries as a list, not as {type(queries).__name__}.")
-    # Solutions of an earlier call stand for their questions.
+    # A solution of an earlier call stands for its question.
     return [one if hasattr(one, "question") else checked_text(one, "A query") for one in queries]
 
 
 def _checked_gold(gold: Any, number: int) -> list[list[str]]:
-    """Gold documents, those of each query."""
+    """Check the gold documents, a list for each query."""
     given = list(gold)
     if len(given) != number or any(isinstance(texts, str) for texts in given):
         raise InvalidInputError(f"gold_docs takes a list of texts for each query, {number} here.")
@@ -487,5 +487,5 @@ def _several(preferences: object) -> list[Any]:
 
 
 def _ids(preferences: Iterable[Preference]) -> frozenset[str | None]:
-    """Under which preferences entries count; those of none, as without verification, always do."""
+    """Return the ids of the preferences whose entries count, and None: entries without a preference always count."""
     return frozenset((None, *(one.id for one in preferences)))

@@ -1,4 +1,4 @@
-"""What comes into the graph of a HippoRAG instance: documents as items, passages as the memory holds them."""
+"""Construction of a HippoRAG instance's graph: documents become items, and the passages follow the memory."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from epic_core.types import BuildReport, Item
 
 @dataclass(kw_only=True)
 class HippoReport:
-    """What one change did to the memory and to the graph.
+    """The outcome of one change to the memory and the graph.
 
     Attributes:
-        memory: What the memory kept, discarded, and could not decide.
-        indexed: Passages put into the graph.
-        removed: Passages taken out of it.
-        passages: How many it holds now, those included that were there before.
-        foreign: Of these, how many were there before and are not judged (`EpicHippoRAG.adopt`).
-        failures: Why passages in the graph are without facts, so that only their own text finds them, until `retry` has
-            them extracted: item id to reason.
-        seconds: Spent on the graph.
-        warnings: What looks wrong, in words, besides the memory's own.
+        memory: The memory's report: what it kept, discarded, and could not decide.
+        indexed: How many passages were added to the graph.
+        removed: How many passages were removed from it.
+        passages: How many it holds now, including those it held before.
+        foreign: How many of these were there before and are not judged (`EpicHippoRAG.adopt`).
+        failures: Why extraction failed for passages: item id to reason. These have no facts, and are found by their own
+            text alone, until `retry` extracts them.
+        seconds: Time spent on the graph.
+        warnings: Warnings in words, besides the memory's own.
     """
 
     memory: BuildReport = field(default_factory=BuildReport)
@@ -59,11 +59,11 @@ class HippoReport:
 
 
 class Building:
-    """Has the graph of an instance follow its memory. Not safe to use from several threads.
+    """Builder that makes the graph of an instance follow its memory. Not safe to use from several threads.
 
     Args:
         instance: The instance.
-        record: Which of its passages came from the memory.
+        record: The record of the passages that came from the memory.
         extraction: As for `EpicHippoRAG`.
     """
 
@@ -71,11 +71,11 @@ class Building:
         self._instance = instance
         self._record = record
         self._extraction = extraction
-        # How often passages were asked about that are tried again.
+        # How often each failed passage was tried again.
         self._attempts: dict[str, int] = {}
 
     def follow(self, report: HippoReport, given: Collection[str] = (), *, trusted: bool = False) -> HippoReport:
-        """Have the graph hold what the memory holds; of what was given now, nothing else."""
+        """Make the graph hold what the memory holds; of the given texts, remove those that the memory does not hold."""
         started = time.perf_counter()
         report.removed = self._record.follow(given, anew=True, trusted=trusted)
         passages = set(self._instance.passages.values())
@@ -92,7 +92,7 @@ class Building:
         return report
 
     def again(self, report: HippoReport) -> HippoReport:
-        """As `follow`, with what could not be extracted extracted again."""
+        """Do the same as `follow`, and extract passages again whose extraction failed."""
         self._record.follow()
         failed = self._record.failed
         again = [text for text in self._instance.passages.values() if digest_of(text) in failed]
@@ -104,7 +104,7 @@ class Building:
         return report
 
     def index(self, metadata: Mapping[str, Mapping[str, Any]], report: HippoReport) -> None:
-        """Have the instance index texts, each with its metadata, and what its graph has lost."""
+        """Index texts, each with its metadata, and the passages that the graph has lost."""
         texts = list(dict.fromkeys([*metadata, *self._instance.unlinked]))
         if not texts:
             return
@@ -119,7 +119,7 @@ class Building:
                 )
 
     def _extracting(self) -> Any:
-        """What extracts in place of the instance's own; None where that may stay."""
+        """Return the replacement of the instance's extraction; None if its own is used."""
         if self._extraction == "own":
             return None
         if self._extraction != "safe":
@@ -129,10 +129,10 @@ class Building:
 
 
 def several(docs: Any) -> list[Any]:
-    """Documents as a list; one alone is one.
+    """Return documents as a list; a single document becomes a list of one.
 
     Raises:
-        InvalidInputError: for what are none.
+        InvalidInputError: for anything but documents.
     """
     if isinstance(docs, (bytes, Mapping)) or not isinstance(docs, (str, Item, Iterable)):
         raise InvalidInputError(f"EpicHippoRAG takes texts or Items, not {type(docs).__name__}.")
@@ -140,14 +140,14 @@ def several(docs: Any) -> list[Any]:
 
 
 def cut(docs: Any, preprocessor: Any) -> tuple[list[Item], int]:
-    """Documents as items, and how many have no text.
+    """Return documents as items, and how many have no text.
 
     Args:
         docs: Texts, items, or what the preprocessor takes.
-        preprocessor: The instance's own, which cuts all but items; None: they are pieces as they are.
+        preprocessor: The instance's own, which cuts everything but items; None to cut nothing.
 
     Raises:
-        InvalidInputError: for what is no document.
+        InvalidInputError: for anything but documents.
     """
     items, blank = [], 0
     for number, doc in enumerate(several(docs), start=1):

@@ -1,8 +1,8 @@
-"""A HippoRAG instance, called so that what is known to break in it does not.
+"""A HippoRAG instance, called in a way that avoids its known failures.
 
-Everything is done from outside and for the time of one call: methods of the instance are covered by attributes of the
-same name, which are removed when the call is over. It works with the releases 2.0.0a3 and a4 and with the development
-version; what one of them does right already is left to it.
+Nothing in the instance is changed beyond one call: methods are overridden by attributes of the same name, which are
+removed when the call is over. It works with the releases 2.0.0a3 and a4 and with the development version; correct
+behaviour is left to the instance.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from epic_core.storage.sqlite.files import new_file
 from epic_core.types import FloatArray
 
 Steer: TypeAlias = Callable[[str, str, FloatArray], FloatArray]
-"""Of a query's text, what its embedding is for ("triple" or "passage"), and the embedding: the one to search with."""
+"""Function of a query's text, its embedding's purpose ("triple" or "passage"), and the embedding, to a steered one."""
 
 Reader: TypeAlias = Callable[[str], str]
-"""Of a retrieved passage: what a model that answers is to read."""
+"""Function of a retrieved passage to the text that an answering model reads."""
 
 _NEEDED = ("index", "retrieve", "delete", "get_query_embeddings", "prepare_retrieval_objects")
 _STORES = ("chunk_embedding_store", "entity_embedding_store", "fact_embedding_store")
@@ -40,7 +40,7 @@ class Instance:
         hipporag: The instance.
 
     Raises:
-        InvalidInputError: for what is none, or one that cannot embed or delete.
+        InvalidInputError: for anything but a HippoRAG instance, or one that cannot embed or delete.
     """
 
     def __init__(self, hipporag: Any) -> None:
@@ -64,7 +64,7 @@ class Instance:
             )
         self.raw = hipporag
 
-    # what it holds
+    # contents
 
     @property
     def passages(self) -> dict[str, str]:
@@ -74,25 +74,25 @@ class Instance:
 
     @property
     def unlinked(self) -> list[str]:
-        """The passages that are in its store and not in its graph, as that was lost or is to be made anew."""
+        """The passages in its store that are not in its graph, because the graph was lost or is to be made anew."""
         there = set(self.raw.graph.vs["name"]) if self.raw.graph.vcount() else set()
         return [text for key, text in self.passages.items() if key not in there]
 
     @property
     def folder(self) -> Path | None:
-        """Where it keeps its files."""
+        """The folder of its files; None without one."""
         folder = getattr(self.raw, "working_dir", None)
         return None if folder is None else Path(folder)
 
-    # changing it
+    # changes
 
     def index(self, texts: Sequence[str], openie: Any, metadata: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take in passages; if that fails, it is as if nothing had been taken in.
+        """Index passages; after a failure, nothing has been added.
 
         Args:
-            texts: What is indexed, as it is.
-            openie: What extracts entities and facts; None: the instance's own.
-            metadata: By text; only where the instance keeps metadata.
+            texts: The texts to index, unchanged.
+            openie: Extracts entities and facts; None for the instance's own.
+            metadata: By text; used only if the instance keeps metadata.
         """
         stores = [getattr(self.raw, name) for name in _STORES]
         before, graph = [set(store.get_all_ids()) for store in stores], self.raw.graph.copy()
@@ -106,7 +106,7 @@ class Instance:
             with self._covered(covers):
                 self.raw.index(list(texts))
         except BaseException:
-            # Passages without their facts would never get them: the next index would take them for done.
+            # Remove new passages: the next index would take them for complete, and they would never get their facts.
             for store, known in zip(stores, before, strict=True):
                 if made := [key for key in store.get_all_ids() if key not in known]:
                     store.delete(made)
@@ -116,11 +116,11 @@ class Instance:
             self._stale()
 
     def delete(self, texts: Sequence[str]) -> None:
-        """Remove passages, with the entities and facts that nothing else states.
+        """Remove passages, with the entities and facts that no other passage states.
 
-        An edge between two entities that others name goes with the next `index`, when all of these are made anew.
+        An edge between two entities that other passages mention goes at the next `index`, which makes these edges anew.
         """
-        # What it knows of sources is of the last index; of a deleted passage, too.
+        # Its map of entities to passages is the last index's, and may contain deleted passages.
         self._stale()
         try:
             with self._covered(self._files()):
@@ -129,19 +129,19 @@ class Instance:
             self._stale()
 
     def _stale(self) -> None:
-        """Have what retrieval works with made anew: after `index` it would not know the new passages."""
+        """Have the data for retrieval made anew: otherwise it would lack the passages of the last `index`."""
         self.raw.ready_to_retrieve = False
         if hasattr(self.raw, "ent_node_to_chunk_ids"):
             self.raw.ent_node_to_chunk_ids = None
 
     def _add_new_edges(self) -> None:
-        """As the instance's, without doubling what is there: edges between entities come anew with every index."""
+        """Add edges as the instance does, but without doubling: it adds all edges between entities at every index."""
         raw, graph = self.raw, self.raw.graph
         names = graph.vs["name"] if graph.vcount() else []
         stated = {frozenset(pair) for pair in raw.node_to_node_stats}
         sources = set().union(*(raw.ent_node_to_chunk_ids or {}).values())
         linked = {names[end] for edge in graph.get_edgelist() for end in edge}
-        # If they are all stated again, those that are not are of passages that were deleted.
+        # If all passages are indexed again, edges that are not stated again belong to deleted passages.
         every = all(name in sources for name in linked if not name.startswith(_ENTITY))
         doomed = []
         for number, (one, other) in enumerate(graph.get_edgelist()):
@@ -151,11 +151,11 @@ class Instance:
         graph.delete_edges(doomed)
         self._own("add_new_edges")()
 
-    # asking it
+    # questions
 
     @contextmanager
     def asking(self, steer: Steer | None, reader: Reader | None = None) -> Iterator[None]:
-        """Have its questions answered by steered vectors, from an empty store, and where no fact counts."""
+        """Answer questions inside the block with steered vectors, also from an empty store and where no fact counts."""
         plain: dict[tuple[str, str], Any] = {}
         covers: dict[str, Any] = {
             "load_existing_openie": self._load_existing_openie,
@@ -168,7 +168,7 @@ class Instance:
             covers["get_query_embeddings"] = lambda queries: self._steered(queries, steer, plain)
         if reader is not None:
             covers["qa"] = lambda queries: self._answered(queries, reader)
-        # It divides by zero for what is not linked, and then leaves that out.
+        # HippoRAG divides by zero for entities without links, and then ignores these results.
         with self._covered(covers), np.errstate(divide="ignore", invalid="ignore"):
             try:
                 yield
@@ -179,7 +179,7 @@ class Instance:
                         cache[kind][text] = vector
 
     def _steered(self, queries: Sequence[Any], steer: Steer, plain: dict[tuple[str, str], Any]) -> None:
-        """Embed queries as the instance does, and put the steered vectors where it looks for them."""
+        """Embed queries as the instance does, and replace the vectors in its cache by steered ones."""
         self._own("get_query_embeddings")(queries)
         cache = self.raw.query_to_embedding
         for text in dict.fromkeys(getattr(query, "question", query) for query in queries):
@@ -205,7 +205,7 @@ class Instance:
         return np.atleast_1d(order), _counted(scores)
 
     def _graph_search(self, *args: Any, **kwargs: Any) -> Any:
-        """As the instance's; where that cannot be, with the facts that count, and without any by similarity."""
+        """Search as the instance does; if it fails, with the facts that count, or without any by similarity."""
         own = self._own("graph_search_with_fact_entities")
         given = inspect.signature(own).bind(*args, **kwargs).arguments
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -230,7 +230,7 @@ class Instance:
         return self.raw.dense_passage_retrieval(given["query"])
 
     def _answered(self, queries: Sequence[Any], reader: Reader) -> Any:
-        """Answers to questions, read from what a reader makes of the passages; the passages stay as they are."""
+        """Answer questions from the texts that a reader makes of passages; the passages themselves are restored."""
         docs = [query.docs for query in queries]
         most = int(getattr(self.raw.global_config, "qa_top_k", 5))
         try:
@@ -241,7 +241,7 @@ class Instance:
             for query, own in zip(queries, docs, strict=True):
                 query.docs = own
 
-    # its files
+    # files
 
     def _files(self) -> dict[str, Any]:
         return {
@@ -250,23 +250,23 @@ class Instance:
         }
 
     def _load_existing_openie(self, chunk_keys: Any) -> Any:
-        """What was extracted from the passages it holds: the file may be of another store, or know deleted ones."""
+        """Return what was extracted from the passages it holds: the file may contain other or deleted passages."""
         found, missing = self._own("load_existing_openie")(chunk_keys)
         held = set(self.raw.chunk_embedding_store.get_all_ids())
         return list({one["idx"]: one for one in found if one["idx"] in held}.values()), missing
 
     def _save_openie_results(self, results: Sequence[Any]) -> None:
-        """As the instance's, which writes nothing if there is nothing left, and cannot if nothing was extracted."""
+        """Save as the instance does; write the file here if nothing was extracted, where the instance fails."""
         if any(one["extracted_entities"] for one in results):
             self._own("save_openie_results")(results)
             return
         kept = {"docs": list(results), "avg_ent_chars": 0, "avg_ent_words": 0}
         write_json(Path(self.raw.openie_results_path), kept)
 
-    # covering
+    # overriding methods
 
     def _own(self, name: str) -> Callable[..., Any]:
-        """A method of the instance as it was before it was covered."""
+        """Return a method of the instance as it was before it was overridden."""
         return self._uncovered.get(name) or getattr(type(self.raw), name).__get__(self.raw)  # type: ignore[no-any-return]
 
     @contextmanager
@@ -289,25 +289,25 @@ class Instance:
 
 
 class _Cut:
-    """A preprocessor for passages that were cut already."""
+    """A preprocessor for passages that are cut already."""
 
     def __init__(self, cutter: Any, metadata: Mapping[str, Mapping[str, Any]]) -> None:
         self._chunk = type(cutter.preprocess(["A text."])[0])
         self._metadata = metadata
 
     def preprocess(self, docs: Sequence[str]) -> list[Any]:
-        """A chunk for each text."""
+        """Return a chunk for each text."""
         return [self._chunk(content=text, metadata=dict(self._metadata.get(text, {}))) for text in docs]
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file whole or not at all."""
+    """Write a JSON file, whole or not at all."""
     with new_file(path, overwrite=True) as made:
         Path(made).write_text(json.dumps(value), encoding="utf-8")
 
 
 def _moved(vector: Any, move: Callable[[FloatArray], FloatArray]) -> Any:
-    """An embedding moved on the unit sphere, of the length, the shape and the type that it had."""
+    """Move an embedding on the unit sphere, and keep its length, shape and type."""
     given = np.asarray(vector)
     flat = given.astype(np.float32).ravel()
     length = math.sqrt(float(flat @ flat))
@@ -318,6 +318,6 @@ def _moved(vector: Any, move: Callable[[FloatArray], FloatArray]) -> Any:
 
 
 def _counted(scores: Any) -> Any:
-    """Scores without what is no number: of equal ones 2.0.0a3 makes 0 / 0. They count in full, as in a4."""
+    """Return scores with 1 in place of NaN: 2.0.0a3 computes 0 / 0 if all are equal; a4 counts them in full."""
     array = np.atleast_1d(np.asarray(scores))
     return np.where(np.isnan(array), 1.0, array)

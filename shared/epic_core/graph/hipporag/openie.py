@@ -1,8 +1,8 @@
-"""Entities and facts for HippoRAG from its own language model, read as JSON and never evaluated.
+"""Extraction for HippoRAG with its own language model, whose answers are read as JSON and never evaluated.
 
-HippoRAG's own extraction finds something that looks like a dictionary in what its model answers, and hands it to
-Python's `eval`. A passage can tell a model what to answer, so whoever writes a passage can run code. `SafeOpenIE` asks
-the same model the same questions, and only reads.
+HippoRAG's own extraction looks for a dictionary in its model's answer, and passes it to Python's `eval`. A passage can
+tell a model what to answer, so anybody who writes a passage can run code. `SafeOpenIE` asks the same model the same
+questions, and only reads the answers.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from epic_core.lm.failures import said
 _MOST_ENTITIES = 100
 _MOST_TRIPLES = 200
 _AT_ONCE = 8
-# What stands for the words between two entities where an extractor found none.
+# The relation between two entities where an extractor found no words between them.
 _NAMED_TOGETHER = "is mentioned with"
 
 
 class UnsafeExtractionWarning(UserWarning):
-    """A HippoRAG instance evaluates what a language model answers as Python."""
+    """Warning that a HippoRAG instance evaluates a language model's answers as Python."""
 
 
 @dataclass
 class Entities:
-    """The entities of a passage, as HippoRAG takes them."""
+    """The entities of a passage, in HippoRAG's form."""
 
     chunk_id: str
     response: str
@@ -46,7 +46,7 @@ class Entities:
 
 @dataclass
 class Triples:
-    """The facts of a passage, as HippoRAG takes them."""
+    """The facts of a passage, in HippoRAG's form."""
 
     chunk_id: str
     response: str
@@ -55,12 +55,12 @@ class Triples:
 
 
 class Extracting(ABC):
-    """What takes the place of a HippoRAG instance's `openie`, and says what failed.
+    """Base of replacements for a HippoRAG instance's `openie`, which also report failures.
 
     Attributes:
-        failed: The passages nothing could be extracted from: text to reason.
-        left_out: How many facts were left out because HippoRAG keeps nothing of their names: it drops every letter
-            outside of A-Z, so that all names in other scripts would be one and the same entity.
+        failed: The passages whose extraction failed: text to reason.
+        left_out: How many facts were left out because HippoRAG would keep nothing of their names: it drops every letter
+            outside of A-Z, so that all names in other scripts would be the same entity.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Extracting(ABC):
 
     @abstractmethod
     def batch_openie(self, chunks: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Entities], dict[str, Triples]]:
-        """Entities and facts of each passage, by its key; what fails has none, and is in `failed`."""
+        """Return entities and facts of each passage, by its key; a failed passage has none, and is in `failed`."""
 
     def _found(self, key: str, passage: str, entities: Entities, triples: Triples) -> tuple[str, Entities, Triples]:
         plain = []
@@ -94,8 +94,8 @@ class SafeOpenIE(Extracting):
 
     Args:
         own: The instance's `openie`: its prompts (`prompt_template_manager`) and its model (`llm_model`) are used.
-        attempts: How often passages were asked about before, by text: where the answer was unreadable, the model is
-            then asked with another seed, so that its cache does not repeat the answer.
+        attempts: How often passages were tried before, by text: after an unreadable answer the model is asked with
+            another seed, so that its cache does not repeat the answer.
 
     Raises:
         InvalidInputError: for an `openie` without prompts or a model.
@@ -115,13 +115,13 @@ class SafeOpenIE(Extracting):
         self._attempts = attempts or {}
 
     def ner(self, chunk_key: str, passage: str) -> Entities:
-        """The named entities of a passage."""
+        """Return the named entities of a passage."""
         response, metadata, found = self._asked("ner", "named_entities", passage, passage=passage)
         names = [name for name in map(_name, found) if name]
         return Entities(chunk_key, response, list(dict.fromkeys(names)), metadata)
 
     def triple_extraction(self, chunk_key: str, passage: str, named_entities: Sequence[str]) -> Triples:
-        """The facts of a passage: each a subject, a relation and an object."""
+        """Return the facts of a passage: each a subject, a relation and an object."""
         named = json.dumps({"named_entities": list(named_entities)})
         response, metadata, found = self._asked(
             "triple_extraction", "triples", passage, passage=passage, named_entity_json=named
@@ -131,12 +131,12 @@ class SafeOpenIE(Extracting):
         return Triples(chunk_key, response, unique, metadata)
 
     def openie(self, chunk_key: str, passage: str) -> dict[str, Any]:
-        """Both, for one passage."""
+        """Return the entities and the facts of one passage."""
         _, entities, triples = self._both(chunk_key, passage)
         return {"ner": entities, "triplets": triples}
 
     def batch_openie(self, chunks: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Entities], dict[str, Triples]]:
-        """Entities and facts of each passage, by its key; what fails has none, and is in `failed`."""
+        """Return entities and facts of each passage, by its key; a failed passage has none, and is in `failed`."""
         passages = {key: str(chunk["content"]) for key, chunk in chunks.items()}
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             found = list(pool.map(self._both, passages.keys(), passages.values()))
@@ -145,14 +145,14 @@ class SafeOpenIE(Extracting):
     def _both(self, key: str, passage: str) -> tuple[str, Entities, Triples]:
         entities = self.ner(key, passage)
         if "error" in entities.metadata and not entities.response:
-            # No answer at all: there would be none to the second question either.
+            # The model gave no answer at all, and would give none to the second question.
             triples = Triples(key, "", [], entities.metadata)
         else:
             triples = self.triple_extraction(key, passage, entities.unique_entities)
         return self._found(key, passage, entities, triples)
 
     def _asked(self, prompt: str, wanted: str, text: str, **parts: str) -> tuple[str, dict[str, Any], list[Any]]:
-        """What the model answered, what is known of the call, and what the answer lists under a name."""
+        """Return the model's answer, the details of the call, and the list under a name in the answer."""
         again = self._attempts.get(text, 0)
         response, metadata = "", {}
         try:
@@ -161,17 +161,17 @@ class SafeOpenIE(Extracting):
             response, told, cached = self._infer(messages=messages, **options)
             metadata = {**told, "cache_hit": cached}
             return response, metadata, _listed(response, wanted)
-        except Exception as error:  # a model's client raises what it likes; the passage is indexed without facts
-            # What repeats calls wraps what they raised.
+        except Exception as error:  # a model's client raises anything; the passage is indexed without facts
+            # Code that repeats calls wraps the exceptions they raised.
             cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
             return response, {**metadata, "error": f"{prompt}: {said(cause)}"}, []
 
 
 class ExtractorOpenIE(Extracting):
-    """An `Extractor` of epic_core in the place of HippoRAG's own extraction.
+    """An `Extractor` of epic_core in place of HippoRAG's own extraction.
 
     Args:
-        extractor: What finds entities and facts, such as `PhraseExtractor()`, which asks no language model.
+        extractor: Finds entities and facts, such as `PhraseExtractor()`, which asks no language model.
     """
 
     def __init__(self, extractor: Extractor) -> None:
@@ -179,7 +179,7 @@ class ExtractorOpenIE(Extracting):
         self._extractor = extractor
 
     def batch_openie(self, chunks: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Entities], dict[str, Triples]]:
-        """Entities and facts of each passage, by its key; what fails has none, and is in `failed`."""
+        """Return entities and facts of each passage, by its key; a failed passage has none, and is in `failed`."""
         keys = list(chunks)
         texts = [str(chunks[key]["content"]) for key in keys]
         names: dict[str, Entities] = {}
@@ -197,7 +197,7 @@ class ExtractorOpenIE(Extracting):
 
 
 def evaluates(openie: Any) -> bool:
-    """Whether the extraction of a HippoRAG instance hands text to Python's `eval`, as far as its code shows."""
+    """Tell whether a HippoRAG instance's extraction passes text to Python's `eval`, as far as its code shows."""
     kind = type(openie)
     package = kind.__module__.partition(".")[0]
     found: list[Any] = [getattr(kind, "batch_openie", None)]
@@ -218,7 +218,7 @@ def evaluates(openie: Any) -> bool:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code, and that of the functions in it."""
+    """Yield a function's code, and that of the functions in it."""
     yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -226,7 +226,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _listed(answer: object, name: str) -> list[Any]:
-    """What the JSON in an answer lists under a name; a list alone is that list.
+    """Return the list under a name in an answer's JSON, or the JSON itself if it is a list.
 
     Raises:
         UnreadableAnswer: if there is none.
@@ -238,7 +238,7 @@ def _listed(answer: object, name: str) -> list[Any]:
         for record in mappings(piece.value):
             listed = record.get(name)
             if isinstance(listed, list):
-                # What is cut off may end in the middle of a name.
+                # A list that is cut off may end in the middle of a name.
                 return listed if piece.whole else listed[:-1]
     if len(pieces) == 1 and isinstance(pieces[0].value, list):
         return pieces[0].value if pieces[0].whole else pieces[0].value[:-1]
@@ -246,7 +246,7 @@ def _listed(answer: object, name: str) -> list[Any]:
 
 
 def _name(value: object) -> str:
-    """A name, or nothing for what is none."""
+    """Return a name, or "" if the value is not one."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
     name = " ".join(str(value).split())
@@ -261,7 +261,7 @@ def _triple(value: object) -> list[str] | None:
 
 
 def _latin(name: str) -> str:
-    """A name without its accents: HippoRAG makes a gap of every letter outside of A-Z."""
+    """Return a name without accents: HippoRAG replaces every letter outside of A-Z by a gap."""
     apart = unicodedata.normalize("NFKD", name)
     return "".join(letter for letter in apart if not unicodedata.combining(letter))
 

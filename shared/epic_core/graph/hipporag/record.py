@@ -1,8 +1,8 @@
-"""Which passages of a HippoRAG instance came from a memory, so that the graph holds what the memory holds.
+"""Record of the passages of a HippoRAG instance that came from a memory, so that the graph can follow the memory.
 
-A passage is known by its text, an item by the version of it that was handed in: a byte budget may shorten the text that
-a memory keeps, and the passage stays as it was indexed. What came from here is written into `epic_passages.json` in the
-instance's folder: all other passages are the user's own, from before.
+A passage is identified by its text, an item by the version that was offered: a byte budget may shorten the text that
+a memory keeps, while the passage stays as it was indexed. Passages from the memory are listed in `epic_passages.json`
+in the instance's folder: all others were the user's own before.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from epic_core.types.metadata import copied
 
 _FILE = "epic_passages.json"
 _VERSION = 1
-# What stands between an instruction and the text, where both are indexed.
+# The separator of an instruction and the text, if both are indexed.
 _GAP = "\n\n"
 
 
 class Entering(NamedTuple):
-    """Something the memory holds and the graph does not: the text to index, its item, and what marks it."""
+    """An item that the memory holds and the graph does not: the text to index, the item, and its mark."""
 
     text: str
     item: Item
@@ -35,11 +35,11 @@ class Entering(NamedTuple):
 
 
 class Record:
-    """Keeps a HippoRAG instance what a memory is. Not safe to use from several threads.
+    """Record that keeps a HippoRAG instance in step with a memory. Not safe to use from several threads.
 
     Args:
-        instance: Whose passages they are.
-        memory: What decides.
+        instance: The instance with the passages.
+        memory: The memory that decides.
         instructed: Whether the instructions are indexed in front of the text.
 
     Attributes:
@@ -54,31 +54,31 @@ class Record:
         self._memory = memory
         self._instructed = instructed
         self._marks, self.failed = self._read()
-        # Of the passages that came from here: the item by the indexed text, and that by the item's.
+        # For passages from the memory: the item by the indexed text, and the indexed text by the item's text.
         self._items: dict[str, Item] = {}
         self._indexed: dict[str, str] = {}
         self._followed: object = None
-        # Whether the memory was seen to hold something of what is in the graph, or was said to be the one to follow.
+        # Whether the memory was found to hold a passage of the graph, or the caller said that it is the one to follow.
         self._trusted = False
 
-    # what is known
+    # contents
 
     def knows(self, text: str) -> bool:
-        """Whether a passage came from here."""
+        """Tell whether a passage came from the memory."""
         return digest_of(text) in self._marks
 
     def item(self, text: str) -> Item | None:
-        """The item of a passage, given by the indexed text or the item's."""
+        """Return the item of a passage, given by the indexed text or the item's text."""
         return self._items.get(self.indexed(text))
 
     def indexed(self, text: str) -> str:
-        """What was indexed for an item's text."""
+        """Return the indexed text for an item's text."""
         return text if text in self._items else self._indexed.get(text, text)
 
     def hit(self, text: str, score: float = 0.0, *, under: Collection[str | None] | None = None) -> Hit:
-        """A passage as a hit of the memory, with its entries under some preferences, given by their ids, or all.
+        """Return a passage as a hit, with its entries under some preferences, given by their ids, or under all.
 
-        Of one that did not come from here nothing but its text is known.
+        For a passage that did not come from the memory, only its text is known.
         """
         item = self.item(text)
         if item is None:
@@ -95,33 +95,33 @@ class Record:
         ids = {digest_of(text): item.id for text, item in self._items.items()}
         return {ids[key]: reason for key, reason in self.failed.items() if key in ids}
 
-    # following
+    # following the memory
 
     def entering(self) -> list[Entering]:
-        """What the memory holds and the graph is not known to hold."""
+        """Return the items that the memory holds and the graph is not known to hold."""
         known = {mark for marks in self._marks.values() for mark in marks}
         return [Entering(self._text(one), one.item, mark) for one, mark in self._held() if mark not in known]
 
     def enter(self, entered: Iterable[Entering]) -> None:
-        """Note that passages are in the graph."""
+        """Record that passages are in the graph."""
         for one in entered:
             self._marks.setdefault(digest_of(one.text), []).append(one.mark)
         self._followed = None
         self._write()
 
     def follow(self, given: Collection[str] = (), *, anew: bool = False, trusted: bool = False) -> int:
-        """Take out of the graph what the memory no longer holds; how many passages.
+        """Remove passages from the graph that the memory no longer holds; return how many.
 
-        What was taken out of the graph behind our back leaves the memory; all of it at once was lost rather, and enters
-        anew.
+        Passages that were removed from the graph in another way leave the memory; but if all are gone at once, the
+        graph was probably lost, and they are indexed anew.
 
         Args:
-            given: Texts of passages that shall go as well unless the memory holds them.
-            anew: Look, though the memory has not changed.
-            trusted: Empty the graph, too, if the memory holds nothing of it.
+            given: Texts of passages to remove as well unless the memory holds them.
+            anew: Compare even if the memory has not changed.
+            trusted: Empty the graph, too, if the memory holds none of its passages.
 
         Raises:
-            InvalidInputError: if it holds nothing of what came into the graph before, and so seems to be another one.
+            InvalidInputError: if it holds none of the passages that came from a memory, and so seems to be another one.
         """
         if not (anew or given) and self._followed == self._session():
             return 0
@@ -140,7 +140,7 @@ class Record:
             wanted = {self._text(one) for one in held.values()}
             leaving += [text for key, text in there.items() if text in given and key not in kept and text not in wanted]
         changed = kept != self._marks
-        # First: what cannot be removed would be taken for the user's own, once it is not known any more.
+        # Remove first: a passage that cannot be removed would count as the user's own once its mark is gone.
         self.remove(leaving)
         self._marks = {key: marks for key, marks in kept.items() if marks}
         if changed:
@@ -152,7 +152,11 @@ class Record:
         return len(leaving)
 
     def _check(self, passages: Sequence[Sequence[str]], held: Iterable[str]) -> None:
-        """Whether the memory holds something of what came into the graph, given by its marks."""
+        """Check that the memory holds a passage that came from a memory; passages are given by their marks.
+
+        Raises:
+            InvalidInputError: if it holds none of them.
+        """
         versions = {_version(mark) for mark in held}
         if passages and not any(_version(mark) in versions for marks in passages for mark in marks):
             raise InvalidInputError(
@@ -163,7 +167,7 @@ class Record:
         self._trusted = True
 
     def remove(self, texts: Sequence[str]) -> None:
-        """Take passages out of the graph."""
+        """Remove passages from the graph."""
         if not texts:
             return
         self._instance.delete(texts)
@@ -174,11 +178,11 @@ class Record:
         self._write()
 
     def _session(self) -> object:
-        # A preference that expires changes no revision.
+        # The revision does not change when a preference expires.
         return self._memory.revision, tuple(preference.id for preference in self._memory.preferences)
 
     def _held(self) -> list[tuple[HeldItem, str]]:
-        """What the memory holds under a preference that counts, each with its mark: of its version and its form."""
+        """Return the items held under a live preference, each with its mark, which identifies its version and form."""
         session = self._memory._session
         with session.lock, session.store.reading():
             space = session.space()
@@ -186,18 +190,18 @@ class Record:
         return [(one, _mark(one, self._instruction(one.item))) for one in held]
 
     def _text(self, one: HeldItem) -> str:
-        """What is indexed for an item."""
+        """Return the text to index for an item."""
         text, instruction = one.rewrite or one.item.text, self._instruction(one.item)
         return f"{instruction}{_GAP}{text}" if instruction else text
 
     def _instruction(self, item: Item) -> str:
-        """What stands in front of the indexed text."""
+        """Return the instructions in front of the indexed text; empty if they are not indexed."""
         if not self._instructed:
             return ""
         return "\n".join(entry.instruction for entry in self._entries(item) if entry.instruction)
 
     def _entries(self, item: Item) -> list[MemoryEntry]:
-        """An item's entries under the preferences that count; none if another thread has just forgotten it."""
+        """Return an item's entries under live preferences; none if another thread has just forgotten it."""
         session = self._memory._session
         with session.lock, session.store.reading():
             space = session.space()
@@ -231,21 +235,21 @@ class Record:
 
 
 def digest_of(text: str) -> str:
-    """What stands for a text."""
+    """Return a digest of a text, as hexadecimal digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _mark(one: HeldItem, instruction: str) -> str:
-    """What changes when another text is to be indexed; it ends with "/" where that is the item's own text."""
+    """Return a mark that changes with the text to be indexed; it ends with "/" if that is the item's own text."""
     changed = f"{one.rewrite}{_GAP}{instruction}" if one.rewrite or instruction else ""
     return f"{one.digest.hex()}/{digest_of(changed) if changed else ''}"
 
 
 def _version(mark: str) -> str:
-    """Of which version of an item a mark is, in whatever form it is indexed."""
+    """Return the part of a mark that identifies an item's version, whatever text is indexed for it."""
     return mark.partition("/")[0]
 
 
 def _as_indexed(item: Item, text: str, mark: str) -> Item:
-    """The item with its whole text, where that was indexed."""
+    """Return the item with its whole text, if that was indexed."""
     return replace(item, text=text) if mark.endswith("/") else item

@@ -18,7 +18,7 @@ class HippoEncoder(AdaptedEncoder):
 
     Args:
         hipporag: The instance.
-        floor: The cosine that suits the model.
+        floor: The cosine from which a preference steers, for this model.
     """
 
     def __init__(self, hipporag: Any, *, floor: float | None = None) -> None:
@@ -28,7 +28,7 @@ class HippoEncoder(AdaptedEncoder):
         self._hipporag = hipporag
 
     def _documents(self, texts: list[str]) -> object:
-        # Asked of the instance each time: its model may be exchanged.
+        # Looked up each time, as the instance's model may be replaced.
         return self._hipporag.embedding_model.batch_encode(texts)
 
     async def _adocuments(self, texts: list[str]) -> object:
@@ -42,15 +42,15 @@ class HippoEncoder(AdaptedEncoder):
 
 
 class QueryMover:
-    """Moves the embeddings of a call's queries, and remembers what moved them.
+    """Function that steers the embeddings of a call's queries, and records the result.
 
     Args:
-        steerings: Of the instance's encoder.
-        preferences: The user's; none of them moves anything.
+        steerings: The steerings of the instance's encoder.
+        preferences: The user's; without any, nothing is steered.
         mode: "signed" or "paper".
 
     Attributes:
-        steered: The passage vector of each query, as it was steered: by the query's text.
+        steered: The steered passage vector of each query, by the query's text.
     """
 
     def __init__(self, steerings: Steerings, preferences: Sequence[Preference], mode: Mode) -> None:
@@ -58,7 +58,7 @@ class QueryMover:
         self.steered: dict[str, SteeredQuery] = {}
 
     def __call__(self, text: str, kind: str, vector: FloatArray) -> FloatArray:
-        """The vector to search with: a unit vector, as `vector` is."""
+        """Return the vector to search with, a unit vector, as `vector` has to be."""
         steered = self._steering.steer_vector(vector)
         if kind == "passage":
             self.steered[text] = steered

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from epic_core.errors import decoding
 from epic_core.storage.memory_schema import ITEMS
 from epic_core.storage.row_codec import deflated, inflated
@@ -123,7 +121,7 @@ class Items(Repository):
             id=item.id,
             digest=version_of(item),
             metadata=dumped_metadata(item.metadata, item.id, ordered=True),
-            second_tier=None if vector is None else packed(vector.reshape(1, -1), small=True)[0],
+            embedding=None if vector is None else packed(vector.reshape(1, -1), small=True)[0],
             rewritten_for=None,
             text=deflated(item.text),
             rewrite=None,
@@ -236,14 +234,14 @@ class Items(Repository):
         An item that the index of entries has lost by a changed byte is not taken for one: the tables are read whole.
         """
         held = {item for (item,) in self.db.read("SELECT item FROM entries NOT INDEXED")}
-        sql = "SELECT row FROM items NOT INDEXED WHERE namespace = ? AND second_tier IS NOT NULL ORDER BY row"
+        sql = "SELECT row FROM items NOT INDEXED WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
         return [int(row) for (row,) in self.db.read(sql, (namespace,)) if row not in held]
 
     def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
         """Return about how many bytes of the file some items take, their entries apart."""
         size = (
             "length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0) + length(CAST(metadata AS BLOB))"
-            " + 2 * length(CAST(id AS BLOB)) + coalesce(length(second_tier), 0) + 160"
+            " + 2 * length(CAST(id AS BLOB)) + coalesce(length(embedding), 0) + 160"
         )
         return {
             int(row): int(octets) for row, octets in self.db.among(f"SELECT row, {size} FROM items WHERE row IN", rows)
@@ -259,7 +257,7 @@ class Items(Repository):
 
     def text_crcs(self, namespace: str) -> dict[int, int]:
         """Return row and checksum of the items of a namespace whose E(x) is stored."""
-        sql = "SELECT row, crc FROM items WHERE namespace = ? AND second_tier IS NOT NULL"
+        sql = "SELECT row, crc FROM items WHERE namespace = ? AND embedding IS NOT NULL"
         return {int(row): crc for row, crc in self.db.read(sql, (namespace,))}
 
     def text_vectors(self, rows: Sequence[int], dimension: int) -> FloatArray:
@@ -268,13 +266,6 @@ class Items(Repository):
         columns = ", ".join(ITEMS.checked)
         for row, crc, *values in self.db.among(f"SELECT row, crc, {columns} FROM items WHERE row IN", rows):
             ITEMS.verify(self.path, crc, *values)
-            codes[row] = values[4]
-        vectors = np.empty((len(rows), dimension), dtype=np.float32)
+            codes[row] = dict(zip(ITEMS.checked, values, strict=True))["embedding"]
         with decoding(self.path):
-            # Files made before hold longer codes of what was in their second tier.
-            alike: dict[int, list[int]] = {}
-            for place, row in enumerate(rows):
-                alike.setdefault(len(codes.get(row, b"")), []).append(place)
-            for places in alike.values():
-                vectors[places] = unpacked([codes.get(rows[place], b"") for place in places], dimension)
-        return vectors
+            return unpacked([codes[row] for row in rows], dimension)

@@ -1,0 +1,34 @@
+"""Sessions of nox: the commands of CONTRIBUTING.md, each in an environment of its own."""
+
+from __future__ import annotations
+
+import nox
+
+nox.options.sessions = ["tests", "lint"]
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the default tests."""
+    session.install("-e", ".[dev]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, types, and which room imports which."""
+    session.install("-e", ".[dev,lint]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("lint-imports")
+
+
+@nox.session
+def ci_tests(session: nox.Session) -> None:
+    """Run what the default tests leave out."""
+    session.install("-e", ".[ci]")
+    thorough = ["tests/core/preferences", "tests/core/verification", "tests/core/lm"]
+    session.run("pytest", "-q", "-m", "slow")
+    session.run("pytest", "-q", "-m", "not torch and not slow", "--cases", "all", *thorough)
+    session.run("pytest", "-q", "-m", "not torch", "--cases", "5", "tests/robustness", "tests/integration")
