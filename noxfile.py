@@ -28,7 +28,10 @@ def lint(session: nox.Session) -> None:
 def ci_tests(session: nox.Session) -> None:
     """Run what the default tests leave out."""
     session.install("-e", ".[ci]")
+    session.env["HYPOTHESIS_PROFILE"] = "ci"
+    plugins = ["tests/langchain_plugin", "tests/llamaindex_plugin"]
     thorough = ["tests/core/preferences", "tests/core/verification", "tests/core/lm"]
-    session.run("pytest", "-q", "-m", "slow")
+    session.run("pytest", "-q", "-m", "slow", "--cases", "1", "tests/core", *plugins)
+    session.run("pytest", "-q", "-m", "slow or not slow", "--cases", "all", "tests/test_docs.py")
     session.run("pytest", "-q", "-m", "not torch and not slow", "--cases", "all", *thorough)
-    session.run("pytest", "-q", "-m", "not torch", "--cases", "5", "tests/robustness", "tests/integration")
+    session.run("pytest", "-q", "-m", "not torch", "--cases", "3", "tests/robustness", "tests/integration")
