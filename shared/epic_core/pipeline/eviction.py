@@ -17,7 +17,6 @@ from epic_core.pipeline.session import Session
 from epic_core.pipeline.verify import VerdictBatches, outcome_of
 from epic_core.retention.policies import Held, Positions, choose
 from epic_core.runtime.effects import Clock, Effects
-from epic_core.storage.memory_schema import ENTRIES
 from epic_core.storage.namespace import Addition
 from epic_core.storage.tables.entries import verifier_number
 from epic_core.storage.tables.items import HeldItem, version_of
@@ -36,7 +35,6 @@ _LONG = 300
 _WORTH = 0.75
 _JUDGED_AGAIN = 16
 _STANCES = {str(stance): number for number, stance in enumerate(Stance)}
-_COLUMNS = ", ".join(f"e.{name}" for name in ENTRIES.checked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,42 +93,32 @@ def make_room(session: Session, needed: int, report: BuildReport) -> Effects[boo
 def weigh(session: Session) -> Weighed:
     """Return the entries of the own namespace, as a retention policy sees them."""
     store, dimension = session.store, session.encoder.dimension
-    found = store.read(
-        f"SELECT e.row, e.crc, {_COLUMNS}, length(CAST(e.instruction AS BLOB)) + length(CAST(e.rationale AS BLOB)),"
-        " length(CAST(i.text AS BLOB)) + coalesce(length(CAST(i.rewrite AS BLOB)), 0)"
-        " + length(CAST(i.metadata AS BLOB)) + 2 * length(CAST(i.id AS BLOB))"
-        " FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?"
-        " ORDER BY e.row",
-        (session.namespace,),
-    )
-    live = {-1, *session.space().preference_rows}
-    found = [row for row in found if (-1 if row[3] is None else row[3]) in live]
-    for _, crc, *columns in found:
-        ENTRIES.verify(store.path, crc, *columns[: len(ENTRIES.checked)])
+    live = {None, *session.space().preference_rows}
+    found = [entry for entry in store.entries.stored(session.namespace) if entry.preference in live]
     uses = store.entries.uses()
-    rows = np.array([row[0] for row in found], dtype=np.int64)
-    items = np.array([row[2] for row in found], dtype=np.int64)
+    items = np.array([entry.item for entry in found], dtype=np.int64)
     _, place, shared = np.unique(items, return_inverse=True, return_counts=True)
     with decoding(store.path):
-        vectors = unpacked([row[9] for row in found], dimension)
+        vectors = unpacked([entry.code for entry in found], dimension)
+    used = [uses.get(entry.row) for entry in found]
     held = Held(
-        rows=rows,
+        rows=np.array([entry.row for entry in found], dtype=np.int64),
         items=items,
-        preferences=np.array([-1 if row[3] is None else row[3] for row in found], dtype=np.int64),
-        stances=np.array([_STANCES[row[4]] for row in found], dtype=np.int8),
-        confidence=np.array([np.nan if row[5] is None else row[5] for row in found], dtype=np.float32),
-        similarity=np.array([row[6] for row in found], dtype=np.float32),
-        uses=np.array([uses.get(row[0], (0, 0))[0] for row in found], dtype=np.int64),
-        used=np.array([uses[row[0]][1] if row[0] in uses else np.nan for row in found], dtype=np.float64),
-        added=np.array([row[7] for row in found], dtype=np.float64),
+        preferences=np.array([-1 if one.preference is None else one.preference for one in found], dtype=np.int64),
+        stances=np.array([_STANCES[entry.stance] for entry in found], dtype=np.int8),
+        confidence=np.array([np.nan if one.confidence is None else one.confidence for one in found], dtype=np.float32),
+        similarity=np.array([entry.similarity for entry in found], dtype=np.float32),
+        uses=np.array([0 if one is None else one[0] for one in used], dtype=np.int64),
+        used=np.array([np.nan if one is None else one[1] for one in used], dtype=np.float64),
+        added=np.array([entry.added for entry in found], dtype=np.float64),
         vectors=vectors,
     )
-    own = np.array([len(row[9]) + row[10] + _ROW for row in found], dtype=np.int64)
-    texts = np.array([row[11] + _ROW for row in found], dtype=np.int64)
+    own = np.array([len(entry.code) + entry.text_bytes + _ROW for entry in found], dtype=np.int64)
+    texts = np.array([entry.item_bytes + _ROW for entry in found], dtype=np.int64)
     return Weighed(
         held=held,
         sizes=own + texts // shared[place.reshape(-1)] if found else own,
-        verifiers=np.array([row[8] for row in found], dtype=np.int64),
+        verifiers=np.array([entry.verifier for entry in found], dtype=np.int64),
     )
 
 
@@ -260,20 +248,19 @@ def evict(session: Session, rows: Sequence[int], reason: str | None) -> int:
 def _remove(session: Session, rows: Sequence[int], reason: str | None) -> Addition:
     store, namespace = session.store, session.namespace
     known = store.preferences.at(namespace)
-    sql = "SELECT row, item, preference, similarity FROM entries WHERE row IN"
-    found = list(store.among(sql, list(rows)))
-    items = store.items.held_at(sorted({item for _, item, _, _ in found}))
-    store.entries.remove([row for row, *_ in found])
+    found = store.entries.stored(namespace, rows)
+    items = store.items.held_at(sorted({entry.item for entry in found}))
+    store.entries.remove([entry.row for entry in found])
     store.drop_orphans(list(items))
-    left = {row for (row,) in store.among("SELECT row FROM items WHERE row IN", list(items))}
+    left = store.items.present(list(items))
     gone = [held for row, held in items.items() if row not in left]
     seen = [held.digest for held in gone]
     forgotten = store.seen.add(namespace, seen) > 0
     store.verdicts.forget_chunks(namespace, [held.item.text for held in gone])
     if reason is not None:
         records = []
-        for _, item, preference, similarity in found:
-            held = items[item]
+        for entry in found:
+            held, preference = items[entry.item], entry.preference
             text = known[preference].text if preference in known else ""
             record = NotKept(
                 item_id=held.item.id,
@@ -281,12 +268,12 @@ def _remove(session: Session, rows: Sequence[int], reason: str | None) -> Additi
                 stage=EVICTED,
                 reason=reason,
                 preference=text,
-                similarity=float(similarity),
+                similarity=float(entry.similarity),
             )
             records.append((held.digest, record))
         store.seen.put_records(namespace, records, {each.text: row for row, each in known.items()})
     return Addition(
-        gone=[row for row, *_ in found],
+        gone=[entry.row for entry in found],
         gone_items=[row for row in items if row not in left],
         seen=seen,
         forgotten=forgotten,

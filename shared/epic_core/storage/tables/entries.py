@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from epic_core.errors import decoding
 from epic_core.storage.memory_schema import ENTRIES, ITEMS, USES
@@ -78,6 +78,30 @@ class EntryRows:
 def verifier_number(name: str) -> int:
     """A number for a verifier's name, as entries carry it."""
     return int.from_bytes(digest(name, size=4), "little")
+
+
+class StoredEntry(NamedTuple):
+    """An entry's columns as a retention policy and eviction need them.
+
+    Attributes:
+        row, item, preference: Rows of the entry, its item, and its preference (None without one).
+        stance, confidence, similarity, added, verifier: As they are stored.
+        code: The packed embedding.
+        text_bytes: Bytes of its instruction and rationale in the file.
+        item_bytes: Bytes of its item in the file.
+    """
+
+    row: int
+    item: int
+    preference: int | None
+    stance: str
+    confidence: float | None
+    similarity: float
+    added: int
+    verifier: int
+    code: bytes
+    text_bytes: int
+    item_bytes: int
 
 
 class Entries(Repository):
@@ -294,6 +318,30 @@ class Entries(Repository):
                 texts = {"instruction": inflated_by(instruction, *known), "rationale": inflated_by(rationale, *known)}
             lines.append((int(row), {**line, **texts}))
         return lines
+
+    def stored(self, namespace: str, rows: Sequence[int] | None = None) -> list[StoredEntry]:
+        """Return the entries of a namespace, oldest first: all, or those in some rows."""
+        text = "length(CAST(e.instruction AS BLOB)) + length(CAST(e.rationale AS BLOB))"
+        item = (
+            "length(CAST(i.text AS BLOB)) + coalesce(length(CAST(i.rewrite AS BLOB)), 0)"
+            " + length(CAST(i.metadata AS BLOB)) + 2 * length(CAST(i.id AS BLOB))"
+        )
+        checked = ", ".join(f"e.{name}" for name in ENTRIES.checked)
+        sql = (
+            f"SELECT e.row, e.crc, {text}, {item}, {checked} FROM entries e JOIN items i ON i.row = e.item"
+            " WHERE i.namespace = ?"
+        )
+        if rows is None:
+            found = self.db.read(f"{sql} ORDER BY e.row", (namespace,))
+        else:
+            found = sorted(self.db.among(f"{sql} AND e.row IN", list(rows), namespace))
+        entries = []
+        for row, crc, text_bytes, item_bytes, *values in found:
+            ENTRIES.verify(self.path, crc, *values)
+            columns = dict(zip(ENTRIES.checked, values, strict=True))
+            code = columns.pop("vector")
+            entries.append(StoredEntry(row=row, code=code, text_bytes=text_bytes, item_bytes=item_bytes, **columns))
+        return entries
 
     # use
 

@@ -216,6 +216,10 @@ class Items(Repository):
         """Item row to item."""
         return {row: held.item for row, held in self.held_at(rows).items()}
 
+    def present(self, rows: Sequence[int]) -> set[int]:
+        """Return those of some rows that are held."""
+        return {int(row) for (row,) in self.db.among("SELECT row FROM items WHERE row IN", list(rows))}
+
     def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
         """Item row and metadata of every held item."""
         made = []
