@@ -63,9 +63,7 @@ class LanguageModel(Protocol):
     def complete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
-        """Return the answer to messages, of at most `max_tokens` tokens, in the form of `schema` if the model supports
-        it.
-        """
+        """Return the answer, of at most `max_tokens` tokens, in the form of `schema` if the model supports it."""
         ...
 
     async def acomplete(

@@ -1,1 +1,1 @@
-"""Preferences: what they like and avoid, and what they mean in practice."""
+"""Preferences: parsing them for what they like and avoid, and expanding them into their meaning in practice."""

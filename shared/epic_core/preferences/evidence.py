@@ -1,15 +1,16 @@
 """Evidence in a text for and against a preference, for steering and for the embedded verifier.
 
-Liked phrases, the kinds of what is liked, and what one takes instead of what is avoided speak for it; avoided phrases,
-their kinds, and what a liked thing rules out speak against it (`lexicon`). Each is looked for in two ways: by cosine,
-which knows that *fiery* is near *spicy*, and by words (`words`), which knows that "gluten-free" has no gluten.
+Evidence for a preference: liked phrases, the kinds of liked things, and what one takes instead of avoided things.
+Evidence against it: avoided phrases, their kinds, and what a liked thing rules out (kinds and alternatives are from
+`text.lexicon`). Each is looked for in two ways: by cosine, which knows that *fiery* is near *spicy*, and by words
+(`text.stems`), which know that "gluten-free" has no gluten.
 
-An expansion says more than both: what follows the preference in practice, and what breaks it. With F and B its phrases,
+An expansion adds the things that follow the preference in practice, and those that break it. With F and B its phrases,
 a text x leans by
 
     mean of the two highest Sim(x, f in F) - mean of the two highest Sim(x, b in B).
 
-A preference that brings no expansion borrows one from the bundled library (`preferences.library`).
+A preference without an expansion borrows one from the bundled library (`preferences.library`).
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from epic_core.types.preferences import Aspects, Expansion
 
 GROUPS = ("liked_kinds", "avoided_kinds", "liked_instead", "avoided_instead")
 FEATURES = (
-    # Cosines: the nearest phrase of each side, and the lexicon's groups.
+    # Cosines: the nearest liked and avoided phrase, and the lexicon's groups.
     "liked", "avoided", *GROUPS,
-    # Words: the share of a phrase's that a text says plainly, or negated; then how many of the lexicon's.
+    # Words: the share of a phrase's words that are plain in a text, or negated; then the number of the lexicon's words.
     "liked_said", "liked_denied", "avoided_said", "avoided_denied",
     *(f"{group}_{how}" for group in GROUPS for how in ("said", "denied")),
 )  # fmt: skip
-# The first of these are cosines.
+# The first features are cosines.
 COSINES = 2 + len(GROUPS)
 BY_WORDS = FEATURES[COSINES:]
-# More words of the lexicon than these say nothing more.
+# More words of the lexicon than this are no further evidence.
 _ENOUGH = 2
-# for_p less against_p is the sum of the features times these, where a text's cosine with the query counts 1.
-# `shared/tools/fit_evidence.py` chose them on texts of our own.
+# for_p - against_p is the sum of the features times these weights, on a scale where a text's cosine with the query has
+# weight 1. `shared/tools/fit_evidence.py` chose them on texts of our own.
 _WEIGHTS = {
     "liked": 3.50, "avoided": -4.23, "liked_kinds": 2.72, "avoided_kinds": -3.54, "liked_instead": -2.65,
     "avoided_instead": 3.76, "liked_said": 0.52, "liked_denied": -3.89, "avoided_said": -1.38, "avoided_denied": 3.86,
@@ -52,26 +53,26 @@ _WEIGHTS = {
 }  # fmt: skip
 WEIGHTS = np.array([_WEIGHTS[name] for name in FEATURES], dtype=np.float32)
 _WORD_WEIGHTS = WEIGHTS[COSINES:]
-# What an expansion's lean counts beside these, and how much of these is left beside it: one that was written for the
-# preference itself, and one that was borrowed.
+# The weight of an expansion's lean, and the weight of all other evidence beside it: for an expansion written for the
+# preference itself, and for a borrowed one.
 _WRITTEN = (10.0, 0.5)
 _BORROWED = (4.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sides:
-    """A preference, ready to be looked for in texts.
+    """A preference's phrases and their embeddings, ready to be looked for in texts.
 
     Attributes:
-        aspects: What it likes and avoids.
-        phrases: For each phrase of the liked, then of the avoided side, its content stems; each with whether the phrase
-            itself denies it, as "gluten-free" does gluten.
+        aspects: The liked and avoided phrases.
+        phrases: For each liked, then each avoided phrase, its content stems; each with whether the phrase itself
+            negates it, as "gluten-free" does gluten.
         kinds: For each of `GROUPS`, the lexicon's words as runs of stems.
-        vectors: Of the liked phrases, the avoided phrases, and the groups that have words, shape `(n, d)`.
-        group_rows: Which rows of `vectors` the groups have, -1 for none.
+        vectors: Embeddings of the liked phrases, the avoided phrases, and the groups that have words, shape `(n, d)`.
+        group_rows: The row of `vectors` for each group, -1 for none.
         questions: Embeddings of the expansion's questions, shape `(q, d)`.
-        expanded: Of what follows the preference, then of what breaks it, shape `(f + b, d)`.
-        follows: How many of these rows follow it, f.
+        expanded: Embeddings of the phrases that follow the preference, then of those that break it, shape `(f + b, d)`.
+        follows: The number of phrases that follow it, f.
         borrowed: Whether the expansion was borrowed from the bundled library.
     """
 
@@ -104,31 +105,31 @@ class _Unembedded:
 
     @property
     def texts(self) -> list[str]:
-        # A group is encoded as one text: a mean of its words, at the cost of one.
+        # A group is encoded as one text: the mean of its words for the cost of one embedding.
         texts = [*self.aspects.liked, *self.aspects.avoided, *(", ".join(group) for group in self.groups if group)]
         more = self.expansion
         return texts if more is None else [*texts, *more.questions, *more.follows, *more.breaks]
 
 
 def borrows(encoder: object) -> bool:
-    """Tell whether preferences borrow expansions with an encoder: unless it says that phrases cost it too much."""
+    """Tell whether preferences borrow expansions with this encoder: unless it declares that phrases are too costly."""
     return bool(getattr(encoder, "borrow", True))
 
 
 def sides_of(encoder: Encoder, preferences: Sequence[str | Preference], *, borrow: bool = True) -> list[Sides]:
-    """Return the sides of each preference, everything encoded in one call.
+    """Return the phrases and embeddings of each preference, all encoded in one call.
 
     Args:
         encoder: Encodes phrases.
-        preferences: Whose sides are asked for.
-        borrow: Whether one without an expansion borrows from the bundled library.
+        preferences: The preferences.
+        borrow: Whether a preference without an expansion borrows from the bundled library.
     """
     read = _read_all(encoder, preferences, borrow)
     return _embedded(read, embed(encoder, [text for one in read for text in one.texts]))
 
 
 async def asides_of(encoder: Encoder, preferences: Sequence[str | Preference], *, borrow: bool = True) -> list[Sides]:
-    """As `sides_of`, without blocking the event loop."""
+    """Return what `sides_of` returns, without blocking the event loop."""
     read = _read_all(encoder, preferences, borrow)
     return _embedded(read, await aembed(encoder, [text for one in read for text in one.texts]))
 
@@ -137,7 +138,7 @@ def _read_all(encoder: Encoder, preferences: Sequence[str | Preference], borrow:
     given = [Preference.of(preference) for preference in preferences]
     borrow = borrow and borrows(encoder)
     wanting = [preference for preference in given if preference.expansion is None] if borrow else []
-    # The library takes a while to load: only where somebody borrows.
+    # The library takes a while to load, so it is left alone if no preference borrows.
     lent = iter(borrowed(wanting) if wanting else ())
     return [_read(preference, preference.expansion or (next(lent) if borrow else None)) for preference in given]
 
@@ -160,12 +161,12 @@ def _read(preference: Preference, expansion: Expansion | None) -> _Unembedded:
 
 
 def _joined(parts: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """Several lists as one, each word once."""
+    """Return several lists as one, each word once."""
     return tuple(dict.fromkeys(word for part in parts for word in part))
 
 
 def phrase_words(phrase: str) -> tuple[tuple[str, bool], ...]:
-    """The content stems of a phrase, each with whether the phrase itself denies it, as "gluten-free" does gluten."""
+    """Return a phrase's content stems, each with whether the phrase itself negates it, as "gluten-free" does gluten."""
     negated = words_of(phrase).negated
     return tuple((word, word in negated) for word in content_stems(phrase))
 
@@ -203,12 +204,12 @@ def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[Sides]:
 
 
 def features(sides: Sides, words: Sequence[Words], cosines: FloatArray) -> NDArray[np.float32]:
-    """`FEATURES` of each text, shape `(n, len(FEATURES))`.
+    """Return `FEATURES` of each text, shape `(n, len(FEATURES))`.
 
     Args:
-        sides: A preference's.
-        words: Of the texts.
-        cosines: Of each text with each of `sides.vectors`, shape `(n, len(sides.vectors))`.
+        sides: The phrases and embeddings of a preference.
+        words: The words of each text.
+        cosines: Cosines of each text with each of `sides.vectors`, shape `(n, len(sides.vectors))`.
     """
     found = np.zeros((len(words), len(FEATURES)), dtype=np.float32)
     found[:, :COSINES] = _by_cosines(sides, cosines)
@@ -218,7 +219,7 @@ def features(sides: Sides, words: Sequence[Words], cosines: FloatArray) -> NDArr
 
 
 def _by_cosines(sides: Sides, cosines: FloatArray) -> FloatArray:
-    """Return the first of `FEATURES` of each text, shape `(n, COSINES)`."""
+    """Return the first `COSINES` of `FEATURES` for each text, shape `(n, COSINES)`."""
     found = np.zeros((len(cosines), COSINES), dtype=np.float32)
     likes = len(sides.aspects.liked)
     phrases = len(sides.phrases)
@@ -233,7 +234,7 @@ def _by_cosines(sides: Sides, cosines: FloatArray) -> FloatArray:
 
 
 def worded(sides: Sides, said: Words) -> float:
-    """Return what the words of a text count for a preference and against it, whatever the query."""
+    """Return the weight of a text's words for a preference and against it, whatever the query."""
     return float(_WORD_WEIGHTS @ np.array(by_words(sides, said), dtype=np.float32))
 
 
@@ -247,16 +248,17 @@ def leanings(
 ) -> FloatArray:
     """Return for_p(x) - against_p(x) of each text under one preference, shape `(n,)`.
 
-    Both sides are about the topic of the query; only what they have beside it tells texts about it apart. So the
-    query's direction is taken out of them: Sim(x, s - (s q) q) for the cosine of a text x with a phrase s.
+    Liked and avoided phrases share the topic of the query; only the rest of their meaning distinguishes texts about
+    that topic. So the query's direction is removed from them: Sim(x, s - (s q) q) replaces the cosine of a text x with
+    a phrase s.
 
     Args:
         sides, cosines: As `features` takes them.
-        words: Of the texts; or what they count, as `worded` gives it, shape `(n,)`.
+        words: The words of each text; or their weight as `worded` returns it, shape `(n,)`.
         to_query: cos(q, x) of each text, shape `(n,)`.
-        sides_to_query: That of each of `sides.vectors`, shape `(len(sides.vectors),)`.
-        expanded: The cosine of each text with each of `sides.expanded`, from which the query's direction is taken out
-            already, shape `(n, f + b)`; None leaves the expansion out of account.
+        sides_to_query: The cosine of the query with each of `sides.vectors`, shape `(len(sides.vectors),)`.
+        expanded: The cosine of each text with each of `sides.expanded`, with the query's direction already removed from
+            the latter, shape `(n, f + b)`; None ignores the expansion.
     """
     beside = cosines - np.outer(to_query, sides_to_query)
     said = words if isinstance(words, np.ndarray) else np.array([worded(sides, one) for one in words], dtype=np.float32)
@@ -268,18 +270,18 @@ def leanings(
 
 
 def expanded_lean(sides: Sides, cosines: FloatArray) -> FloatArray:
-    """Return how much each text leans towards what follows a preference, by its expansion, shape `(n,)`.
+    """Return how much each text leans towards a preference by its expansion, shape `(n,)`.
 
     Args:
-        sides: A preference's.
-        cosines: Of each text with each of `sides.expanded`, shape `(n, f + b)`.
+        sides: The phrases and embeddings of a preference.
+        cosines: Cosines of each text with each of `sides.expanded`, shape `(n, f + b)`.
     """
     lean: FloatArray = highest_two(cosines[:, : sides.follows]) - highest_two(cosines[:, sides.follows :])
     return lean
 
 
 def highest_two(cosines: FloatArray) -> FloatArray:
-    """Return the mean of the two highest of each row of `(n, k)`; of one it is that one, of none 0."""
+    """Return the mean of the two highest values of each row of `(n, k)`; a single value itself, and 0 for none."""
     if cosines.shape[1] < 2:
         found: FloatArray = cosines.sum(axis=1)
         return found
@@ -289,7 +291,7 @@ def highest_two(cosines: FloatArray) -> FloatArray:
 
 
 def by_cosines(sides: Sides, cosines: Sequence[float]) -> list[float]:
-    """Those of `FEATURES` that are cosines, from those of a text with each of `sides.vectors`."""
+    """Return the features of one text that are cosines, from its cosines with each of `sides.vectors`."""
     likes, phrases = len(sides.aspects.liked), len(sides.phrases)
     return [
         max(cosines[:likes], default=0.0),
@@ -299,7 +301,7 @@ def by_cosines(sides: Sides, cosines: Sequence[float]) -> list[float]:
 
 
 def by_words(sides: Sides, said: Words) -> list[float]:
-    """Those of `FEATURES` that words give, of a text's."""
+    """Return the features of one text that come from its words."""
     plain, negated = said
     if not plain and not negated:
         return [0.0] * len(BY_WORDS)
@@ -310,7 +312,7 @@ def by_words(sides: Sides, said: Words) -> list[float]:
         for phrase in phrases:
             there = denied = 0
             for word, negates in phrase:
-                # A text may say it as the phrase does, or deny it, or both.
+                # A text may state a word as the phrase does, or negate it, or both.
                 there += word in (negated if negates else plain)
                 denied += word in (plain if negates else negated)
             if phrase:

@@ -11,17 +11,17 @@ from epic_core.text.language import ADVICE, ENGLISH, foreign_among, named
 from epic_core.types import BuildReport, Item, Preference
 
 LOOKED_AT = 200
-"""Of how many items of a batch the language is looked for at most."""
+"""Most items of a batch whose language is determined."""
 
 
 def languages_known(encoder: Encoder) -> AbstractSet[str] | None:
-    """Return the languages that an encoder knows, as ISO codes; None if it does not say, as those of many do."""
+    """Return the ISO codes of the languages that an encoder knows, or None if it does not state them."""
     known: AbstractSet[str] | None = getattr(encoder, "languages", None)
     return known
 
 
 def warn_of_unread(report: BuildReport, preferences: Iterable[Preference], encoder: Encoder) -> None:
-    """Say of each preference that nobody could read, as it is in another language, and what helps."""
+    """Add a warning to the report for each preference in a language that nobody could read, with what helps."""
     known = languages_known(encoder)
     for preference in preferences:
         language = language_not_read(preference)
@@ -40,7 +40,7 @@ def warn_of_unread(report: BuildReport, preferences: Iterable[Preference], encod
 
 
 def count_foreign(report: BuildReport, items: Sequence[Item], encoder: Encoder) -> None:
-    """Count the items in languages that the encoder does not know, of a sample of at most `LOOKED_AT`."""
+    """Count in the report the items in languages that the encoder does not know, in a sample of at most `LOOKED_AT`."""
     known = languages_known(encoder)
     if known is None or not items:
         return

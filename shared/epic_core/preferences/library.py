@@ -1,12 +1,12 @@
-"""The bundled library of expanded preferences, from which a new preference borrows what is near and of its side.
+"""Bundled library of expanded preferences, from which a new preference borrows phrases of similar ones.
 
-1,600 preferences of everyday life stand in it, each with questions for which it matters, things that follow it and
-things that break it. A preference that nobody has expanded borrows from the nearest two, if they are near enough and
-mean the same way round: "I love casinos" borrows nothing from "I avoid hotels with casinos". Nearness is that of the
-bundled static encoder, whatever the memory's own encoder is.
+It holds some 1,700 preferences of everyday life, each with questions for which it matters, things that follow it and
+things that break it. A preference without an expansion borrows from the nearest two, if they are near enough and point
+the same way: "I love casinos" borrows nothing from "I avoid hotels with casinos". Nearness is measured with the bundled
+static encoder, whatever the memory's own encoder is.
 
-`data/library.txt.xz` has four lines for each: the preference, questions, follows, breaks, phrases parted by "|".
-`shared/tools/make_library.py` makes it.
+`data/library.txt.xz` has four lines for each: the preference, questions, follows, breaks, with phrases separated by
+"|". `shared/tools/make_library.py` makes it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from epic_core.types import FloatArray, Preference
 from epic_core.types.preferences import Expansion
 
 NEAREST = 2
-"""How many preferences of the library a preference borrows from at most."""
+"""Most preferences of the library that one preference borrows from."""
 LEAST_SIMILAR = 0.55
-"""The cosine from which a preference of the library is near enough."""
-# How far a preference's liked phrases may lie towards what the other breaks, or its avoided ones towards what follows.
+"""Smallest cosine at which a preference of the library is near enough."""
+# Tolerance for liked phrases that lean towards what the other preference breaks, and for avoided ones that lean towards
+# what follows it.
 _LEAST_AGREEING = -0.1
 _LOOKED_AT = 8
 
@@ -44,17 +45,17 @@ class Known(NamedTuple):
 
 
 class Borrowed(NamedTuple):
-    """An expansion that was borrowed, and the cosine of the nearest preference it is from."""
+    """A borrowed expansion, and the cosine of the nearest preference that it is from."""
 
     expansion: Expansion
     similarity: float
 
 
 class Library:
-    """Expanded preferences, found by nearness and side.
+    """Expanded preferences, found by nearness and direction.
 
     Args:
-        known: What is in it.
+        known: The preferences in it.
     """
 
     def __init__(self, known: Sequence[Known]) -> None:
@@ -64,7 +65,7 @@ class Library:
         self._sides: dict[int, tuple[FloatArray, FloatArray]] = {}
 
     def borrow(self, preferences: Sequence[Preference]) -> list[Borrowed | None]:
-        """Return an expansion for each preference, or None where nothing is near enough and of its side."""
+        """Return an expansion for each preference, or None if no preference near enough points the same way."""
         if not preferences or not self.known:
             return [None] * len(preferences)
         near = embed(self._encoder, [preference.text for preference in preferences]) @ self._vectors.T
@@ -73,7 +74,7 @@ class Library:
     def _borrowed(self, preference: Preference, near: FloatArray) -> Borrowed | None:
         aspects = aspects_of(preference)
         if not aspects.understood:
-            return None  # nobody knows which way round it is meant
+            return None  # it is unknown which phrases are liked and which are avoided
         phrases = embed(self._encoder, [*aspects.liked, *aspects.avoided])
         liked, avoided = phrases[: len(aspects.liked)], phrases[len(aspects.liked) :]
         chosen: list[int] = []
@@ -102,7 +103,7 @@ class Library:
         return Borrowed(expansion, float(near[chosen[0]]))
 
     def _sides_at(self, place: int) -> tuple[FloatArray, FloatArray]:
-        """Return the directions of what follows and of what breaks a preference, each shape `(d,)`."""
+        """Return the embeddings of the phrases that follow a preference and of those that break it, each `(d,)`."""
         if place not in self._sides:
             one = self.known[place]
             vectors = embed(self._encoder, [", ".join(one.follows), ", ".join(one.breaks)])
@@ -120,5 +121,5 @@ def default_library() -> Library:
 
 
 def borrowed(preferences: Sequence[Preference]) -> list[Expansion | None]:
-    """Return what the bundled library lends each preference, or None where it has nothing near."""
+    """Return the expansion that the bundled library lends each preference, or None if it has none near enough."""
     return [None if found is None else found.expansion for found in default_library().borrow(preferences)]

@@ -1,6 +1,6 @@
-"""A reader of preferences by a language model: what each likes and avoids, and what that means in practice.
+"""Reader of preferences with a language model: aspects (liked and avoided phrases) and expansions.
 
-One call for each preference answers both: its aspects, and its expansion. Where the expansion is not wanted, a shorter
+One call for each preference asks for both its aspects and its expansion. If the expansion is not wanted, a shorter
 prompt asks for the aspects alone.
 """
 
@@ -60,7 +60,7 @@ _PROMPT = Prompt(
     system=f"{_ROLE}\n\n{_SIDES}",
     user="The preference:\n{preference}\n\nSay what it likes and what it avoids. Answer in JSON.",
 )
-# The order counts: where an answer is cut off, the aspects have been given.
+# The order matters: if an answer is cut off, the aspects come before the cut.
 _PROMPT_EXPANDED = Prompt(
     system=f"""{_ROLE}
 - questions: {_QUESTIONS} questions of 4 to 12 words that the user might ask an assistant, for which the preference \
@@ -94,7 +94,7 @@ _LINE = r"^[^\w\n]{0,20}(?:%s)[\s*_]{0,9}[:=][ \t*_]{0,9}(.*)$"
 _LABEL = "|".join(
     key for keys in (_LIKED_KEYS, _AVOIDED_KEYS, _FIRMNESS_KEYS, _SCOPE_KEYS, *_EXPANSION_KEYS.values()) for key in keys
 )
-# The phrases stand behind the label, or below it one a line.
+# The phrases follow the label, or stand below it, one on each line.
 _BELOW = rf"(?:\n{{1,2}}[ \t]{{0,9}}{_BULLET}(?![*_]{{0,3}}(?:{_LABEL})[ \t*_]{{0,9}}[:=]).*)*"
 _LISTED = rf"^[^\w\n]{{0,20}}(?:%s)[ \t*_]{{0,9}}[:=][ \t*_]{{0,9}}(.*{_BELOW})$"
 _LINES = {
@@ -109,7 +109,7 @@ _SPLIT = re.compile(r"[;,\n]")
 # A question may hold a comma.
 _SPLIT_QUESTIONS = re.compile(r"[;\n]|(?<=\?)[\s,]+")
 _NUMBERED = re.compile(rf"^{_BULLET}")
-# What a terminal obeys, and what turns the direction of writing or shows nothing.
+# Control characters, and characters that change the direction of writing or show nothing.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _NOTHING = re.compile(
     r"\W*(?:nothing|null|empty|unknown|unspecified|not specified|always|everywhere|any ?time)?\W*", re.I
@@ -118,14 +118,14 @@ _NOTHING = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class AspectReading:
-    """What a model read of a preference; or, without aspects, why there are none and what was answered instead.
+    """A model's reading of a preference; without aspects, it holds the reason and the unreadable answer.
 
     Attributes:
-        aspects: What it likes and avoids; None if the model did not say.
-        expansion: What it means in practice; None if the model did not say, or was not asked.
+        aspects: The liked and avoided phrases; None if the model gave none.
+        expansion: The meaning in practice; None if the model gave none, or was not asked.
         failure: Why there are no aspects.
-        answer: What was said, where nothing of it could be understood.
-        usage: What it took of the model.
+        answer: The model's answer, if nothing of it could be understood.
+        usage: Calls, tokens and seconds of the model.
     """
 
     aspects: Aspects | None = None
@@ -137,9 +137,9 @@ class AspectReading:
 
 @runtime_checkable
 class Reader(Protocol):
-    """Reads preferences for a memory; a verifier may bring one, as its attribute `aspect_reader`.
+    """Protocol of a reader of preferences; a verifier may have one as its attribute `aspect_reader`.
 
-    It may bring another one, as its own attribute `aspects_only`, that asks for no expansions.
+    It may have another reader, as its own attribute `aspects_only`, that asks for no expansions.
 
     Attributes:
         name: Identifies the model and its prompt.
@@ -148,36 +148,36 @@ class Reader(Protocol):
     name: str
 
     def stream(self, preferences: Sequence[Preference]) -> Iterator[tuple[int, AspectReading]]:
-        """`(position, reading)` for each preference, in any order."""
+        """Yield `(position, reading)` for each preference, in any order."""
         ...
 
     def astream(self, preferences: Sequence[Preference]) -> AsyncIterator[tuple[int, AspectReading]]:
-        """As `stream`, without blocking the event loop."""
+        """Yield readings as `stream` does, without blocking the event loop."""
         ...
 
 
 class AspectReader:
-    """Has a language model say what preferences like and avoid, and what that means in practice.
+    """A reader that asks a language model what preferences like and avoid, and what that means in practice.
 
         (reading,) = AspectReader(OllamaLM("qwen3:4b")).read(["I avoid hotels with on-site casinos."])
         reading.aspects.avoided, reading.expansion.breaks
 
-    An answer that cannot be understood is asked for once more; a call that fails is tried again. A memory whose
-    verifier has a model reads its preferences this way by itself. A preference that brings its expansion is asked
-    about its aspects alone.
+    The model is asked once more if its answer cannot be understood, and a call that fails is tried again. A memory
+    whose verifier has a model reads its preferences this way by itself. For a preference that has an expansion, only
+    the aspects are asked for.
 
     Args:
         lm: Any `LanguageModel`. Its `concurrency` is how many preferences are read at once.
-        retries: Attempts after the first, for calls that failed. A timeout is tried once more only.
+        retries: Attempts after the first, for calls that failed. A timeout is tried only once more.
         backoff: Seconds before the second attempt; doubled for each one after.
-        patience: Instead of these, the patience of somebody who asks the same model.
+        patience: In place of these two, the retry policy of another client of the same model.
         expansions: Whether to ask for expansions too.
 
     Attributes:
         name: Made of model and prompts.
 
     Raises:
-        InvalidInputError: for what is no language model, or arguments that cannot be.
+        InvalidInputError: for an object that is not a language model, or invalid arguments.
     """
 
     def __init__(
@@ -201,21 +201,21 @@ class AspectReader:
 
     @property
     def aspects_only(self) -> AspectReader:
-        """The same model and patience, asked for aspects alone, which takes a shorter answer."""
+        """A reader with the same model and retry policy that asks for aspects alone, which takes a shorter answer."""
         return AspectReader(self._asker.lm, patience=self._asker.patience, expansions=False)
 
     def read(self, preferences: Sequence[str | Preference]) -> list[AspectReading]:
-        """One reading for each preference, in order."""
+        """Return one reading for each preference, in order."""
         given = _checked(preferences)
         return [reading for _, reading in sorted(self.stream(given), key=lambda one: one[0])]
 
     async def aread(self, preferences: Sequence[str | Preference]) -> list[AspectReading]:
-        """As `read`, without blocking the event loop."""
+        """Return readings as `read` does, without blocking the event loop."""
         found = [one async for one in self.astream(_checked(preferences))]
         return [reading for _, reading in sorted(found, key=lambda one: one[0])]
 
     def stream(self, preferences: Sequence[Preference]) -> Iterator[tuple[int, AspectReading]]:
-        """Positions and readings, in the order in which they are there."""
+        """Yield positions and readings, in the order in which they are ready."""
         self._asker.patience.begin()
         yield from completed(
             lambda place, stopped: run(self._reading(place, preferences[place]), stopped=stopped),
@@ -224,7 +224,7 @@ class AspectReader:
         )
 
     async def astream(self, preferences: Sequence[Preference]) -> AsyncIterator[tuple[int, AspectReading]]:
-        """As `stream`, without blocking the event loop."""
+        """Yield readings as `stream` does, without blocking the event loop."""
         self._asker.patience.begin()
         async with self._asker.session():
             readings = acompleted(
@@ -262,7 +262,7 @@ def _checked(preferences: Sequence[str | Preference]) -> list[Preference]:
 
 
 class Read(NamedTuple):
-    """What an answer gives: aspects, an expansion, or both."""
+    """The content of an answer: aspects, an expansion, or both."""
 
     aspects: Aspects | None
     expansion: Expansion | None
@@ -274,10 +274,10 @@ _NO_SIDES = "it names nothing that is liked or avoided"
 def read_answer(text: str) -> Read:
     """Read the aspects and the expansion that an answer gives: as JSON, well-formed or not, or as labelled lines.
 
-    What is cut off is read as far as it is whole.
+    An answer that is cut off is read as far as it is complete.
 
     Raises:
-        UnreadableAnswer: if it gives neither, no aspects that are whole, or several that differ.
+        UnreadableAnswer: if it gives neither, aspects that are cut off, or several answers that differ.
     """
     said = said_in(text)
     found: list[Aspects] = []
@@ -287,7 +287,7 @@ def read_answer(text: str) -> Read:
         records = list(mappings(piece.value))
         stated = _aspects_in(records)
         if not piece.whole:
-            # What comes last may go on.
+            # The last value may be incomplete.
             records = list(mappings(_without_last(piece.value)))
             cut |= _aspects_in(records) != stated
         found += stated
@@ -303,7 +303,7 @@ def read_answer(text: str) -> Read:
         raise UnreadableAnswer("it is cut off")
     if any(aspects != found[0] for aspects in found):
         raise UnreadableAnswer("it gives several answers that differ")
-    # Of expansions that differ none is surer than another, and the aspects do without.
+    # If expansions differ, none is more reliable than another; the aspects are still good without one.
     alike = bool(expansions) and all(expansion == expansions[0] for expansion in expansions)
     if not found and not alike:
         raise UnreadableAnswer("it gives several answers that differ")
@@ -314,7 +314,7 @@ def read_aspects(text: str) -> Aspects:
     """Read the aspects alone that an answer gives.
 
     Raises:
-        UnreadableAnswer: if it gives none, none that are whole, or several that differ.
+        UnreadableAnswer: if it gives none, aspects that are cut off, or several that differ.
     """
     aspects = read_answer(text).aspects
     if aspects is None:
@@ -332,7 +332,7 @@ def _aspects_in(records: Iterable[Record]) -> list[Aspects]:
 
 
 def _without_last(value: Any) -> Any:
-    """The value without what stands last in it: of what was cut off, what is certainly whole."""
+    """Return the value without its last part, which may be incomplete if the answer was cut off."""
     if isinstance(value, Mapping) and value:
         *others, last = value
         kept = {key: value[key] for key in others}
@@ -344,7 +344,7 @@ def _without_last(value: Any) -> Any:
 
 
 def _stated(record: Record) -> Aspects | None:
-    """The aspects of an object; None if it names nothing."""
+    """Return the aspects of an object, or None if it has no phrases."""
     avoided = _phrases(value_of(record, _AVOIDED_KEYS))
     against = {phrase.casefold() for phrase in avoided}
     liked = [phrase for phrase in _phrases(value_of(record, _LIKED_KEYS)) if phrase.casefold() not in against]
@@ -360,9 +360,9 @@ def _stated(record: Record) -> Aspects | None:
 
 
 def _expanded(records: Iterable[Record]) -> Expansion | None:
-    """The expansion that the objects of an answer give together; None if they give none, or parts that differ.
+    """Return the expansion that the objects of an answer give together, or None if they give none or parts that differ.
 
-    A phrase on both sides says nothing, and is on neither.
+    A phrase that both follows and breaks the preference is left out.
     """
     parts: dict[str, tuple[str, ...]] = {}
     for record in records:
@@ -378,7 +378,7 @@ def _expanded(records: Iterable[Record]) -> Expansion | None:
 
 
 def _phrases(value: Any, split: re.Pattern[str] = _SPLIT) -> list[str]:
-    """The phrases of a list, or of a text that lists them; those that say something, each once."""
+    """Return the phrases of a list, or of a text that lists them: those with meaning, each once."""
     if isinstance(value, Mapping):
         value = list(value.values())
     listed = split.split(value.strip(" []\n")) if isinstance(value, str) else value
@@ -393,7 +393,7 @@ def _phrases(value: Any, split: re.Pattern[str] = _SPLIT) -> list[str]:
 
 
 def _phrase(value: Any) -> str:
-    """A phrase on one line; empty for what is none, such as a dash, "none" or "..."."""
+    """Return a phrase on one line; empty for a value without meaning, such as a dash, "none" or "..."."""
     line = " ".join(_UNSEEN.sub(" ", line_of(value)).split())
     phrase = _NUMBERED.sub("", line).strip(" .;,")
     says_something = re.search(r"[^\W\d_]", phrase) and not is_no(phrase) and not _NOTHING.fullmatch(phrase)
@@ -401,7 +401,7 @@ def _phrase(value: Any) -> str:
 
 
 def _firmness(value: Any) -> float:
-    """How firmly, by the word or a number in (0, 1]; what is neither is strong."""
+    """Return the firmness for a word or a number in (0, 1]; that of "strong" for anything else."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0.0 < value <= 1.0:
         return float(value)
     word = line_of(value).casefold()
@@ -428,7 +428,7 @@ _ASPECTS: dict[str, object] = {
     "scope": {"type": "string"},
 }
 _SCHEMA = _answering(**_ASPECTS)
-# Lists that cannot grow: a small model in a loop would fill the answer with one of them.
+# Lists of limited length: a small model in a loop would fill the answer with one of them.
 _SCHEMA_EXPANDED = _answering(
     **_ASPECTS, questions=_listing(_QUESTIONS), follows=_listing(_THINGS), breaks=_listing(_THINGS)
 )

@@ -1,11 +1,11 @@
-"""Reads what a preference likes, what it avoids, how firmly and where, from its words alone.
+"""Parser of preferences: what one likes and avoids, how firmly and in which scope, from its words alone.
 
-A text is split into statements (`aspect_statements`) and each is walked from left to right (`aspect_walk`). Cues
-("avoid", "prefer", "don't", "over", "except") say which side the words after them are on, until the next cue. Cues that
-stand together multiply ("don't dislike", "prefer not to"); a contrast ("rather than"), an exception ("unless") and a
-negation inside what was named ("hotels that aren't quiet", "gyms without a pool") turn the side around.
+A text is split into statements (`grammar.statements`) and each is walked from left to right (`grammar.walk`). Cues
+("avoid", "prefer", "don't", "over", "except") determine whether the words after them are liked or avoided, until the
+next cue. Adjacent cues multiply ("don't dislike", "prefer not to"). A contrast ("rather than"), an exception ("unless")
+and a negation inside a phrase ("hotels that aren't quiet", "gyms without a pool") turn the side around.
 
-All of this is English. A preference in another language is not read at all: it has no sides, rather than wrong ones.
+All of this is English. A preference in another language is not read at all: it has no phrases, rather than wrong ones.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ _LONGEST = 1000
 _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc", "''''")
 # A subject after "when I": "when I travel I avoid".
 _SECOND_SUBJECT = re.compile(r"\s(?=(?:i|i'm|i'd|im|we|please)\s)", re.I)
-# Somebody or something else, of whom only a reason can be said: "they are noisy".
+# Subjects other than the speaker, of which only a reason can be stated: "they are noisy".
 _THIRD_PERSON = re.compile(
     r"[\s,]*(?:it|they|this|that|these|those|everything|people|he|she|you|there|who|nobody|my \w+ (?:gets?|has|is))\b"
     r"(?!.{0,20}\b(?:must|has to|have to|should|needs? to)\b)",
     re.I,
 )
-# After a reason the preference may go on.
+# After a reason the preference may continue.
 _RESUMED = re.compile(
     rf"\b(?:and|but|so)(?: (?:{ADVERB}|i|try to|tend to))* "
     r"(?=(?:avoid|prefer|dislike|refuse|only|never|hate|love|choose|opt for|cannot|can't|don't)\b)",
     re.I,
 )
-# After a scope too, on the side that it was on.
+# After a scope it may continue too, on the same side as before.
 _CONTINUED = re.compile(
     r"[\s,]*(?:especially|particularly|such as|like|including|even|or|and|over|rather|instead|except|unless|as opposed"
     r"|to|than)\b",
     re.I,
 )
 _CAN = re.compile(r"\b(?:(?:i|you|we) can|can be) \w+ (?:\w+ )?$", re.I)
-# Cues of one who would not do what follows.
+# Cues of a speaker who refuses what follows.
 _UNWILLING = ("not", "avoided", "avoided_phrase")
 _GOES_ON = re.compile(r"[\s,]*(?:(?:and|but)\s|(?=in favou?r of\s))", re.I)
 
 
 def aspects_of(preference: str | Preference) -> Aspects:
-    """Return the aspects that came with a preference; read from its words where none did.
+    """Return the aspects that a preference has; if it has none, those read from its words.
 
-    Where the parser does not know the language, the expansion tells the sides, if the user or a model wrote one.
+    If the parser does not know the language, an expansion that the user or a model wrote provides the phrases.
     """
     given = getattr(preference, "aspects", None)
     if isinstance(given, Aspects) and given.understood:
@@ -72,20 +72,20 @@ def aspects_of(preference: str | Preference) -> Aspects:
 
 
 def language_not_read(preference: str | Preference) -> str | None:
-    """Return the language of a preference that nobody has read, as the parser does not know it; else None."""
+    """Return the language of a preference that was not read because the parser does not know it, else None."""
     return None if aspects_of(preference).understood else language_of(str(preference))
 
 
 @lru_cache(maxsize=4096)
 def parse_aspects(preference: str) -> Aspects:
-    """Return the sides of a preference; none, and the source "unread", if it is not in English.
+    """Return the aspects of a preference; without phrases, and with the source "unread", if it is not in English.
 
-    An English text without a cue is liked as a whole, as the paper's steering takes it.
+    An English text without a cue is liked as a whole, as in the paper's steering.
     """
     if (language_of(preference) or ENGLISH) != ENGLISH:
         return Aspects(source="unread")
     text = " ".join(preference[:_LONGEST].split())
-    # As long as the text, so that what is found in it has its place there.
+    # Both texts have the same length, so that positions in one hold for the other.
     plain = text.translate(_APOSTROPHES)
     reading = _Reading(text, plain)
     liked, avoided = reading.sides()
@@ -95,7 +95,7 @@ def parse_aspects(preference: str) -> Aspects:
 
 
 class _Reading:
-    """What is read from a text, statement by statement."""
+    """The reading of a text, statement by statement."""
 
     def __init__(self, text: str, plain: str) -> None:
         self.scope = ""
@@ -109,7 +109,7 @@ class _Reading:
         self._statement(start, len(plain))
 
     def sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What is liked and what is avoided."""
+        """Return the liked and the avoided phrases."""
         return self._found.sides()
 
     def _statement(self, start: int, end: int) -> None:
@@ -143,9 +143,9 @@ class _Reading:
         return self._keep_scope(start, subject.start() if subject else place.end())
 
     def _around_scope(self, start: int, end: int) -> None:
-        """Walks over the pieces of a statement around its scope, which is kept."""
+        """Walk over the parts of a statement before and after its scope, and keep the scope."""
         place = shapes.SCOPE.search(self._plain, start, end)
-        # "an experiment I can do in my kitchen" has none.
+        # "an experiment I can do in my kitchen" has no scope.
         of_a_clause = place and _CAN.search(self._plain[max(start, place.start() - 30) : place.start()])
         if place is None or of_a_clause or not next(cues_of(self._plain, start, end), None):
             Walk(self._found, start, end).run()
@@ -162,7 +162,7 @@ class _Reading:
     # --- statements without a verb of liking
 
     def _judged(self, start: int, end: int) -> bool:
-        """ "I find opera dull"."""
+        """Read a judgement: "I find opera dull"."""
         said = shapes.FIND.search(self._plain, start, end)
         if said:
             self._around_scope(start, said.start())
@@ -170,7 +170,7 @@ class _Reading:
         return bool(said)
 
     def _exchanged(self, start: int, end: int) -> bool:
-        """ "I swapped coffee for tea"; who would never do so likes the coffee."""
+        """Read an exchange: "I swapped coffee for tea"; a speaker who would never do so likes the coffee."""
         said = shapes.EXCHANGED.search(self._plain, start, end)
         if said:
             cues = cues_of(self._plain, start, said.start())
@@ -185,14 +185,14 @@ class _Reading:
         return bool(said)
 
     def _done(self, start: int, end: int) -> None:
-        """ "I eat fish but no meat"."""
+        """Read a habit: "I eat fish but no meat"."""
         if self._found.named or not shapes.BUT_NOT.match(self._plain, end):
             return
         if done := shapes.DONE.match(self._plain, start, end):
             self._found.enter(LIKED, *done.span("what"))
 
     def _compared(self, start: int, end: int) -> bool:
-        """ "Fairness matters more to me than winning"."""
+        """Read a comparison: "Fairness matters more to me than winning"."""
         said = shapes.COMPARED.search(self._plain, start, end)
         if said:
             side = LIKED if said["more"] else AVOIDED
@@ -201,7 +201,7 @@ class _Reading:
         return bool(said)
 
     def _named_first(self, start: int, end: int) -> bool:
-        """ "Crowds stress me out"."""
+        """Read a statement that names the thing first: "Crowds stress me out"."""
         subject = shapes.SUBJECT_IN_FRONT.match(self._plain, start, end)
         said = subject and shapes.FRONTED.search(self._plain, subject.end(), end)
         if not subject or not said or not 0 < said.start() - subject.end() <= shapes.LONGEST_SUBJECT:

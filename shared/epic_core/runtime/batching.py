@@ -111,7 +111,7 @@ async def abatches(items: Any, size: int | None = None) -> AsyncIterator[list[It
 
 
 def storable(text: str) -> str:
-    """Return a text without the characters that a memory refuses, for use where an error would cost the user's answer."""
+    """Return a text without the characters that a memory refuses, for callers that must not fail because of them."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
 
 

@@ -75,7 +75,7 @@ def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequen
 async def acompleted(
     function: Callable[[T], Awaitable[R]], inputs: Sequence[T], workers: int
 ) -> AsyncGenerator[R, None]:
-    """Yield results as `completed` does, from tasks of the running event loop, all of which end before this generator."""
+    """Yield results as `completed` does, from tasks of the running event loop; all have ended when this ends."""
     waiting = iter(inputs)
     ready: asyncio.Queue[tuple[bool, Any]] = asyncio.Queue()
 

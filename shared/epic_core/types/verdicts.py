@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from epic_core.types.arrays import FloatArray
@@ -143,3 +144,24 @@ class Judged:
     def kept(self) -> bool:
         """Whether the item is kept for this user."""
         return self.verdict.decision is Decision.KEEP
+
+
+def combined(verdicts: Sequence[Verdict]) -> Verdict:
+    """Combine verdicts on the same item under different preferences into one: Keep if any keeps."""
+    if len(verdicts) == 1:
+        return verdicts[0]
+    kept = [verdict for verdict in verdicts if verdict.decision is Decision.KEEP]
+    if not kept:
+        known = [verdict.confidence for verdict in verdicts if verdict.confidence is not None]
+        return replace(verdicts[0], confidence=min(known, default=None))
+    alignments = tuple(
+        replace(
+            alignment,
+            confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
+            rationale=alignment.rationale or verdict.rationale,
+        )
+        for verdict in kept
+        for alignment in verdict.alignments
+    )
+    known = [verdict.confidence for verdict in kept if verdict.confidence is not None]
+    return replace(kept[0], alignments=alignments, confidence=max(known, default=None))

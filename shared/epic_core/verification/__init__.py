@@ -1,4 +1,4 @@
-"""Stage 2, preference-aligned fine verification: by a language model, or without one."""
+"""Verification: stage 2, preference-aligned fine verification by a language model or without one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "Verifier",
 ]
 
-# Imported when first used: a memory without a language model needs none of it.
+# Imported on first use: a memory without a language model needs none of these modules.
 _MODULES = {"CrossEncoderVerifier": "cross_encoder", "LMVerifier": "lm", "Prompt": "prompts", "Prompts": "prompts"}
 
 

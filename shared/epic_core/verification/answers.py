@@ -1,7 +1,7 @@
-"""What a model's answer says: a decision, or nothing that can be relied on.
+"""Answers to a verifier's prompts: a decision, or an error if the answer is not reliable.
 
-JSON or the paper's XML, well-formed or not, among thinking, fences and chatter; or plain labelled lines. A decision
-is read only where the answer states one, and only if everything it states agrees. What cannot be understood is
+An answer is JSON or the paper's XML, well-formed or not, among thinking, fences and chatter, or plain labelled lines. A
+decision is read only if the answer states one and everything it states agrees. An answer that cannot be understood is
 an `UnreadableAnswer`, which becomes Undecided: never Discard.
 """
 
@@ -28,7 +28,8 @@ from epic_core.verification.values import (
     whole_number,
 )
 
-# A bare sentence is taken for an instruction: one line, of some words, that has an end and speaks to the assistant.
+# A bare sentence counts as an instruction if it is one line of several words that has an end and addresses the
+# assistant.
 _SENTENCE = re.compile(r"[^\n]*\S[ \t]+\S[^\n]*[.!。！][\"'”’*)]{0,3}$|[^\x00-\x7f][^\n]*[。！]$")
 _NO_INSTRUCTION = re.compile(r"\W*(?:I|I['’]\w+|sorry|unfortunately|as an ai|(?:keep|discard)(?=\s*[.:,;]))\b", re.I)
 
@@ -38,20 +39,21 @@ _FENCE_LINE = re.compile(r"^[ \t]*```[ \t]*\w*[ \t]*$", re.M)
 
 
 def read_decision(text: str, preferences: Sequence[str], *, instructions: bool) -> Answer:
-    """The decision an answer states.
+    """Return the decision that an answer states.
 
     Args:
         text: The answer.
-        preferences: As the prompt numbered them, from 1.
+        preferences: The preferences in the order of the prompt, which numbers them from 1.
         instructions: Whether every relevant preference needs an instruction.
 
     Raises:
-        UnreadableAnswer: if there is no decision, there are several that differ, or a Keep lacks what it needs.
+        UnreadableAnswer: if there is no decision, there are several that differ, or a Keep lacks a preference or an
+            instruction.
     """
     said = said_in(text)
     pieces = json_pieces(said, stated_in)
     answers = [*json_answers(pieces, said, preferences), *xml_answers(said, preferences)]
-    # Lines beside them may not say otherwise.
+    # Labelled lines next to JSON or XML must not contradict it.
     lines = line_answers(beside(pieces, said), preferences, alone=not answers)
     answers += lines
     if not answers:
@@ -67,14 +69,14 @@ def read_decision(text: str, preferences: Sequence[str], *, instructions: bool) 
 def read_batch(
     text: str, preferences: Sequence[str], asked: Sequence[Sequence[int]], *, instructions: bool
 ) -> dict[int, Answer]:
-    """The decisions an answer states for several chunks: place of the chunk, from 0, to answer.
+    """Return the decisions that an answer states for several chunks: the place of a chunk, from 0, to its answer.
 
-    Chunks without a decision that can be relied on are left out.
+    Chunks without a reliable decision are left out.
 
     Args:
         text: The answer.
-        preferences: As the prompt numbered them, from 1.
-        asked: For each chunk the places of the preferences it was to be judged under; others are ignored.
+        preferences: The preferences in the order of the prompt, which numbers them from 1.
+        asked: For each chunk the places of the preferences under which it was to be judged; others are ignored.
         instructions: As for `read_decision`.
     """
     said = said_in(text)
@@ -84,7 +86,7 @@ def read_batch(
         return {}
     numbers = [whole_number(value_of(record, CHUNK_KEYS)) for record, _, _ in found]
     if not all(numbers):
-        # Answers that are not numbered from 1 are in order, if there are as many as chunks.
+        # Answers without numbers from 1 count as being in order, if there are as many as chunks.
         numbers = list(range(1, len(found) + 1)) if len(found) == len(asked) else []
     stated: dict[int, list[tuple[Record, tuple[int, int] | None, bool]]] = {}
     for number, one in zip(numbers, found, strict=False):
@@ -102,10 +104,10 @@ def read_batch(
 
 
 def read_instruction(text: str) -> Relevant:
-    """The instruction and stance an answer of the Instruction Generator gives.
+    """Return the instruction and the stance in an answer of the Instruction Generator.
 
     Raises:
-        UnreadableAnswer: if there is none.
+        UnreadableAnswer: if there is no instruction.
     """
     said = said_in(text)
     for piece in json_pieces(said, stated_in):
@@ -117,7 +119,7 @@ def read_instruction(text: str) -> Relevant:
     if tagged:
         return Relevant(index=0, stance=stance_of(tag("stance", said)), instruction=tagged)
     if re.search(r"[{}<>]", said):
-        # JSON or XML that is broken, or holds something else.
+        # The JSON or XML is broken, or holds something else.
         raise UnreadableAnswer("it gives no instruction")
     said = own_lines(said)
     labelled = INSTRUCTION_LINE.search(said)
@@ -135,7 +137,7 @@ def read_instruction(text: str) -> Relevant:
 
 
 def read_rewrite(text: str) -> str:
-    """The text an answer of the Rewriter gives.
+    """Return the text in an answer of the Rewriter.
 
     Raises:
         UnreadableAnswer: if there is none.
@@ -151,14 +153,14 @@ def read_rewrite(text: str) -> str:
         if tagged:
             return tagged
     plain = _FENCE_LINE.sub("", said).strip()
-    # A bare text is the rewritten one; a piece of JSON or XML is a broken answer.
+    # A bare text is the rewritten text; a piece of JSON or XML is a broken answer.
     if re.search(r"\w", plain) and not plain.startswith(("{", "[", "<")) and not _BROKEN_TEXT.search(plain):
         return plain
     raise UnreadableAnswer("it gives no text")
 
 
 def _agreed(answers: Sequence[tuple[Answer, bool]]) -> tuple[Answer, bool]:
-    """Several answers that decide the same as one: what they list together, if they are whole."""
+    """Merge several answers with the same decision into one, with the preferences that the complete ones list."""
     if len({answer.decision for answer, _ in answers}) > 1:
         raise UnreadableAnswer("it states several decisions that differ")
     whole = [answer for answer, whole in answers if whole]

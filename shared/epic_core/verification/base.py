@@ -1,4 +1,4 @@
-"""The verifier seam: DM(x, P_rel(x)) -> Keep, Discard or Undecided, with instructions for what is kept."""
+"""Protocols of verifiers, DM(x, P_rel(x)) -> Keep, Discard or Undecided, and of rewriters, with checks of verdicts."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from epic_core.types.validation import writable
 
 @runtime_checkable
 class Verifier(Protocol):
-    """Decides which candidates enter the memory and writes their instructions.
+    """Protocol of a verifier, which decides which candidates enter the memory and writes their instructions.
 
-    Verdicts come in the order of the candidates, one for each, as soon as they are there. A verdict that
-    could not be reached is Undecided with the reason as its rationale; raising ends the batch, and the
-    candidates without a verdict become Undecided.
+    Verdicts come in the order of the candidates, one for each, as soon as they are ready. A verdict that could not be
+    reached is Undecided, with the reason as its rationale; an exception ends the batch, and the candidates without a
+    verdict become Undecided.
 
-    These three are enough. `BaseVerifier` declares what a verifier may have besides, with its defaults.
+    These three members are enough. `BaseVerifier` declares the optional ones, with their defaults.
     """
 
     @property
     def name(self) -> str:
-        """Identifies the verifier, its model and its prompts."""
+        """Identifier of the verifier, its model and its prompts."""
         ...
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
-        """One verdict for each candidate, in order."""
+        """Yield one verdict for each candidate, in order."""
         ...
 
     def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
-        """As `verify`, without blocking the event loop."""
+        """Yield verdicts as `verify` does, without blocking the event loop."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rewriting:
-    """An item to be rewritten for the preferences it is kept under, and why it is kept."""
+    """A request to rewrite an item for the preferences it is kept under, with the reason why it is kept."""
 
     item: Item
     preferences: tuple[Preference, ...]
@@ -49,7 +49,7 @@ class Rewriting:
 
 @dataclass(frozen=True, kw_only=True)
 class Rewritten:
-    """A rewritten text x^; or, with an empty text, why there is none and what was answered instead."""
+    """A rewritten text x^; or, with an empty text, the reason for the failure and the unreadable answer."""
 
     text: str = ""
     failure: str = ""
@@ -59,7 +59,7 @@ class Rewritten:
 
 @runtime_checkable
 class Rewriter(Protocol):
-    """Writes items anew, for the preferences they are kept under.
+    """Protocol of a rewriter, which rewrites items for the preferences they are kept under.
 
     Attributes:
         name: Identifies the rewriter; its texts are cached under it.
@@ -68,24 +68,25 @@ class Rewriter(Protocol):
     name: str
 
     def stream(self, rewritings: Sequence[Rewriting]) -> Iterator[tuple[int, Rewritten]]:
-        """`(position, rewritten)` for each rewriting, in any order."""
+        """Yield `(position, rewritten)` for each rewriting, in any order."""
         ...
 
     def astream(self, rewritings: Sequence[Rewriting]) -> AsyncIterator[tuple[int, Rewritten]]:
-        """As `stream`, without blocking the event loop."""
+        """Yield rewritten texts as `stream` does, without blocking the event loop."""
         ...
 
 
 class BaseVerifier(ABC):
-    """A verifier with all it may have.
+    """Base class of verifiers, with defaults for all optional members.
 
     Attributes:
         name: Identifies the verifier, its model and its prompts.
-        block: After so many verdicts, or a twentieth of a second, they are committed.
-        cached: Whether its verdicts are worth keeping, under its name.
-        rewriter: Rewrites what is kept; with one, a verdict needs no instructions.
+        block: Verdicts are committed once there are this many, or after a twentieth of a second.
+        cached: Whether to cache its verdicts under its name.
+        rewriter: Rewrites kept items; with a rewriter, a verdict needs no instructions.
         aspect_reader: The model that reads what preferences like and avoid (`preferences.lm_reader`).
-        threshold: What decides between Keep and Discard, where that is a number; another one is another verifier.
+        threshold: The number that separates Keep from Discard, if there is one; with another threshold it counts as
+            another verifier.
     """
 
     name: str
@@ -101,7 +102,7 @@ class BaseVerifier(ABC):
 
     @abstractmethod
     def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
-        """As `verify`, without blocking the event loop."""
+        """Yield verdicts as `verify` does, without blocking the event loop."""
 
     def stream(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Verdict]]:
         """Yield `(position, verdict)` in any order, so that one slow item holds up no other."""
@@ -113,7 +114,7 @@ class BaseVerifier(ABC):
                 verdicts.close()
 
     async def astream(self, candidates: Sequence[Candidate]) -> AsyncIterator[tuple[int, Verdict]]:
-        """As `stream`, without blocking the event loop."""
+        """Yield positions and verdicts as `stream` does, without blocking the event loop."""
         position = 0
         verdicts = self.averify(candidates)
         try:
@@ -126,7 +127,7 @@ class BaseVerifier(ABC):
 
 
 class _Adapted(BaseVerifier):
-    """A verifier that only follows the protocol, with the defaults for what it lacks."""
+    """A verifier that only follows the protocol, with the defaults of `BaseVerifier` for the rest."""
 
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
@@ -137,56 +138,35 @@ class _Adapted(BaseVerifier):
                 setattr(self, name, own)
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
-        """Ask the verifier."""
+        """Yield the verifier's verdicts."""
         return self._verifier.verify(candidates)
 
     def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
-        """Ask the verifier."""
+        """Yield the verifier's verdicts, without blocking the event loop."""
         return self._verifier.averify(candidates)
 
 
 def base_verifier(verifier: Verifier) -> BaseVerifier:
-    """Return a verifier with everything that `BaseVerifier` declares: itself, or one that asks it."""
+    """Return a `BaseVerifier`: the verifier itself, or one that asks it."""
     return verifier if isinstance(verifier, BaseVerifier) else _Adapted(verifier)
 
 
-def combined(verdicts: Sequence[Verdict]) -> Verdict:
-    """One verdict of several on the same item under different preferences: Keep if any keeps."""
-    if len(verdicts) == 1:
-        return verdicts[0]
-    kept = [verdict for verdict in verdicts if verdict.decision is Decision.KEEP]
-    if not kept:
-        known = [verdict.confidence for verdict in verdicts if verdict.confidence is not None]
-        return replace(verdicts[0], confidence=min(known, default=None))
-    alignments = tuple(
-        replace(
-            alignment,
-            confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
-            rationale=alignment.rationale or verdict.rationale,
-        )
-        for verdict in kept
-        for alignment in verdict.alignments
-    )
-    known = [verdict.confidence for verdict in kept if verdict.confidence is not None]
-    return replace(kept[0], alignments=alignments, confidence=max(known, default=None))
-
-
 def checked_verdict(candidate: Candidate, verdict: object, *, rewritten: bool = False) -> Verdict:
-    """The verdict, with alignments only to preferences the candidate was given.
+    """Return the verdict, with one alignment for each preference.
 
     Args:
-        candidate: What was asked about.
-        verdict: The answer.
-        rewritten: Whether what is kept will be rewritten, and needs no instructions.
+        candidate: The candidate that was judged.
+        verdict: The verdict.
+        rewritten: Whether kept items will be rewritten, and need no instructions.
 
     Raises:
-        VerifierError: if it is no verdict, aligns to a preference that was not asked about, or keeps
-            without saying for which preference.
+        VerifierError: if it is not a verdict, has a confidence outside [0, 1], aligns to a preference that was not
+            asked about, or keeps without a preference or with an empty instruction.
     """
     if not isinstance(verdict, Verdict):
         raise VerifierError(f"A verifier must yield Verdict objects, not {type(verdict).__name__}.")
     for confidence in (verdict.confidence, *(alignment.confidence for alignment in verdict.alignments)):
-        # Not-a-number is less than nothing, too.
+        # The comparison fails for not-a-number, too.
         if confidence is not None and not 0.0 <= confidence <= 1.0:
             raise VerifierError(f"A verdict's confidence must be between 0 and 1, or None; not {confidence!r}.")
     if verdict.decision is not Decision.KEEP:
@@ -197,7 +177,7 @@ def checked_verdict(candidate: Candidate, verdict: object, *, rewritten: bool = 
         raise VerifierError(f"A verdict aligns item {candidate.item.id!r} to preferences it was not asked about.")
     if not verdict.alignments:
         raise VerifierError(f"A verdict keeps item {candidate.item.id!r} but names no preference.")
-    # One alignment for each preference: the first wins, the entry's id is made of the pair.
+    # The first alignment of a preference wins: an entry's id is made of item and preference, so there can be only one.
     first: dict[str, Alignment] = {}
     for alignment in verdict.alignments:
         if not alignment.instruction.strip() and not rewritten:

@@ -1,4 +1,4 @@
-"""Verifiers by name: that of a language model, "ollama/qwen3:4b"."""
+"""Verifiers by the name of a language model, such as "ollama/qwen3:4b"."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from epic_core.verification.embedded import EmbeddedVerifier
 
 
 def verifier_of(verifier: Verifier | str | None, encoder: Encoder) -> Verifier:
-    """Return the verifier that asks the model of a name; one is returned as it is, and None is the embedded one.
+    """Return the verifier for the name of a model; return a verifier unchanged, and the embedded one for None.
 
     Args:
-        verifier: A name as `epic_core.lm.lm_of` takes it, for an `LMVerifier` with its defaults.
-        encoder: Of the memory, for the embedded verifier.
+        verifier: A verifier, or a name as `epic_core.lm.lm_of` takes it, for an `LMVerifier` with its defaults.
+        encoder: The encoder of the memory, for the embedded verifier.
 
     Raises:
-        InvalidInputError: for a name that is none of a model, or one that needs a server's address.
+        InvalidInputError: for an unknown name, or one that needs a server's address.
     """
     if verifier is None:
         return EmbeddedVerifier(encoder)

@@ -1,4 +1,4 @@
-"""How sure a model was: the probability of the decision it wrote."""
+"""Confidence of a model: the probability of the decision that it wrote."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from epic_core.lm.base import Token
 
 
 def probability(tokens: Sequence[Token] | None, text: str, span: tuple[int, int] | None) -> float | None:
-    """The probability of what stands in a span of an answer, in [0, 1]: of all tokens it is made of, together.
+    """Return the probability of a span of an answer, in [0, 1]: the product over all tokens of the span.
 
-    None where there are no log-probabilities, or where it is not certain which tokens are meant.
+    Return None if there are no log-probabilities, or if the tokens of the span cannot be identified.
     """
     if not tokens or span is None or span[0] >= span[1]:
         return None
     joined = "".join(token.text for token in tokens)
     begin = joined.rfind(text)
     if begin < 0:
-        # Tokens that are parts of a character do not add up to the text: count the words instead.
+        # Tokens that are parts of a character do not add up to the text, so the words are counted instead.
         word = re.compile(re.escape(text[slice(*span)]))
         spans = [match.span() for match in word.finditer(joined)]
         if len(spans) != len(word.findall(text)):

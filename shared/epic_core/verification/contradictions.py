@@ -1,4 +1,4 @@
-"""What an answer says beside the decision it states: a decision that is taken back in words is none."""
+"""Contradictions in an answer: words next to the stated decision that take it back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from epic_core.lm.answers import OPENING, STRING_OR_BRACKET, Piece, own_lines
 from epic_core.types import Decision
 from epic_core.verification.json_form import records_of
 
-# Another decision in words, beside the one that is stated: a sentence of its own, or what a final word says.
+# Patterns for another decision in words: as a sentence of its own, or after words such as "final answer:".
 _ENDS = r"""[ \t*_"'`)\]]{0,9}(?:$|[.!;,:(–—]|[ \t]-)"""
 _WORD = r"(?:%s)\b(?:\s{1,3}(?:it|this|that|(?:the|this)\s{1,3}(?:chunk|document|one)))?"
 _ADVERBS = r"(?:(?:so|then|thus|hence|therefore|actually|(?:or\s)?rather|instead|final(?:ly)?|now|but)\s{1,3}){0,2}"
@@ -42,7 +42,7 @@ _ANSWER_TAG = re.compile(
 
 
 def beside(pieces: Sequence[Piece], said: str) -> str:
-    """What was said beside the JSON that states something."""
+    """Return the text of an answer without the JSON in it that states something."""
     for piece in pieces:
         if records_of(piece):
             said = said[: piece.begin] + " " * (piece.end - piece.begin) + said[piece.end :]
@@ -50,7 +50,7 @@ def beside(pieces: Sequence[Piece], said: str) -> str:
 
 
 def says_otherwise(pieces: Sequence[Piece], said: str, begin: int, decision: Decision) -> bool:
-    """Whether words beside what states a decision, from `begin` on, say the other one."""
+    """Tell whether words next to the stated decision, which begins at `begin`, state the other decision."""
     words, place = "", 0
     for piece in pieces:
         if (records_of(piece) or isinstance(piece.value, Mapping)) and piece.begin >= place:
@@ -69,18 +69,18 @@ def says_otherwise(pieces: Sequence[Piece], said: str, begin: int, decision: Dec
 
 
 def _gap(length: int) -> str:
-    """What stands in place of a part of an answer, so that what follows begins a line."""
+    """Return white space in place of a part of an answer, such that the next part begins a line."""
     return " " * (length - 1) + "\n"
 
 
 def _conditional(said: str, place: int) -> bool:
-    """Whether the sentence that leads to a place speaks of what is not so."""
+    """Tell whether the sentence that leads to a place is conditional."""
     sentence = re.split(r"[.!?\n]", said[max(0, place - _LONGEST_SENTENCE) : place])[-1]
     return _CONDITION.search(sentence) is not None
 
 
 def _end_of(said: str, piece: Piece) -> int:
-    """Where a repaired piece ends; what was repaired can hold words that stand after it."""
+    """Return where a repaired piece ends; the repair may have included words that follow it."""
     depth, place = 0, piece.begin
     while (part := (STRING_OR_BRACKET if depth else OPENING).search(said, place, piece.end)) is not None:
         place = part.end()

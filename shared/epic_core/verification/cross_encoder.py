@@ -1,4 +1,4 @@
-"""Fine verification by a cross-encoder: a model that reads a chunk and a preference together, but writes nothing."""
+"""Cross-encoder verification: by a model that reads a chunk and a preference together, but writes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from epic_core.verification.pair_model import PairModel, PairScorer
 
 _HYPOTHESIS = "This involves {aspect}."
 _REASON_CHARACTERS = 300
-# A side of a preference that is more likely than that counts as spoken of.
+# Probability from which liked or avoided phrases count as mentioned.
 _SPOKEN_OF = 0.5
 
 _Scores: TypeAlias = NDArray[np.float64]
@@ -38,45 +38,46 @@ class _Asked(NamedTuple):
     pairs: list[tuple[str, str]]
 
     def by_preference(self, rows: _Scores) -> list[_Scores]:
-        """The rows of its pairs, for each preference in the shape `(phrases, pieces, labels)`."""
+        """Return the rows of its pairs, for each preference in the shape `(phrases, pieces, labels)`."""
         shapes = [(len(phrases), len(self.pieces)) for phrases in self.phrases]
         ends = np.cumsum([phrases * pieces for phrases, pieces in shapes])[:-1]
         return [part.reshape(*shape, -1) for part, shape in zip(np.split(rows, ends), shapes, strict=True)]
 
 
 class CrossEncoderVerifier(BaseVerifier):
-    """Relevance from a cross-encoder; instructions, and with most models stances, from the embedded verifier.
+    """A verifier with relevance from a cross-encoder; instructions, and mostly stances, from the embedded verifier.
 
     A model with one score for a pair (a reranker, a model of similarity) reads the preference and the chunk, in this
-    order. Its score is the confidence: as it is where the model's activation gives probabilities, through a sigmoid
-    where it gives logits. A model with several labels is one of natural language inference and tells the stance too:
-    the chunk is the premise, and each thing the preference likes or avoids makes a hypothesis. What is entailed of the
-    liked and contradicted of the avoided supports the preference, the rest conflicts with it; the strongest is the
-    confidence. A contradiction counts where nothing is entailed and the embedded verifier would keep the pair: these
-    models also call contradicted what a text does not speak of at all.
+    order. Its score is the confidence: unchanged if the model's activation gives probabilities, through a sigmoid if it
+    gives logits. A model with several labels is one of natural language inference and determines the stance too: the
+    chunk is the premise, and each liked or avoided phrase makes a hypothesis. Entailed liked phrases and contradicted
+    avoided phrases support the preference, the others conflict with it; the strongest of them is the confidence. A
+    contradiction counts only if nothing is entailed and the embedded verifier would keep the pair, because these models
+    also label as contradicted what a text does not mention at all.
 
     Every pair is judged by itself. A chunk of more than `max_words` words is read in pieces of whole sentences, and the
-    best piece counts; a sentence longer than what the model takes is cut by the model.
+    best piece counts; the model cuts a sentence that is longer than its input.
 
     Args:
         model: A name or a folder for sentence-transformers, a `CrossEncoder`, or another object with `predict(pairs)`.
         encoder: Encodes sentences, preferences and aspects for the embedded verifier; need not be the memory's.
             Default: the embedded static encoder.
         threshold: Confidence in [0, 1] from which a pair is kept.
-        batch: Pairs a forward pass.
-        max_words: Words of a chunk that are read at once; default: what fits into the model, 250 at most.
-        logits: Whether the model gives logits; default: as its activation says (`Identity` does). Without an
-            activation it is taken to give probabilities.
-        labels: What the scores of a model with several are, in order; default: as its `config.id2label` says.
-        hypothesis: With several labels, what is to follow from the chunk; `{aspect}` is what is liked or avoided.
-        name: What the model is called; default: the last part of its path. Say it for an object without weights or a
-            `fingerprint` of its own: only then are its verdicts remembered.
+        batch: Pairs in one forward pass.
+        max_words: Words of a chunk that are read at once; default: as many as fit into the model, 250 at most.
+        logits: Whether the model gives logits; default: as its activation implies (`Identity` does). A model without an
+            activation is taken to give probabilities.
+        labels: The meanings of several scores, in order; default: as the model's `config.id2label` says.
+        hypothesis: With several labels, the sentence to infer from the chunk; `{aspect}` stands for a liked or avoided
+            phrase.
+        name: Name of the model; default: the last part of its path. Give one for an object without weights or a
+            `fingerprint` of its own: its verdicts are cached only then.
         device: As sentence-transformers takes it.
 
     Raises:
         MissingExtraError: if sentence-transformers is not installed and the model is a name or a folder.
-        EncoderError: if the model cannot be loaded, or is no cross-encoder.
-        InvalidInputError: for arguments that cannot be used, or labels without an entailment.
+        EncoderError: if the model cannot be loaded, or is not a cross-encoder.
+        InvalidInputError: for invalid arguments, or labels without an entailment.
     """
 
     threshold: float
@@ -111,32 +112,32 @@ class CrossEncoderVerifier(BaseVerifier):
         self.hypothesis = hypothesis
         self._batch = batch
         self._chunker = WordChunker(max_words=self.model.words if max_words is None else max_words)
-        # It words what is kept; whether it is kept is decided here.
+        # It writes the instructions of kept pairs; whether a pair is kept is decided here.
         self._embedded = EmbeddedVerifier(encoder, threshold=0.0)
         self._relevant = EmbeddedVerifier(encoder).threshold
         settings = (
             self.model.identity, self.model.labels, self.model.logits, threshold, self._chunker.max_words, hypothesis,
             self._embedded.name, encoder.name, encoder.fingerprint,
         )  # fmt: skip
-        # What it decides is remembered by its name.
+        # Verdicts are cached under this name, so it contains every setting.
         self.name = f"cross-encoder:{self.model.name}:{hashlib.sha256(repr(settings).encode()).hexdigest()[:12]}"
-        # With inference, a preference's aspects decide, and those can change without its words.
+        # With inference, the verdict depends on a preference's aspects, which can change while its words stay the same.
         self.cached = bool(self.model.identity) and not self.model.labels
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
-        """One verdict for each candidate, in order."""
+        """Yield one verdict for each candidate, in order."""
         for verdicts in self._blocks(candidates):
             yield from verdicts
 
     async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
-        """As `verify`, in a worker thread."""
+        """Yield verdicts as `verify` does, computed in a worker thread."""
         blocks = self._blocks(candidates)
         while (verdicts := await in_thread(next, blocks, None)) is not None:
             for verdict in verdicts:
                 yield verdict
 
     def _blocks(self, candidates: Sequence[Candidate]) -> Iterator[list[Verdict]]:
-        """Verdicts as they come: so many candidates at once that a forward pass is full."""
+        """Yield verdicts in blocks of as many candidates as fill a forward pass."""
         block: list[_Asked] = []
         pairs = 0
         for candidate in candidates:
@@ -152,7 +153,7 @@ class CrossEncoderVerifier(BaseVerifier):
         text = candidate.item.text
         pieces = [text] if count_words(text) <= self._chunker.max_words else self._chunker.chunks(text)
         if self.model.labels:
-            # A preference that nobody could read is asked about as a whole.
+            # A preference that could not be read is asked about as a whole.
             phrases = [
                 (*(sides := aspects_of(preference)).liked, *sides.avoided) or (preference.text,)
                 for preference in candidate.preferences
@@ -171,7 +172,7 @@ class CrossEncoderVerifier(BaseVerifier):
             rows = self.model.probabilities([pair for asked in block for pair in asked.pairs])
         except Exception as error:
             if len(block) > 1:
-                # What cannot be scored takes nothing else with it.
+                # A candidate that cannot be scored must not make the others fail.
                 return [verdict for asked in block for verdict in self._verdicts([asked])]
             return [self._failed(f"{type(error).__name__}: {error}")]
         ends = np.cumsum([len(asked.pairs) for asked in block])[:-1]
@@ -186,7 +187,7 @@ class CrossEncoderVerifier(BaseVerifier):
             return self._failed("it gave a score that is no finite number")
         judge = self._inferred if self.model.labels else self._related
         scores = asked.by_preference(rows)
-        # Inference asks what the embedded verifier says of each pair; otherwise it only words what is kept.
+        # Inference needs the embedded verifier's view of each pair; otherwise it only words kept pairs.
         wanted = [self.model.labels != () or float(each.max()) >= self.threshold for each in scores]
         worded = self._worded(asked.candidate, wanted)
         judged = [judge(asked, column, each, worded) for column, each in enumerate(scores)]
@@ -200,7 +201,7 @@ class CrossEncoderVerifier(BaseVerifier):
     def _related(
         self, asked: _Asked, column: int, scores: _Scores, said: dict[int, Alignment]
     ) -> tuple[float, Alignment]:
-        """A confidence by one score, and what the embedded verifier says of the pair."""
+        """Return the confidence by one score, and the alignment with the embedded verifier's wording."""
         confidence = float(scores.max())
         rationale = f"{self.model.name} finds a relevance of {confidence:.2f}"
         if confidence < self.threshold:
@@ -212,14 +213,15 @@ class CrossEncoderVerifier(BaseVerifier):
     def _inferred(
         self, asked: _Asked, column: int, scores: _Scores, said: dict[int, Alignment]
     ) -> tuple[float, Alignment]:
-        """A confidence and a stance by what follows from the chunk and what it contradicts."""
+        """Return the confidence, and the alignment with a stance from what the chunk entails and contradicts."""
         preference = asked.candidate.preferences[column]
         aspects = aspects_of(preference)
         worded = said[column]
         entailed = scores[:, :, self.model.entails].max(axis=1)
         contradicted = np.zeros_like(entailed)
         if self.model.contradicts is not None and (worded.confidence or 0.0) >= self._relevant:
-            # Who says one thing does not deny what else the preference names, nor a piece what another says.
+            # A text that states one phrase does not thereby deny the preference's others, nor one piece what another
+            # states.
             contradicted = np.minimum(scores[:, :, self.model.contradicts].max(axis=1), 1.0 - entailed.max())
         likes = len(aspects.liked)
         supporting = np.concatenate([entailed[:likes], contradicted[likes:]])
@@ -243,12 +245,12 @@ class CrossEncoderVerifier(BaseVerifier):
         )
 
     def _worded(self, candidate: Candidate, wanted: Sequence[bool]) -> dict[int, Alignment]:
-        """What the embedded verifier says of an item under some of its preferences, by their places."""
+        """Return the embedded verifier's alignments of an item with the wanted preferences, by their places."""
         places = [place for place, chosen in enumerate(wanted) if chosen]
         if not places:
             return {}
         preferences = tuple(candidate.preferences[place] for place in places)
-        # The memory's embeddings may be another encoder's.
+        # The candidate's embeddings may come from another encoder.
         vectors = embed(self.encoder, [candidate.item.text, *(preference.text for preference in preferences)])
         pairs = Candidate(
             item=candidate.item,

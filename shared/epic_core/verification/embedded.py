@@ -1,4 +1,4 @@
-"""A verifier that needs no language model: what can be measured of a chunk under a preference, weighed."""
+"""Embedded verifier, which needs no language model: weighted measures of a chunk under a preference."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from epic_core.verification.features import (
 
 DEFAULT_THRESHOLD = 0.2
 _BLOCK = 256
-# Of so many preferences it is kept what is looked for.
+# Most preferences whose phrases and embeddings are cached.
 _KEPT = 4096
-# A sentence that leans so far the other way makes the whole unsure.
+# A sentence that leans this far towards the other side makes the stance of the whole text uncertain.
 _OTHER_SIDE = -0.07
 _ABOUT_IT = 0.2
-# A side of more characters is not retold.
+# A longer list of liked or avoided phrases is not repeated in an instruction.
 _LONGEST_SIDE = 120
 _ARTICLES = frozenset({"a", "an", "the", "any"})
 # A phrase that is a whole clause: "voting should be compulsory", but not "films that are long".
@@ -53,7 +53,7 @@ _RELATIVE = re.compile(r"\b(?:that|which|who|whose|where|when|if|while)\b", re.I
 _LOOSE = frozenset({"ones", "one", "there", "it", "them", "that", "those", "these", "to", "of", "with", "for", "and"})
 _ADVERBS = frozenset({"only", "always", "usually", "generally", "often", "just", "mostly", "never", "rarely"})
 _OF_THE_USER = re.compile(r"\b(?:i|i'm|i've|i'd|me|my|mine|myself|we|us|our|ours)\b", re.I)
-# What no noun follows, or begins with; and words that are no thing by themselves.
+# Words that are not followed by a noun, words that do not begin one, and words that are not a thing by themselves.
 _BEFORE_VERBS = frozenset({
     "i", "we", "don't", "won't", "can't", "cannot", "never", "not", "rather", "would", "will", "don\u2019t", "my",
     "our", "won\u2019t", "can\u2019t", "am", "i'm", "please", "i\u2019m", "always",
@@ -77,7 +77,7 @@ _NOT_ALONE = frozenset({
 _QUOTED_WORDS = 30
 _QUOTED_CHARACTERS = 240
 _HEADING_WORDS = 4
-# As good as every word.
+# Every word, up to rounding.
 _WHOLE = 0.99
 _TOLD = [MEASURES.index(name) for name in ("preference", "phrase", "words")]
 _SAID = [MEASURES.index(name) for name in ("liked_said", "avoided_said", "avoided_denied")]
@@ -87,15 +87,16 @@ _Key: TypeAlias = tuple[str, Aspects, Expansion | None]
 
 
 class Weights(NamedTuple):
-    """Three linear functions, from where on a stance is given, and how rare words are.
+    """Weights of three linear functions, the least chance for a stance, and the rarity of words.
 
     Attributes:
         relevance: Weights of `MEASURES`; the log-odds that a pair is kept are these times the measures, plus the bias.
-        stance: Those of `STANCE_MEASURES`; the log-odds that a kept pair supports its preference rather than conflicts.
-        sure: Those of `SURE_MEASURES`; the log-odds that the likelier stance is right.
-        relevance_bias, stance_bias, sure_bias: What is added.
-        least_sure: The chance from which on a stance is given.
-        rarity: Of words.
+        stance: Weights of `STANCE_MEASURES`, for the log-odds that a kept pair supports its preference rather than
+            conflicts with it.
+        sure: Weights of `SURE_MEASURES`, for the log-odds that the likelier stance is right.
+        relevance_bias, stance_bias, sure_bias: The biases.
+        least_sure: The chance from which a stance is given.
+        rarity: The rarity of words.
     """
 
     relevance: FloatArray
@@ -109,20 +110,20 @@ class Weights(NamedTuple):
 
 
 class EmbeddedVerifier(BaseVerifier):
-    """Relevance and stance from similarities, shared words and a lexicon; an extractive instruction.
+    """A verifier by similarities, shared words and a lexicon, with an extractive instruction.
 
     Its confidence in an alignment is the chance that a careful reader would keep the item under that preference, as
     measured on judged pairs (`docs/quality.md`); a pair is kept from `threshold` on. A language model judges better;
-    this runs anywhere. `shared/tools/make_verifier.py` fitted it.
+    this verifier runs anywhere. `shared/tools/make_verifier.py` fitted it.
 
-    A stance is given where it is likely enough to be right; else it is neutral, and the instruction says to check.
+    A stance is given if it is likely enough to be right; otherwise it is neutral, and the instruction says to check.
 
-    Under a preference that nobody could read, as it is in another language than English, similarity decides what is
-    kept, and the stance is neutral: what a text says for or against it is not known.
+    For a preference that could not be read, because it is in another language than English, similarity decides what is
+    kept, and the stance is neutral: it is unknown what a text says for or against the preference.
 
     Args:
-        encoder: Encodes preferences, their aspects, and the sentences of what is kept. The weights are those of the
-            bundled encoder, or for any other one those of all-MiniLM-L6-v2.
+        encoder: Encodes preferences, their aspects, and the sentences of kept items. The weights are those for the
+            bundled encoder, or for any other one those for all-MiniLM-L6-v2.
         threshold: Confidence in [0, 1] from which a pair is kept.
 
     Raises:
@@ -136,18 +137,18 @@ class EmbeddedVerifier(BaseVerifier):
             raise InvalidInputError(f"threshold must be between 0 and 1, not {threshold!r}.")
         self.encoder = encoder
         self.threshold = threshold
-        # What it decides is remembered by its name.
+        # Verdicts are stored with this name, so it contains the threshold.
         self.name = "embedded-v4" if threshold == DEFAULT_THRESHOLD else f"embedded-v4/{threshold!r}"
         self._weights = shipped_weights("static" if encoder.name == BUNDLED_NAME else "other")
         self._known: dict[_Key, Wanted] = {}
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
-        """One verdict for each candidate, in order."""
+        """Yield one verdict for each candidate, in order."""
         for start in range(0, len(candidates), _BLOCK):
             yield from self._block(candidates[start : start + _BLOCK])
 
     async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
-        """As `verify`, in a worker thread."""
+        """Yield verdicts as `verify` does, computed in a worker thread."""
         for start in range(0, len(candidates), _BLOCK):
             for verdict in await in_thread(self._block, candidates[start : start + _BLOCK]):
                 yield verdict
@@ -156,7 +157,7 @@ class EmbeddedVerifier(BaseVerifier):
         wanted = self._wanted_by([preference for one in candidates for preference in one.preferences])
         beginnings = frozenset().union(*(one.beginnings for one in wanted.values()))
         judged = [self._judged(candidate, wanted, beginnings) for candidate in candidates]
-        # Only what is kept is looked at sentence by sentence; the embedding of a single one is the item's.
+        # Only kept items are examined sentence by sentence; the embedding of a single sentence is the item's.
         pieces = [sentences(one.candidate.item.text) if one.kept else [] for one in judged]
         vectors = embed(self.encoder, [sentence for piece in pieces if len(piece) > 1 for sentence in piece])
         verdicts, start = [], 0
@@ -172,9 +173,9 @@ class EmbeddedVerifier(BaseVerifier):
         return verdicts
 
     def _wanted_by(self, preferences: Iterable[Preference]) -> dict[_Key, Wanted]:
-        """What is looked for under some preferences, by their text and aspects."""
+        """Return the phrases and embeddings of preferences, by their text, aspects and expansion."""
         asked = {_key(one): one for one in preferences}
-        # Of its own: another thread may forget what it knows.
+        # A local reference, because another thread may replace the cache.
         known = self._known
         found = {key: known[key] for key in asked if key in known}
         new = [key for key in asked if key not in found]
@@ -243,17 +244,19 @@ class EmbeddedVerifier(BaseVerifier):
 
 
 def _has_another_side(sides: Sides, vectors: FloatArray) -> bool:
-    """Tell whether one sentence of several leans towards what breaks the preference, whatever the whole does."""
+    """Tell whether one of several sentences leans towards what breaks the preference, whatever the whole text does."""
     if len(vectors) < 2 or not len(sides.expanded):
         return False
     near = vectors @ sides.expanded.T
     breaks = highest_two(near[:, sides.follows :])
-    # A sentence about something else leans by chance.
+    # A sentence about something else leans by chance, so it has to be near what breaks the preference.
     return bool(((expanded_lean(sides, near) < _OTHER_SIDE) & (breaks > _ABOUT_IT)).any())
 
 
 class _Judged(NamedTuple):
-    """An item under its preferences: a row of measures and a confidence for each; the likeliest, and those kept."""
+    """An item under its preferences: measures, odds and a confidence for each, the likeliest place, and the kept
+    places.
+    """
 
     candidate: Candidate
     chunk: Chunk
@@ -270,14 +273,14 @@ def _key(preference: Preference) -> _Key:
 
 
 def _expanded(preferences: Sequence[Preference]) -> list[Preference]:
-    """Return preferences with an expansion, borrowed where they bring none; one that nobody could read as it is."""
+    """Return the preferences, with borrowed expansions for those without one; unread ones become one liked phrase."""
     lent = borrowed([one for one in preferences if one.expansion is None and aspects_of(one).understood])
     more = iter(lent)
     found = []
     for one in preferences:
         aspects = aspects_of(one)
         if not aspects.understood:
-            # It is looked for as a whole.
+            # An unread preference is looked for as a whole.
             found.append(replace(one, aspects=Aspects(liked=(one.text,), firmness=aspects.firmness, source="parser")))
         elif one.expansion is None and (expansion := next(more)) is not None:
             found.append(replace(one, expansion=expansion))
@@ -287,7 +290,7 @@ def _expanded(preferences: Sequence[Preference]) -> list[Preference]:
 
 
 def _is_mixed(wanted: Wanted, measures: FloatArray) -> bool:
-    """Return whether all that an avoided phrase says is there, beside what is wanted, or denied elsewhere."""
+    """Tell whether an avoided phrase is fully present, next to a liked phrase or to a denial of it elsewhere."""
     liked, said, denied = measures[_SAID].tolist()
     return said >= _WHOLE and (denied >= _WHOLE or bool(wanted.sides.aspects.liked and liked >= _WHOLE / 2))
 
@@ -300,7 +303,7 @@ def _telling(
     vectors: FloatArray,
     preference: FloatArray,
 ) -> str:
-    """Return the sentence to look at."""
+    """Return the sentence to quote."""
     if len(pieces) == 1:
         return pieces[0]
     sides = wanted.sides
@@ -312,22 +315,22 @@ def _telling(
     if len(told):
         near = near + (vectors @ told.T).max(axis=1)
     near = near + np.array([_speaks(sides, wanted.among(words), stance) for words in said])
-    # A question or a heading says what a text is about, not what it says.
+    # A question or a heading shows the topic of a text, but not its statement.
     says = np.array([_says_something(piece) for piece in pieces])
     return pieces[int(np.where(says | ~says.any(), near, -2.0).argmax())]
 
 
 def instruction_of(aspects: Aspects, stance: Stance, sentence: str, preference: str = "") -> str:
-    """Return what to do with a text under a preference, and the sentence to look at.
+    """Return what to do with a text under a preference, with the sentence to look at.
 
     Args:
-        aspects: The preference's.
-        stance: The text's.
-        sentence: Is quoted.
-        preference: In the user's words; they are quoted where the aspects do not read well.
+        aspects: The aspects of the preference.
+        stance: The stance of the text.
+        sentence: The sentence to quote.
+        preference: The preference in the user's words, quoted if the aspects do not read well.
     """
     quote = _cut(sentence)
-    # Of two sides it is not known which one the scope belongs to.
+    # If there are liked and avoided phrases, it is unknown which of them the scope belongs to.
     scope = "" if aspects.liked and aspects.avoided else aspects.scope
     avoided = _phrased("avoids", aspects.avoided, scope, preference)
     liked = _phrased("wants", aspects.liked, scope, preference)
@@ -351,7 +354,7 @@ def instruction_of(aspects: Aspects, stance: Stance, sentence: str, preference: 
 
 
 def _phrased(verb: str, phrases: Sequence[str], scope: str, preference: str) -> str | None:
-    """Return a side as words after "the user": "avoids a job with night shifts"; None where it would read badly."""
+    """Return phrases as words after "the user": "avoids a job with night shifts"; None if they would read badly."""
     if not phrases:
         return ""
     told = [_article(phrase, preference) for phrase in phrases]
@@ -370,7 +373,7 @@ def _phrased(verb: str, phrases: Sequence[str], scope: str, preference: str) -> 
 
 
 def _article(phrase: str, preference: str) -> str | None:
-    """Return a phrase with the article that it has in the preference, or None where it is no noun there."""
+    """Return a phrase with the article that it has in the preference, or None if it is not a noun there."""
     phrase = phrase.strip().strip(".!")
     first = phrase.split()[0].lower() if phrase else ""
     last = phrase.lower().split()[-1] if first else ""
@@ -378,7 +381,7 @@ def _article(phrase: str, preference: str) -> str | None:
         return None
     if _CLAUSE.search(_RELATIVE.split(phrase, maxsplit=1)[0]):
         return None
-    # A capital at the beginning may be that of a name, or of the sentence.
+    # A capital at the beginning may belong to a name or to the start of the sentence.
     if phrase[:1].isupper() and preference.startswith(phrase) and not phrase[1:2].isupper():
         return None
     place = preference.lower().find(phrase.lower())
@@ -393,7 +396,7 @@ def _article(phrase: str, preference: str) -> str | None:
 
 
 def _speaks(sides: Sides, words: Words, stance: Stance) -> float:
-    """Return how much a sentence says, by its words, of what makes the stance, in [0, 1]."""
+    """Return how strongly a sentence's words indicate the stance, in [0, 1]."""
     if not words.plain and not words.negated:
         return 0.0
     said = dict(zip(BY_WORDS, by_words(sides, words), strict=True))
@@ -412,7 +415,7 @@ def _shipped() -> Mapping[str, Any]:
 
 @lru_cache(maxsize=2)
 def shipped_weights(name: str) -> Weights:
-    """The weights in the package: "static" for the bundled encoder, "other" for any other."""
+    """Return the weights in the package: "static" for the bundled encoder, "other" for any other."""
     shipped = _shipped()
     relevance, stance, sure = (shipped[f"{name}_{what}"] for what in ("relevance", "stance", "sure"))
     return Weights(

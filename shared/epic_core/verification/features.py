@@ -1,9 +1,9 @@
-"""What is measured of a chunk under a preference, for the embedded verifier: similarities, shared words, evidence.
+"""Features of a chunk under a preference, for the embedded verifier: similarities, shared words, evidence.
 
-A similarity of the whole says little: a preference is short, and a chunk speaks of many things. So what the preference
-likes and avoids is looked for by itself, and by the lexicon's kinds of it (`evidence`), and words count by how rare
-they are. What follows and what breaks the preference by its expansion is looked for likewise. For the stance, sentences
-are looked at one by one, and whether each denies something counts.
+The similarity of the whole texts tells little: a preference is short, and a chunk has many topics. So liked and avoided
+phrases are looked for separately, as are the lexicon's kinds of them (`preferences.evidence`), and words count by their
+rarity. The phrases that follow or break the preference by its expansion are looked for in the same way. For the stance,
+sentences are examined one by one, and whether each denies something counts.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ from epic_core.text.stems import Words, content_stems, stem, words_of
 from epic_core.types import FloatArray
 from epic_core.types.preferences import Expansion
 
-# By words: how much of a phrase of the expansion is said, or denied.
+# By words: the share of an expansion's phrase that is stated, or denied.
 EXPANDED = ("follows_said", "follows_denied", "breaks_said", "breaks_denied")
 MEASURES = (
-    # Cosines: with the preference, the nearest of its phrases, and of the lexicon's groups.
+    # Cosines with the preference, with the nearest of its phrases, and with the lexicon's groups.
     "preference", "phrase", "group", "no_group",
-    # Words, by their rarity: the share of the preference's, of a phrase's, of its phrases'; the rarest.
+    # Words, weighted by rarity: the share of the preference's, of the best phrase's, of all phrases' on average; the
+    # rarest.
     "words", "phrase_words", "phrases_words", "rarest_found",
-    # Words of the lexicon: of kinds, of what is taken instead; for the length of the text.
+    # Words of the lexicon: kinds, alternatives, and both for the length of the text.
     "kinds", "instead", "density",
-    # Words that are there as names only: a film called "The Bees".
+    # Words that occur only as names: a film called "The Bees".
     "names_only",
-    # What the preference and the text are like.
+    # Properties of the preference and of the text.
     "likes", "avoids", "likes_only", "avoids_only", "firmness", "values", "length", "short", "addressed", "listed",
-    # Its expansion: the highest cosine with a question, the mean of the two highest with what follows and with what
-    # breaks it, the higher of them, how far they are apart; whether there is none, or a borrowed one.
+    # The expansion: the highest cosine with a question; the mean of the two highest with what follows and with what
+    # breaks the preference; the higher of these, and their difference; whether there is none, or a borrowed one.
     "question", "follows", "breaks", "expanded", "apart", "no_expansion", "borrowed",
     *EXPANDED,
     *EVIDENCE,
 )  # fmt: skip
-# What tells on whose side it is: the lean of the whole, the evidence in the chunk, its cosines in the nearest
-# sentences, and which way those lean that say something of the preference plainly, and those that deny something of it.
+# Measures for the stance: the lean of the whole, the evidence in the chunk, its cosines in the nearest sentences, and
+# the leans of sentences that mention the preference plainly and of those that deny something of it.
 STANCE_MEASURES = (
     "lean",
     *EXPANDED,
@@ -51,9 +52,9 @@ STANCE_MEASURES = (
     *(f"sentence_{name}" for name in EVIDENCE[:COSINES]),
     "sentence_lean", "denying_lean", "sentence_sides", "denying_sides",
 )  # fmt: skip
-# What tells how likely the stance is right that is the likelier one.
+# Measures for the chance that the likelier stance is right.
 SURE_MEASURES = ("lean", "lean_of_note", "lean_of_kept", "words_said", "relevance", "expanded", "phrase")
-# So many characters for a word of the lexicon, and a text is full of them.
+# With one word of the lexicon for this many characters, the density of a text is 1.
 _DENSE = 30
 _VALUES = re.compile(r"priorit|believ|explanation|discussion|approach|polic|perspective|principle|argument", re.I)
 _ADDRESSED = re.compile(r"\b(?:you|your)\b", re.I)
@@ -67,23 +68,23 @@ _SAID = [
     MEASURES.index(name)
     for name in (*EXPANDED, *(f"{side}_{how}" for side in ("liked", "avoided") for how in ("said", "denied")))
 ]
-# Odds beyond this say nothing more.
+# Larger log-odds of the stance are no further evidence.
 _SUREST = 4.0
-# A text of no more words than this is a note; but not a stub with its title: "The Bees. The Bees may refer to:".
+# A text of at most this many words is a note, unless it is a stub with its title: "The Bees. The Bees may refer to:".
 _NOTE = 30
 _TITLED = re.compile(r"(?:(?:The|An?) )?(\w+)[^.\n]{0,60}[.\n]\s*(?:(?:The|An?) )?\1\b", re.I)
-# A phrase of the expansion says something from so much idf on; what is said of it counts in full then.
+# The idf at which a phrase of the expansion counts fully; phrases with less count in proportion.
 _TELLING = 8.0
-# How much more a near sentence counts than a far one.
+# Exponent by which a near sentence counts more than a far one.
 _SHARPNESS = 12.0
 
 
 class Rarity:
-    """How rare words are: idf, from how many of some texts hold each.
+    """The rarity of words: idf, from the number of texts that hold each word.
 
     Args:
-        counts: Of stems, those that are not rare.
-        texts: Of how many texts.
+        counts: Numbers of texts for stems that are not rare.
+        texts: The number of all texts.
     """
 
     def __init__(self, counts: dict[str, int], texts: int) -> None:
@@ -91,7 +92,7 @@ class Rarity:
         self.texts = texts
 
     def __call__(self, word: str) -> float:
-        """The idf of a stem."""
+        """Return the idf of a stem."""
         return math.log((self.texts + 1) / (self.counts.get(word, 0) + 1))
 
 
@@ -102,7 +103,7 @@ class Chunk:
     Attributes:
         text: The text.
         vector: Its embedding, shape `(d,)`.
-        beginnings: What the longer runs of words begin with that are looked for; None: all are.
+        beginnings: The stems with which the longer runs that matter begin; None: all.
     """
 
     text: str
@@ -111,17 +112,17 @@ class Chunk:
 
     @cached_property
     def words(self) -> Words:
-        """What it says."""
+        """Its plain and negated runs of stems."""
         return words_of(self.text, beginnings=self.beginnings)
 
     @cached_property
     def lower(self) -> frozenset[str]:
-        """The stems of words that are written small somewhere."""
+        """The stems of words that occur in lower case."""
         return frozenset(stem(word) for word in _PLAIN.findall(self.text))
 
     @cached_property
     def kind(self) -> tuple[float, float, float, float]:
-        """Its length, whether it is a note, whether it speaks to somebody, and whether it is a list."""
+        """Logarithm of its length, whether it is a note, whether it addresses somebody, and whether it is a list."""
         words = len(self.text.split())
         addressed, listed = _ADDRESSED.search(self.text), _LISTED.search(self.text)
         note = words <= _NOTE and not _TITLED.match(self.text)
@@ -133,16 +134,17 @@ class Wanted:
     """A preference, ready to be looked for in chunks.
 
     Attributes:
-        sides: What it likes and avoids.
-        words: Its words and their idf.
-        phrases: Of each of its phrases.
-        kinds, instead: The lexicon's words of either side.
-        every: All of these words.
-        beginnings: What those begin with that are runs of several.
+        sides: Its phrases and their embeddings.
+        words: The stems of its text and their idf.
+        phrases: The stems of each of its phrases and their idf.
+        kinds, instead: The lexicon's words for kinds and for alternatives, of liked and avoided phrases together.
+        every: All of these words, and those of the expansion.
+        beginnings: The first stems of those that are runs of several.
         values: Whether it is about values or ways of explaining rather than things.
-        deniable: Those of `every` that no phrase denies itself, as "gluten-free food" does gluten; with their idf.
-        told: For each word of its expansion, the phrases that it is in, by number, and the share of each that it is.
-        vectors: Of all that it is looked for by: those of `sides`, then of its questions, then of the expansion.
+        deniable: The words of `every` that no phrase negates itself, as "gluten-free food" does gluten, with their idf.
+        told: For each word of the expansion, the phrases that hold it, by number, and its share of each. The numbers of
+            phrases that break the preference are negative.
+        vectors: All embeddings to compare with: those of `sides`, then of its questions, then of the expansion.
     """
 
     sides: Sides
@@ -159,7 +161,7 @@ class Wanted:
 
     @classmethod
     def of(cls, text: str, sides: Sides, rarity: Rarity, expansion: Expansion | None = None) -> Wanted:
-        """Return a preference by its text, its sides, and the expansion that those are made of."""
+        """Return the preference with this text, these sides, and the expansion that the sides are made of."""
         liked_kinds, avoided_kinds, liked_instead, avoided_instead = sides.kinds
         words = {word: rarity(word) for word in content_stems(text)}
         phrases = [{word: rarity(word) for word, _ in phrase} for phrase in sides.phrases]
@@ -181,12 +183,12 @@ class Wanted:
         )
 
     def among(self, words: Words) -> Words:
-        """Of some words, those that are this preference's, or the lexicon's for it."""
+        """Return those of the words that belong to this preference, or to the lexicon's words for it."""
         return Words(self.every & words.plain, self.every & words.negated)
 
 
 def measured(wanted: Wanted, chunk: Chunk, preference: FloatArray) -> list[float]:
-    """`MEASURES` of a chunk under a preference.
+    """Return `MEASURES` of a chunk under a preference.
 
     Args:
         wanted: The preference.
@@ -194,7 +196,7 @@ def measured(wanted: Wanted, chunk: Chunk, preference: FloatArray) -> list[float
         preference: E(p), shape `(d,)`.
     """
     sides = wanted.sides
-    # Short arrays: plain numbers are faster.
+    # Plain numbers are faster than such short arrays.
     every: list[float] = (wanted.vectors @ chunk.vector).tolist()
     near = every[: len(sides.vectors)]
     phrases = len(sides.phrases)
@@ -238,7 +240,7 @@ def stance_measured(
     first = known + len(sides.questions)
     middle = first + sides.follows
     total = 0.0
-    # Of sentences that say it plainly, and of those that deny something of it: leans, then sides.
+    # Sums for sentences that mention it plainly, and for those that deny something of it.
     leans, between = [0.0, 0.0], [0.0, 0.0]
     for row, words in zip(near, said, strict=True):
         follows, breaks = _highest_two(row[first:middle]), _highest_two(row[middle:])
@@ -259,7 +261,7 @@ def stance_measured(
 
 
 def _denies(deniable: dict[str, float], words: Words) -> bool:
-    """Return whether the rarest of some words is denied: "no casino in the hotel", not "unlike other hotels"."""
+    """Tell whether the rarest of the words is denied: "no casino in the hotel", not "unlike other hotels"."""
     if not words.negated:
         return False
     negated = max((deniable[word] for word in deniable.keys() & words.negated), default=0.0)
@@ -271,7 +273,7 @@ def sure_measured(relevance: float, stance: float, measures: Sequence[float]) ->
 
     Args:
         relevance: The log-odds that it is kept.
-        stance: Those that it supports its preference.
+        stance: The log-odds that it supports its preference.
         measures: `MEASURES` of the pair.
     """
     lean = min(_SUREST, abs(stance))
@@ -281,7 +283,7 @@ def sure_measured(relevance: float, stance: float, measures: Sequence[float]) ->
 
 
 def _by_expansion(sides: Sides, near: Sequence[float]) -> list[float]:
-    """Return those of `MEASURES` from "question" to "borrowed"."""
+    """Return the part of `MEASURES` from "question" to "borrowed"."""
     first = len(sides.vectors) + len(sides.questions)
     middle = first + sides.follows
     question = max(near[len(sides.vectors) : first], default=0.0)
@@ -294,20 +296,20 @@ def _by_expansion(sides: Sides, near: Sequence[float]) -> list[float]:
 
 
 def _highest_two(cosines: Sequence[float]) -> float:
-    """Return the mean of the two highest, as `evidence.highest_two` does of rows."""
+    """Return the mean of the two highest values, as `evidence.highest_two` does for rows."""
     if len(cosines) < 2:
         return sum(cosines)
     return sum(sorted(cosines)[-2:]) / 2.0
 
 
 def _told(expansion: Expansion | None, rarity: Rarity) -> dict[str, list[tuple[int, float]]]:
-    """Return the words of an expansion with the phrases that they are in, those that break it by numbers below 0."""
+    """Return the words of an expansion with the phrases that hold them; phrases that break it have negative numbers."""
     found: dict[str, list[tuple[int, float]]] = {}
     if expansion is None:
         return found
     for sign, phrases in ((1, expansion.follows), (-1, expansion.breaks)):
         for number, phrase in enumerate(phrases, start=1):
-            # A phrase that denies something itself would have to be read twice.
+            # Words that a phrase negates itself are left out: their meaning depends on both negations.
             words = words_of(phrase)
             plain = {word: rarity(word) for word in content_stems(phrase) if word not in words.negated}
             total = max(_TELLING, sum(plain.values()))
@@ -317,7 +319,7 @@ def _told(expansion: Expansion | None, rarity: Rarity) -> dict[str, list[tuple[i
 
 
 def _told_by(wanted: Wanted, said: Words) -> list[float]:
-    """Return `EXPANDED`: the largest share of a phrase that follows, then of one that breaks, said and denied."""
+    """Return `EXPANDED`: the largest shares of a phrase that follows, then of one that breaks, stated and denied."""
     values = []
     for words in said:
         shares: dict[int, float] = {}
@@ -331,7 +333,7 @@ def _told_by(wanted: Wanted, said: Words) -> list[float]:
 
 
 def _by_words(wanted: Wanted, chunk: Chunk, said: AbstractSet[str]) -> list[float]:
-    """Those of `MEASURES` from "words" to "names_only"."""
+    """Return the part of `MEASURES` from "words" to "names_only"."""
     shares = [_share(phrase, said) for phrase in wanted.phrases]
     found = {word: idf for phrase in wanted.phrases for word, idf in phrase.items() if word in said}
     kinds, instead = wanted.kinds & said, wanted.instead & said
@@ -348,7 +350,7 @@ def _by_words(wanted: Wanted, chunk: Chunk, said: AbstractSet[str]) -> list[floa
 
 
 def _share(words: dict[str, float], runs: AbstractSet[str]) -> float:
-    """The share of some words, by their rarity, that are among others."""
+    """Return the share of the words, weighted by rarity, that are among the runs."""
     there = total = 0.0
     for word, idf in words.items():
         total += idf

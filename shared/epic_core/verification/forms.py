@@ -1,4 +1,4 @@
-"""What an answer says aloud, and the forms of it that are no JSON: the paper's XML, and labelled lines."""
+"""Forms of an answer other than JSON: an object's values, the paper's XML, and labelled lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from epic_core.verification.values import (
     stated_in,
 )
 
-# Of a list of preferences as many entries are looked at: so many, and so many times the number of preferences.
+# Most entries of a list of preferences that are examined: this many, plus this many times the number of preferences.
 _FEWEST_LISTED = 16
 _LISTED_TIMES = 4
 
@@ -48,17 +48,17 @@ _FIRST_WORD = re.compile(
 )
 
 
-# the answer without what is not part of it
+# objects
 
 
 def word_in(match: re.Match[str], group: int) -> tuple[int, int]:
-    """Where the decision word stands in a group of a match."""
+    """Return where the decision word stands in a group of a match."""
     word = re.compile("keep|discard", re.I).search(match.string, *match.span(group))
     return word.span() if word else match.span(group)
 
 
 def answer_of(record: Record, preferences: Sequence[str], span: tuple[int, int] | None) -> Answer:
-    """What one object states.
+    """Return the answer that one object states.
 
     Raises:
         UnreadableAnswer: if it does not settle on one decision.
@@ -82,14 +82,14 @@ def answer_of(record: Record, preferences: Sequence[str], span: tuple[int, int] 
 
 
 def _relevant(given: Any, preferences: Sequence[str], shared: Relevant) -> Iterator[Relevant]:
-    """The relevant preferences, each once; `shared` is what is said for all of them."""
+    """Yield the relevant preferences, each once; `shared` holds the values stated for all of them."""
     if given is None or given in ("", []):
-        # Under a single preference there is only one a Keep can mean.
+        # With a single preference, a Keep can mean only that one.
         if len(preferences) == 1:
             yield shared
         return
     seen: set[int] = set()
-    # No more than it takes to list each of them several times.
+    # This limit allows each preference to be listed several times.
     for one in islice(_each(given), _FEWEST_LISTED + _LISTED_TIMES * len(preferences)):
         if isinstance(one, Mapping):
             if Decision.DISCARD in stated_in(one) or relevance_of(one) is False:
@@ -131,13 +131,13 @@ def _each(given: Any) -> Iterator[Any]:
 
 
 def xml_answers(said: str, preferences: Sequence[str]) -> Iterator[tuple[Answer, bool]]:
-    """What XML in an answer states: the paper's form, and what models make of it."""
+    """Yield the answers that XML states, in the paper's form or in models' variants of it."""
     stated = list(re.finditer(r"<decision\b[^<>]{0,200}>([^<]*)", said, re.I))
     for match, following in zip(stated, [*stated[1:], None], strict=False):
         decision = decision_of(match.group(1))
         if decision is None:
             raise UnreadableAnswer(f"its decision is {line_of(match.group(1))[:40]!r}, neither Keep nor Discard")
-        # What belongs to a decision can stand before it, if there is no other.
+        # The values of a decision may come before it, if there is no other decision.
         block = said if len(stated) == 1 else said[match.end() : following.start() if following else len(said)]
         shared = Relevant(
             index=0, stance=stance_of(tag("stance", block)), instruction=instruction_of(tag("instruction", block))
@@ -173,7 +173,7 @@ def _xml_relevant(block: str, preferences: Sequence[str], shared: Relevant) -> I
 
 
 def _elements(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Attributes and content of the elements of a name, as far as they are closed."""
+    """Yield attributes and content of the elements with a name, as far as they are closed."""
     opening, closing = (re.compile(rf"<{slash}{name}\b([^<>]*)>", re.I) for slash in ("", r"/\s{0,3}"))
     begun = opening.search(text)
     while begun is not None and (ended := closing.search(text, begun.end())) is not None:
@@ -182,7 +182,7 @@ def _elements(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def tag(name: str, text: str) -> str:
-    """What stands in the first pair of these tags; empty if there is none."""
+    """Return the content of the first pair of these tags; empty if there is none."""
     return next((content for _, content in _elements(name, text)), "")
 
 
@@ -190,7 +190,7 @@ def tag(name: str, text: str) -> str:
 
 
 def line_answers(said: str, preferences: Sequence[str], *, alone: bool) -> Iterator[tuple[Answer, bool]]:
-    """What labelled lines state; or, if they stand alone, an answer that begins with its decision."""
+    """Yield the answers of labelled lines; or, if nothing else was stated, one that begins with its decision."""
     said = own_lines(said)
     stated = False
     for match in _DECISION_LINE.finditer(said):

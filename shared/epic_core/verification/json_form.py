@@ -1,4 +1,4 @@
-"""What JSON in an answer states: whole, cut off or sloppy, and among other things."""
+"""JSON form of an answer: complete, cut off or sloppy, and among other text."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _STATED_SOMEHOW = re.compile(rf"""(?<![a-z]){_KEY}["'”’]?\s{{0,9}}[:=]([^,{{
 
 
 def records_of(piece: Piece) -> list[Record]:
-    """List the objects in a piece that state a decision, or do not settle on one."""
+    """Return the objects in a piece that state a decision, or that do not settle on one."""
     return [record for record in mappings(piece.value, stated_in) if stated_in(record)]
 
 
 def json_records(pieces: Sequence[Piece], said: str) -> Iterator[tuple[Record, tuple[int, int] | None, bool]]:
-    """Objects that state a decision, with the decision's place, and whether what they list is whole.
+    """Yield objects that state a decision, with the decision's place, and whether their list is complete.
 
     Raises:
-        UnreadableAnswer: if what was repaired states something else than what it was made of.
+        UnreadableAnswer: if a repaired piece states something else than the text it was made from.
     """
     for piece in pieces:
         records = records_of(piece)
@@ -43,13 +43,13 @@ def json_records(pieces: Sequence[Piece], said: str) -> Iterator[tuple[Record, t
                 yield record, span, True
             else:
                 *others, last = record
-                # What comes last may be cut: an instruction is left out, and of a list its end is.
+                # The last value may be cut off: an instruction is left out, and a list is marked as incomplete.
                 kept = others if _one_of(last, (*INSTRUCTION_KEYS, "stance")) else record
                 yield {key: record[key] for key in kept}, span, not _one_of(last, PREFERENCES_KEYS)
 
 
 def _spans(piece: Piece, records: Sequence[Record], said: str) -> list[tuple[int, int]]:
-    """Where the decisions stand that a piece states."""
+    """Return where the decisions of a piece stand."""
     if piece.strict or not records:
         return [match.span(1) for match in _STATED.finditer(said, piece.begin, piece.end)]
     stated: list[Decision | None] = []
@@ -70,6 +70,6 @@ def _one_of(key: str, keys: Sequence[str]) -> bool:
 
 
 def json_answers(pieces: Sequence[Piece], said: str, preferences: Sequence[str]) -> Iterator[tuple[Answer, bool]]:
-    """What JSON in an answer states, and whether what it lists is whole."""
+    """Yield the answers that JSON states, each with whether its list is complete."""
     for record, span, whole in json_records(pieces, said):
         yield answer_of(record, preferences, span), whole

@@ -1,4 +1,4 @@
-"""Fine verification by a language model: Decision Module, Instruction Generator and Rewriter (section 3.2)."""
+"""Language-model verification: Decision Module, Instruction Generator and Rewriter (section 3.2)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from epic_core.preferences.lm_reader import AspectReader
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Usage, Verdict
+from epic_core.types.verdicts import combined
 from epic_core.verification.answers import read_batch, read_decision, read_instruction
-from epic_core.verification.base import BaseVerifier, combined
+from epic_core.verification.base import BaseVerifier
 from epic_core.verification.confidence import probability
 from epic_core.verification.prompts import Prompts, batch_schema, decide_schema, instruct_schema, single_schema
 from epic_core.verification.rewriting import LMRewriter
@@ -33,39 +34,39 @@ _MOST_TOKENS = 1024
 _TOKENS_A_PREFERENCE = 160
 _TOKENS_A_DECISION = 120
 
-# Bytes a prompt has around what is filled in: of a chunk in a batch, and of each number named in its heading.
+# Bytes of a prompt around the values filled in: around a chunk in a batch, and for each number named in its heading.
 _HEADING = 64
 _NUMBER = 4
 
 
 class LMVerifier(BaseVerifier):
-    """Lets a language model decide what is kept, and write how to use it.
+    """A verifier that lets a language model decide what is kept and write how to use it.
 
         memory = EpicMemory(preferences=prefs, verifier=LMVerifier(OllamaLM("qwen3:4b")))
 
-    An answer that cannot be understood is asked for once more; a call that fails is tried again. What stays
-    without an answer is Undecided, with the reason.
+    The model is asked once more if its answer cannot be understood, and a call that fails is tried again. An item that
+    remains without an answer is Undecided, with the reason.
 
     Args:
         lm: Any `LanguageModel`. Its `concurrency` is how many items are verified at once.
-        way: "single" asks once for each item: decision, then rationale, then for each relevant preference its
-            stance and instruction. "paper" asks once to decide, and once more for each relevant preference, to
-            write its instruction. "batch" asks for several items at once, and again for an item that was left out.
-        refine: "rewrite" has kept items rewritten for the preferences they are kept under: the rewritten
-            text is indexed, and there are no instructions (the earlier version of EPIC).
-        prompts: Other prompts, or the folder of the authors' (`Prompts.read`), which goes with way "paper".
+        way: "single" asks once for each item: decision, then rationale, then for each relevant preference its stance
+            and instruction. "paper" asks once to decide, and once more for each relevant preference, to write its
+            instruction. "batch" asks for several items at once, and again for an item that was left out.
+        refine: "rewrite" has kept items rewritten for the preferences they are kept under: the rewritten text is
+            indexed, and there are no instructions (the earlier version of EPIC).
+        prompts: Other prompts, or the folder of the authors' prompts (`Prompts.read`), which goes with way "paper".
         batch_size: Items asked about at once, for way "batch".
-        retries: Attempts after the first, for calls that failed. A timeout is tried once more only.
+        retries: Attempts after the first, for calls that failed. A timeout is tried only once more.
         backoff: Seconds before the second attempt; doubled for each one after.
-        max_tokens: Of an answer; default: by what is asked for, at most 1,024 for one item.
+        max_tokens: Most tokens of an answer; default: depends on the request, at most 1,024 for one item.
 
     Attributes:
         name: Made of model, way, refinement and a hash of the prompts. Verdicts are cached under it.
-        cached: That verdicts are worth keeping.
-        aspect_reader: Reads what preferences like and avoid and writes what they mean in practice, by the same model.
+        cached: True: verdicts are cached.
+        aspect_reader: Reads what preferences like and avoid and writes what they mean in practice, with the same model.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
+        InvalidInputError: if an argument is invalid.
     """
 
     cached = True
@@ -120,10 +121,10 @@ class LMVerifier(BaseVerifier):
         self.name = f"lm/{lm.name}/{refine or way}/{version(used)}"
         self.rewriter = LMRewriter(self._asker, self.prompts.rewrite) if refine else None
 
-    # the seam
+    # protocol
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
-        """One verdict for each candidate, in order."""
+        """Yield one verdict for each candidate, in order."""
         early: dict[int, Verdict] = {}
         due = 0
         for position, verdict in self.stream(candidates):
@@ -133,7 +134,7 @@ class LMVerifier(BaseVerifier):
                 due += 1
 
     async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
-        """As `verify`, without blocking the event loop."""
+        """Yield verdicts as `verify` does, without blocking the event loop."""
         early: dict[int, Verdict] = {}
         due = 0
         async with aclosing(self.astream(candidates)) as stream:
@@ -144,7 +145,7 @@ class LMVerifier(BaseVerifier):
                     due += 1
 
     def stream(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Verdict]]:
-        """Positions and verdicts of the candidates, in the order in which they are reached."""
+        """Yield positions and verdicts of the candidates, in the order in which they are reached."""
         self._asker.patience.begin()
         groups = self._groups(candidates)
         for verdicts in completed(
@@ -155,7 +156,7 @@ class LMVerifier(BaseVerifier):
             yield from verdicts
 
     async def astream(self, candidates: Sequence[Candidate]) -> AsyncGenerator[tuple[int, Verdict], None]:
-        """As `stream`, without blocking the event loop."""
+        """Yield positions and verdicts as `stream` does, without blocking the event loop."""
         self._asker.patience.begin()
         groups = self._groups(candidates)
         async with self._asker.session():
@@ -167,10 +168,10 @@ class LMVerifier(BaseVerifier):
                     for position, verdict in verdicts:
                         yield position, verdict
 
-    # what is asked
+    # requests
 
     def _groups(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Positions of the candidates that are asked about together."""
+        """Return the positions of the candidates, grouped by request."""
         if self.way != "batch" or self.batch_size == 1:
             return [[position] for position in range(len(candidates))]
         prompt = self.prompts.batch if self.refine is None else self.prompts.batch_decide
@@ -198,7 +199,7 @@ class LMVerifier(BaseVerifier):
         return (yield from self._several(candidates, group))
 
     def _one(self, candidate: Candidate, usage: Usage) -> Effects[Verdict]:
-        """The verdict on one candidate; in parts, where its preferences do not fit into one prompt."""
+        """Return the verdict on one candidate, from several requests if its preferences do not fit into one prompt."""
         try:
             verdicts: list[Verdict] = []
             for part in self._parts(candidate):
@@ -228,7 +229,7 @@ class LMVerifier(BaseVerifier):
     def _instructed(
         self, candidate: Candidate, verdict: Verdict, preferences: Sequence[Preference], usage: Usage
     ) -> Effects[Verdict]:
-        """i_x(p) = IG(x, p, rationale), one call for each relevant preference that has no instruction yet."""
+        """Add i_x(p) = IG(x, p, rationale), with one call for each relevant preference that has no instruction yet."""
         texts = {preference.id: preference.text for preference in preferences}
         alignments = []
         for alignment in verdict.alignments:
@@ -252,7 +253,7 @@ class LMVerifier(BaseVerifier):
         return replace(verdict, alignments=tuple(alignments))
 
     def _several(self, candidates: Sequence[Candidate], group: Sequence[int]) -> Effects[list[tuple[int, Verdict]]]:
-        """Verdicts on several candidates of one answer; those it leaves out are asked about one by one."""
+        """Return verdicts on several candidates from one answer; those missing in it are asked about one by one."""
         usage = Usage()
         chosen = [candidates[position] for position in group]
         preferences = list({p.id: p for candidate in chosen for p in candidate.preferences}.values())
@@ -275,7 +276,7 @@ class LMVerifier(BaseVerifier):
             answers = read_batch(completion.text, texts, under, instructions=instructing)
             last = max(answers, default=0)
             if completion.cut and last in answers and answers[last].decision is Decision.KEEP:
-                del answers[last]  # it may not be all that was to be said of it
+                del answers[last]  # the answer may have been cut off in the middle of it
         except LMError as error:
             if self._asker.patience.down is not None:
                 failed = Verdict(decision=Decision.UNDECIDED, rationale=str(error))
@@ -293,7 +294,7 @@ class LMVerifier(BaseVerifier):
         return _sharing(verdicts, usage)
 
     def _parts(self, candidate: Candidate) -> list[list[Preference]]:
-        """The preferences, in lists that fit into a prompt with the chunk."""
+        """Return the preferences in lists that fit into a prompt together with the chunk."""
         prompt = self.prompts.single if self._instructing else self.prompts.decide
         fixed = prompt.size + size_of(section(candidate.item.text))
         parts: list[list[Preference]] = []
@@ -311,7 +312,7 @@ class LMVerifier(BaseVerifier):
 
     @property
     def _instructing(self) -> bool:
-        """Whether one answer both decides and instructs."""
+        """Whether one answer holds both decision and instructions."""
         return self.way != "paper" and self.refine is None
 
     def _answer_tokens(self, chunks: int, preferences: int = 3) -> int:
@@ -321,7 +322,7 @@ class LMVerifier(BaseVerifier):
 
 
 def _decision_read(text: str, preferences: Sequence[str], instructing: bool) -> Answer:
-    """The decision in an answer; small models leave out instructions, which can be asked for by themselves."""
+    """Return the decision in an answer; instructions that small models leave out can be asked for separately."""
     try:
         return read_decision(text, preferences, instructions=instructing)
     except UnreadableAnswer:
@@ -343,13 +344,13 @@ def _verdict(answer: Answer, completion: Completion, preferences: Sequence[Prefe
 
 
 def _sharing(verdicts: Sequence[tuple[int, Verdict]], usage: Usage) -> list[tuple[int, Verdict]]:
-    """Verdicts of one call: the first carries what all of them took."""
+    """Return the verdicts of one call; the first carries the usage of all."""
     (position, verdict), *others = verdicts
     return [(position, replace(verdict, usage=usage)), *others]
 
 
 def _line_size(preference: Preference) -> int:
-    """Bytes of a preference as a prompt shows it, with its number."""
+    """Return the bytes of a preference as a prompt shows it, with its number."""
     return size_of(one_line(preference.text)) + 8
 
 

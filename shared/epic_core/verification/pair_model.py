@@ -1,4 +1,4 @@
-"""A cross-encoder as the verifier of that name sees it: two texts in, probabilities out, or why there are none."""
+"""Pair model: a cross-encoder that takes two texts and returns probabilities, or an error that says why not."""
 
 from __future__ import annotations
 
@@ -22,35 +22,37 @@ _LOGITS = {"Identity": True, "Sigmoid": False, "Softmax": False}
 
 @runtime_checkable
 class PairScorer(Protocol):
-    """A cross-encoder: sentence-transformers' `CrossEncoder`, or anything else that scores pairs of texts."""
+    """Protocol of a cross-encoder: sentence-transformers' `CrossEncoder`, or any other object that scores pairs of
+    texts.
+    """
 
     def predict(self, pairs: Any, /) -> Any:
-        """A score for each pair, or a row of them, one for each label."""
+        """Return a score for each pair, or a row of scores, one for each label."""
         ...
 
 
 class PairModel:
-    """A cross-encoder with what is known of it.
+    """A cross-encoder, with its name, identity and labels.
 
     Args:
         model: A name, a folder, or a `PairScorer`.
         device: As sentence-transformers takes it, for a name or a folder.
-        batch: Pairs a call.
-        logits: Whether it gives logits; None: as its activation says, and if it has none, probabilities.
-        labels: What its scores are, in order; None: as its config says.
-        name: What it is called.
+        batch: Pairs in one call.
+        logits: Whether it gives logits; None: as its activation implies, or probabilities if it has none.
+        labels: The meanings of its scores, in order; None: as its config says.
+        name: The name to use for it.
 
     Attributes:
-        name: What it is called.
-        identity: What tells its weights from others', or empty if nothing does.
+        name: Its name.
+        identity: A text that distinguishes its weights from others', or empty if there is none.
         labels: The names of its scores, lower case; empty for one score.
-        entails, contradicts: Which of them these are; None if none is.
-        words: How many words of a text it surely reads beside a preference.
+        entails, contradicts: The places of these labels; None if there is none.
+        words: How many words of a text it can certainly read next to a preference.
 
     Raises:
         MissingExtraError: if sentence-transformers is not installed and the model is a name or a folder.
-        EncoderError: if the model cannot be loaded, or is no cross-encoder.
-        InvalidInputError: if it is no model, or has several labels and none says entailment.
+        EncoderError: if the model cannot be loaded, or is not a cross-encoder.
+        InvalidInputError: if it is not a model, or has several labels of which none says entailment.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class PairModel:
             self._model = model
             called = getattr(model, "name", None) or type(model).__name__
         self.name = str(name or called)
-        # Called otherwise before sentence-transformers 4.
+        # Before version 4, sentence-transformers had another name for it.
         told = "activation_fn" if hasattr(self._model, "activation_fn") else "default_activation_function"
         activation = getattr(self._model, told, None)
         self.logits = _LOGITS.get(type(activation).__name__, False) if logits is None else logits
@@ -84,7 +86,7 @@ class PairModel:
         self.entails, self.contradicts = _nli(self.labels, self.name)
         self.identity = _fingerprint(self._model) or str(getattr(self._model, "fingerprint", "") or name or "")
         longest = getattr(self._model, "max_seq_length", None) or getattr(self._model, "max_length", None)
-        # A word is a token and a half or less, and the preference has to fit beside it.
+        # A word is at most one and a half tokens, and the preference has to fit next to the text.
         self.words = max(1, min(_WORDS, longest // 2)) if isinstance(longest, int) else _WORDS
         self._batch = batch
         takes = inspect.signature(self._model.predict).parameters
@@ -93,10 +95,11 @@ class PairModel:
         self._lock = threading.Lock()
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """For each pair a row: of one probability, or of one for each label. NaN where the model gave none.
+        """Return a row for each pair: one probability, or one for each label. NaN if the model gave none.
 
         Raises:
-            ValueError: if the model gives another number of scores than it was asked for.
+            ValueError: if the model returns another number of scores than requested, or a score outside [0, 1] as a
+                probability.
             Exception: whatever the model raises.
         """
         with self._lock:
@@ -139,7 +142,7 @@ def _loaded(path: str, device: str | None) -> Any:
             "Give a folder that holds a model, or download it first while you are online."
         ) from error
     built = getattr(_config(model), "architectures", None) or ()
-    # sentence-transformers gives any other model a head of random numbers, and warns at most.
+    # sentence-transformers gives any other model a head of random numbers, with a warning at most.
     alone = not hasattr(model, "__len__") or len(model) == 1
     if built and alone and not any(architecture.endswith(_HEADS) for architecture in built):
         raise EncoderError(
@@ -159,7 +162,7 @@ def _labels(model: Any) -> tuple[str, ...]:
 
 
 def _nli(labels: tuple[str, ...], name: str) -> tuple[int | None, int | None]:
-    """Where entailment and contradiction are among the labels."""
+    """Return the places of entailment and contradiction among the labels."""
     if not labels:
         return None, None
     entails = [place for place, label in enumerate(labels) if label.startswith("entail")]
@@ -177,14 +180,14 @@ def _fingerprint(model: Any) -> str:
     state = getattr(model, "state_dict", None) or getattr(getattr(model, "model", None), "state_dict", None)
     if not callable(state):
         return ""
-    # Other runtimes than torch show no weights.
+    # Runtimes other than torch show no weights.
     weights = state()
     if not weights:
         return ""
     digest = hashlib.sha256()
     for key, tensor in sorted(weights.items()):
         digest.update(f"{key}{tuple(tensor.shape)}".encode())
-        # The ends of each tensor tell two trainings apart without hashing gigabytes.
+        # The ends of each tensor distinguish two trainings without hashing gigabytes.
         flat = tensor.detach().flatten()
         digest.update(flat[:64].float().cpu().numpy().tobytes())
         digest.update(flat[-64:].float().cpu().numpy().tobytes())

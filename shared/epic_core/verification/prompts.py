@@ -1,8 +1,8 @@
-"""The prompts of Decision Module, Instruction Generator and Rewriter (section 3.2), and how text enters them.
+"""Prompts of Decision Module, Instruction Generator and Rewriter (section 3.2), and the schemas of their answers.
 
-A chunk is untrusted. It enters a prompt quoted: without invisible characters, without the characters that tags,
-JSON and chat templates are made of, each line marked, between tags that carry a hash of the text, which the text
-cannot know. So it can neither end its section nor pass for a line of the prompt or of an answer.
+A chunk is untrusted. It enters a prompt quoted: without invisible characters, without the characters that tags, JSON
+and chat templates are made of, each line marked, between tags that carry a hash of the text, which the text cannot
+contain. So it can neither end its section nor pass for a line of the prompt or of an answer.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ Answer with one JSON object that holds the list "answers", one object for each c
 )
 _BATCH_DECIDE = replace(_BATCH, system=_BATCH.system.removesuffix(f"\n  - {_INSTRUCTION}"))
 
-# The files of the authors' repository, and which prompt they are.
+# The files of the authors' repository, by the prompt that they hold.
 _FILES = {
     "decide": ("filtering_systemprompt.txt", "filtering_userprompt.txt"),
     "instruct": ("instruction_systemprompt.txt", "instruction_userprompt.txt"),
@@ -115,13 +115,13 @@ _FILES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Prompts:
-    """The prompts an `LMVerifier` uses; each can be replaced.
+    """The prompts of an `LMVerifier`; each can be replaced.
 
     Attributes:
         single: Decides and writes the instructions (way "single").
         decide: The Decision Module alone (way "paper", and before a rewrite).
         instruct: The Instruction Generator (way "paper").
-        batch, batch_decide: As `single` and `decide`, for several chunks.
+        batch, batch_decide: Like `single` and `decide`, for several chunks.
         rewrite: The Rewriter.
     """
 
@@ -144,14 +144,14 @@ class Prompts:
 
     @classmethod
     def read(cls, folder: str | Path) -> Prompts:
-        """Prompts from a folder laid out as `prompt/` in the repository of the paper's authors.
+        """Read prompts from a folder laid out like `prompt/` in the repository of the paper's authors.
 
-        Read are `filtering_systemprompt.txt` and `filtering_userprompt.txt` (the Decision Module),
-        `instruction_...` (the Instruction Generator) and `rewriting_...` (the Rewriter), as many as are there.
-        They ask for XML, so the model is not held to a JSON schema.
+        It reads `filtering_systemprompt.txt` and `filtering_userprompt.txt` (the Decision Module), `instruction_...`
+        (the Instruction Generator) and `rewriting_...` (the Rewriter), as many as exist. They ask for XML, so the model
+        is not held to a JSON schema.
 
         Raises:
-            InvalidInputError: if none of these files is there, or one cannot be read.
+            InvalidInputError: if none of these files exists, or one cannot be read.
         """
         found: dict[str, Prompt] = {}
         for name, files in _FILES.items():
@@ -176,28 +176,28 @@ _STANCE_VALUE: dict[str, object] = {"type": "string", "enum": [str(stance) for s
 
 
 def single_schema(preferences: int) -> Schema:
-    """What `Prompts.single` asks for. The order counts: the decision comes first, as in the paper."""
+    """Return the schema for `Prompts.single`. The order matters: the decision comes first, as in the paper."""
     return _object(decision=_decision(), rationale=_TEXT, preferences=_list(_relevant(preferences), preferences))
 
 
 def decide_schema(preferences: int) -> Schema:
-    """What `Prompts.decide` asks for."""
+    """Return the schema for `Prompts.decide`."""
     relevant = _object(preference=_number(preferences), stance=_STANCE_VALUE)
     return _object(decision=_decision(), rationale=_TEXT, preferences=_list(relevant, preferences))
 
 
 def instruct_schema() -> Schema:
-    """What `Prompts.instruct` asks for."""
+    """Return the schema for `Prompts.instruct`."""
     return _object(instruction=_TEXT)
 
 
 def rewrite_schema() -> Schema:
-    """What `Prompts.rewrite` asks for."""
+    """Return the schema for `Prompts.rewrite`."""
     return _object(text=_TEXT)
 
 
 def batch_schema(chunks: int, preferences: int, *, decide_only: bool) -> Schema:
-    """What `Prompts.batch` and `Prompts.batch_decide` ask for."""
+    """Return the schema for `Prompts.batch` or `Prompts.batch_decide`."""
     one = decide_schema(preferences) if decide_only else single_schema(preferences)
     answer = _object(chunk=_number(chunks), **one["properties"])
     return _object(answers=_list(answer, chunks) | {"minItems": chunks})

@@ -1,4 +1,4 @@
-"""The Rewriter of the earlier version of EPIC: x^ = Rewriter(x, P'_rel(x), rationale)."""
+"""Rewriter of the earlier version of EPIC: x^ = Rewriter(x, P'_rel(x), rationale)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from epic_core.verification.prompts import rewrite_schema
 
 
 class LMRewriter:
-    """Has a language model write chunks anew, for the preferences they are kept under.
+    """A rewriter that has a language model rewrite chunks for the preferences they are kept under.
 
     Args:
-        asker: The model.
-        prompt: The Rewriter's.
+        asker: The client of the model.
+        prompt: The Rewriter's prompt.
 
     Attributes:
         name: Made of model and prompt; rewritten texts are cached under it.
@@ -33,7 +33,7 @@ class LMRewriter:
         self.name = f"rewrite/{asker.lm.name}/{version([prompt])}"
 
     def stream(self, rewritings: Sequence[Rewriting]) -> Iterator[tuple[int, Rewritten]]:
-        """Positions and rewritten texts, in the order in which they are there."""
+        """Yield positions and rewritten texts, in the order in which they are ready."""
         self._asker.patience.begin()
         yield from completed(
             lambda place, stopped: run(self._rewritten(place, rewritings[place]), stopped=stopped),
@@ -42,7 +42,7 @@ class LMRewriter:
         )
 
     async def astream(self, rewritings: Sequence[Rewriting]) -> AsyncIterator[tuple[int, Rewritten]]:
-        """As `stream`, without blocking the event loop."""
+        """Yield rewritten texts as `stream` does, without blocking the event loop."""
         self._asker.patience.begin()
         async with self._asker.session():
             rewritten = acompleted(
@@ -61,7 +61,7 @@ class LMRewriter:
             "chunk": section(rewriting.item.text),
             "rationale": one_line(rewriting.rationale),
         }
-        # It is to be no longer than the chunk; an answer of more than its bytes in tokens has gone astray.
+        # The text is to be no longer than the chunk; an answer with more tokens than the chunk has bytes has failed.
         limit = 64 + size_of(rewriting.item.text)
         try:
             request = self._asker.request(self._prompt, values, rewrite_schema(), min(limit, 2048))

@@ -1,4 +1,4 @@
-"""The values of an answer: what a decision, a number, a stance or a text may look like."""
+"""Values of an answer: the forms that a decision, a number, a stance or a text may have."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from epic_core.lm.answers import Record, _letters, is_no, line_of
 from epic_core.types import Decision, Stance
 
 _LONGEST_NUMBERS = 300
-# Letters that a part of a preference needs to stand for it.
+# Fewest letters with which a part of a preference can stand for it.
 _SHORTEST_PART = 12
 
 _DECISION_KEYS = ("decision", "verdict", "judgement", "judgment")
-# These may hold a decision, or something else.
+# These keys may hold a decision, or something else.
 _POSSIBLE_DECISION_KEYS = ("action", "label", "answer", "result")
 RATIONALE_KEYS = ("rationale", "reason", "reasoning", "explanation", "why")
 PREFERENCES_KEYS = (
@@ -80,7 +80,7 @@ class Answer:
         decision: Keep or Discard.
         rationale: Why; can be empty.
         relevant: P'_rel(x), at least one for Keep.
-        span: Where in the answer the decision word stands; None if that is not certain.
+        span: The position of the decision word in the answer; None if it is not certain.
     """
 
     decision: Decision
@@ -90,7 +90,7 @@ class Answer:
 
 
 def stated_in(record: Record) -> set[Decision | None]:
-    """The decisions an object states; None among them is one that it does not settle on."""
+    """Return the decisions that an object states; None among them stands for an unclear one."""
     stated: set[Decision | None] = set()
     for key, value in record.items():
         name = _letters(key) if isinstance(key, str) else ""
@@ -106,7 +106,7 @@ def stated_in(record: Record) -> set[Decision | None]:
 
 
 def decision_of(value: str) -> Decision | None:
-    """Keep or Discard, if a text begins with one of them and says nothing that casts doubt on it."""
+    """Return Keep or Discard if a text begins with one of them and does not cast doubt on it, else None."""
     words = _words(value)
     if not words or words[0] not in KEEP_WORDS | DISCARD_WORDS:
         return None
@@ -118,7 +118,7 @@ def decision_of(value: str) -> Decision | None:
 
 
 def names_decision(value: str) -> bool:
-    """Whether a text names a decision, be it to doubt it."""
+    """Tell whether a text names a decision, even if it doubts it."""
     return bool((KEEP_WORDS | DISCARD_WORDS) & set(_words(value)))
 
 
@@ -127,7 +127,7 @@ def _words(value: str) -> list[str]:
 
 
 def places_of(value: Any, preferences: Sequence[str]) -> list[int]:
-    """Which preferences are meant by a number, several, or a quoted text."""
+    """Return the places of the preferences meant by a number, several numbers, or a quoted text."""
     number = whole_number(value)
     if number is not None:
         return [number - 1] if 1 <= number <= len(preferences) else []
@@ -142,7 +142,7 @@ def places_of(value: Any, preferences: Sequence[str]) -> list[int]:
         place = _quoted_place(text, preferences)
         if place is not None:
             return [place]
-    # "1. quiet rooms" is the first; "1-3" is not.
+    # "1. quiet rooms" means the first preference; "1-3" does not.
     if leading and _letters(leading.group(2)).strip("0123456789") and 1 <= int(leading.group(1)) <= len(preferences):
         return [int(leading.group(1)) - 1]
     return list(range(len(preferences))) if value.strip().casefold() in ("all", "all of them") else []
@@ -168,12 +168,12 @@ def _quoted_place(text: str, preferences: Sequence[str]) -> int | None:
 
 @lru_cache(maxsize=4)
 def _letters_of(preferences: tuple[str, ...]) -> tuple[str, ...]:
-    """The letters of preferences; an answer may quote them many times."""
+    """Return the letters of preferences; cached, because an answer may quote them many times."""
     return tuple(_letters(preference) for preference in preferences)
 
 
 def whole_number(value: Any) -> int | None:
-    """A number, however it is written."""
+    """Return a value as a whole number, however it is written, or None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, float) and math.isfinite(value) and value.is_integer():
@@ -197,7 +197,7 @@ _STANCE_WORDS: tuple[tuple[str, Stance], ...] = (
 
 
 def stance_of(value: Any) -> Stance:
-    """A stance, by how the word begins; what is none is neutral."""
+    """Return the stance that a word begins with; neutral for anything else."""
     word = _letters(value) if isinstance(value, str) else ""
     for beginning, stance in _STANCE_WORDS:
         if word.startswith(beginning):
@@ -206,7 +206,7 @@ def stance_of(value: Any) -> Stance:
 
 
 def relevance_of(record: Record) -> bool | None:
-    """Whether an object says that what it speaks of is relevant; None if it does not say."""
+    """Tell whether an object calls its subject relevant; None if it does not say."""
     values = [value for key, value in record.items() if isinstance(key, str) and _letters(key) in _RELEVANCE_KEYS]
     if any(is_no(value) or (isinstance(value, str) and _NO.match(value)) for value in values):
         return False
@@ -214,7 +214,7 @@ def relevance_of(record: Record) -> bool | None:
 
 
 def instruction_of(value: Any) -> str:
-    """An instruction on one line; empty for what is none, such as a dash, "N/A" or "..."."""
+    """Return an instruction on one line; empty for a value without meaning, such as a dash, "N/A" or "..."."""
     line = line_of(value)
     says_something = re.search(r"[^\W\d_]", line) and (" " in line or not line.isascii())
     return line if says_something else ""

@@ -1,1 +1,1 @@
-"""The grammar of preferences: cues, phrases, statements, and the walk over them. Private to the parser."""
+"""Grammar of preferences: cues, phrases, statements, and the walk over them. Private to the parser."""

@@ -1,4 +1,4 @@
-"""The words by which a preference says that it likes or avoids something, and how firmly."""
+"""Cues: the words by which a preference likes or avoids something, and the words for firmness."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 
 
 def any_of(*alternatives: str) -> str:
-    """A pattern for any of these patterns."""
+    """Return a pattern for any of these patterns."""
     return f"(?:{'|'.join(alternatives)})"
 
 
 def words(text: str) -> str:
-    """A pattern for any of the words of a text."""
+    """Return a pattern for any of the words of a text."""
     return any_of(*text.split())
 
 
 def verbs(bases: str, forms: str = "s|es|ed|ing") -> str:
-    """A pattern for verbs and their regular forms; "steer clear of, hate": the first word is inflected."""
+    """Return a pattern for verbs, separated by commas, and their regular forms; the first word of each is inflected."""
     return any_of(*(_inflected(*verb.strip().partition(" "), forms) for verb in bases.split(",")))
 
 
@@ -28,14 +28,14 @@ def _inflected(verb: str, space: str, rest: str, forms: str) -> str:
         stem, bare = verb[:-1], "y"
         forms = forms.replace("s|es|ed", "ies|ied").replace("ing", "ying")
     else:
-        # "skipped" doubles what "missed" does not.
+        # "skipped" doubles its last letter, "missed" does not.
         stem, bare = verb, ""
         forms = forms.replace("ed", f"{verb[-1]}?ed").replace("ing", f"{verb[-1]}?ing")
     return f"{stem}(?:{forms}|{bare})" + space + rest
 
 
 def pattern(*alternatives: str) -> re.Pattern[str]:
-    """Whole words, in upper or lower case."""
+    """Return a compiled pattern for whole words, in upper or lower case."""
     return re.compile(rf"(?<![\w'-]){any_of(*alternatives)}(?!\w)", re.I)
 
 
@@ -48,7 +48,7 @@ ADVERB = words(
     " somewhat rarely consciously fully vastly heavily purely largely especially specifically certainly please"
     " actively intentionally all terribly both either well super far kinda sorta merely instead"
 )
-# Verbs that say nothing of what is liked or avoided: "eat" in "never eat shellfish".
+# Verbs that neither like nor avoid: "eat" in "never eat shellfish".
 LIGHT = any_of(
     verbs(
         "eat, drink, consume, buy, purchase, wear, watch, read, listen to, play, try, order, consider, own,"
@@ -167,7 +167,7 @@ _WITHOUT = any_of(
     "without(?: having)?(?: any| an?)?|lack(?:s|ing)?|free (?:of|from)|devoid of|with (?:no|zero)|void of|minus|"
     "(?:has|have|had|offers?|needs?|requires?|involves?|contains?) (?:no|zero)",
 )
-# What a relative clause says that names something: "explanations that focus on X". It stays on its side.
+# Relative clauses that specify a thing: "explanations that focus on X". X is liked or avoided as the thing is.
 _FOCUS = any_of(
     r"(?:that|which|who|where|should) (?:\w+ly )?"
     + any_of(
@@ -183,7 +183,7 @@ _FOCUS = any_of(
     r"(?:focus(?:s?ed|s?ing)|based|grounded|rooted|cent(?:er|re)(?:ed|d|ing))(?: \w+ly)? (?:on|in|around)",
     "emphasi[sz]ing|highlighting|prioriti[sz]ing",
 )
-# "Less sugar", but not "less crowded beaches", of which no more is said than what they are like.
+# "Less sugar" is a cue; "less crowded beaches" is not, because it only describes the beaches.
 _LESS = (
     r"(?:less|fewer|no more(?![\w ]{1,40} th[ae]n\b))(?= [a-z])"
     r"(?! (?:th[ae]n|of|often|so|is|are|about|on|in|for|to|at|with|by|from|like|known"
@@ -193,13 +193,13 @@ _LESS = (
     r"(?! (?:loud|fast|cheap|big|modern|dark|bright|cold|hot|raw|fresh|slow|old|new|quiet|sweet|hard|strict|dense"
     r"|complex|abstract|harsh|obscure|mainstream|popular|familiar)\b)"
 )
-# Where "hotels without casinos and with a pool" turns back.
+# The end of a negation: "and with" in "hotels without casinos and with a pool".
 _BACK = any_of(
     r"(?:and|but) (?:with|has|have|having|near|close to|next to)(?! (?:no|zero|less|fewer)\b)",
     r"(?<=, )(?:with|has|near|close to|next to)(?! (?:no|zero|less|fewer)\b)",
 )
 _IMPERATIVE = r"(?:give|tell|show) me(?: about)?|use|keep it|compare|explain(?: (?!with(?:out)?\b|no\b)\w+)?|stick to"
-# The order is that of precedence, where several could begin at a place.
+# Where several kinds of cue match at one place, the first of them counts.
 CUE = re.compile(
     r"(?<![\w-])(?:(?<!['’])|(?='))(?:"
     r"(?P<even>not even|or even)"
@@ -223,7 +223,8 @@ CUE = re.compile(
     re.I,
 )
 
-# Of the one who speaks wherever it stands; the rest of a reason ("because I only walk") says nothing of firmness.
+# These concern the speaker wherever they stand; other words of a reason ("because I only walk") do not count for
+# firmness.
 _NEVER = pattern(
     r"allerg\w+|intoleran\w+|celiac|coeliac|diagnosed|diabetic|religiously|devout|jewish|muslim|hindu|buddhist",
     "vegan|vegetarian|pescatarian|halal|kosher|sober|keto|teetotal\\w*|(?:deeply|very|being) religious",
@@ -258,7 +259,7 @@ _STARTS_WITH_NO = re.compile(r"(?:please,? )?no\s", re.I)
 
 
 def firmness_of(text: str) -> float:
-    """How firmly a preference is held: 1.0 (never, only, allergic), 0.75 (hate, love) or 0.5 (prefer, dislike)."""
+    """Return the firmness of a preference: 1.0 (never, only, allergic), 0.75 (hate, love) or 0.5 (prefer, dislike)."""
     plain = text.replace("\u2019", "'").strip()
     said = _SIDE_REMARK.sub("", plain)
     if _NEVER.search(plain) or _STRICT.search(said):

@@ -1,4 +1,4 @@
-"""What a piece of a preference names: its phrases, without the words around them, lists taken apart."""
+"""Phrases that a piece of a preference names, without the words around them and with lists taken apart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from epic_core.preferences.grammar.cues import ADVERB, LIGHT, any_of, pattern, v
 from epic_core.text.stems import word_set
 
 PUNCTUATION = " ,.;:!?'\"“”‘’"
-# What stands before a phrase and is none of it.
+# Words before a phrase that are not part of it.
 _LEADING = re.compile(
     any_of(
         r"(?:an?|the|any|all|some|every|each|these|those|such|other|another|my|our|more|most|as much|as many|its|"
@@ -49,10 +49,10 @@ _CONTAINS = any_of(
     "rel(?:y|ies) (?:\\w+ly )?on|relying (?:\\w+ly )?on|made (?:with|from|of)|(?:is|are) about|(?:with|"
     "in) the form of|come with|have|has|start with|in the form of",
 )
-# "shows or movies that feature laugh tracks": the laugh tracks.
+# In "shows or movies that feature laugh tracks" the phrase is "laugh tracks".
 _HEADED = re.compile(rf"(?:[\w-]+ )?{_HEAD}(?:,? (?:and|or) (?:\w+ )?{_HEAD})? (?:(?:that|which) )?{_CONTAINS}\s", re.I)
 HEAD_ALONE = re.compile(rf"(?:{ADVERB} |any |an? |the |all )*(?:{_HEAD}|those|ones)", re.I)
-# And after it.
+# Words after a phrase that are not part of it.
 _TRAILING_WORDS = word_set(
     "what person drinker eater please thanks exclusively and or but so then i we i'm we're i've i'd i'll will"
     " would do does am is are was were have has had a an the to that which who where also strictly generally"
@@ -90,7 +90,7 @@ _COMPLEMENT = pattern(
     "with|that|which|who|whose|where|from|about|for|containing|involving|without|into|between|through|by|as|based|"
     "than|of|in|at|to"
 )
-# And so it does before one: "shows or movies that are long".
+# A list before one of these belongs to it as well: "shows or movies that are long".
 _SHARED = re.compile(r"^[\w-]+(?: [\w-]+)? (?:that|which|who|where|made|derived|of|as)\s", re.I)
 # A lone adjective in a list belongs to the noun at its end: "cultural and artistic exchanges".
 _ADJECTIVE = re.compile(
@@ -124,7 +124,7 @@ _ANAPHORIC = re.compile(r"\s(?:it|them)[\s.,]*$", re.I)
 
 
 def phrases_of(plain: str, start: int, end: int, *, known: bool) -> Iterator[tuple[int, int]]:
-    """Where the phrases of a piece of text begin and end; known: whether something was named before."""
+    """Yield where the phrases of a piece of text begin and end; known: whether something was named before."""
     if known and _ANAPHORIC.search(plain, max(start, end - 12), end):
         return
     for part in _parts(plain, *trimmed(plain, start, end)):
@@ -137,7 +137,7 @@ def phrases_of(plain: str, start: int, end: int, *, known: bool) -> Iterator[tup
 
 
 def trimmed(plain: str, start: int, end: int) -> tuple[int, int]:
-    """A piece of text without what stands around the phrase in it."""
+    """Return the bounds of a piece of text without the words around the phrase in it."""
     before = None
     while (start, end) != before:
         before = (start, end)
@@ -146,7 +146,7 @@ def trimmed(plain: str, start: int, end: int) -> tuple[int, int]:
         while start < end and plain[end - 1] in PUNCTUATION:
             end -= 1
         if leading := _LEADING.match(plain, start, end):
-            # "reading" alone is what is named.
+            # "reading" alone is the phrase itself.
             if leading.end() >= end and " " not in plain[start:end]:
                 break
             start = leading.end()
@@ -163,7 +163,7 @@ def _without_tail(plain: str, start: int, end: int) -> int:
 
 
 def _parts(plain: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """What was said to be examples apart from the rest; the items of lists."""
+    """Yield the items of lists, with examples separated from the rest."""
     for begin, stop in _split(_EXAMPLES, plain, start, end):
         headed = _HEADED.match(plain, begin, stop)
         first = headed.end() if headed else begin
@@ -188,7 +188,7 @@ def _is_list(items: list[str], between: str) -> bool:
 
 
 def _first_clause(plain: str, start: int, end: int) -> int:
-    """Up to a comma that begins another thought."""
+    """Return the position of the first comma that begins another thought, or the end."""
     for comma in _COMMA.finditer(plain, start, end):
         if _OTHER_THOUGHT.match(plain, comma.end(), end):
             return comma.start()

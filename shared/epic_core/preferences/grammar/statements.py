@@ -1,4 +1,4 @@
-"""The statements of a preference: where they end, their reasons and scopes, and some without a verb of liking."""
+"""Statements of a preference: where they end, their reasons and scopes, and forms without a verb of liking."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATEMENT = re.compile(
     ),
     re.I,
 )
-# "I want to support": a wish, no reason.
+# "I want to support" is a wish, not a reason.
 _NO_WISH = "".join(
     f"(?<!{word} )"
     for word in sorted(
@@ -49,7 +49,7 @@ _GROUND = any_of(
     "environmental|ethical|health|religious|moral|medical|safety|privacy|personal|financial|sustainability|cultural"
     "|dietary|political"
 )
-# Where a reason begins: nothing that follows is liked or avoided.
+# Beginnings of reasons: nothing in a reason is liked or avoided.
 REASON = pattern(
     "because|since|due to|owing to|thanks to|out of (?:concern|respect|principle|habit|fear)|so that|"
     "on account of|after what",
@@ -100,7 +100,7 @@ _WEATHER = words(
     "(?:hot|cold|warm|wet|bad|freezing)\\sweather public(?!\\s\\w) bed company meetings traffic groups"
     " large\\sgroups class"
 )
-# When or where a preference holds.
+# Times, places and occasions to which a preference is limited.
 SCOPE = re.compile(
     r"(?<![\w'-])"
     + any_of(
@@ -133,7 +133,7 @@ SCOPE = re.compile(
     + r"(?![\w'-])",
     re.I,
 )
-# Before what is liked or avoided, any place, time or matter: "in novels, I love".
+# In front of the statement, any place, time or matter is a scope: "in novels, I love".
 SCOPE_IN_FRONT = re.compile(
     r"(?:(?:in|at|on|for|during|around|before|until|inside|outside|among|between|whenever|over)"
     r"(?! (?:me|general|fact|particular|my (?:opinion|view|experience|part|taste)|ethical|health|religious|"
@@ -152,7 +152,7 @@ DIET = re.compile(
     rf"gone)\s){{0,3}}(?P<what>{_DIETS})(?![\w-])(?! \w+ diet)(?! diet)",
     re.I,
 )
-# That one keeps no diet says of no food that it is avoided.
+# "I'm not vegan" does not mean that any food is avoided.
 NO_DIET = re.compile(
     rf"\b(?:i'm|im|i am|we're|we are) (?:not|no longer) (?:(?:an?|{ADVERB}|strict) ){{0,3}}(?:{_DIETS})"
     r"(?![\w-])(?! \w+ diet)(?! diet)",
@@ -189,7 +189,7 @@ _PRONOUNS = words(
     "i it they this that we which who he she these those you what there everything people all because since"
 )
 
-# What is said of a thing that is named first: "running is off limits", "crowds stress me out".
+# Statements that name the thing first: "running is off limits", "crowds stress me out".
 FRONTED = re.compile(
     any_of(
         r"\b(?P<avoided>(?:(?:\w+ly|always|just|often|usually) )?(?:"
@@ -225,7 +225,7 @@ EXCHANGED = re.compile(
     r"(?=[,.;]|$| (?:and|but) (?:i|now|love|never|feel)\b)",
     re.I,
 )
-# What one does is liked where "but no" follows: "I eat fish but no meat".
+# A habit is liked if "but no" follows: "I eat fish but no meat".
 DONE = re.compile(
     rf"\s*(?:i|we) (?:{ADVERB} |do )*(?:eat|drink|watch|read|wear|play|listen to|buy|use|cook|consume) (?P<what>.+)",
     re.I,

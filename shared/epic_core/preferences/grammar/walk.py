@@ -1,4 +1,4 @@
-"""Walks over a statement from left to right and puts what it names on a side."""
+"""Walk over a statement from left to right, which puts the phrases in it on the liked or the avoided side."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from epic_core.text.stems import word_set
 LIKED, AVOIDED, NEITHER = 1, -1, 0
 _VERBS = {"liked": LIKED, "liked_phrase": LIKED, "avoided": AVOIDED, "avoided_phrase": AVOIDED, "not": AVOIDED}
 
-# What stands before a verb that is a cue: its subject, another verb, the beginning.
+# Before a verb that is a cue stands its subject, another verb, or the beginning.
 _SUBJECT = re.compile(
     rf"(?:^|[,;]\s*|(?<![\w'-])(?:{SUBJECT}|to|and|or|but|also|then|am|'m|do|would|will|can|could|must|should|which i"
     rf"|(?:what|all) i|have|had|not|who|cannot|that|never|hardly|seldom|\w+n't|{ADVERB}))\s*$",
     re.I,
 )
-# And before one that begins anew amid a phrase: "and I avoid", not "a place to love".
+# Before a verb that begins anew in the middle of a phrase: "and I avoid", not "a place to love".
 _ANEW = re.compile(
     rf"(?:(?<![\w'-])(?:{SUBJECT}|and|or|but|then)|[,;])"
     rf"(?: (?:{ADVERB}|try|tend|have|do|would|will|can|could|must|am|an?|not|never|to|\w+n't)){{0,4}}\s*$",
@@ -59,48 +59,48 @@ _AFTER_TO = re.compile(
 )
 
 
-# These go on with what a cue of another kind has begun.
+# Cues that count only after a cue of one of these kinds.
 _AFTER = {"more": ("less", "more"), "back": ("without", "no", "less", "not")}
-# "I spend less time".
+# A subject and a verb before "less", as in "I spend less time".
 _VERB_ALONE = re.compile(rf"\s*(?:{SUBJECT}|to)\s+(?:(?:{ADVERB}|try to|want to)\s+)*\w+\s*", re.I)
 
 
 class Found:
-    """What was found in a text, by sides."""
+    """The liked and avoided phrases found in a text."""
 
     def __init__(self, text: str, plain: str) -> None:
         self.text, self.plain = text, plain
-        # What the last verb said; a contrast that stood before it is on the other side.
+        # The side of the last verb; a contrast that stood before it is on the other side.
         self.base = LIKED
         self._phrases: list[tuple[int, str]] = []
         self._early: list[tuple[int, int]] = []
 
     @property
     def named(self) -> bool:
-        """Whether anything was found so far."""
+        """Whether any phrase was found so far."""
         return bool(self._phrases)
 
     @property
     def waiting(self) -> bool:
-        """Whether there was only the second half of a contrast so far."""
+        """Whether only the second half of a contrast was found so far."""
         return bool(self._early) and not self.named
 
     def enter(self, side: int, start: int, end: int) -> int:
-        """Puts what a piece of text names on a side; gives how much that is."""
+        """Put the phrases of a piece of text on a side, and return their number."""
         named = [self.text[slice(*place)] for place in phrases_of(self.plain, start, end, known=self.named)]
         self._phrases.extend((side, phrase) for phrase in named)
         return len(named)
 
     def enter_whole(self, side: int, start: int, end: int) -> None:
-        """Puts a piece of text on a side as it is."""
+        """Put a piece of text on a side unchanged."""
         self._phrases.append((side, self.text[start:end]))
 
     def enter_early(self, start: int, end: int) -> None:
-        """Keeps what a contrast names before the rest: "instead of tea, I drink"."""
+        """Keep a contrast that comes before the rest: "instead of tea, I drink"."""
         self._early.append((start, end))
 
     def sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What is liked and what is avoided, each phrase once; one that is on both sides is avoided."""
+        """Return the liked and the avoided phrases, each once; a phrase on both sides is avoided."""
         for place in self._early:
             self.enter(-self.base, *place)
         self._early.clear()
@@ -111,7 +111,7 @@ class Found:
 
 
 def cues_of(plain: str, start: int, end: int) -> Iterator[re.Match[str]]:
-    """The cues of a statement; what only looks like one, such as "love" in "songs of love", is left out."""
+    """Yield the cues of a statement, without words that only look like one, such as "love" in "songs of love"."""
     last = None
     for cue in CUE.finditer(plain, start, end):
         if _is_cue(plain, cue, start, end, last):
@@ -132,28 +132,28 @@ def _is_cue(plain: str, cue: re.Match[str], start: int, end: int, last: re.Match
         return True
     if last is not None and said.endswith("ing") and _NOTHING_NAMED.fullmatch(plain, last.end(), cue.start()):
         return True
-    # After "and" it may be a noun, unless something follows that it speaks of.
+    # After "and" it may be a noun, unless an object follows.
     noun = _JOINED.search(before) and _NO_OBJECT.match(plain, cue.end(), end)
     return bool(_SUBJECT.search(before)) and not noun
 
 
 class Walk:
-    """One statement, from left to right; `side` is that of the words before its first cue."""
+    """A walk over one statement, from left to right; `side` is that of the words before its first cue."""
 
     def __init__(self, found: Found, start: int, end: int, side: int = NEITHER) -> None:
         self._found, self._plain = found, found.plain
         self._start, self._end = start, end
-        # The side of the words from `_open` on, and what the last verb said: a contrast turns it.
+        # The side of the words from `_open` on, and the side of the last verb, which a contrast reverses.
         self._side = self._base = side
         self._open = start
-        # Whether "to" can be a contrast in this statement, and in these words.
+        # Whether "to" can be a contrast in this statement, and in the words from `_open` on.
         self._may_prefer = self._prefers = False
-        # Whether a contrast, a negation inside what was named or "less" turned the side.
+        # Which of these turned the side: a contrast, a negation inside a phrase ("inside"), or "less".
         self._turned = ""
         self._entered = 0
 
     def run(self) -> None:
-        """Enters what the statement names."""
+        """Put the phrases of the statement on their sides."""
         found = list(cues_of(self._plain, self._start, self._end))
         self._may_prefer = all(cue.lastgroup != "contrast" for cue in found)
         for cue in found:
@@ -163,7 +163,7 @@ class Walk:
             self._side = self._base = LIKED
         self._close(self._end)
         if found and self._side and not self._entered:
-            # "Dark roads are something I avoid", "solid wood only": it was named first.
+            # The phrase may come before the cue: "Dark roads are something I avoid", "solid wood only".
             self._found.enter(self._base, self._start, found[0].start())
 
     def _meet(self, cue: re.Match[str], kind: str) -> None:
@@ -189,7 +189,7 @@ class Walk:
         else:
             self._contrast(cue)
 
-    # --- what a cue does
+    # --- effects of a cue
 
     def _verb(self, cue: re.Match[str], side: int) -> None:
         before = self._plain[self._open : cue.start()]
@@ -217,7 +217,7 @@ class Walk:
         self._prefers = self._may_prefer and said.startswith("prefer") and self._side == LIKED
 
     def _base_of(self, verb: str, side: int) -> int:
-        """What a verb says; "I believe in reducing waste" still speaks of something liked."""
+        """Return the side of a verb; "I believe in reducing waste" is still about something liked."""
         return LIKED if verb.endswith("ing") and self._base == LIKED else side
 
     def _focus(self, cue: re.Match[str]) -> None:
@@ -254,7 +254,7 @@ class Walk:
             self._turn_inside(cue)
 
     def _less(self, cue: re.Match[str]) -> None:
-        """ "Less sugar" is liked where it is avoided."""
+        """Put "less sugar" on the liked side if sugar is avoided."""
         unnamed = _NOTHING_NAMED.fullmatch(self._plain, self._open, cue.start())
         done = _VERB_ALONE.fullmatch(self._plain, self._open, cue.start())
         if not self._side and not unnamed and not done and not self._found.named:
@@ -264,7 +264,7 @@ class Walk:
         self._turned = "less"
 
     def _go_on(self, cue: re.Match[str], kind: str) -> None:
-        """ "Less sugar, more fruit", "without casinos and with a pool"."""
+        """Continue after "less" or "without": "less sugar, more fruit", "without casinos and with a pool"."""
         if kind == "back" and self._turned == "inside":
             self._turn(cue, self._base)
         elif kind == "more" and self._turned == "less" and _JOINED.search(self._plain[self._open : cue.start()]):
@@ -272,7 +272,7 @@ class Walk:
             self._base = LIKED
 
     def _like_what_stands_before(self, cue: re.Match[str]) -> None:
-        """ "Mountains, not beaches"."""
+        """Put the phrase before a negation on the liked side: "mountains, not beaches"."""
         if not self._side and not self._found.named and _LAST_OF_ALL.search(self._plain[self._open : cue.start()]):
             self._side = self._base = LIKED
 
@@ -294,7 +294,7 @@ class Walk:
             self._found.enter_early(cue.end(), self._end)
 
     def _begin_pair(self, cue: re.Match[str]) -> None:
-        """Ends what an earlier contrast turned where another pair begins: "over dogs, tea over coffee"."""
+        """End the effect of an earlier contrast where another pair begins: "over dogs, tea over coffee"."""
         joints = [*_PAIR.finditer(self._plain, self._open, cue.start())]
         if joints and joints[-1].start() > self._open:
             self._turn(joints[-1], self._base)
@@ -302,7 +302,7 @@ class Walk:
     # --- sides
 
     def _turn_inside(self, cue: re.Match[str]) -> None:
-        """A negation inside what was named: what is avoided for a lack is not avoided itself."""
+        """Apply a negation inside a phrase: a thing avoided for a lack is not avoided itself."""
         if self._base == AVOIDED and not _JOINED.search(self._plain[self._open : cue.start()]):
             self._drop(cue, LIKED)
         elif self._base == AVOIDED:
@@ -338,7 +338,7 @@ class Walk:
         self._prefers = False
 
     def _preferred_to(self, start: int, end: int) -> re.Match[str] | None:
-        """The "to" of "prefer silent films to talkies"."""
+        """Return the "to" of "prefer silent films to talkies", or None."""
         for to in _TO.finditer(self._plain, start, end):
             before = self._plain[start : to.start()].split()
             if before and before[-1].casefold() not in _BEFORE_TO and not _AFTER_TO.match(self._plain, to.end()):
@@ -347,7 +347,7 @@ class Walk:
 
     @staticmethod
     def _begins_anew(cue: re.Match[str], before: str) -> bool:
-        """Whether a verb amid a phrase begins another: "and I avoid", not "a place to love"."""
+        """Tell whether a verb in the middle of a phrase begins another: "and I avoid", not "a place to love"."""
         if cue.lastgroup == "not":
             return bool(_JOINED.search(before))
         if cue.lastgroup in ("liked", "liked_phrase") and _OR.search(before):

@@ -15,7 +15,7 @@ from epic_core.storage.memory_schema import REWRITES, VERDICTS
 from epic_core.storage.tables.repository import Repository
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
 from epic_core.types.digests import digest
-from epic_core.verification.base import combined
+from epic_core.types.verdicts import combined
 
 _FREED = 0.1
 _DROPPED = 64
