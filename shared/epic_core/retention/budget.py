@@ -1,7 +1,7 @@
-"""A byte budget: what the file may take, and each thing in it that is bounded by number.
+"""Byte budget: the size of the file, and limits for the numbers of rows in it.
 
-SQLite enforces it: the file has at most so many pages (`max_page_count`). While a call writes, the journal that makes
-the change safe may stand beside it.
+SQLite enforces it with a limit on the pages of the file (`max_page_count`). While a call writes, the journal that makes
+the change safe may exist next to it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ for _power, _letter in enumerate("KMG", start=1):
 _MOST = 2**48
 UNLIMITED = "unlimited"
 DEFAULT_RESERVE = 1_000_000
-"""Bytes of the file up to which the light tier fills it where nothing else is said."""
+"""Size of the file in bytes up to which the light tier fills it by default."""
 
 
 def checked_budget(budget: object) -> int | None:
-    """A budget in bytes, given as a number or as text like "1 MB" or "512 KiB"; 0 for "unlimited".
+    """Return a budget in bytes, given as a number or text like "1 MB" or "512 KiB"; 0 for "unlimited", None for None.
 
     Raises:
         InvalidInputError: for anything else.
@@ -63,16 +63,16 @@ def checked_reserve(reserve: object) -> int | None:
 
 @dataclass(frozen=True)
 class Budget:
-    """A number of bytes, and how it is shared out.
+    """A number of bytes, and the shares of its parts.
 
     Attributes:
-        total: Bytes that the file has at most after every call; while one writes, its journal may stand beside it.
+        total: Most bytes of the file after every call; while one writes, its journal may exist next to it.
     """
 
     total: int
 
     def pages(self, page: int) -> int:
-        """Return how many pages of so many bytes the file may have, at least one."""
+        """Return how many pages of `page` bytes the file may have, at least one."""
         return max(1, self.total // page)
 
     @property
@@ -82,25 +82,25 @@ class Budget:
 
     @property
     def largest_item(self) -> int:
-        """Bytes of the largest item that is taken: a quarter, so that others stay beside it."""
+        """Bytes of the largest item that is accepted: a quarter, so that there is room for others."""
         return self.total // 4
 
     @property
     def verdicts(self) -> int:
-        """How many verdicts are cached at most: a tenth."""
+        """Most verdicts in the cache: a tenth."""
         return self.total // 10 // 600
 
     @property
     def ledger(self) -> int:
-        """How many items the ledger knows at most: a twentieth."""
+        """Most items in the ledger: a twentieth."""
         return self.total // 20 // DIGEST_BYTES
 
     @property
     def not_kept(self) -> int:
-        """How many discarded, and how many evicted items are on record at most: together about a twentieth."""
+        """Most discarded, and most evicted items on record: together about a twentieth."""
         return self.total // 40 // 350
 
     @property
     def retry_queue(self) -> int:
-        """How many items wait in the retry queue at most: about a quarter."""
+        """Most items in the retry queue: about a quarter."""
         return max(1, self.total // 4 // 1000)

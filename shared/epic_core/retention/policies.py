@@ -1,7 +1,7 @@
-"""Which entries of a memory go first when a budget of bytes is reached.
+"""Retention policies: which entries of a memory leave first when a byte budget is reached.
 
-A policy puts the entries of one namespace in an order, `choose` walks it and picks those that go. Nothing here
-reads or writes a memory. Times are unix seconds, and a clock may go backwards: no age is negative.
+A policy puts the entries of one namespace in an order, and `choose` picks from its beginning the entries to remove.
+Nothing here reads or writes a memory. Times are unix seconds, and a clock may go backwards: no age is negative.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ Positions: TypeAlias = NDArray[np.intp]
 
 _DAY = 86_400.0
 _NEUTRAL = tuple(Stance).index(Stance.NEUTRAL)
-# Redundancy compares at most this many pairs of entries: all of 10,000, the least valuable of more.
+# Redundancy compares at most this many pairs of entries: all pairs of 10,000 entries, and the least valuable ones of
+# more.
 _COMPARED = 100_000_000
-# One block of cosines has at most this many, 16 MB.
+# One block of cosines has at most this many values, 16 MB.
 _BLOCK = 4_000_000
 
 
@@ -36,7 +37,7 @@ class Held:
         items: Item rows, shape `(n,)`.
         preferences: Preference rows, -1 for an entry without one, shape `(n,)`.
         stances: Position in `tuple(Stance)`, shape `(n,)`.
-        confidence: In [0, 1], nan where the verifier gave none, shape `(n,)`.
+        confidence: In [0, 1], nan if the verifier gave none, shape `(n,)`.
         similarity: Sim(E(x), E(p)) in [-1, 1], shape `(n,)`; nan counts as 0.
         uses: How often a search returned the entry, shape `(n,)`.
         used: When a search last did, in unix seconds, nan if never, shape `(n,)`.
@@ -68,14 +69,15 @@ class Held:
         return len(self.rows)
 
     def idle_days(self, now: float) -> NDArray[np.float64]:
-        """Days since the last use, or since the entry was added; never negative, 0 where unknown. Shape `(n,)`."""
+        """Return the days since the last use or the addition of each entry, never negative, 0 if unknown; shape `(n,)`.
+        """
         days = (now - np.fmax(self.used, self.added)) / _DAY
         return np.where(days > 0.0, days, 0.0)
 
 
 @runtime_checkable
 class RetentionPolicy(Protocol):
-    """Puts the entries of a namespace in the order in which they go."""
+    """Protocol of a policy, which puts the entries of a namespace in the order in which they leave."""
 
     @property
     def name(self) -> str:
@@ -84,37 +86,37 @@ class RetentionPolicy(Protocol):
 
     @property
     def share(self) -> float:
-        """In (0, 1]: where there is no room, so much of the bytes held goes at a time."""
+        """The part of the held bytes, in (0, 1], that is removed at a time if there is no room."""
         ...
 
     def order(self, held: Held, now: float) -> Positions:
-        """The positions of all n entries, the first to go first: shape `(n,)`, the same for the same input."""
+        """Return the positions of all n entries, the first to leave first: shape `(n,)`, the same for equal inputs."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByValue:
-    """The least valuable first, the older of two equal ones first.
+    """A policy by which the least valuable entry leaves first, and the older of two equal ones.
 
-    The value of an entry is a weighted sum. Each part is a number between 0 and 1 (a cosine, for the similarity), so
-    a weight says how much confidence the whole range of a part is worth.
+    The value of an entry is a weighted sum. Each part is a number between 0 and 1 (a cosine, for the similarity), so a
+    weight tells how much confidence the whole range of a part is worth.
 
-    - confidence; where there is none, the median of those there are, so that it neither protects nor condemns;
-    - similarity: it says little that the embedded verifier's confidence does not, and much where a language model is
-      equally sure of everything, or gives no confidence;
+    - confidence; for an entry without one the median of the others, so that it neither protects nor condemns;
+    - similarity: it adds little to the embedded verifier's confidence, but much if a language model is equally sure of
+      everything, or gives no confidence;
     - use: u / (1 + u) for u uses, halved every `half_life` days since the last one; a small weight, because a search
-      also returns what is merely near, and what is returned is then kept and returned again;
-    - freshness: 1 for what was just added or used, halved every `half_life` days;
-    - a neutral stance: such an entry does not say what to do with its item;
-    - redundancy: how near the nearest more valuable entry of the same preference is, 0 at a cosine of `near` and 1 at
-      the same vector. Of very many entries only the least valuable are compared with the others: in the order of
+      also returns entries that are merely near, and a returned entry is then kept and returned again;
+    - freshness: 1 for an entry just added or used, halved every `half_life` days;
+    - a neutral stance: such an entry does not tell what to do with its item;
+    - redundancy: the nearness of the nearest more valuable entry of the same preference, 0 at a cosine of `near` and 1
+      at the same vector. Of very many entries only the least valuable are compared with the others: in the order of
       their values, until 100 million pairs are compared.
 
-    The weights are round numbers. In `tests/benchmarks/bench_retention.py` it is confidence that counts: the other
-    parts change what survives little or not at all, use a little for the worse, and no stance is neutral there.
+    The weights are round numbers. In `tests/benchmarks/bench_retention.py` confidence is what matters: the other parts
+    change little or nothing about which entries survive, use makes it slightly worse, and no stance is neutral there.
 
     Attributes:
-        similarity, use, freshness, neutral, redundancy: Weights, 0 or more; the last two are taken off.
+        similarity, use, freshness, neutral, redundancy: Weights, 0 or more; the last two are subtracted.
         near: Cosine in [0, 1) from which an entry counts as redundant.
         half_life: Days, more than 0.
         share: In (0, 1].
@@ -142,7 +144,7 @@ class ByValue:
         _checked_share(self.share)
 
     def values(self, held: Held, now: float) -> FloatArray:
-        """What each entry is worth, finite, shape `(n,)`; higher is better, comparable within one call only."""
+        """Return the value of each entry, finite, shape `(n,)`; higher is better, comparable within one call only."""
         confidence = np.clip(held.confidence.astype(np.float64), 0.0, 1.0)
         unknown = np.isnan(confidence)
         confidence[unknown] = 0.5 if unknown.all() else np.median(confidence[~unknown])
@@ -160,20 +162,20 @@ class ByValue:
         return np.asarray(value, dtype=np.float32)
 
     def order(self, held: Held, now: float) -> Positions:
-        """The positions, the least valuable first; shape `(n,)`."""
+        """Return the positions, the least valuable first; shape `(n,)`."""
         return np.argsort(self.values(held, now), kind="stable")
 
 
 @dataclass(frozen=True, kw_only=True)
 class UsageFifo:
-    """What is used little goes first, the oldest of it first; then the others, in random order.
+    """A policy by which little-used entries leave first, the oldest first; then the others, in random order.
 
-    Little is fewer uses than one standard deviation below the mean. Where uses are few and uneven that is below
-    zero, and the order is random. A rule from the literature, there with a fifth of the capacity at a time; here to
-    compare with.
+    An entry is little used if its uses are more than one standard deviation below the mean. If uses are few and uneven,
+    that is below zero, and the order is random. A rule from the literature, which removes a fifth of the capacity at a
+    time; here for comparison.
 
     Attributes:
-        seed: Of the random order, 0 or more.
+        seed: Seed of the random order, 0 or more.
         share: In (0, 1].
 
     Raises:
@@ -189,7 +191,7 @@ class UsageFifo:
         _checked_share(self.share)
 
     def order(self, held: Held, now: float) -> Positions:
-        """The positions, those used little first; shape `(n,)`."""
+        """Return the positions, little-used entries first; shape `(n,)`."""
         if not len(held):
             return np.empty(0, dtype=np.intp)
         little = held.uses < held.uses.mean() - held.uses.std()
@@ -199,10 +201,10 @@ class UsageFifo:
 
 @dataclass(frozen=True, kw_only=True)
 class Ebbinghaus:
-    """The forgetting curve of MemoryBank (Zhong et al., AAAI 2024): what is forgotten most goes first.
+    """A policy by the forgetting curve of MemoryBank (Zhong et al., AAAI 2024): the most forgotten entry leaves first.
 
-    Retention is e^(-t/S): t the days since the last use, or since the entry was added, S = strength + uses. Of two
-    entries with the same retention the older goes first.
+    Retention is e^(-t/S): t is the number of days since the last use, or since the entry was added, and S = strength +
+    uses. Of two entries with the same retention the older leaves first.
 
     Attributes:
         strength: S of an entry never used, in days, more than 0.
@@ -221,15 +223,15 @@ class Ebbinghaus:
         _checked_share(self.share)
 
     def order(self, held: Held, now: float) -> Positions:
-        """The positions, the lowest retention first; shape `(n,)`."""
-        # The exponent orders as e^(-t/S) does, and does not become 0 for all that is old.
+        """Return the positions, the lowest retention first; shape `(n,)`."""
+        # The exponent gives the same order as e^(-t/S), and does not become 0 for all old entries.
         exponent = -held.idle_days(now) / (self.strength + np.maximum(held.uses, 0))
         return np.argsort(exponent, kind="stable")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fifo:
-    """The oldest first.
+    """A policy by which the oldest entry leaves first.
 
     Attributes:
         share: In (0, 1].
@@ -245,13 +247,13 @@ class Fifo:
         _checked_share(self.share)
 
     def order(self, held: Held, now: float) -> Positions:
-        """The positions as they are; shape `(n,)`."""
+        """Return the positions in ascending order; shape `(n,)`."""
         return np.arange(len(held), dtype=np.intp)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Random:
-    """Any order: what other policies are compared with.
+    """A policy with a random order, for comparison with other policies.
 
     Attributes:
         seed: 0 or more; the same entries and seed give the same order.
@@ -270,12 +272,12 @@ class Random:
         _checked_share(self.share)
 
     def order(self, held: Held, now: float) -> Positions:
-        """The positions in random order; shape `(n,)`."""
+        """Return the positions in random order; shape `(n,)`."""
         return _generator(self.seed, held).permutation(len(held)).astype(np.intp)
 
 
 def checked_policy(policy: object) -> None:
-    """Refuse what is no policy.
+    """Raise an error for an object that is not a policy.
 
     Raises:
         InvalidInputError: if it has no name, no share above 0 and at most 1, or no method `order`.
@@ -288,21 +290,21 @@ def checked_policy(policy: object) -> None:
 
 
 def choose(order: Positions, held: Held, sizes: NDArray[np.int64], needed: int, floor: int) -> Positions:
-    """Pick the entries that go: the first of an order until they make enough room.
+    """Pick the entries to remove: the first of an order until they make enough room.
 
     No preference is left with fewer than `floor` entries by this; entries without a preference count as one group. A
-    group with fewer already keeps what it has.
+    group that has fewer already keeps all of them.
 
     Args:
-        order: Positions of all n entries, the first to go first, shape `(n,)`.
+        order: Positions of all n entries, the first to leave first, shape `(n,)`.
         held: The entries.
         sizes: Bytes that each entry frees, 0 or more, shape `(n,)`.
         needed: Bytes to free.
         floor: Entries that each preference keeps, 0 or more.
 
     Returns:
-        Positions in the order given, just enough of them to free `needed` bytes; all that may go if that is too
-        little; none if `needed` is not above 0.
+        Positions in the order given, just enough of them to free `needed` bytes; all that may leave if that is too
+            little; none if `needed` is not above 0.
 
     Raises:
         InvalidInputError: if the order does not have each position once, or for sizes or a floor out of range.
@@ -318,7 +320,7 @@ def choose(order: Positions, held: Held, sizes: NDArray[np.int64], needed: int, 
         return np.empty(0, dtype=np.intp)
     _, group, counts = np.unique(held.preferences[order], return_inverse=True, return_counts=True)
     group = group.reshape(-1)
-    # Sorted by group, stably, an entry's rank in its group is its place less the place where the group begins.
+    # After a stable sort by group, an entry's rank in its group is its place minus the place where the group begins.
     sorted_by_group = np.argsort(group, kind="stable")
     rank = np.empty(count, dtype=np.int64)
     rank[sorted_by_group] = np.arange(count) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -328,10 +330,10 @@ def choose(order: Positions, held: Held, sizes: NDArray[np.int64], needed: int, 
 
 
 def _nearest_better(held: Held, value: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The highest cosine with a more valuable entry of the same preference, 0 where none was compared; shape `(n,)`.
+    """Return each entry's highest cosine with a more valuable entry of its preference, 0 if none was compared; `(n,)`.
 
-    Of two equal values the newer counts as the more valuable. The entries are taken from the least valuable on, until
-    `_COMPARED` pairs are used up: an entry far above those that go now need not be compared now.
+    Of two equal values the newer entry counts as the more valuable. The entries are compared from the least valuable
+    on, until `_COMPARED` pairs are used up: an entry far above those that leave now need not be compared now.
     """
     nearest = np.zeros(len(held), dtype=np.float64)
     for members, worst in _by_preference(held, value):
@@ -346,7 +348,7 @@ def _nearest_better(held: Held, value: NDArray[np.float64]) -> NDArray[np.float6
 
 
 def _by_preference(held: Held, value: NDArray[np.float64]) -> Iterator[tuple[Positions, int]]:
-    """For each preference: its entries from the least valuable on, and how many of them are to be compared."""
+    """Yield the entries of each preference from the least valuable on, and how many of them are to be compared."""
     ranked = np.argsort(value, kind="stable")
     _, group, counts = np.unique(held.preferences[ranked], return_inverse=True, return_counts=True)
     group = group.reshape(-1)
@@ -359,7 +361,7 @@ def _by_preference(held: Held, value: NDArray[np.float64]) -> Iterator[tuple[Pos
 
 
 def _generator(seed: int, held: Held) -> np.random.Generator:
-    # The entries take part: a seed alone would spare the same positions each time.
+    # The entries are part of the seed, because the seed alone would spare the same positions each time.
     last = int(held.rows[-1]) if len(held) else 0
     return np.random.default_rng([seed, len(held), abs(last)])
 

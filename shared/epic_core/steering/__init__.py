@@ -1,4 +1,4 @@
-"""Stage 3, query steering: towards what a user likes, away from what they avoid (Eq. 7-8, section 3.3)."""
+"""Steering: stage 3, queries moved towards a user's likes and away from their dislikes (Eq. 7-8, section 3.3)."""
 
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.query_steering import QuerySteering

@@ -1,4 +1,4 @@
-"""The seam of steering: what a mode does with a query, and the two small ones, the paper's and none."""
+"""Base class of steering modes, with the two small modes: the paper's and none."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class SteeredQuery:
     """A query after steering.
 
     Attributes:
-        vector: q~, a unit vector of shape `(d,)`; E(q) where nothing steers.
+        vector: q~, a unit vector of shape `(d,)`; E(q) if nothing steers.
         query: E(q), shape `(d,)`.
-        preferences: What steered it, heaviest first; one in paper mode, none if no preference matters to the query, or
-            none reaches the floor, or the mode is "off".
+        preferences: The preferences that steered it, heaviest first; one in paper mode, none if no preference matters
+            to the query, or none reaches the floor, or the mode is "off".
         nearest: The highest Sim(E(q), E(p)), in [-1, 1]; None without preferences.
-        strength: How much of it all counts, in [0, 1]: less than 1 if even the most relevant preference only just
-            matters and no floor was given.
-        matters: All preferences by how much they matter, heaviest first, each with the chance that it does; None where
-            that was not weighed.
+        strength: How much steering counts altogether, in [0, 1]: less than 1 if even the most relevant preference only
+            just matters and no floor was given.
+        matters: All preferences by how much they matter, heaviest first, each with the chance that it does; None if
+            that was not computed.
     """
 
     vector: FloatArray
@@ -72,7 +72,7 @@ class SteeringMode(ABC):
     Args:
         preferences: The preferences.
         vectors: E(p) of each, shape `(m, d)`.
-        floor: Cosine in [-1, 1] from which a preference steers; None: as the mode has it.
+        floor: Cosine in [-1, 1] from which a preference steers; None for the mode's own rule.
     """
 
     def __init__(self, preferences: Sequence[Preference], vectors: FloatArray, floor: float | None) -> None:
@@ -82,15 +82,15 @@ class SteeringMode(ABC):
 
     @property
     def ready(self) -> bool:
-        """Whether everything is encoded that the mode needs."""
+        """Whether everything that the mode needs is encoded."""
         return True
 
     def prepare(self) -> None:
-        """Encode now what the mode needs, so that no query pays for it."""
+        """Encode everything that the mode needs, so that no query has to wait for it."""
         return
 
     async def aprepare(self) -> None:
-        """As `prepare`, without blocking the event loop."""
+        """Encode as `prepare` does, without blocking the event loop."""
         return
 
     @abstractmethod
@@ -100,11 +100,11 @@ class SteeringMode(ABC):
         Args:
             query: E(q), shape `(d,)`.
             only: Rows of the preferences that may steer; None for all.
-            candidates: Embeddings of what there is to choose from, shape `(n, d)`.
+            candidates: Embeddings of the texts to choose from, shape `(n, d)`, if known.
         """
 
     def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
-        """Return q~, shape `(d,)`; with `turns` also away from what is avoided, where the mode does that."""
+        """Return q~, shape `(d,)`; with `turns` also turned away from avoided phrases, if the mode does that."""
         return query
 
     def matters(
@@ -123,7 +123,7 @@ class SteeringMode(ABC):
         words: Sequence[Words] | None,
         scaled: bool,
     ) -> FloatArray:
-        """Score texts, shape `(n,)`, by their cosines with q~."""
+        """Score texts by their cosines with q~, shape `(n,)`."""
         scores: FloatArray = vectors @ self.vector(query, self.choose(query, only, None), turns=False)
         return scores
 
@@ -136,15 +136,15 @@ class SteeringMode(ABC):
         *,
         only: NDArray[np.intp] | None,
     ) -> tuple[FloatArray, Chosen]:
-        """Score what a search has found, shape `(n,)`, by its topic alone."""
+        """Score the texts of a search result by their topic alone, shape `(n,)`."""
         return topics.astype(np.float32, copy=True), self.choose(query, only, vectors)
 
 
 class Off(SteeringMode):
-    """No steering: the query as it is."""
+    """No steering: the query stays unchanged."""
 
     def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
-        """Choose none."""
+        """Choose no preference."""
         vectors = self.vectors if only is None else self.vectors[only]
         nearest = float((vectors @ query).max()) if len(vectors) else None
         return Chosen([], [], [], 0.0, nearest)

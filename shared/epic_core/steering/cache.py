@@ -1,4 +1,4 @@
-"""`QuerySteering` for many users, each one's made when it is first asked for."""
+"""Cache of `QuerySteering` for many users, each made on first use."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from epic_core.types.modes import Mode
 
 
 class Steerings:
-    """`QuerySteering` for many users: each one's preferences are encoded when they first steer, and then kept.
+    """A cache of `QuerySteering` for many users: preferences are encoded when they first steer, and then kept.
 
     Safe to use from several threads; preferences that first steer twice at the same time may be encoded twice.
 
     Args:
         encoder: Encodes preferences and their aspects.
-        floor: As `QuerySteering`'s.
-        size: Of how many users the encoded preferences are kept, those used last.
+        floor: As for `QuerySteering`.
+        size: For how many users the encoded preferences are kept, those used last.
     """
 
     def __init__(self, encoder: Encoder, *, floor: float | None = None, size: int = 128) -> None:
@@ -33,10 +33,10 @@ class Steerings:
         self._lock = threading.Lock()
 
     def of(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
-        """Steering by some preferences, ready for queries.
+        """Return steering by these preferences, ready for queries.
 
         Raises:
-            InvalidInputError: for what is no preference or no mode, or a preference given twice.
+            InvalidInputError: for an invalid preference or mode, or a preference given twice.
         """
         found = self._find(preferences, mode)
         if found is None:
@@ -46,7 +46,7 @@ class Steerings:
         return found
 
     async def aof(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
-        """As `of`, without blocking the event loop."""
+        """Return steering as `of` does, without blocking the event loop."""
         found = self._find(preferences, mode)
         if found is None:
             unique = unique_preferences(preferences)
@@ -71,7 +71,7 @@ class Steerings:
 
 @dataclass
 class Steer(Effect):
-    """Steering by some preferences: a `QuerySteering` that is ready for queries."""
+    """An effect whose result is a `QuerySteering` by some preferences, ready for queries."""
 
     steerings: Steerings
     preferences: tuple[str | Preference, ...]
@@ -79,17 +79,17 @@ class Steer(Effect):
     part: str = "steering"
 
     def run(self, stopped: threading.Event | None) -> QuerySteering:
-        """Find it, or make it."""
+        """Return it from the cache, or make it."""
         return self.steerings.of(self.preferences, self.mode)
 
     async def arun(self) -> QuerySteering:
-        """Find it, or make it without blocking the event loop."""
+        """Return it from the cache, or make it without blocking the event loop."""
         return await self.steerings.aof(self.preferences, self.mode)
 
 
 @dataclass
 class Prepare(Effect):
-    """Everything encoded that steering needs."""
+    """An effect that encodes everything a `QuerySteering` needs."""
 
     steering: QuerySteering
     part: str = "steering"

@@ -1,4 +1,4 @@
-"""Query steering as the paper has it (section 3.3): towards the preference that is most similar to the query."""
+"""Steering as in the paper (section 3.3): towards the preference that is most similar to the query."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def steered(query: FloatArray, preference: FloatArray) -> FloatArray:
     """Return q~ = (E(q) + E(p*)) / ||E(q) + E(p*)|| (Eq. 8), shape `(d,)`."""
     moved = query + preference
     length = np.linalg.norm(moved)
-    # A query that is the opposite of the preference cancels out with it: it is then left as it is.
+    # A query that is the exact opposite of the preference cancels out with it; it is then left unchanged.
     return (moved / length).astype(np.float32) if length > 1e-6 else query

@@ -1,6 +1,6 @@
-"""Stage 3, preference-guided query steering (section 3.3): queries steered by a fixed set of preferences.
+"""Query steering: stage 3, preference-guided queries steered by a fixed set of preferences (section 3.3).
 
-Three modes do it: the paper's (`paper`, Eq. 7-8), the signed one (`signed`), and none (`base`).
+There are three modes: the paper's (`paper`, Eq. 7-8), the signed one (`signed`), and none (`base.Off`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from epic_core.types.modes import Mode, checked_mode
 
 
 class QuerySteering:
-    """Steers queries by a fixed set of preferences, each encoded once.
+    """Steering of queries by a fixed set of preferences, each encoded once.
 
     Args:
         encoder: Encodes queries, preferences and their aspects.
         preferences: Texts or `Preference`s.
         mode: "paper" (Eq. 7-8), "signed" or "off".
-        floor: Cosine in [-1, 1] from which a preference steers, of the query, or in signed mode of what there is to
-            choose from; how much each counts is rel(p) all the same. Default: none in paper mode, whose equations have
-            none; else rel(p) decides that, too (`relevance`).
-        vectors: E(p) of the preferences where they are known already, shape `(m, d)`.
+        floor: Value in [-1, 1] from which a preference steers: of its cosine with the query in paper mode, of near(p)
+            in signed mode, where steering then counts at full strength. Default: none in paper mode, whose equations
+            have none; rel(p) decides in signed mode (`relevance`).
+        vectors: E(p) of the preferences if known already, shape `(m, d)`.
         borrow: Whether preferences without an expansion borrow from the bundled library.
 
     Raises:
@@ -71,9 +71,9 @@ class QuerySteering:
         *,
         floor: float | None = None,
     ) -> QuerySteering:
-        """As the constructor with `prepare`, without blocking the event loop."""
+        """Construct and `prepare` a steering without blocking the event loop."""
         texts = [preference.text for preference in _given(preferences)]
-        # The shape of no embeddings: an encoder may have to ask a server for its dimension.
+        # Even for no texts the shape is needed, for which an encoder may have to ask a server.
         vectors = await aembed(encoder, texts) if texts else await in_thread(embed, encoder, [])
         steering = cls(encoder, preferences, mode, floor=floor, vectors=vectors)
         await steering.aprepare()
@@ -81,15 +81,15 @@ class QuerySteering:
 
     @property
     def ready(self) -> bool:
-        """Whether everything is encoded that the mode needs."""
+        """Whether everything that the mode needs is encoded."""
         return self._steering.ready
 
     def prepare(self) -> None:
-        """Encode now what the mode needs, so that no query pays for it."""
+        """Encode everything that the mode needs, so that no query has to wait for it."""
         self._steering.prepare()
 
     async def aprepare(self) -> None:
-        """As `prepare`, without blocking the event loop."""
+        """Encode as `prepare` does, without blocking the event loop."""
         await self._steering.aprepare()
 
     def steer(self, query: str) -> SteeredQuery:
@@ -97,27 +97,27 @@ class QuerySteering:
         return self.steer_vector(embed_query(self.encoder, query))
 
     async def asteer(self, query: str) -> SteeredQuery:
-        """As `steer`, without blocking the event loop."""
+        """Encode and steer a query as `steer` does, without blocking the event loop."""
         await self.aprepare()
         return self.steer_vector(await aembed_query(self.encoder, query))
 
     def steer_vector(
         self, query: FloatArray, *, only: NDArray[np.intp] | None = None, candidates: FloatArray | None = None
     ) -> SteeredQuery:
-        """Steer E(q), to search raw texts with.
+        """Steer E(q), for searching raw texts.
 
         Args:
             query: A unit vector of shape `(d,)`.
             only: Rows of the preferences that may steer; default: all.
-            candidates: Embeddings of what there is to choose from, shape `(n, d)`; those nearest to the query say
-                which preferences are relevant.
+            candidates: Embeddings of the texts to choose from, shape `(n, d)`; those nearest to the query help to
+                determine which preferences are relevant.
         """
         return self._steered(query, only, candidates, turns=True)
 
     def steer_for_index(
         self, query: FloatArray, *, only: NDArray[np.intp] | None = None, candidates: FloatArray | None = None
     ) -> SteeredQuery:
-        """As `steer_vector`, for an index of instructions: in signed mode the vector is t, not q~."""
+        """Steer E(q) as `steer_vector` does, for an index of instructions: in signed mode the vector is t, not q~."""
         return self._steered(query, only, candidates, turns=False)
 
     def _steered(
@@ -142,19 +142,19 @@ class QuerySteering:
     def matters(
         self, query: FloatArray, *, only: NDArray[np.intp] | None = None, candidates: FloatArray | None = None
     ) -> list[tuple[Preference, float]]:
-        """Return the preferences by how much they matter to a query, heaviest first, each with the chance that it does.
+        """Return the preferences by how much they matter to a query, heaviest first, each with the chance it does.
 
         Args:
             query: A unit vector of shape `(d,)`.
             only: Rows of the preferences that may matter; default: all.
-            candidates: Embeddings of what there is to choose from, shape `(n, d)`.
+            candidates: Embeddings of the texts to choose from, shape `(n, d)`.
         """
         return self._steering.matters(query, only, candidates)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """The scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.
+        """Return the scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.
 
-        They compare the texts of one call.
+        Scores are comparable only within one call.
 
         Raises:
             InvalidInputError: if `texts` is one text.
@@ -164,7 +164,7 @@ class QuerySteering:
         return self.score_texts(embed_query(self.encoder, query), texts, embed(self.encoder, texts))
 
     async def ascore(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """As `score`, without blocking the event loop."""
+        """Return scores as `score` does, without blocking the event loop."""
         await self.aprepare()
         return self.score_texts(await aembed_query(self.encoder, query), texts, await aembed(self.encoder, texts))
 
@@ -178,14 +178,14 @@ class QuerySteering:
         words: Sequence[Words] | None = None,
         scaled: bool = True,
     ) -> FloatArray:
-        """As `score`, where everything is encoded.
+        """Return scores as `score` does, for a query and texts that are already encoded.
 
         Args:
             query: E(q), shape `(d,)`.
-            texts: What is ranked.
+            texts: The texts to rank.
             vectors: Their embeddings, shape `(len(texts), d)`.
             only: Rows of the preferences that may steer; default: all.
-            words: Those of the texts, where they are known.
+            words: The words of the texts, if known.
             scaled: Whether the scores are brought back to the scale of a cosine.
         """
         return self._steering.score_texts(query, texts, vectors, only=only, words=words, scaled=scaled)
@@ -199,13 +199,14 @@ class QuerySteering:
         *,
         only: NDArray[np.intp] | None = None,
     ) -> tuple[FloatArray, SteeredQuery]:
-        """Rank what a search has found, some of which may be about something else.
+        """Rank the texts of a search result, some of which may be about another topic.
 
         Args:
             query: E(q), shape `(d,)`.
-            topics: How near each text is to the query's topic, shape `(n,)`.
+            topics: The nearness of each text to the query's topic, shape `(n,)`.
             vectors: Their embeddings, shape `(n, d)`.
-            words: Gives what the texts' words count under the preference in a row, shape `(n,)` (`evidence.worded`).
+            words: Returns the weight of the texts' words under the preference in a row, shape `(n,)`
+                (`evidence.worded`).
             only: Rows of the preferences that may steer; default: all.
 
         Returns:

@@ -1,19 +1,20 @@
-"""Relevance of preferences to a query: rel(p), log-odds that p matters to whoever asks.
+"""Relevance of preferences to a query: rel(p), the log-odds that p matters to the person who asks.
 
-Similarity alone says it badly. "Where should I stay in Las Vegas?" is not near "I avoid hotels with casinos"; its
-expansion's questions are, and the things that follow or break it. So the nearness of a preference to a direction z is
+Similarity alone is a poor measure. "Where should I stay in Las Vegas?" is not near "I avoid hotels with casinos", but
+it is near the questions of its expansion, and the things that follow or break it. So the nearness of a preference to a
+direction z is
 
     near(p, z) = (Sim(z, p) + a top2 Sim(z, questions) + b top2 Sim(z, follows and breaks)) / (1 + a + b),
 
-top2 being the mean of the two highest. It is taken with the query and, if it is known what there is to choose from,
-with the mean direction c of the candidates nearest to the query, whose share is a little larger. Who wonders why
-something is as it is has nothing to choose, though:
+where top2 is the mean of the two highest. It is computed for the query and, if the texts to choose from are known, for
+the mean direction c of the candidates nearest to the query, whose share is a little larger. A person who wants an
+explanation has nothing to choose, though:
 
     rel(p) = w0 + w1 near(p) + w2 asks(q) + w3 explains(q, p).
 
-asks(q) is how much the query sounds like one that asks for a choice, rather than for an explanation; explains(q, p) how
-much it sounds like the latter, where p is about explanations and values itself. `shared/tools/fit_relevance.py` fitted
-the weights on queries and preferences of our own. Which of several preferences is the heaviest, nearness alone decides.
+asks(q) is how much the query sounds like a request for a choice rather than for an explanation; explains(q, p) how much
+it sounds like the latter, if p itself is about explanations and values. `shared/tools/fit_relevance.py` fitted the
+weights on queries and preferences of our own. Nearness alone decides which of several preferences is the heaviest.
 """
 
 from __future__ import annotations
@@ -31,24 +32,25 @@ from epic_core.preferences.evidence import Sides, highest_two
 from epic_core.types import FloatArray
 
 DEFAULT_FLOOR = 0.2
-# Texts answer a query from so much above the similarity on from which a preference matches it.
+# Distance above the floor from which a text answers a query.
 _ABOVE_FLOOR = 0.05
 RELEVANT = DEFAULT_FLOOR + _ABOVE_FLOOR
-# How many of the candidates say what a query is about.
+# How many of the nearest candidates determine what a query is about.
 NEAREST = 8
 _APART = 0.2
 FEATURES = ("near", "asks", "explains")
-# How much the questions, and the phrases, of an expansion count beside the preference itself: one that was written for
-# it, and one that was borrowed.
+# Weights of an expansion's questions and of its other phrases next to the preference itself: for an expansion written
+# for the preference, and for a borrowed one.
 _WRITTEN = (2.0, 1.0)
 _BORROWED = (0.25, 0.25)
-# An expansion of one's own is nearer to any query than what was borrowed.
+# An expansion written for the preference is nearer to any query than a borrowed one; this corrects for it.
 _NEARER = 0.05
-# How much what there is to choose from says, beside the query.
+# Share of the texts to choose from, the rest being the query's.
 _CHOICE = np.float32(0.6)
-# No question sounds more like one or the other than a whole one does: "Any suggestions?" says little.
+# Limit in both directions: a short question such as "Any suggestions?" tells little, although it sounds very much like
+# one.
 _CLEAR = 0.4
-# How one sounds who asks for a choice, and who wonders why; preferences about explanations, and about things.
+# Samples of requests for a choice and for an explanation, and of preferences about explanations and about things.
 SAMPLES = (
     ("Can you recommend something for me?", "What are some good options I should consider?",
      "Which one should I choose?", "Any suggestions for what I could try?"),
@@ -60,11 +62,11 @@ SAMPLES = (
 
 
 class Weights(NamedTuple):
-    """rel(p) is linear in some features.
+    """Weights with which rel(p) is linear in its features.
 
     Attributes:
-        features: What each counts, shape `(f,)`.
-        bias: What is added.
+        features: The weight of each feature, shape `(f,)`.
+        bias: The constant term.
     """
 
     features: FloatArray
@@ -75,8 +77,7 @@ def _weights(bias: float, **features: float) -> Weights:
     return Weights(np.array(list(features.values()), dtype=np.float32), bias)
 
 
-# By the query, and with candidates: of the bundled encoder, and of others, for which they were fitted with
-# all-MiniLM-L6-v2.
+# Without and with candidates: for the bundled encoder, and for others, fitted with all-MiniLM-L6-v2.
 _STATIC = (
     _weights(-4.35, near=14.20, asks=1.84, explains=30.89),
     _weights(-4.83, near=15.43, asks=2.57, explains=34.02),
@@ -88,14 +89,14 @@ _OTHER = (
 
 
 class Samples(NamedTuple):
-    """Of an encoder: towards who asks for a choice, towards preferences about explanations; each shape `(d,)`."""
+    """Directions of an encoder: towards requests for a choice, towards preferences about explanations; each `(d,)`."""
 
     choice: FloatArray
     explanation: FloatArray
 
     @classmethod
     def of(cls, vectors: FloatArray) -> Samples:
-        """From the embeddings of all samples, in order, shape `(n, d)`."""
+        """Return the directions from the embeddings of all samples, in order, shape `(n, d)`."""
         means, start = [], 0
         for sample in SAMPLES:
             mean = vectors[start : start + len(sample)].mean(axis=0)
@@ -105,18 +106,18 @@ class Samples(NamedTuple):
         return cls(choice=asking - wondering, explanation=explanations - things)
 
 
-# By the encoder's identity, as long as it lives.
+# Keyed by the encoder's id, for as long as the encoder lives.
 _known: dict[int, tuple[ReferenceType[Encoder], Samples]] = {}
 
 
 def known_samples(encoder: Encoder) -> Samples | None:
-    """An encoder's, if they were kept."""
+    """Return an encoder's samples if they were kept, else None."""
     found = _known.get(id(encoder))
     return found[1] if found is not None and found[0]() is encoder else None
 
 
 def samples_of(encoder: Encoder) -> Samples:
-    """An encoder's, encoded once for as long as it lives."""
+    """Return an encoder's samples, encoded once for as long as it lives."""
     known = known_samples(encoder)
     if known is None:
         asked, said = _questions(), _statements()
@@ -129,7 +130,7 @@ def samples_of(encoder: Encoder) -> Samples:
 
 
 async def asamples_of(encoder: Encoder) -> Samples:
-    """As `samples_of`, without blocking the event loop."""
+    """Return samples as `samples_of` does, without blocking the event loop."""
     known = known_samples(encoder)
     if known is None:
         asked, said = _questions(), _statements()
@@ -143,7 +144,7 @@ async def asamples_of(encoder: Encoder) -> Samples:
 
 
 def sample_texts() -> list[str]:
-    """What an encoder has to embed once."""
+    """Return the texts that an encoder has to embed once."""
     return _questions() + _statements()
 
 
@@ -157,27 +158,27 @@ def _statements() -> list[str]:
 
 def _kept(encoder: Encoder, vectors: FloatArray) -> Samples:
     samples, key = Samples.of(vectors), id(encoder)
-    with suppress(TypeError):  # it cannot be referred to weakly
+    with suppress(TypeError):  # the encoder cannot be referred to weakly
         _known[key] = (ref(encoder, lambda _: _known.pop(key, None)), samples)
     return samples
 
 
 def default_relevant(encoder: object) -> float:
-    """Return the cosine with a query from which on a text is relevant: the encoder's own, else by its floor."""
+    """Return the cosine with a query from which a text is relevant: the encoder's own, else 0.05 above its floor."""
     return float(getattr(encoder, "relevant", default_floor(encoder) + _ABOVE_FLOOR))
 
 
 def default_floor(encoder: object) -> float:
-    """The similarity below which a query matches no preference: the encoder's own `floor`, else 0.2."""
+    """Return the similarity below which a query matches no preference: the encoder's own `floor`, else 0.2."""
     return float(getattr(encoder, "floor", DEFAULT_FLOOR))
 
 
 class Nearness:
-    """What the preferences are near to: themselves, and their expansions.
+    """The nearness of directions to preferences and their expansions.
 
     Args:
         vectors: E(p), shape `(m, d)`.
-        sides: Of each preference.
+        sides: The phrases and embeddings of each preference.
     """
 
     def __init__(self, vectors: FloatArray, sides: Sequence[Sides]) -> None:
@@ -208,7 +209,7 @@ class _Groups:
         self._rows = np.concatenate([like[:0], *parts])
         sizes = [len(part) for part in parts]
         self.there = np.array([size > 0 for size in sizes], dtype=bool)
-        # Each group as long as the longest: places beyond its end are those of a cosine below any other.
+        # Each group is padded to the longest; the padding refers to a cosine below any other.
         self._places = np.full((len(parts), max(2, *sizes, 2)), len(self._rows), dtype=np.intp)
         start = 0
         for number, size in enumerate(sizes):
@@ -233,9 +234,9 @@ def features(
     Args:
         query: E(q), shape `(d,)`.
         vectors: E(p), shape `(m, d)`.
-        samples: The encoder's.
-        nearness: Of the preferences.
-        candidates: Embeddings of what there is to choose from, shape `(n, d)`; None where that is not known.
+        samples: The encoder's samples.
+        nearness: The nearness to the preferences.
+        candidates: Embeddings of the texts to choose from, shape `(n, d)`; None if unknown.
     """
     asks = max(-_CLEAR, min(float(query @ samples.choice), _CLEAR))
     near = nearness.of(query)
@@ -249,12 +250,12 @@ def features(
 
 
 def relevance(encoder: Encoder, found: Sequence[FloatArray], *, candidates: bool) -> FloatArray:
-    """Return rel(p) of each preference, shape `(m,)`: it matters from 0 on.
+    """Return rel(p) of each preference, shape `(m,)`: a preference matters from 0 on.
 
     Args:
-        encoder: What everything was encoded with.
+        encoder: The encoder of all the embeddings.
         found: `FEATURES`.
-        candidates: Whether it was known what there is to choose from.
+        candidates: Whether the texts to choose from were known.
     """
     bundled = encoder.name == BUNDLED_NAME
     weights = (_STATIC if bundled else _OTHER)[candidates]
@@ -269,13 +270,13 @@ def relevance(encoder: Encoder, found: Sequence[FloatArray], *, candidates: bool
 def center(query: FloatArray, candidates: FloatArray) -> FloatArray:
     """Return the mean direction of the candidates nearest to a query, shape `(d,)`."""
     near = candidates @ query
-    # What is much further than the nearest is about something else. All that are as near as the last count: their
-    # order does not matter.
+    # A candidate much further than the nearest is about something else. All candidates as near as the last one count,
+    # so that their order does not matter.
     least = float(near.max()) - _APART
     if len(candidates) > NEAREST:
         least = max(least, float(np.partition(near, -NEAREST)[-NEAREST]))
     candidates = candidates[near >= least]
     total = candidates.sum(axis=0)
     length = float(np.linalg.norm(total))
-    # Candidates that cancel each other out say nothing more than the query.
+    # Candidates that cancel each other out add nothing to the query.
     return total / np.float32(length) if length > 1e-6 else query

@@ -1,44 +1,44 @@
-"""Signed steering: towards what preferences like, away from what they avoid; a variant of query steering (section 3.3).
+"""Signed steering: towards liked and away from avoided phrases; a variant of query steering (section 3.3).
 
 The paper moves a query towards the preference most similar to it:
 
     p* = argmax_p Sim(E(q), E(p))                          (Eq. 7)
     q~ = (E(q) + E(p*)) / ||E(q) + E(p*)||                 (Eq. 8)
 
-For "I avoid hotels with casinos" that is towards casinos. The signed mode uses what a preference likes and
-avoids (`aspects`), for every preference that is relevant to the query, each with its weight w_p.
+For "I avoid hotels with casinos" that is towards casinos. The signed mode uses the liked and the avoided phrases of
+every preference that is relevant to the query, each preference with its weight w_p.
 
-How relevant one is, is rel(p), in log-odds (`relevance`); which is the heaviest, its nearness says, and its share is
-w_p ~ exp(KAPPA near(p)). With candidates, what they are about is asked, too. How much steering counts altogether, its
-strength, is the chance 1 / (1 + exp(-STEEPNESS max rel(p))) that any preference matters.
+rel(p) is the relevance of a preference, in log-odds (`relevance`). Its nearness to the query determines its share, w_p
+~ exp(KAPPA near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the
+chance 1 / (1 + exp(-STEEPNESS max rel(p))) that any preference matters.
 
-Of two preferences that say the opposite of each other only one counts: the nearer one; of about equally near ones the
-firmer; then the later.
+Of two preferences that contradict each other only one counts: the nearer one; of about equally near ones the firmer;
+then the later.
 
-Candidates among which there is to choose are ranked by what they say (`evidence`):
+Candidates to choose from are ranked by their content (`preferences.evidence`):
 
     score(q, x) = cos(q, x) + strength SAYS sum_p w_p told_p(x),    told_p(x) = tanh((for_p(x) - against_p(x)) / 2).
 
-What a search has found may be about something else, and its topic comes first:
+A search result may be about another topic, so its topic comes first:
 
     score(q, x) = topic(q, x) + strength sum_p w_p (ABOUT about_p(x) + SAYS_FOUND told_p(x) g(about_p(x))),
 
-less a penalty for a text much further from the topic than others. about_p(x) is how near the text is to what the
-preference speaks of, whatever its side, and g a step from 0 to 1: a text that speaks of something else neither follows
-a preference nor breaks it.
+less a penalty for a text much further from the topic than others; SAYS_WRITTEN replaces SAYS_FOUND for a preference
+whose expansion was written for it. about_p(x) is the nearness of the text to the subject of the preference, whether
+liked or avoided, and g a step from 0 to 1: a text about something else neither follows a preference nor breaks it.
 
-Where raw texts can be searched by a vector only, it is
+If raw texts can be searched only by a vector, the vector is
 
     q~ ~ t + s * turn,   t = E(q) + sum_p w_p E(p),   turn = sum_p w_p (a * mean E(liked) - b * mean E(avoided)).
 
-t is the topic: Eq. 8 with all relevant preferences in place of the nearest one. What is avoided is about the topic,
-too, so the turn would lead away from what was asked: if it points away from t, only its part at right angles to t
-counts. Then "hotels with casinos" turns from casinos and not from hotels. (`tests/benchmarks/bench_steered.py`
+t is the topic: Eq. 8 with all relevant preferences in place of the nearest one. Avoided phrases are about the topic,
+too, so the turn would lead away from the subject of the query: if it points away from t, only its part at right angles
+to t counts. Then "hotels with casinos" turns from casinos and not from hotels. (`tests/benchmarks/bench_steered.py`
 measures it.)
 
-A memory's instruction index holds what was already judged: an entry about casinos is there because this user
-avoids them, and says so. There the topic has to be found, whatever its sign, and the entry's stance decides
-(`retrieval`); so the index is searched with t alone.
+A memory's instruction index holds items already judged: an entry about casinos is there because this user avoids them,
+and its instruction says so. There the topic has to be found, whether it is liked or avoided, and the entry's stance
+decides afterwards (`pipeline.ranking`); so the index is searched with t alone.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ from epic_core.steering.relevance import (
 from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, Preference
 
-# From which rel(p) on a preference steers at all, and how fast the strength grows with it.
+# Smallest rel(p) at which a preference steers at all, and the growth of the strength with it.
 LEAST = -1.5
 STEEPNESS = 1.5
 # How sharply the nearest preference takes the largest share.
 KAPPA = 20.0
-# Weights of the liked and the avoided side of the turn, and s: how far it goes.
+# Weights of the liked and the avoided phrases in the turn, and s, the length of the turn.
 LIKED_WEIGHT = 1.0
 AVOIDED_WEIGHT = 1.0
 TURN = 2.0
-# What a text's subject and what it says count beside its cosine with the query; from which nearness on it is about a
-# preference, and how steep that step is. Chosen on cases of our own, round numbers in flat optima.
+# Weights of a text's subject and of its evidence next to its cosine with the query; the nearness from which it is about
+# a preference, and the steepness of that step. Chosen on cases of our own, round numbers in flat optima.
 ABOUT = 0.5
 SAYS_FOUND = 0.25
 SAYS_WRITTEN = 0.4
@@ -86,23 +86,24 @@ SAYS = 2.0
 SATURATION = 2.0
 MIDDLE = 0.3
 STEP = 20.0
-# A candidate may be so much further from the query than the nearest one; beyond, each point costs so many.
+# A candidate may be this much further from the topic than the nearest one; beyond that, the distance is subtracted this
+# many times.
 SLACK = 0.2
 OFF_TOPIC = 2.0
-# What counts as about equally near.
+# Largest difference at which two preferences are about equally near.
 TIE = 0.02
-# A share below this changes no order worth the time.
+# Preferences with a smaller share are skipped: they hardly change the order.
 _FELT = 0.02
 
 
 class Signed(SteeringMode):
-    """Steering by what each preference likes and avoids, weighed by how much it matters to the query.
+    """Steering by the liked and avoided phrases of preferences, weighted by how much each matters to the query.
 
     Args:
-        encoder: Encodes the sides of preferences and what relevance has to know of it.
+        encoder: Encodes the phrases of preferences and the samples that relevance needs.
         preferences: The preferences.
         vectors: E(p) of each, shape `(m, d)`.
-        floor: Cosine in [-1, 1] from which a preference steers; None: rel(p) decides.
+        floor: Value in [-1, 1] of near(p) from which a preference steers; None: rel(p) decides.
         borrow: Whether preferences without an expansion borrow from the bundled library.
     """
 
@@ -122,12 +123,12 @@ class Signed(SteeringMode):
 
     @cached_property
     def _sides(self) -> list[Sides]:
-        # Only signed steering needs them, and only once.
+        # Computed on first use, because only signed steering needs them.
         return sides_of(self.encoder, self.preferences, borrow=self.borrow)
 
     @cached_property
     def _directions(self) -> FloatArray:
-        """For each preference, what it likes less what it avoids: shape `(m, d)`."""
+        """For each preference, the liked minus the avoided phrases: shape `(m, d)`."""
         directions = np.zeros_like(self.vectors)
         for row, sides in enumerate(self._sides):
             if len(sides.liked):
@@ -144,7 +145,7 @@ class Signed(SteeringMode):
     def _clashes(self) -> frozenset[tuple[int, int]]:
         """Pairs of preferences, the earlier one first, of which one likes what the other avoids.
 
-        In the same words: who likes beaches can avoid crowded ones.
+        The phrases must have the same words: a user who likes beaches can avoid crowded ones.
         """
         liking: dict[frozenset[tuple[str, bool]], list[int]] = {}
         read = [aspects_of(preference) for preference in self.preferences]
@@ -162,17 +163,17 @@ class Signed(SteeringMode):
 
     @property
     def ready(self) -> bool:
-        """Whether samples and sides are encoded."""
+        """Whether samples and phrases are encoded."""
         return not self.preferences or (self.samples is not None and "_sides" in self.__dict__)
 
     def prepare(self) -> None:
-        """Encode samples and sides."""
+        """Encode samples and phrases."""
         if self.preferences:
             self._sample()
             _ = self._directions, self._nearness, self._keys, self._clashes
 
     async def aprepare(self) -> None:
-        """As `prepare`, without blocking the event loop."""
+        """Encode as `prepare` does, without blocking the event loop."""
         if self.preferences:
             if self.samples is None:
                 self.samples = await asamples_of(self.encoder)
@@ -181,13 +182,13 @@ class Signed(SteeringMode):
             self.prepare()
 
     def _sample(self) -> Samples:
-        """Encode what `relevance` has to know of an encoder, once for each encoder."""
+        """Return the encoder's samples, encoded once for each encoder."""
         if self.samples is None:
             self.samples = samples_of(self.encoder)
         return self.samples
 
     def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
-        """Return t, Eq. 8 with all relevant preferences by their weights; with `turns` q~."""
+        """Return t, which is Eq. 8 with all relevant preferences by their weights; with `turns`, q~."""
         if not chosen.rows:
             return query
         by = np.array(chosen.weights, dtype=np.float32)
@@ -230,7 +231,7 @@ class Signed(SteeringMode):
     def _weighed(
         self, query: FloatArray, candidates: FloatArray | None, rows: list[int]
     ) -> tuple[list[float], list[float], list[bool]]:
-        """Return near(p) and rel(p) of the preferences in some rows, and which of them may steer."""
+        """Return near(p) and rel(p) of the preferences in some rows, and whether each may steer."""
         known = candidates if candidates is not None and len(candidates) else None
         every = features(query, self.vectors, self._sample(), self._nearness, known)
         found = [feature[rows] for feature in every]
@@ -250,7 +251,7 @@ class Signed(SteeringMode):
         return [(self.preferences[rows[place]], _chance(odds[place])) for place in places]
 
     def _not_overruled(self, places: list[int], relevances: list[float], rows: list[int]) -> list[int]:
-        """Sort places by nearness, highest first, without those whose opposite is meant."""
+        """Sort places by nearness, highest first, without those that a contradicting preference overrules."""
         places = sorted(places, key=relevances.__getitem__, reverse=True)
         if len(places) < 2 or not self._clashes:
             return places
@@ -261,7 +262,7 @@ class Signed(SteeringMode):
                 if pair in self._clashes and overruled.isdisjoint((one, other)):
                     loses = other
                     if relevances[one] - relevances[other] <= TIE:
-                        # About equally relevant: the firmer one, then the later.
+                        # Both are about equally near: the firmer one wins, then the later.
                         loses = min(one, other, key=lambda place: (self._firmness[rows[place]], rows[place]))
                     overruled.add(loses)
         return [place for place in places if place not in overruled]
@@ -280,7 +281,7 @@ class Signed(SteeringMode):
         words: Sequence[Words] | None,
         scaled: bool,
     ) -> FloatArray:
-        """Score texts, shape `(n,)`, by their cosines with E(q) and what they say for or against preferences."""
+        """Score texts by their cosines with E(q) and their evidence for or against preferences, shape `(n,)`."""
         chosen = self.choose(query, only, vectors)
         scores = vectors @ query
         if not chosen.rows:
@@ -304,7 +305,7 @@ class Signed(SteeringMode):
         *,
         only: NDArray[np.intp] | None,
     ) -> tuple[FloatArray, Chosen]:
-        """Score what a search has found, shape `(n,)`: the topic first, then what the texts say."""
+        """Score the texts of a search result, shape `(n,)`: by the topic first, then by their evidence."""
         chosen = self.choose(query, only, vectors)
         scores = topics.astype(np.float32, copy=True)
         if not chosen.rows:
@@ -322,7 +323,7 @@ class Signed(SteeringMode):
         return scores, chosen
 
     def _says(self, row: int) -> float:
-        """Return how much what a text says counts: an expansion written for the preference knows it better."""
+        """Return the weight of a text's evidence: larger if the expansion was written for the preference."""
         sides = self._sides[row]
         return SAYS_WRITTEN if len(sides.expanded) and not sides.borrowed else SAYS_FOUND
 
@@ -334,7 +335,7 @@ class Signed(SteeringMode):
         said: Sequence[Words] | FloatArray,
         toward: FloatArray,
     ) -> tuple[FloatArray, FloatArray]:
-        """Return what texts say for or against a preference, in [-1, 1], and how near they are to its subject."""
+        """Return texts' evidence for or against a preference, in [-1, 1], and their nearness to its subject."""
         sides, keys = self._sides[row], self._keys[row]
         cosines = vectors @ keys.T
         about = highest_two(cosines)
@@ -347,7 +348,7 @@ class Signed(SteeringMode):
 
     @cached_property
     def _keys(self) -> list[FloatArray]:
-        """For each preference itself, its sides and its expansion's phrases, shape `(1 + n, d)`."""
+        """Embeddings of each preference itself, its phrases and its expansion's phrases, shape `(1 + n, d)`."""
         return [
             np.concatenate([self.vectors[row : row + 1], sides.vectors, sides.expanded])
             for row, sides in enumerate(self._sides)
@@ -360,5 +361,5 @@ def _chance(odds: float) -> float:
 
 def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:
     length = math.sqrt(float(vector @ vector))
-    # A query exactly opposite to what steers it cancels out; it is then left as it is.
+    # A query exactly opposite to the preferences cancels out; it is then left unchanged.
     return (vector / np.float32(length)).astype(np.float32) if length > 1e-6 else otherwise

@@ -1,4 +1,4 @@
-"""Stances that an item's metadata states, and what they take off a score."""
+"""Stances that an item's metadata states, and the penalties for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from epic_core.types.verdicts import PENALTY
 
 
 def penalty_of(metadata: Mapping[str, Any], preferences: Collection[str]) -> float:
-    """What the stance to some preferences takes off a score; 0 if it is not known."""
+    """Return the penalty for the stance to some preferences; 0 if it is unknown."""
     if "epic_stance" not in metadata and "epic_alignments" not in metadata:
         return 0.0
     stance = stance_to(metadata, preferences)
@@ -19,13 +19,14 @@ def penalty_of(metadata: Mapping[str, Any], preferences: Collection[str]) -> flo
 
 
 def stance_to(metadata: Mapping[str, Any], preferences: Collection[str]) -> Stance | None:
-    """How a document stands to some preferences, by its metadata: its worst stance, from supports to conflicts.
+    """Return the stance of a document to some preferences, by its metadata: the worst, from supports to conflicts.
 
-    `epic_alignments` (JSON, a list of objects with `preference` and `stance`) tells of each preference; without it,
-    `epic_stance` of `epic_preference`, or of whoever asks if that is not said. What cannot be read says nothing.
+    `epic_alignments` (JSON, a list of objects with `preference` and `stance`) holds the stance to each preference;
+    without it, `epic_stance` is the stance to `epic_preference`, or to any preference if that is missing. Unreadable
+    values are ignored.
 
     Returns:
-        None if it is not known.
+        The stance, or None if it is unknown.
     """
     stances = [
         _STANCES.get(str(told.get("stance")))

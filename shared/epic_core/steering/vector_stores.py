@@ -1,16 +1,17 @@
-"""Steered search of a store that is not ours: any vector store of a framework, searched by vector.
+"""Steered search in a framework's vector store, which is searched by vector.
 
-Such a store answers with its own documents, best first, and with scores of its own kind or none. It is searched with q~
-(`steering`), and its order stands: to fetch more, embed the texts and rank them anew follows preferences better, and
-leaves the topic (`tests/benchmarks/bench_steered.py`).
+Such a store returns its own documents, best first, with scores of its own kind or none. It is searched with q~
+(`signed`), and its order is kept: fetching more and ranking their texts again follows preferences better, but drifts
+from the topic (`tests/benchmarks/bench_steered.py`).
 
-Unless it is known how documents stand to the preferences that steer. Documents that were verified before they were
-stored say so in their metadata, and what a verifier has read says more than a direction does. They are ranked by
+The exception is documents whose stance to the steering preferences is known. Documents that were verified before they
+were stored have it in their metadata, and the verdict of a verifier that has read a text is worth more than a
+direction. They are ranked by
 
     cos(q~, E(x)) - penalty(stance of x),
 
-a memory's own order. What the store has found is in this order already as long as nothing among it has a penalty: only
-then are more fetched, and their texts embedded.
+the order of a memory. As long as no document found has a penalty, the store's order is this order already; only
+otherwise are more fetched, and their texts embedded.
 """
 
 from __future__ import annotations
@@ -38,21 +39,23 @@ T = TypeVar("T")
 Fetch: TypeAlias = Callable[[list[float], int], Sequence[T]]
 AsyncFetch: TypeAlias = Callable[[list[float], int], Awaitable[Sequence[T]]]
 Read: TypeAlias = Callable[[T], tuple[str, Mapping[str, Any]]]
-# How stores put it that a vector is of the wrong dimension, each with an exception of its own; and they name it.
+# Words in the errors of stores for a vector of the wrong dimension; each store has its own exception, and names the
+# dimension.
 _OTHER_DIMENSION = re.compile(r"dimension|shape|vector (?:size|length)", re.I)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a store is to be searched for.
+    """The vector with which a store is to be searched, and how it came about.
 
     Attributes:
-        vector: What to search with, as long as the query's embedding was; that embedding where nothing steers.
+        vector: The vector to search with, of the same length as the query's embedding; that embedding if nothing
+            steers.
         steered_by: The texts of the preferences that steered, heaviest first.
-        matched: Whether a preference is as similar to the query as the floor asks; where none is, a fallback may know
-            better. True in mode "off", which asks no preference.
-        ranking: q~, the unit vector that texts are ranked by where stances decide, shape `(d,)`; None where the store's
-            order stands.
+        matched: Whether a preference is as similar to the query as the floor requires; if none is, a fallback may have
+            better answers. True in mode "off", which uses no preference.
+        ranking: q~, the unit vector by which texts are ranked if stances decide, shape `(d,)`; None if the store's
+            order is kept.
     """
 
     vector: list[float]
@@ -66,8 +69,8 @@ class Found(Generic[T]):
     """A document that a search found.
 
     Attributes:
-        document: What the store returned.
-        score: What it was ranked by, a cosine less a penalty; None where the store's order stands.
+        document: The store's document.
+        score: The score it was ranked by, a cosine minus a penalty; None if the store's order is kept.
     """
 
     document: T
@@ -75,20 +78,20 @@ class Found(Generic[T]):
 
 
 class SteeredSearch:
-    """Steers searches of other people's stores, for any number of users.
+    """Steered searches of other stores, for any number of users.
 
-    What is encoded is kept, as far as it was used last: the preferences of 128 users, and 4,096 texts of documents.
-    Safe to use from several threads.
+    Encoded preferences of the last 128 users and embeddings of the last 4,096 texts of documents are kept. Safe to use
+    from several threads.
 
     Args:
-        encoder: Of the store's embeddings; encodes preferences, and texts where they have to be ranked.
-        floor: Cosine in [-1, 1] from which a preference steers and counts as matched. Default: the encoder's own
-            to be matched, rel(p) to steer (`relevance`); in paper mode everything steers.
-        overfetch: How many times k are fetched and ranked in signed mode where a document stands against a preference;
-            with 1 no text is ever embedded, and stances are left out of account.
+        encoder: The encoder of the store's embeddings; encodes preferences, and texts if they have to be ranked.
+        floor: Value in [-1, 1] from which a preference steers and counts as matched. Default: the encoder's own floor
+            for matching, rel(p) for steering (`relevance`); in paper mode everything steers.
+        overfetch: How many times k documents are fetched and ranked in signed mode if one conflicts with a preference;
+            with 1 no text is ever embedded, and stances are ignored.
 
     Raises:
-        InvalidInputError: for a floor or an overfetch that cannot be.
+        InvalidInputError: for an invalid floor or overfetch.
     """
 
     def __init__(self, encoder: Encoder, *, floor: float | None = None, overfetch: int = 4) -> None:
@@ -103,16 +106,16 @@ class SteeredSearch:
     def target(
         self, embedding: Sequence[float] | FloatArray, preferences: Iterable[str | Preference], mode: Mode
     ) -> Target:
-        """What to search for.
+        """Return the vector to search a store with.
 
         Args:
-            embedding: Of the query, as the model gives it, of any length; d numbers.
-            preferences: The user's; those that have expired do not steer.
+            embedding: The query's embedding from the model, not necessarily of length one; d numbers.
+            preferences: The user's preferences; expired ones do not steer.
             mode: "signed", "paper" or "off".
 
         Raises:
-            InvalidInputError: for what is no preference or no mode.
-            EncoderError: if the embedding is none, or the preferences cannot be encoded.
+            InvalidInputError: for an invalid preference or mode.
+            EncoderError: if the embedding is invalid, or the preferences cannot be encoded.
         """
         if checked_mode(mode) == "off":
             return Target(vector=_listed(embedding))
@@ -124,7 +127,7 @@ class SteeredSearch:
     async def atarget(
         self, embedding: Sequence[float] | FloatArray, preferences: Iterable[str | Preference], mode: Mode
     ) -> Target:
-        """As `target`, without blocking the event loop."""
+        """Return the vector as `target` does, without blocking the event loop."""
         if checked_mode(mode) == "off":
             return Target(vector=_listed(embedding))
         users = _live(preferences)
@@ -145,22 +148,22 @@ class SteeredSearch:
         matched = steered.nearest is not None and steered.nearest >= floor
         if not steered.preferences:
             return Target(vector=_listed(embedding), matched=matched)
-        # Where embeddings have lengths of their own, a store that goes by distance or dot product goes by them too.
+        # If embeddings do not have length one, a store that ranks by distance or dot product depends on their lengths.
         vector: list[float] = (steered.vector * np.float32(length)).tolist()
         steered_by = tuple(one.preference.text for one in steered.preferences)
         return Target(vector=vector, steered_by=steered_by, matched=matched, ranking=ranking)
 
     def find(self, target: Target, k: int, fetch: Fetch[T], read: Read[T]) -> list[Found[T]]:
-        """The k best documents, best first.
+        """Return the k best documents, best first.
 
         Args:
-            target: What to search for.
+            target: The target of the search.
             k: How many, at least 1.
             fetch: Searches the store with a vector for a number of documents, best first.
-            read: The text and the metadata of a document.
+            read: Returns the text and the metadata of a document.
 
         Raises:
-            InvalidInputError: for a k that cannot be.
+            InvalidInputError: for an invalid k.
         """
         found = fetch(target.vector, checked_k(k))
         wanted = self._to_rank(target, k, found, read)
@@ -172,7 +175,7 @@ class SteeredSearch:
         return _ranked(target, found, told, self._texts.of([text for text, _ in told]), k)
 
     async def afind(self, target: Target, k: int, fetch: AsyncFetch[T], read: Read[T]) -> list[Found[T]]:
-        """As `find`, without blocking the event loop."""
+        """Return documents as `find` does, without blocking the event loop."""
         found = await fetch(target.vector, checked_k(k))
         wanted = self._to_rank(target, k, found, read)
         if not wanted:
@@ -183,15 +186,15 @@ class SteeredSearch:
         return _ranked(target, found, told, await self._texts.aof([text for text, _ in told]), k)
 
     def _to_rank(self, target: Target, k: int, found: Sequence[T], read: Read[T]) -> int:
-        """How many documents have to be ranked by their stances; 0 if the store's order is right."""
+        """Return how many documents have to be ranked by their stances; 0 if the store's order is right."""
         if target.ranking is None or not any(penalty_of(read(one)[1], target.steered_by) for one in found[:k]):
             return 0
-        # Fewer than asked for: there are no more.
+        # If there are fewer than requested, the store has no more.
         return len(found) if len(found) < k else self.overfetch * k
 
 
 def checked_overfetch(overfetch: object) -> int:
-    """How many times k are fetched where documents are ranked.
+    """Return how many times k documents are fetched for ranking.
 
     Raises:
         InvalidInputError: for anything but a whole number of at least 1.
@@ -202,7 +205,7 @@ def checked_overfetch(overfetch: object) -> int:
 
 
 def refuses_dimension(error: Exception, vector: Sequence[float]) -> bool:
-    """Whether a store failed because it holds vectors of another dimension than the one it was asked with."""
+    """Tell whether a store failed because its vectors have another dimension than the vector it was searched with."""
     said = str(error)
     return _OTHER_DIMENSION.search(said) is not None and str(len(vector)) in said
 
@@ -221,7 +224,7 @@ def _ranked(
 
 
 def _live(preferences: Iterable[str | Preference]) -> tuple[str | Preference, ...]:
-    """Those that have not expired; as they were given, so that looking them up costs next to nothing."""
+    """Return the preferences that have not expired, unchanged, so that the cache finds them at almost no cost."""
     if isinstance(preferences, (str, Preference)):
         preferences = (preferences,)
     if not isinstance(preferences, Iterable):
@@ -233,7 +236,7 @@ def _live(preferences: Iterable[str | Preference]) -> tuple[str | Preference, ..
 
 
 def _direction(embedding: Sequence[float] | FloatArray) -> tuple[FloatArray, float]:
-    """The unit vector, and the length that was taken off."""
+    """Return the unit vector of an embedding, and the embedding's length."""
     vector = np.asarray(embedding, dtype=np.float32)
     length = math.sqrt(float(vector @ vector)) if vector.ndim == 1 else 0.0
     if not 0.0 < length < math.inf:

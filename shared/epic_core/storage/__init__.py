@@ -1,1 +1,1 @@
-"""Storage: what a memory holds, in its file and in RAM."""
+"""Storage of a memory's contents, in its file and in RAM."""

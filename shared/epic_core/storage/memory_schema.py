@@ -1,4 +1,4 @@
-"""The tables of a memory's file, kept as `sqlite.tables` says, and the version of these."""
+"""Schema of a memory's file: its tables, with checksums as in `sqlite.tables`, and their version."""
 
 from __future__ import annotations
 

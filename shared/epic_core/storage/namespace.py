@@ -1,4 +1,4 @@
-"""What one user's memory looks like in RAM: preferences, the index, and which row is whose."""
+"""Namespace: one user's memory in RAM, with preferences, indexes, and the relations between rows."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ from epic_core.types.verdicts import PENALTY
 
 _FILTERS_KEPT = 64
 _NOTED = 20_000
-# Of so many items texts and words are kept in RAM; in more than that, exact words are not looked for.
+# The numbers of items whose texts and words are kept in RAM, and of texts up to which exact words are searched.
 _ITEMS_KEPT = 4096
 MOST_WORDED = 20_000
 
-# What the stance policy "prefer" takes off the cosine of an entry: supports above mixed above conflicts where both
-# answer the query about as well.
+# Stances that a search with `supporting` leaves out.
 _CLASHING = frozenset({Stance.CONFLICTS, Stance.MIXED})
 
 
@@ -49,8 +48,8 @@ class Addition:
     Attributes:
         texts, text_crcs, text_vectors: Rows of the items it added, their checksums and E(x).
         gone, gone_items: Entry rows, and rows of items, that it removed.
-        seen: Digests that the ledger took in; `forgotten` if others had to leave it for them.
-        sums: What the file's tables came to with them.
+        seen: Digests that were added to the ledger; `forgotten` if others had to leave it for them.
+        sums: `Store.sums` after the change.
     """
 
     rows: list[int] = field(default_factory=list)
@@ -70,17 +69,17 @@ class Addition:
 
 
 class Namespace:
-    """One namespace of a store, loaded.
+    """One namespace of a store, loaded into RAM.
 
     Attributes:
-        preferences: In the user's order; without those that have expired.
-        expired: Those that have.
-        vectors: E(p), shape `(m, d)`.
+        preferences: The live preferences in the user's order.
+        expired: The expired preferences.
+        vectors: E(p) of the live ones, shape `(m, d)`.
         index: The entries' embeddings, by entry row.
         texts: E(x) of the items of both tiers, by item row.
-        item_of, preference_of, stance_of: Of an entry row.
-        rows_of: The entry rows of an item row.
-        stale: Whether the file may hold something else.
+        item_of, preference_of, stance_of: Item row, preference row and stance, by entry row.
+        rows_of: Entry rows, by item row.
+        stale: Whether the file may have changed since it was read.
     """
 
     def __init__(self, store: Store, namespace: str, encoder: Encoder, *, keep_texts: bool = True) -> None:
@@ -97,7 +96,7 @@ class Namespace:
         self._held: dict[int, HeldItem] = {}
         self._words: dict[int, Words] = {}
         self._entries: dict[int, MemoryEntry] = {}
-        # By the position of a preference: what the words of an item count under it.
+        # By the position of a preference: the weights of items' words under it.
         self._worded: dict[int, dict[int, float]] = {}
         self._lexical = LexicalIndex()
         self._text_crc_of: dict[int, int] = {}
@@ -112,7 +111,7 @@ class Namespace:
         self._expiry = math.inf
 
     def refresh(self) -> None:
-        """Take in what the file holds by now, by what differs. Call it inside a transaction or `Store.reading`."""
+        """Read the rows of the file that have changed. Call it inside a transaction or `Store.reading`."""
         sums = self._store.sums()
         now = time.time()
         if sums != self._sums or now >= self._expiry:
@@ -122,14 +121,14 @@ class Namespace:
             self._seen: NDArray[np.uint64] | None = None
             self._noted: set[int] = set()
             self._filtered.clear()
-            # Texts of entries have checksums of their own, and preferences may be worded anew.
+            # Entries' texts have checksums of their own, and the wording of preferences may change.
             self._entries.clear()
             self._held.clear()
             self._sums = sums
         self.stale = False
 
     def expires(self) -> bool:
-        """Whether a preference has expired since the last refresh."""
+        """Tell whether a preference has expired since the last refresh."""
         return self._expiry < math.inf and time.time() >= self._expiry
 
     def _read_preferences(self, now: float) -> None:
@@ -166,7 +165,7 @@ class Namespace:
     def _read_texts(self) -> None:
         current = self._store.items.text_crcs(self.namespace)
         if not self._keep_texts:
-            # What only an expired preference held goes with the next change, and is hidden until then.
+            # Items that only an expired preference holds leave with the next change, and are hidden until then.
             hidden = {
                 item for row in self._expired_rows for item in self._store.entries.items_under(row)
             } - self.rows_of.keys()
@@ -188,13 +187,13 @@ class Namespace:
                 known.pop(row, None)
 
     def held(self, store: Store, rows: Sequence[int]) -> dict[int, HeldItem]:
-        """Return items as they are stored, each read and checked once for as long as it does not change."""
+        """Return stored items by their rows, each read and checked once for as long as it does not change."""
         missing = [row for row in rows if row not in self._held]
         if missing:
             found = store.items.held_at(missing)
             if len(self._held) + len(found) > _ITEMS_KEPT:
                 self._held.clear()
-            # One without E(x) is not noticed when it changes.
+            # A change of an item without E(x) would not be noticed, so it is not kept.
             self._held.update((row, held) for row, held in found.items() if row in self.texts)
             return {
                 row: self._held[row] if row in self._held else found[row]
@@ -218,7 +217,7 @@ class Namespace:
         return {row: self._entries[row] for row in scores}
 
     def words(self, store: Store, rows: Sequence[int]) -> list[Words]:
-        """Return the words of items, each read once for as long as its text does not change."""
+        """Return the words of items, each text read once for as long as it does not change."""
         missing = [row for row in rows if row not in self._words]
         if missing:
             if len(self._words) + len(missing) > _ITEMS_KEPT:
@@ -229,7 +228,7 @@ class Namespace:
         return [self._words[row] for row in rows]
 
     def worded(self, store: Store, rows: Sequence[int], preference: int, sides: Sides) -> FloatArray:
-        """Return what the words of items count under the preference in a position, each read once; shape `(n,)`."""
+        """Return the weights of items' words under the preference at a position, each computed once; shape `(n,)`."""
         known = self._worded.setdefault(preference, {})
         missing = [row for row in rows if row not in known]
         if missing:
@@ -241,7 +240,7 @@ class Namespace:
         return np.array([known[row] for row in rows], dtype=np.float32)
 
     def lexical(self, store: Store) -> LexicalIndex:
-        """Return the exact words of all texts; an empty index where there are too many."""
+        """Return the index of the exact words of all texts; an empty one if there are too many texts."""
         if len(self.texts) > MOST_WORDED:
             return LexicalIndex()
         if len(self._lexical) < len(self.texts):
@@ -252,7 +251,7 @@ class Namespace:
         return self._lexical
 
     def judged(self, row: int) -> list[tuple[int, float, bool]]:
-        """Return of each entry of an item its preference's row, its stance's penalty, and whether it supports."""
+        """Return for each entry of an item its preference's row, its stance's penalty, and whether it supports."""
         known = self._judged.get(row)
         if known is None:
             known = self._judged[row] = [
@@ -262,7 +261,7 @@ class Namespace:
         return known
 
     def light(self, row: int) -> bool:
-        """Tell whether an item is of the light tier: held by its text, without an entry."""
+        """Tell whether an item belongs to the light tier: held by its text, without an entry."""
         return row not in self.rows_of
 
     def _leave(self, rows: Sequence[int]) -> None:
@@ -291,7 +290,7 @@ class Namespace:
         self._filtered.clear()
 
     def apply(self, addition: Addition) -> None:
-        """Take in what was committed, if it is nothing but this."""
+        """Take over a committed change, provided that the file has no other changes."""
         if addition.gone or addition.gone_items:
             self._leave([row for row in addition.gone if row in self.item_of])
             self._leave_texts(addition.gone_items)
@@ -304,7 +303,7 @@ class Namespace:
                     items=addition.items,
                     preferences=addition.preferences,
                     stances=addition.stances,
-                    # What the file gives back: a search finds the same before and after it is opened again.
+                    # Rounded as in the file, so that a search finds the same before and after the file is reopened.
                     vectors=rounded(np.stack(addition.vectors)),
                 )
             )
@@ -314,12 +313,12 @@ class Namespace:
             self._filtered.clear()
         self._noted.update(numbers(addition.seen).tolist())
         if addition.forgotten or len(self._noted) > _NOTED:
-            self._seen = None  # read again when it is asked for
+            self._seen = None  # read again when needed
         self._sums = addition.sums
         self.stale = False
 
     def was_seen(self, digests: Sequence[bytes]) -> NDArray[np.bool_]:
-        """Which items, by their digests, the ledger knows."""
+        """Return which items the ledger knows, by their digests."""
         if self._seen is None:
             self._seen = self._store.seen.digests(self.namespace)
             self._noted = set()
@@ -333,7 +332,7 @@ class Namespace:
         return known
 
     def find(self, preference: str | Preference) -> int:
-        """Position of a preference given by text, id or object.
+        """Return the position of a preference given by text, id or object.
 
         Raises:
             UnknownPreferenceError: if it is not held.
@@ -348,11 +347,11 @@ class Namespace:
         raise UnknownPreferenceError(f"No preference {str(preference)!r} is held. Held are:{listed}")
 
     def positions(self, preferences: Iterable[str | Preference]) -> NDArray[np.intp]:
-        """Positions of several preferences, ascending, each once."""
+        """Return the positions of several preferences, ascending, each once."""
         return np.unique(np.array([self.find(preference) for preference in preferences], dtype=np.intp))
 
     def items_matching(self, condition: Filter) -> frozenset[int]:
-        """Rows of the items whose metadata satisfies a filter; remembered until the space changes."""
+        """Return the rows of the items whose metadata satisfies a filter; cached until the namespace changes."""
         key = condition.identity()
         found = self._filtered.get(key)
         if found is None:
@@ -367,7 +366,7 @@ class Namespace:
     def allowed(
         self, condition: Filter | None, positions: NDArray[np.intp] | None, *, supporting: bool
     ) -> NDArray[np.int64] | None:
-        """Entry rows a search may find; None means all. `supporting` leaves out what conflicts in part or whole."""
+        """Return the entry rows a search may find, None for all; `supporting` leaves out items with conflicts."""
         if condition is None and positions is None and not supporting:
             return None
         items = None if condition is None else self.items_matching(condition)

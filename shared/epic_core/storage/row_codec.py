@@ -1,17 +1,17 @@
-"""How rows are written, what tells whether a row is as it was written, and what it means if it is not."""
+"""Codec of rows: compressed texts, and checksums that show whether a row is as it was written."""
 
 from __future__ import annotations
 
 import zlib
 from typing import Any
 
-# Shorter texts hardly get smaller; and what gains little had better stay readable.
+# Shorter texts hardly get smaller, and texts that gain little had better stay readable.
 _COMPRESSED_FROM = 200
 _GAIN = 0.9
-# Longer texts are stored as they are; nothing that was compressed is longer.
+# Longer texts are stored uncompressed; no compressed text is longer.
 _LARGEST = 2**26
 _WINDOW = 2**15
-# What many instructions and rationales have in common. A part of the file format: it stays as it is.
+# Phrases common in instructions and rationales. They are part of the file format and must not change.
 _PHRASES = (
     " with the preference, in its nearest sentence; the user wants to avoid, prefers, is interested in; recommend"
     " cosine 0.3 Look for this, it suits a user who Take what suits Steer clear of this: a user who avoids Use this"
@@ -20,7 +20,7 @@ _PHRASES = (
 
 
 def checksum(*columns: Any) -> int:
-    """A CRC-32 of columns as SQLite gives them back, their kinds included: text, bytes, whole numbers, floats, None."""
+    """Return a CRC-32 of columns as SQLite returns them, including their types: text, bytes, integers, floats, None."""
     return zlib.crc32(
         b"\x00".join(
             [
@@ -36,7 +36,7 @@ def checksum(*columns: Any) -> int:
 
 
 def deflated(text: str) -> str | bytes:
-    """A text as it is stored: itself, or where that is a tenth smaller compressed by zlib.
+    """Return a text as it is stored: compressed by zlib if that is a tenth smaller, else unchanged.
 
     In the `sqlite3` shell: `SELECT CAST(sqlar_uncompress(text, 1000000) AS TEXT) FROM items`.
     """
@@ -48,10 +48,10 @@ def deflated(text: str) -> str | bytes:
 
 
 def inflated(stored: str | bytes) -> str:
-    """The text of what `deflated` gave.
+    """Return the text that `deflated` stored.
 
     Raises:
-        ValueError: if it is nothing that `deflated` gives.
+        ValueError: if `deflated` cannot have stored it.
     """
     if isinstance(stored, str):
         return stored
@@ -62,9 +62,9 @@ def inflated(stored: str | bytes) -> str:
 
 
 def deflated_by(text: str, *known: str) -> str | bytes:
-    """A short text as it is stored beside longer ones: by what it shares with them, if that is a tenth smaller.
+    """Return a short text as it is stored next to longer ones: compressed by them if that is a tenth smaller.
 
-    An instruction quotes its item and names its preference: a few references say most of it.
+    An instruction quotes its item and names its preference, so a few references to them replace most of it.
     """
     if not 0 < len(text) < _LARGEST // 4:
         return text
@@ -74,10 +74,10 @@ def deflated_by(text: str, *known: str) -> str | bytes:
 
 
 def inflated_by(stored: str | bytes, *known: str) -> str:
-    """The text of what `deflated_by` gave, by the same other texts.
+    """Return the text that `deflated_by` stored with the same other texts.
 
     Raises:
-        ValueError: if it is nothing that `deflated_by` gives, or the texts are others.
+        ValueError: if `deflated_by` cannot have stored it, or the other texts differ.
     """
     if isinstance(stored, str):
         return stored
@@ -88,7 +88,7 @@ def inflated_by(stored: str | bytes, *known: str) -> str:
 
 
 def _unpacked(unpacker: Any, stored: bytes) -> str:
-    # A few bytes of a file that means harm could become gigabytes.
+    # A few bytes in a malicious file could become gigabytes.
     text: bytes = unpacker.decompress(stored, _LARGEST)
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError("a text is cut, or too long")

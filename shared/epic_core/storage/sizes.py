@@ -1,4 +1,4 @@
-"""How many bytes each part of a memory takes in its file, as in the paper's Table 6."""
+"""Sizes of the parts of a memory in its file, in bytes, as in the paper's Table 6."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import chain
 from epic_core.errors import StoreError
 from epic_core.storage.store import Store
 
-# Table, then column by column the part that its bytes belong to.
+# For each table, the part that the bytes of each column belong to.
 _PARTS: dict[str, dict[str, str]] = {
     "items": {
         "documents": "id namespace digest metadata text rewrite rewritten_for",
@@ -29,10 +29,10 @@ PARTS = ("documents", "index", "instructions", "preferences", "verdicts", "ledge
 
 
 def sizes(store: Store) -> dict[str, int]:
-    """Bytes of the whole file by part, and "total", which is what the file takes on disk.
+    """Return the bytes of the whole file by part, and "total", which is its size on disk.
 
-    A table's pages, those of its SQL indexes included, go to the parts by the bytes their columns have in it. "rest"
-    is what belongs to no part: the description, the schema, free pages.
+    A table's pages, including those of its SQL indexes, are assigned to the parts in proportion to the bytes of their
+    columns. "rest" belongs to no part: the description, the schema, free pages.
 
     Raises:
         DamagedError: if a row is not as it was written; its bytes could count to another part.
@@ -56,7 +56,7 @@ def sizes(store: Store) -> dict[str, int]:
 
 
 def _shares(store: Store, table: str, columns: Mapping[str, str]) -> dict[str, int]:
-    """Bytes of a table's columns by part."""
+    """Return the bytes of a table's columns by part."""
     sums = {
         part: " + ".join(f"coalesce(sum(length(CAST({name} AS BLOB))), 0)" for name in names.split()) or "count(*)"
         for part, names in columns.items()
@@ -66,12 +66,12 @@ def _shares(store: Store, table: str, columns: Mapping[str, str]) -> dict[str, i
 
 
 def _pages(store: Store) -> dict[str, int]:
-    """Pages of each table with its indexes."""
+    """Return the pages of each table with its indexes."""
     owner = dict(store.read("SELECT name, tbl_name FROM main.sqlite_master WHERE type IN ('table', 'index')"))
     try:
         found = store.read("SELECT name, count(*) FROM dbstat GROUP BY name")
     except StoreError:
-        # An SQLite without `dbstat`: by the bytes, as if every page were as full as the others.
+        # This SQLite has no `dbstat`: estimate by bytes, as if all pages were equally full.
         return _estimated(store)
     pages: dict[str, int] = {}
     for name, count in found:

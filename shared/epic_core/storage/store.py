@@ -1,4 +1,4 @@
-"""The store of a memory: one file, a repository for each table, and what concerns several tables."""
+"""Store of a memory: one file, a repository for each table, and operations on several tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from epic_core.types import FloatArray, Preference
 
 
 class Store(Database):
-    """A memory's file. Opened as a `Database` is.
+    """A memory's file. It is opened as a `Database` is.
 
     Attributes:
         preferences, items, entries, verdicts, retry_queue, seen, graph: The repositories of its tables.
@@ -49,7 +49,7 @@ class Store(Database):
             self.drop_orphans(items, keep_texts=keep_texts)
 
     def take_out(self, namespace: str, row: int, preference_id: str) -> tuple[int, list[int]]:
-        """Remove a preference with its entries; its position, and the items that it held."""
+        """Remove a preference with its entries; return its position and the items that it held."""
         position, text = self.read("SELECT position, text FROM preferences WHERE row = ?", (row,))[0]
         items = self.entries.items_under(row)
         self.connection.execute("DELETE FROM preferences WHERE row = ?", (row,))
@@ -59,7 +59,7 @@ class Store(Database):
         return int(position), items
 
     def drop_orphans(self, items: Sequence[int], *, keep_texts: bool = False) -> None:
-        """Remove those items that have no entries; or keep those whose E(x) is stored in the light tier."""
+        """Remove those of the items that have no entries; or keep those whose E(x) is stored in the light tier."""
         held = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
         orphans = list(self.among(f"SELECT row, embedding IS NULL FROM items WHERE {held} AND row IN", items))
         self.graph.leave([row for row, _ in orphans])
@@ -67,19 +67,19 @@ class Store(Database):
         self.connection.executemany("DELETE FROM items WHERE row = ?", going)
         for row, bare in orphans if keep_texts else ():
             if not bare:
-                # Nothing of what was written for a preference stays behind.
+                # No text that was written for a preference is kept.
                 self.update(ITEMS, row, rewrite=None, rewritten_for=None)
 
     def shorten(self, item_row: int, text: str) -> None:
-        """Keep less of an item's text. It still counts as the version that was handed in."""
+        """Shorten an item's stored text. It still counts as the version that was added."""
         entries = self.entries.texts_under("item", item_row)
-        # What was cut off must not live on in the graph.
+        # The part that was cut off must not stay in the graph.
         self.graph.leave([item_row])
         self.update(ITEMS, item_row, text=deflated(text))
         self.entries.compress_anew(entries)
 
     def set_preference(self, namespace: str, preference: Preference, vector: FloatArray) -> None:
-        """Write a held preference's text and embedding as they are now, and when it expires."""
+        """Update a held preference's text, embedding and time of expiry."""
         row = self.preferences.row(namespace, preference.id)
         if row is not None:
             entries = self.entries.texts_under("preference", row)
@@ -87,7 +87,7 @@ class Store(Database):
             self.entries.compress_anew(entries)
 
     def embedded_texts(self) -> tuple[dict[int, str], dict[int, str], dict[int, str], dict[int, str]]:
-        """Return what every stored vector is the embedding of: by preference, entry, item and entity row."""
+        """Return the text of every stored embedding: by preference, entry, item and entity row."""
         with decoding(self.path):
             items = {
                 row: (inflated(text), None if rewrite is None else inflated(rewrite))
@@ -116,7 +116,7 @@ class Store(Database):
         texts: Mapping[int, FloatArray],
         entities: Mapping[int, FloatArray],
     ) -> None:
-        """Write other embeddings: preference row, entry row, item row and entity row to vector."""
+        """Replace the stored embeddings: preference row, entry row, item row and entity row to vector."""
         for table, column, vectors in (
             (PREFERENCES, "vector", preferences),
             (ENTRIES, "vector", entries),
@@ -128,7 +128,7 @@ class Store(Database):
                 self.update(table, row, **{column: code})
 
     def counts(self, namespace: str) -> dict[str, int]:
-        """Count items, those of the light tier, entries, preferences, pending items and what is known besides."""
+        """Count items, light items, entries, preferences, pending items, cached verdicts and items in the ledger."""
         one = (namespace,)
         light = len(self.items.light_rows(namespace))
         return {
@@ -144,8 +144,8 @@ class Store(Database):
         }
 
     def sums(self) -> tuple[tuple[str, int, int], ...]:
-        """What each table comes to, and the highest number given to a row: all equal, all contents equal."""
-        apart = "('uses', 'not_kept')"  # what no search depends on
+        """Return each table's row count and sum of checksums, and its highest row: if equal, the contents are equal."""
+        apart = "('uses', 'not_kept')"  # no search depends on these
         return tuple(
             self.read(
                 f"SELECT name, rows, total FROM sums WHERE name NOT IN {apart}"
@@ -154,5 +154,5 @@ class Store(Database):
         )
 
     def holds_anything(self) -> bool:
-        """Whether there is any row but the description."""
+        """Tell whether there is any row besides the description."""
         return bool(self.scalar("SELECT sum(rows) FROM sums WHERE name != 'meta'"))

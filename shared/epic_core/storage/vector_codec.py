@@ -1,11 +1,11 @@
-"""Codes of unit vectors in the file: ten bits a component for instructions, four for texts, without a scale.
+"""Codec of unit vectors in the file: ten bits a component for instructions, four for texts, without a scale.
 
-With ten bits a vector's largest component is brought to level 511, and the others are rounded to levels of that size:
-1.25 bytes a component instead of the 4 of float32. With four bits (`small=True`) the vector is first rotated, so that
-what is large is spread over all components, and each is rounded to one of 16 levels that lie best for normally
-distributed numbers: half a byte. Reading normalises, so no scale is kept, and the
-length of a code says which of the two it is. `tests/benchmarks/bench_codes.py` compares them with other codes by their
-bytes and by what a search loses.
+With ten bits, a vector's largest component becomes level 511 and the others are rounded to levels of the same size:
+1.25 bytes a component instead of the 4 of float32. With four bits (`small=True`) the vector is first rotated, which
+spreads large components over all others, and each component is rounded to one of 16 levels, the best ones for normally
+distributed numbers: half a byte. Reading normalises, so no scale is stored; the length of a code tells which of the two
+it is. `tests/benchmarks/bench_codes.py` compares them with other codes by their bytes and by how much worse a search
+becomes.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from epic_core.types import FloatArray
 
 _LEVELS = 511
 _ZERO = 512
-# The step between 16 even levels that loses least of numbers with a standard deviation of one.
+# The step between 16 even levels with the least error for numbers with a standard deviation of one.
 _STEP = 0.3352
-# More than sums in another order differ by.
+# Larger than the difference between sums in different orders.
 _EDGE = 1e-9
 
 
 def code_length(dimension: int, *, small: bool = False) -> int:
-    """Return the bytes of one code: five for each four components, begun or whole; one for each two of a small one."""
+    """Return the bytes of a code: five for every four components or part of four; small: one for every two."""
     return -(-dimension // 2) if small else 5 * -(-dimension // 4)
 
 
 def packed(vectors: FloatArray, *, small: bool = False) -> list[bytes]:
-    """Encode unit vectors `(n, d)`."""
+    """Return the codes of unit vectors `(n, d)`."""
     count, dimension = vectors.shape
     if small:
         return _packed_small(vectors)
@@ -51,10 +51,10 @@ def packed(vectors: FloatArray, *, small: bool = False) -> list[bytes]:
 
 @lru_cache(maxsize=8)
 def _rotation(dimension: int) -> tuple[FloatArray, float]:
-    """Return an orthogonal matrix `(d, d)`, the same everywhere, and by how much it lengthens.
+    """Return an orthogonal matrix `(d, d)`, the same on every machine, and the factor by which it lengthens.
 
-    It is a cosine transform after fixed changes of sign, in whole numbers so small that no sum of theirs with levels is
-    rounded: what a code is read as does not depend on those it is read with.
+    It is a cosine transform after fixed changes of sign, in integers small enough that no sum of their products with
+    levels is rounded: the vector read from a code does not depend on the other codes read with it.
     """
     places = np.arange(dimension)
     waves = np.cos(np.pi / max(1, dimension) * (places[:, None] + 0.5) * places[None, :])
@@ -67,7 +67,7 @@ def _rotation(dimension: int) -> tuple[FloatArray, float]:
 
 @lru_cache(maxsize=8)
 def _steps_of(dimension: int) -> NDArray[np.float64]:
-    """Return the rotation as it is written with: to how many steps it brings each component, shape `(d, d)`."""
+    """Return the rotation scaled for writing: how many steps each component becomes, shape `(d, d)`."""
     rotation, scale = _rotation(dimension)
     steps: NDArray[np.float64] = rotation * np.float64(np.sqrt(max(1, dimension)) / _STEP / scale)
     return steps
@@ -76,8 +76,8 @@ def _steps_of(dimension: int) -> NDArray[np.float64]:
 def _packed_small(vectors: FloatArray) -> list[bytes]:
     count, dimension = vectors.shape
     levels = np.full((count, 2 * code_length(dimension, small=True)), 8, dtype=np.uint8)
-    # In float64 the same vector comes to the same levels, whatever it is written with; what lies on the edge of one but
-    # for the order of a sum, such as 0, too.
+    # In float64 the same vector always gives the same levels, whatever other vectors are packed with it. _EDGE does the
+    # same for values such as 0, which would be on the edge between two levels but for the order of a sum.
     steps = np.floor(vectors.astype(np.float64) @ _steps_of(dimension) + _EDGE)
     levels[:, :dimension] = np.clip(steps, -8, 7).astype(np.int8) + 8
     octets = levels[:, ::2] | (levels[:, 1::2] << 4)
@@ -86,7 +86,7 @@ def _packed_small(vectors: FloatArray) -> list[bytes]:
 
 
 def unpacked(codes: Sequence[bytes], dimension: int) -> FloatArray:
-    """Decode the unit vectors `(n, d)` of codes, all of one kind.
+    """Return the unit vectors `(n, d)` of codes, all of one kind.
 
     Raises:
         ValueError: for a code of another length.
@@ -114,5 +114,5 @@ def _normalised(vectors: FloatArray) -> FloatArray:
 
 
 def rounded(vectors: FloatArray, *, small: bool = False) -> FloatArray:
-    """Round vectors `(n, d)` to what the file gives back: what is searched before and after reopening is the same."""
+    """Round vectors `(n, d)` as the file does, so that a search finds the same before and after reopening."""
     return unpacked(packed(vectors, small=small), vectors.shape[1]) if len(vectors) else vectors

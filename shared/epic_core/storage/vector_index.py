@@ -1,4 +1,4 @@
-"""The instruction-centric index (Eq. 6): FAISS IndexIDMap2(IndexFlatIP) behind stable row ids."""
+"""Instruction-centric index (Eq. 6): FAISS IndexIDMap2(IndexFlatIP) behind stable row ids."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _FIRST = 0.6
 
 
 class EntryIndex:
-    """Unit vectors under int64 row ids that the caller hands out once and never again.
+    """Unit vectors under int64 row ids, each of which the caller uses only once.
 
-    Each row also has a penalty. It is kept as one more component, so that the inner product with a query
-    extended by -1 is the cosine less the penalty, and the k best by that are found exactly.
+    Each row also has a penalty. It is stored as one more component, so that the inner product with a query extended by
+    -1 is the cosine minus the penalty, and the k best by that are found exactly.
 
     Args:
         dimension: Length d of a vector.
@@ -54,19 +54,20 @@ class EntryIndex:
             extended[:, :-1] = vectors
             if penalties is not None:
                 extended[:, -1] = penalties
-            # In two steps, a large index has room for more from the start: the first to come would wait for it.
+            # A large index is filled in two steps so that it has spare room from the start; otherwise the next addition
+            # would wait for it to grow.
             first = int(_FIRST * len(ids)) if len(self) == 0 and len(ids) > _LARGE else 0
             for part in (slice(0, first), slice(first, None)) if first else (slice(None),):
                 self._index.add_with_ids(extended[part], ids[part])
 
     def remove(self, rows: Sequence[int] | NDArray[np.int64]) -> None:
-        """Remove rows; those that are not there are ignored."""
+        """Remove rows; unknown rows are ignored."""
         ids = np.ascontiguousarray(rows, dtype=np.int64)
         if len(ids):
             self._index.remove_ids(self._faiss.IDSelectorBatch(ids))
 
     def vector(self, row: int) -> FloatArray:
-        """The vector of a row, shape `(d,)`.
+        """Return the vector of a row, shape `(d,)`.
 
         Raises:
             RuntimeError: from FAISS, if there is no such row.
@@ -76,9 +77,9 @@ class EntryIndex:
 
     @contextmanager
     def _one_thread(self) -> Iterator[None]:
-        """FAISS spreads queries, not rows, over threads: for one query they only wait for each other.
+        """Make FAISS use one thread: it spreads queries, not rows, over threads, which for one query only wait.
 
-        The setting belongs to the calling thread, and is put back.
+        The setting belongs to the calling thread, and is restored.
         """
         threads = self._faiss.omp_get_max_threads()
         self._faiss.omp_set_num_threads(1)
@@ -90,13 +91,13 @@ class EntryIndex:
     def search(
         self, vector: FloatArray, k: int, *, allowed: NDArray[np.int64] | None = None, penalised: bool = False
     ) -> tuple[NDArray[np.int64], FloatArray]:
-        """The k best rows and their scores, best first; fewer where the index holds fewer.
+        """Return the k best rows and their scores, best first; fewer if the index holds fewer.
 
         Args:
             vector: A unit vector, shape `(d,)`.
             k: At least one.
-            allowed: Rows that may be found; the restriction is part of the search, so k stays k.
-            penalised: Score by cosine less penalty; else by cosine.
+            allowed: Rows that may be found; the restriction is part of the search, so there are still k results.
+            penalised: Score by cosine minus penalty; else by cosine.
         """
         size = len(self) if allowed is None else len(allowed)
         k = min(k, size)

@@ -1,4 +1,4 @@
-"""Vectors in one block of RAM under row ids, for the cosines of all of them with a query at once."""
+"""Vector table: vectors in one block of RAM under row ids, for the cosines of all of them with a query at once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from epic_core.types import FloatArray
 
 _LEAST = 64
-# A product of so many rows at once takes none of them another way than the others.
+# The number of rows is padded to a multiple of this, so that a product computes all rows in the same way.
 _ROWS = 16
 
 
 class VectorTable:
     """Unit vectors under int64 row ids.
 
-    Unlike an index it gives the cosines of every row, for searches that weigh several things; a row that goes is
-    replaced by the last one, so that the block has no gaps.
+    Unlike an index it returns the cosines of every row, for searches that combine several scores. The last row replaces
+    a removed one, so that the block has no gaps.
 
     Args:
         dimension: Length d of a vector.
@@ -47,13 +47,13 @@ class VectorTable:
         return self._vectors[: len(self)]
 
     def cosines(self, vector: FloatArray) -> FloatArray:
-        """Return the cosine of each row with a unit vector, shape `(n,)`; its place changes no bit of it."""
+        """Return the cosine of each row with a unit vector, shape `(n,)`, to the bit the same at any place."""
         whole = -(-len(self) // _ROWS) * _ROWS
         cosines: FloatArray = (self._vectors[:whole] @ vector)[: len(self)]
         return cosines
 
     def add(self, rows: Sequence[int], vectors: FloatArray) -> None:
-        """Add vectors `(n, d)` under n row ids; a row that is there already gets the new vector."""
+        """Add vectors `(n, d)` under n row ids, in place of the vectors of rows that exist already."""
         needed = len(self) + len(rows)
         if needed > len(self._vectors):
             size = -(-max(_LEAST, needed, 2 * len(self._vectors)) // _ROWS) * _ROWS
@@ -64,7 +64,7 @@ class VectorTable:
         self._rows[places] = rows
 
     def remove(self, rows: Sequence[int]) -> None:
-        """Remove rows; those that are not there are ignored."""
+        """Remove rows; unknown rows are ignored."""
         for row in rows:
             place = self._place.pop(row, None)
             last = len(self._place)
@@ -74,5 +74,5 @@ class VectorTable:
                 self._place[moved] = place
 
     def places(self, rows: Sequence[int]) -> list[int]:
-        """Return where some rows stand in `vectors`; -1 for those that are not there."""
+        """Return the places of rows in `vectors`, -1 for unknown rows."""
         return [self._place.get(row, -1) for row in rows]

@@ -254,9 +254,7 @@ def _has_another_side(sides: Sides, vectors: FloatArray) -> bool:
 
 
 class _Judged(NamedTuple):
-    """An item under its preferences: measures, odds and a confidence for each, the likeliest place, and the kept
-    places.
-    """
+    """An item under its preferences: measures, odds and confidence for each, the likeliest place, and the kept ones."""
 
     candidate: Candidate
     chunk: Chunk

@@ -22,9 +22,7 @@ _LOGITS = {"Identity": True, "Sigmoid": False, "Softmax": False}
 
 @runtime_checkable
 class PairScorer(Protocol):
-    """Protocol of a cross-encoder: sentence-transformers' `CrossEncoder`, or any other object that scores pairs of
-    texts.
-    """
+    """Protocol of a cross-encoder: sentence-transformers' `CrossEncoder`, or another object that scores pairs."""
 
     def predict(self, pairs: Any, /) -> Any:
         """Return a score for each pair, or a row of scores, one for each label."""

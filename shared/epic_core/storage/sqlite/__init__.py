@@ -1,1 +1,1 @@
-"""SQLite: connections, the database with its checks, and files on disk."""
+"""SQLite layer: connections, the database with its checks, and files on disk."""

@@ -1,4 +1,4 @@
-"""A connection to one SQLite file: its statements, its transactions, and what its errors mean."""
+"""Connection to one SQLite file: its statements, its transactions, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Connection:
     """Statements and transactions of one file, or of a database in memory.
 
     Attributes:
-        schema: Of the kind of file.
-        path: The file, as it was named; None for memory.
-        place: Where it is.
-        read_only: Whether it is never written into.
+        schema: The schema of this kind of file.
+        path: The path as it was given; None for memory.
+        place: The resolved path.
+        read_only: Whether it is never written.
         page_limit: How many pages the file may have, for a byte budget; 0 for any number.
     """
 
@@ -31,7 +31,7 @@ class Connection:
 
     def __init__(self, path: Path | None, *, read_only: bool) -> None:
         self.path = path
-        # Where it is, whatever the working directory becomes: SQLite keeps its journal beside the file a link leads to.
+        # Resolved, because the working directory may change, and SQLite keeps its journal next to the target of a link.
         self.place: Path | None = None
         self.read_only = read_only
         self.page_limit = 0
@@ -91,10 +91,11 @@ class Connection:
         return self._connection is None
 
     def check_writable(self) -> None:
-        """Refuse to go on where nothing can be written.
+        """Raise an error if the file cannot be written.
 
         Raises:
-            ReadOnlyError: saying why.
+            ReadOnlyError: with the reason.
+            StoreError: if the file was removed, or replaced by another file.
         """
         self.check_place()
         if not self.closed and not self.writable:
@@ -105,10 +106,10 @@ class Connection:
             )
 
     def check_place(self) -> None:
-        """Refuse to go on with a file that is not at its place any more.
+        """Raise an error if the file is no longer at its place.
 
         Raises:
-            StoreError: if it was removed, or another file put there.
+            StoreError: if it was removed, or replaced by another file.
         """
         if self.place is None or self._connection is None:
             return
@@ -124,19 +125,19 @@ class Connection:
             )
 
     def pages(self) -> tuple[int, int, int]:
-        """How many pages the file has, how many of them are free, and the bytes of one."""
+        """Return the number of pages of the file, the number of free ones, and the bytes of a page."""
         return tuple(int(self.scalar(f"PRAGMA {name}")) for name in ("page_count", "freelist_count", "page_size"))  # type: ignore[return-value]
 
     @contextmanager
     def transaction(self, *, wait: bool = True) -> Iterator[None]:
-        """All changes inside happen together or not at all; other threads wait.
+        """Make all changes inside the block take effect together or not at all; other threads wait.
 
         Args:
-            wait: For another process that writes, some seconds.
+            wait: Whether to wait some seconds for another process that writes.
 
         Raises:
             ReadOnlyError: if the memory was opened for reading only, or may not be written.
-            StoreError: if another process goes on writing, the file has gone, or there is no space.
+            StoreError: if another process keeps writing, the file is gone, or there is no space.
         """
         with self._lock:
             db = self.connection
@@ -168,7 +169,7 @@ class Connection:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Everything read inside is of one state of the file."""
+        """Make everything that is read inside the block come from one state of the file."""
         with self._lock:
             if self.connection.in_transaction:
                 yield
@@ -183,7 +184,7 @@ class Connection:
                 self._rollback()
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a statement."""
+        """Return all rows of a statement."""
         with self._lock:
             try:
                 return self.connection.execute(sql, parameters).fetchall()
@@ -193,22 +194,22 @@ class Connection:
                 raise DamagedError(self.path, str(error)) from None
 
     def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """The first column of the first row of a statement; None without rows."""
+        """Return the first column of the first row of a statement; None without rows."""
         rows = self.read(sql, parameters)
         return rows[0][0] if rows else None
 
     def changed_elsewhere(self) -> int:
-        """A number that changes when another connection commits to the file."""
+        """Return a number that changes when another connection commits to the file."""
         return 0 if self.path is None else int(self.scalar("PRAGMA data_version"))
 
     def among(self, sql: str, values: Sequence[Any], *before: Any) -> Iterator[Any]:
-        """Rows of a statement that ends in IN, in blocks: SQLite takes so many variables and no more."""
+        """Yield the rows of a statement that ends in IN, in blocks, because SQLite limits the number of variables."""
         for start in range(0, len(values), _VARIABLES):
             block = values[start : start + _VARIABLES]
             yield from self.read(f"{sql} ({','.join('?' * len(block))})", (*before, *block))
 
     def insert(self, table: Table, *, row: int | None = None, **columns: Any) -> int:
-        """Write a row with its checksums, in place of one with the same key; its number."""
+        """Write a row with its checksums, in place of one with the same key, and return its number."""
         return int(self.connection.execute(table.insert, table.values(columns, row)).lastrowid or 0)
 
     def insert_all(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
@@ -216,17 +217,21 @@ class Connection:
         self.connection.executemany(table.insert, [table.values(row) for row in rows])
 
     def update(self, table: Table, row: int, **columns: Any) -> None:
-        """Change columns of a row, and its checksums with them."""
+        """Change columns of a row, and its checksums with them.
+
+        Raises:
+            DamagedError: if the row is not as it was written.
+        """
         for values in self.read(f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE row = ?", (row,)):
             held = dict(zip(table.columns, values, strict=True))
-            # What is damaged must not be given a checksum that says it is right.
+            # A damaged row must not get a new checksum that confirms it.
             table.verify(self.path, held["crc"], *(held[name] for name in table.checked))
             if table.texts:
                 table.verify(self.path, held["text_crc"], *(held[name] for name in table.texts))
             self.insert_changed(table, row, {**held, **columns})
 
     def insert_changed(self, table: Table, row: int, columns: dict[str, Any]) -> None:
-        """Write a row's columns and checksums anew; what refers to it stays."""
+        """Write a row's columns and new checksums; rows that refer to it stay."""
         values = dict(zip(table.columns, table.values(columns, row), strict=True))
         assigned = ", ".join(f"{name} = :{name}" for name in values if name != "row")
         self.connection.execute(f"UPDATE {table.name} SET {assigned} WHERE row = :row", values)

@@ -1,4 +1,4 @@
-"""One SQLite file as a whole: how it is made, opened, checked, brought up to date, tidied and copied."""
+"""Database: one SQLite file as a whole, made, opened, checked, migrated, compacted and copied."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from epic_core.storage.sqlite.files import SIDE_FILES, check_path, new_file
 from epic_core.storage.sqlite.tables import META, Schema
 
 _BUSY_SECONDS = 10.0
-# A row is some hundred bytes, and there are a dozen tables: small pages waste least of a small file.
+# A row is some hundred bytes, and there are a dozen tables: small pages waste the least space in a small file.
 _PAGE = 512
-# A file up to so many bytes is written anew without gaps when it is closed: a matter of milliseconds.
+# A file of at most this many bytes is rewritten without gaps when it is closed, which takes milliseconds.
 _TIDIED = 2_000_000
 
 
 class Database(Connection):
-    """One file, or a database in memory.
+    """One SQLite file, or a database in memory.
 
     Args:
-        path: The file; None for memory. Made if it is not there.
-        must_exist: Refuse to make a new file.
-        read_only: Never write into it.
+        path: The file, made if it does not exist; None for memory.
+        must_exist: Whether to refuse to make a new file.
+        read_only: Whether never to write into it.
 
     Raises:
-        StoreError: if the file cannot be opened, is none of this kind, or has another schema version.
+        StoreError: if the file cannot be opened, is not of this kind, or has another schema version.
         DamagedError: if it is not as it was written.
     """
 
@@ -59,7 +59,7 @@ class Database(Connection):
             raise
 
     def _target(self, path: Path, must_exist: bool) -> str:
-        """The address of the file for SQLite; the file is there after this."""
+        """Return the file's address for SQLite, after making the file if necessary."""
         check_path(path, self.schema if must_exist else None)
         self.place = place = path.resolve()
         if not place.exists():
@@ -71,12 +71,12 @@ class Database(Connection):
             )
         found = place.stat()
         self._identity = (found.st_dev, found.st_ino)
-        # A file without write permission can be searched all the same.
+        # A file without write permission can still be searched.
         mode = "rw" if self.writable else "ro"
         return f"{place.as_uri()}?mode={mode}"
 
     def _prepare(self) -> None:
-        """Set the connection up, and check what it is connected to."""
+        """Configure the connection, and check the file."""
         db = self.connection
         for pragma in (
             "trusted_schema = OFF",
@@ -98,15 +98,15 @@ class Database(Connection):
                 self._check()
             self._end_interrupted()
             if self.writable and self.scalar("PRAGMA journal_mode") != "delete":
-                # Somebody else's choice: it would leave side files, and a budget would not hold.
+                # Another program chose another mode, which would leave side files and defeat a byte budget.
                 with suppress(sqlite3.Error):
                     db.execute("PRAGMA journal_mode = DELETE")
         self.schema.keep_sums(db)
 
     def _end_interrupted(self) -> None:
-        """Remove the journal of a change that was interrupted before it changed anything: SQLite leaves it there."""
+        """Remove the journal that SQLite leaves behind when a change is interrupted before it changed anything."""
         if self.writable and Path(f"{self.place}-journal").exists():
-            # If somebody is writing at the moment, it is theirs.
+            # If another process is writing now, the journal belongs to it.
             with suppress(StoreError), self.transaction(wait=False):
                 self.connection.execute(f"PRAGMA user_version = {self.schema.version}")
 
@@ -120,7 +120,7 @@ class Database(Connection):
         self._check_structure()
         self.connection.execute("PRAGMA foreign_keys = OFF")
         with self.transaction():
-            # Another process may have done it in the meantime.
+            # Another process may have migrated the file in the meantime.
             version = self.schema.check_version(self.connection, self.path)
             if version < self.schema.version:
                 self.schema.migrate(self.connection, version, self.path)
@@ -128,7 +128,7 @@ class Database(Connection):
         self.give_back()
 
     def _check(self) -> None:
-        """Check what is read quickly."""
+        """Check everything that can be read quickly."""
         schema = self.schema
         schema.check_version(self.connection, self.path)
         schema.check_schema(self.connection, self.path)
@@ -145,7 +145,7 @@ class Database(Connection):
             raise DamagedError(self.path, str(found)[:200])
 
     def verify(self) -> int:
-        """Check the whole file: its structure, its tables, every row; how many rows it has.
+        """Check the whole file, with its structure, its tables and every row; return the number of rows.
 
         Raises:
             DamagedError: if anything is not as it was written.
@@ -155,7 +155,7 @@ class Database(Connection):
             return self.schema.check_rows(self.connection, self.path)
 
     def check_rows(self) -> int:
-        """Compare every row with its checksums; how many there are.
+        """Compare every row with its checksums; return the number of rows.
 
         Raises:
             DamagedError: if one is not as it was written.
@@ -165,7 +165,7 @@ class Database(Connection):
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
-        """Raise what SQLite says of a damaged file as our own errors."""
+        """Raise SQLite's errors inside the block as our own errors."""
         try:
             yield
         except sqlite3.Error as error:
@@ -174,7 +174,7 @@ class Database(Connection):
             raise DamagedError(self.path, str(error)) from None
 
     def close(self) -> None:
-        """Close the file; closing twice is fine. A small one that was written is left without gaps."""
+        """Close the file; closing twice is fine. A small file that was written is left without gaps."""
         with self._lock:
             if self._connection is not None:
                 with suppress(sqlite3.Error, StoreError):
@@ -186,12 +186,12 @@ class Database(Connection):
         count, _, size = self.pages()
         if self._written and self.path is not None and self.writable and count * size <= _TIDIED:
             self.check_place()
-            # Nobody waits for this: whoever reads at the moment goes on reading.
+            # Do not wait for readers: if there are any, the file is not compacted now.
             self.connection.execute("PRAGMA busy_timeout = 0")
             self.connection.execute("VACUUM")
 
     def discard_if_new(self, *, whatever: bool = False) -> None:
-        """Close, and remove the file if this made it and nobody has written into it since, or whatever it holds."""
+        """Close, and remove the file if this object made it and it is empty; with `whatever`, even if it is not."""
         with self._lock:
             if self._made and self.place is not None and self._connection is not None:
                 with suppress(sqlite3.Error, StoreError):
@@ -202,10 +202,10 @@ class Database(Connection):
                         self.place.unlink(missing_ok=True)
             self.close()
 
-    # what every kind of file says of itself
+    # the description of the file
 
     def meta(self) -> dict[str, Any]:
-        """Everything in `meta`, decoded."""
+        """Return everything in `meta`, decoded."""
         made = {}
         with decoding(self.path):
             for crc, *columns in self.read("SELECT crc, key, value FROM meta"):
@@ -214,7 +214,7 @@ class Database(Connection):
         return made
 
     def set_meta(self, **values: Any) -> None:
-        """Write some of `meta`; None removes a key."""
+        """Write some keys of `meta`; None removes a key."""
         for key, value in values.items():
             self.connection.execute("DELETE FROM meta WHERE key = ?", (key,))
             if value is not None:
@@ -226,20 +226,20 @@ class Database(Connection):
         """Return freed pages to the file system."""
         with self._lock:
             try:
-                # Not `execute`: it would free one page a call.
+                # `execute` would free only one page for each call.
                 self.connection.executescript("PRAGMA incremental_vacuum;")
             except sqlite3.OperationalError as error:
-                # The change itself is committed; if somebody reads just now, the space is given back another time.
+                # The change itself is committed; if another process is reading now, the space is returned another time.
                 if "locked" not in str(error) and "busy" not in str(error):
                     raise self._explained(error) from error
 
     def limit_pages(self, pages: int) -> None:
-        """Let the file have so many pages and no more; 0 for any number."""
+        """Limit the number of pages of the file; 0 for any number."""
         self.page_limit = pages
         self.scalar(f"PRAGMA max_page_count = {pages or 2**31 - 2}")
 
     def file_bytes(self) -> int:
-        """Bytes on disk, side files included; of a memory in RAM, what it would be."""
+        """Return the bytes on disk, including side files; for a database in memory, the bytes its file would have."""
         if self.place is None:
             count, _, size = self.pages()
             return count * size
@@ -251,7 +251,7 @@ class Database(Connection):
         return total
 
     def compact(self) -> None:
-        """Write the whole file anew, without gaps; where a budget leaves no room for that, give back free pages."""
+        """Rewrite the whole file without gaps; if a budget leaves no room for that, return free pages."""
         with self._lock:
             self.check_place()
             self.check_writable()
@@ -264,19 +264,19 @@ class Database(Connection):
                 raise self._explained(error) from error
 
     def check_other(self, path: Path) -> None:
-        """Refuse to write something else over this file.
+        """Raise an error if another file is to be written over this one.
 
         Raises:
-            StoreError: if it is this one.
+            StoreError: if the path is this file.
         """
         if self.place is not None and path.exists() and self.place.exists() and path.samefile(self.place):
             raise StoreError(f"{path} is the {self.schema.noun} itself. Give another name.")
 
     def copy_to(self, path: Path, *, overwrite: bool) -> None:
-        """Write a copy of the last committed state, whole or not at all.
+        """Write a copy of the last committed state, completely or not at all.
 
         Raises:
-            StoreError: if it cannot be written, or is there and `overwrite` is off.
+            StoreError: if it cannot be written, or exists and `overwrite` is off.
         """
         check_path(path)
         self.check_other(path)
@@ -305,7 +305,7 @@ def _found(db: sqlite3.Connection, schema: Schema) -> None:
 
 
 def _make(path: Path, schema: Schema) -> bool:
-    """Make an empty file, whole or not at all; False if somebody else was faster."""
+    """Make an empty file, completely or not at all; return False if another process was faster."""
     try:
         with new_file(path, overwrite=False) as made:
             db = sqlite3.connect(made, isolation_level=None)

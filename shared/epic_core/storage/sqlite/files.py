@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from epic_core.errors import AlreadyThereError, StoreError
 from epic_core.storage.sqlite.tables import Schema
 
-# Seconds after which a file that nobody has finished is taken for abandoned.
+# Seconds after which an unfinished file counts as abandoned.
 _STALE = 3600.0
 SIDE_FILES = ("-journal", "-wal", "-shm")
 
 
 @contextmanager
 def new_file(path: Path, *, overwrite: bool) -> Iterator[str]:
-    """The name of a file to be written, which takes its place when it is complete.
+    """Yield the name of a file to write, which replaces the one at the path when it is complete.
 
     Raises:
-        AlreadyThereError: if there is a file at its place, and `overwrite` is off.
+        AlreadyThereError: if there is a file at the path, and `overwrite` is off.
     """
     if path.exists() and not overwrite:
         raise AlreadyThereError(f"{path} is there already. Give another name, or remove it first.")
@@ -46,7 +46,7 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[str]:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what an earlier attempt left when it was killed."""
+    """Remove files that earlier attempts left when they were killed."""
     for left in path.absolute().parent.glob(f".{glob.escape(path.name[:100])}.*.new*"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > _STALE:
@@ -54,27 +54,27 @@ def _sweep(path: Path) -> None:
 
 
 def _put(made: str, path: Path) -> None:
-    """Give a file its name, unless there is one of that name."""
+    """Give a file its name, unless the name is taken."""
     try:
         os.link(made, path)
     except FileExistsError:
         raise
     except OSError:
-        # Some file systems know no links.
+        # Some file systems do not support links.
         if path.exists():
             raise FileExistsError(path) from None
         Path(made).replace(path)
 
 
 def check_path(path: Path, must_exist: Schema | None = None) -> None:
-    """Refuse a place where no file can be.
+    """Raise an error if there can be no file at a path.
 
     Args:
         path: The file.
-        must_exist: The kind of file that has to be there, and not empty.
+        must_exist: The kind of file that has to exist, and not be empty.
 
     Raises:
-        StoreError: saying why.
+        StoreError: with the reason.
     """
     if path.is_dir():
         raise StoreError(f"{path} is a folder. Give the name of a file, for instance {path / 'me.epic'}.")

@@ -1,9 +1,9 @@
-"""Tables with checksums: how one kind of SQLite file is described, made and checked.
+"""Tables with checksums: the description of one kind of SQLite file, with how it is made and checked.
 
-Each row carries a checksum of its columns (`crc`; where a row has long texts, `text_crc` covers these, so that a row
-can be checked without reading them). `sums` holds, for each table, how many rows it has and what their checksums add
-up to, so that a row that is missing is noticed too. Triggers keep it; they belong to the connection, not to the file,
-which holds none.
+Each row carries a checksum of its columns (`crc`; if a row has long texts, `text_crc` covers these, so that a row can
+be checked without reading them). `sums` holds the number of rows and the sum of their checksums for each table, so that
+a missing row is noticed too. Triggers keep it up to date; they belong to the connection, not to the file, which holds
+none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Table:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns, in the order in which `values` gives them."""
+        """All columns, in the order of `values`."""
         return (
             *(("row",) if self.numbered else ()),
             *self.checked,
@@ -47,7 +47,7 @@ class Table:
         return f"INSERT OR REPLACE INTO {self.name} ({', '.join(self.columns)}) VALUES ({marks})"
 
     def values(self, columns: Mapping[str, Any], row: int | None = None) -> tuple[Any, ...]:
-        """What `insert` takes for a row."""
+        """Return the values of a row for `insert`."""
         checked = [columns[name] for name in self.checked]
         texts = [columns[name] for name in self.texts]
         return (
@@ -58,7 +58,7 @@ class Table:
         )
 
     def verify(self, path: Path | None, crc: object, *values: object) -> None:
-        """Compare columns that were read with the checksum that was.
+        """Compare the columns of a row with its checksum.
 
         Raises:
             DamagedError: if they differ.
@@ -68,25 +68,25 @@ class Table:
 
 
 Migration: TypeAlias = Callable[[sqlite3.Connection, Path | None], None]
-"""Brings a file from one version of its tables to the next."""
+"""A function that converts a file from one version of its tables to the next."""
 
 META = Table("meta", ("key", "value"))
-"""What a file says of itself."""
+"""Description of a file: keys and JSON values."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """One kind of file.
+    """Schema of one kind of file.
 
     Attributes:
-        noun: What such a file is called.
-        made_by: How one is made, for whoever names a file that is not there.
-        application_id: Tells it from other SQLite files.
-        version: Of the tables; it is written into the file.
-        statements: What makes them, but for `sums`.
-        tables: All of them.
-        small: Those in which a row could be hidden, because no index would notice: read whole on opening.
-        migrations: Bring a file to this version, one step each: the last one from the version before this.
+        noun: The name of such a file.
+        made_by: How to make one, for messages about a file that does not exist.
+        application_id: Distinguishes it from other SQLite files.
+        version: Version of the tables, which is written into the file.
+        statements: The statements that make the tables, except `sums`.
+        tables: All tables.
+        small: Tables in which a changed row could go unnoticed, because no index covers it: read completely on opening.
+        migrations: Convert a file to this version, one step each; the last one starts from the version before this.
     """
 
     noun: str
@@ -106,13 +106,13 @@ class Schema:
         db.execute(f"PRAGMA user_version = {self.version}")
 
     def is_at(self, path: Path) -> bool:
-        """Whether a file that is there is one of this kind, by its header."""
+        """Tell by its header whether an existing file is of this kind."""
         with path.open("rb") as file:
             header = file.read(72)
         return header.startswith(b"SQLite format 3\0") and header[68:72] == self.application_id.to_bytes(4, "big")
 
     def keep_sums(self, db: sqlite3.Connection) -> None:
-        """Have this connection keep `sums`."""
+        """Make this connection keep `sums` up to date."""
         for table in self.tables:
             name = table.name
             for kind, event, rows, total in (
@@ -126,10 +126,10 @@ class Schema:
                 )
 
     def check_version(self, db: sqlite3.Connection, path: Path | None) -> int:
-        """The version of a file's tables.
+        """Return the version of a file's tables.
 
         Raises:
-            StoreError: if it is no file of this kind, or of a version that is not known here.
+            StoreError: if the file is not of this kind, or its version is unknown.
         """
         if db.execute("PRAGMA application_id").fetchone()[0] != self.application_id:
             raise StoreError(f"{path} is not a {self.noun} of epic-memory. Give another file name.")
@@ -142,7 +142,7 @@ class Schema:
         return version
 
     def migrate(self, db: sqlite3.Connection, version: int, path: Path | None) -> None:
-        """Bring a file of an earlier version to this one, inside a transaction without foreign keys.
+        """Convert a file from an earlier version to this one, inside a transaction without foreign keys.
 
         Raises:
             StoreError: if the file is older than the first migration.
@@ -156,10 +156,11 @@ class Schema:
         self.check_schema(db, path)
 
     def check_schema(self, db: sqlite3.Connection, path: Path | None) -> None:
-        """Refuse a file whose tables are not exactly ours: nothing in a file is executed, nothing can be hidden in it.
+        """Raise an error unless the tables are exactly ours, so that a file can neither execute nor hide anything.
 
         Raises:
-            StoreError: if they are not.
+            StoreError: if it holds a view or a trigger.
+            DamagedError: if its tables are not ours.
         """
         foreign = db.execute("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') LIMIT 1").fetchone()
         if foreign is not None:
@@ -168,7 +169,7 @@ class Schema:
             raise DamagedError(path, f"its tables are not those of a {self.noun}")
 
     def check_sums(self, db: sqlite3.Connection, path: Path | None) -> None:
-        """Compare each table with what `sums` says of it.
+        """Compare each table with its row in `sums`.
 
         Raises:
             DamagedError: if rows are missing or were changed.
@@ -180,7 +181,7 @@ class Schema:
                 raise DamagedError(path, f"its table {table.name} has {found[0]} rows that are not those written")
 
     def check_small(self, db: sqlite3.Connection, path: Path | None) -> None:
-        """Read every row of the tables in which one could be hidden.
+        """Check every row of the tables in which a changed row could go unnoticed.
 
         Raises:
             DamagedError: if one is not as it was written.
@@ -188,7 +189,7 @@ class Schema:
         _check_rows(db, path, self.small)
 
     def check_rows(self, db: sqlite3.Connection, path: Path | None) -> int:
-        """Read every row and compare it with its checksums; how many there are.
+        """Compare every row with its checksums; return the number of rows.
 
         Raises:
             DamagedError: if one is not as it was written.
@@ -199,15 +200,15 @@ class Schema:
 def change_columns(
     db: sqlite3.Connection, path: Path | None, before: Table, after: Table, statement: str, **added: Any
 ) -> None:
-    """Give a table other columns, in a migration: every row is checked, and gets a new checksum.
+    """Change the columns of a table in a migration: every row is checked, and gets a new checksum.
 
     Args:
         db: The file, in a transaction without foreign keys.
         path: Its name.
-        before: The table as it is.
-        after: As it will be.
-        statement: Makes it: "CREATE TABLE name (...)".
-        added: Values of the columns that it did not have.
+        before: The table before the change.
+        after: The table after the change.
+        statement: The statement that makes it: "CREATE TABLE name (...)".
+        added: Values of the new columns.
 
     Raises:
         DamagedError: if a row is not as it was written.
@@ -216,7 +217,7 @@ def change_columns(
     _check_rows(db, path, [before])
     rows = [dict(zip(before.columns, row, strict=True)) for row in _columns_of(db, before)]
     highest = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (name,)).fetchall()
-    # What keeps the sums is made anew when the file is opened.
+    # The triggers that keep the sums are made again when the file is opened.
     triggers = db.execute("SELECT name FROM temp.sqlite_master WHERE type = 'trigger' AND tbl_name = ?", (name,))
     for (trigger,) in triggers.fetchall():
         db.execute(f"DROP TRIGGER temp.{trigger}")
@@ -224,7 +225,7 @@ def change_columns(
     db.execute(statement)
     values = [{column: {**row, **added}[column] for column in (*after.checked, *after.texts)} for row in rows]
     db.executemany(after.insert, [after.values(new, row.get("row")) for new, row in zip(values, rows, strict=True)])
-    # A number once given is never given again.
+    # A row number must never be used again.
     db.executemany("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", [(seq, name) for (seq,) in highest])
     db.execute(f"UPDATE sums SET total = (SELECT coalesce(sum(crc), 0) FROM {name}) WHERE name = ?", (name,))
 
@@ -234,7 +235,7 @@ def _columns_of(db: sqlite3.Connection, table: Table) -> list[Any]:
 
 
 def described(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """The tables and indexes of a database: name, table, and the statement that made it."""
+    """Return the tables and indexes of a database: name, table, and the statement that made it."""
     found = db.execute("SELECT name, tbl_name, sql FROM main.sqlite_master ORDER BY name").fetchall()
     return [(str(name), str(table), str(sql)) for name, table, sql in found]
 
@@ -263,7 +264,7 @@ def _expected(statements: str) -> list[tuple[str, str, str]]:
 
 
 def _execute(db: sqlite3.Connection, statements: str) -> None:
-    # Not `executescript`, which would commit.
+    # `executescript` would commit the transaction.
     for statement in statements.split(";\n"):
         if statement.strip():
             db.execute(statement)

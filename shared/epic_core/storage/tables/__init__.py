@@ -1,1 +1,1 @@
-"""Repositories: one module for each table of the file."""
+"""Repositories of the tables in a memory's file."""

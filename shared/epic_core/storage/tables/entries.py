@@ -1,4 +1,4 @@
-"""The table of entries: an item under a preference, with its instruction, stance and embedding; and their uses."""
+"""Entries: the table of items under preferences, with instruction, stance and embedding, and the table of uses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NewEntry:
     """An entry to be written; see `types.MemoryEntry` for the fields.
 
     Attributes:
-        verifier: A number for the verifier that decided (`verifier_number`).
+        verifier: The number of the verifier that decided (`verifier_number`).
         added: Unix seconds; None for now.
     """
 
@@ -45,7 +45,7 @@ class NewEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class EntryRows:
-    """What the index of one namespace is made of.
+    """The entries of one namespace as columns, for its index.
 
     Attributes:
         rows, crcs, items, preferences, stances: One for each entry: its row, its checksum, its item's row, its
@@ -61,7 +61,7 @@ class EntryRows:
     vectors: FloatArray
 
     def at(self, positions: Sequence[int]) -> EntryRows:
-        """Some of them."""
+        """Return the entries at some positions."""
         rows, crcs, items, preferences = (
             [column[n] for n in positions] for column in (self.rows, self.crcs, self.items, self.preferences)
         )
@@ -76,16 +76,16 @@ class EntryRows:
 
 
 def verifier_number(name: str) -> int:
-    """A number for a verifier's name, as entries carry it."""
+    """Return the number for a verifier's name that entries store."""
     return int.from_bytes(digest(name, size=4), "little")
 
 
 class StoredEntry(NamedTuple):
-    """An entry's columns as a retention policy and eviction need them.
+    """An entry's columns for retention policies and eviction.
 
     Attributes:
         row, item, preference: Rows of the entry, its item, and its preference (None without one).
-        stance, confidence, similarity, added, verifier: As they are stored.
+        stance, confidence, similarity, added, verifier: The stored values.
         code: The packed embedding.
         text_bytes: Bytes of its instruction and rationale in the file.
         item_bytes: Bytes of its item in the file.
@@ -105,7 +105,7 @@ class StoredEntry(NamedTuple):
 
 
 class Entries(Repository):
-    """The entries of a memory, and how often each was returned."""
+    """Repository of the entries of a memory, and of how often each was returned."""
 
     def __init__(self, db: Database, items: Items, preferences: Preferences) -> None:
         super().__init__(db)
@@ -113,7 +113,7 @@ class Entries(Repository):
         self.preferences = preferences
 
     def items_under(self, preference_row: int) -> list[int]:
-        """Rows of the items that have an entry under a preference."""
+        """Return the rows of the items that have an entry under a preference."""
         return [
             int(item) for (item,) in self.db.read("SELECT item FROM entries WHERE preference = ?", (preference_row,))
         ]
@@ -121,21 +121,21 @@ class Entries(Repository):
     # rewritten texts
 
     def set_rewrite(self, item_row: int, rewrite: str, preferences: Iterable[str], vector: FloatArray) -> None:
-        """Give an item a text rewritten for some preferences, by their ids: all of its entries are found by it."""
+        """Store an item's text rewritten for some preferences, by their ids, and embed all its entries by it."""
         self.db.update(ITEMS, item_row, rewrite=deflated(rewrite), rewritten_for=_rewritten_for(preferences))
         code = packed(vector.reshape(1, -1))[0]
         for row in self.preferences_of(item_row).values():
             self.db.update(ENTRIES, row, instruction="", vector=code)
 
     def take_back_rewrite(self, item_row: int, vector: FloatArray) -> None:
-        """Let an item show its own text again; entries without an instruction are found by it."""
+        """Remove an item's rewritten text; entries without an instruction get the embedding `vector`."""
         self.db.update(ITEMS, item_row, rewrite=None, rewritten_for=None)
         code = packed(vector.reshape(1, -1))[0]
         for (row,) in self.db.read("SELECT row FROM entries WHERE item = ? AND instruction = ''", (item_row,)):
             self.db.update(ENTRIES, row, vector=code)
 
     def stale_rewrites(self, namespace: str) -> list[int]:
-        """Rows of the items that were rewritten for other preferences than those they have entries under."""
+        """Return the rows of the items that were rewritten for other preferences than those of their entries."""
         rows = self.db.read(
             "SELECT row, rewritten_for FROM items WHERE namespace = ? AND rewrite IS NOT NULL ORDER BY row",
             (namespace,),
@@ -145,7 +145,7 @@ class Entries(Repository):
     # entries
 
     def preferences_of(self, item_row: int) -> dict[str | None, int]:
-        """Preference id to entry row, of an item's entries."""
+        """Return preference id to entry row, for an item's entries."""
         rows = self.db.read(
             "SELECT p.id, e.row FROM entries e LEFT JOIN preferences p ON p.row = e.preference WHERE e.item = ?",
             (item_row,),
@@ -157,7 +157,7 @@ class Entries(Repository):
         self.db.connection.executemany("DELETE FROM entries WHERE row = ?", [(row,) for row in rows])
 
     def add(self, item_row: int, preference: int | None, entry: NewEntry) -> tuple[int, int]:
-        """Write an entry under a preference's row; its row and its checksum."""
+        """Write an entry under a preference's row; return its row and its checksum."""
         columns: dict[str, Any] = {
             "item": item_row,
             "preference": preference,
@@ -178,14 +178,14 @@ class Entries(Repository):
         return row, int(values[ENTRIES.columns.index("crc")])
 
     def _texts_of(self, item_row: int, preference_row: int | None) -> tuple[str, str]:
-        """The texts that an entry's own texts are compressed by: its item's, and its preference's."""
+        """Return the texts by which an entry's own texts are compressed: its item's, and its preference's."""
         item = self.db.scalar("SELECT text FROM items WHERE row = ?", (item_row,))
         preference = self.db.scalar("SELECT text FROM preferences WHERE row = ?", (preference_row,))
         with decoding(self.path):
             return inflated(item), str(preference or "")
 
     def texts_under(self, where: str, row: int) -> list[tuple[int, dict[str, str]]]:
-        """Rows of some entries with their texts, to be compressed anew when what they are compressed by changes."""
+        """Return entry rows with their texts, to compress them again after an item's or a preference's text changes."""
         found = self.db.read(
             f"SELECT row, item, preference, instruction, rationale FROM entries WHERE {where} = ?", (row,)
         )
@@ -202,7 +202,7 @@ class Entries(Repository):
             ]
 
     def compress_anew(self, entries: Sequence[tuple[int, dict[str, str]]]) -> None:
-        """Write the texts of some entries, compressed by what their items and preferences say now."""
+        """Write the texts of entries, compressed by the present texts of their items and preferences."""
         for row, texts in entries:
             item, preference = self.db.read("SELECT item, preference FROM entries WHERE row = ?", (row,))[0]
             known = self._texts_of(item, preference)
@@ -215,13 +215,13 @@ class Entries(Repository):
         preferences: Mapping[int, Preference],
         namespace: str,
     ) -> dict[int, MemoryEntry]:
-        """Entry row to entry, for rows with their scores in a search.
+        """Return entry row to entry, for rows with their scores in a search.
 
         Args:
-            scores: By entry row.
-            items: Those that the entries belong to, by row.
-            preferences: The same, of preferences.
-            namespace: Theirs.
+            scores: Scores by entry row.
+            items: The items of the entries, by row.
+            preferences: The preferences of the entries, by row.
+            namespace: The namespace of the entries.
         """
         found = self.db.among(f"SELECT e.row, {_ENTRY} FROM entries e WHERE e.row IN", list(scores))
         with decoding(self.path):
@@ -230,7 +230,7 @@ class Entries(Repository):
             }
 
     def of_item(self, namespace: str, item_row: int) -> list[MemoryEntry]:
-        """An item's entries, oldest first."""
+        """Return an item's entries, oldest first."""
         items, preferences = self.items.held_at([item_row]), self.preferences.at(namespace)
         found = self.db.read(f"SELECT {_ENTRY} FROM entries e WHERE e.item = ? ORDER BY e.row", (item_row,))
         with decoding(self.path):
@@ -266,7 +266,7 @@ class Entries(Repository):
         )
 
     def crcs(self, namespace: str) -> dict[int, tuple[int, int]]:
-        """Entry row to checksum and preference row (-1 without one), of a namespace."""
+        """Return entry row to checksum and preference row (-1 without one), for a namespace."""
         rows = self.db.read(
             "SELECT e.row, e.crc, coalesce(e.preference, -1) FROM entries e JOIN items i ON i.row = e.item"
             " WHERE i.namespace = ?",
@@ -275,7 +275,7 @@ class Entries(Repository):
         return {row: (crc, preference) for row, crc, preference in rows}
 
     def rows(self, namespace: str, dimension: int, rows: Sequence[int] | None = None) -> EntryRows:
-        """The entries of a namespace for its index, oldest first: all, or those of some rows."""
+        """Return the entries of a namespace for its index, oldest first: all, or those in some rows."""
         if rows is None:
             found = self.db.read(
                 f"SELECT e.row, e.crc, {_INDEXED} FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?"
@@ -303,7 +303,7 @@ class Entries(Repository):
             )
 
     def lines(self, item_row: int) -> list[tuple[int, dict[str, Any]]]:
-        """Rows of an item's entries and their columns, vectors left out; oldest first."""
+        """Return the rows of an item's entries and their columns without vectors, oldest first."""
         lines = []
         for row, *columns in self.db.read(
             f"SELECT e.row, {_ENTRY} FROM entries e WHERE e.item = ? ORDER BY e.row", (item_row,)
@@ -346,7 +346,7 @@ class Entries(Repository):
     # use
 
     def uses(self) -> dict[int, tuple[int, int]]:
-        """Entry row to how often a search returned it, and when it last did, in Unix seconds."""
+        """Return entry row to how often a search returned it, and when it last did, in Unix seconds."""
         made = {}
         for crc, *columns in self.db.read("SELECT crc, entry, count, used FROM uses"):
             USES.verify(self.path, crc, *columns)
@@ -354,7 +354,7 @@ class Entries(Repository):
         return made
 
     def add_uses(self, uses: Mapping[int, tuple[int, int]]) -> None:
-        """Count uses in, of entries that are still there. Call it inside a transaction."""
+        """Add to the uses of entries that still exist. Call it inside a transaction."""
         held = {row for (row,) in self.db.among("SELECT row FROM entries WHERE row IN", list(uses))}
         before = {}
         for crc, *columns in self.db.among("SELECT crc, entry, count, used FROM uses WHERE entry IN", sorted(held)):
@@ -366,9 +366,7 @@ class Entries(Repository):
             rows.append({"entry": entry, "count": known + count, "used": max(used, last)})
         self.db.insert_all(USES, rows)
 
-    # embedding anew
 
-    # counts
 
 
 def _rewritten_for(preferences: Iterable[str | None]) -> bytes:

@@ -1,9 +1,9 @@
-"""The tables of a graph in a memory's file: entities, and what each passage says of them.
+"""Graph tables in a memory's file: entities, and the facts that each passage states about them.
 
 A passage is a held item. Its row has the rows of its entities, its facts as pairs of places among these, and their
-relations; or why an extractor failed. An entity counts the passages that name it: it goes with the last of them. It is
-called as the first of them spelt it, and counts those that spell it so: with the last of these the spelling goes, and
-it is called by its key. Its synonyms are the entities that were there before it and are called much alike.
+relations; or the reason why extraction failed. An entity counts the passages that name it, and is removed with the last
+of them. Its name is the spelling of the first of them; it also counts the passages with this spelling, and with the
+last of these its name becomes its key. Its synonyms are entities that existed before it and have similar names.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _CRCS = (
 )
 _CALLED = "SELECT row, name FROM entities WHERE namespace = ?"
 MOST_ENTITIES = 2**16
-"""Of one passage: a place among them has two bytes."""
+"""Most entities of one passage: a place among them has two bytes."""
 
 _MOST_HINTS = 100_000
-_OTHERWISE = np.uint32(2**31)  # added to the row of an entity that a passage spells in another way
+_OTHERWISE = np.uint32(2**31)  # added to the row of an entity that a passage spells differently
 Synonyms: TypeAlias = list[tuple[int, float]]
 """Entity rows and cosines in [0, 1]."""
 
@@ -48,9 +48,9 @@ class NewEntity:
 
     Attributes:
         name: As it was first written.
-        key: What makes two names one entity.
+        key: The normalised name; names with the same key are one entity.
         vector: E(name), shape `(d,)`.
-        near: Its synonyms among those that are there.
+        near: Its synonyms among the existing entities.
     """
 
     name: str
@@ -61,16 +61,16 @@ class NewEntity:
 
 @dataclass(frozen=True, kw_only=True)
 class PassageRow:
-    """What is written of a passage.
+    """The extraction of a passage, to be written.
 
     Attributes:
         item: Its item's row.
-        extractor: A number for who said it.
-        entities: Rows, each once.
+        extractor: The number of the extractor.
+        entities: Entity rows, each once.
         facts: Pairs of places among the entities.
-        relations: One for each fact; empty strings where nothing is said.
-        otherwise: Of the entities, those that the passage spells in another way than they are called.
-        failure: Why there is nothing of all this, if an extractor failed.
+        relations: One for each fact; an empty text if it has none.
+        otherwise: Those of the entities that the passage spells differently from their names.
+        failure: Why there is nothing else, if the extractor failed.
     """
 
     item: int
@@ -84,12 +84,12 @@ class PassageRow:
 
 @dataclass(frozen=True, kw_only=True)
 class PassageRows:
-    """What some passages say, as arrays.
+    """Entities and facts of several passages, as arrays.
 
     Attributes:
-        items: Their rows, shape `(p,)`.
-        entity_starts, entities: Entity rows; those of passage n from `entity_starts[n]` to `entity_starts[n + 1]`.
-        fact_starts, facts: The same, of pairs of entity rows: shape `(f, 2)`.
+        items: Item rows of the passages, shape `(p,)`.
+        entity_starts, entities: Entity rows; those of passage n are from `entity_starts[n]` to `entity_starts[n + 1]`.
+        fact_starts, facts: The same for facts, which are pairs of entity rows: shape `(f, 2)`.
     """
 
     items: NDArray[np.int64]
@@ -113,7 +113,7 @@ class EntityRows:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphMarks:
-    """How many items, entities and passages a file has, and what the checksums of items and passages add up to."""
+    """Numbers of items, entities and passages in a file, and the sums of the checksums of items and passages."""
 
     items: int = 0
     held: int = 0
@@ -122,7 +122,7 @@ class GraphMarks:
     said: int = 0
 
     def plus(self, other: GraphMarks) -> GraphMarks:
-        """Both together."""
+        """Return the sums of both."""
         return GraphMarks(
             items=self.items + other.items,
             held=self.held + other.held,
@@ -133,10 +133,10 @@ class GraphMarks:
 
 
 class Hints:
-    """Rows that this connection may have changed, so that who has a graph in RAM need not look at all others.
+    """Rows that this connection may have changed, so that a graph in RAM need not check all others.
 
     Attributes:
-        first: The number of the oldest that is known.
+        first: The number of the oldest known hint.
     """
 
     def __init__(self) -> None:
@@ -145,11 +145,11 @@ class Hints:
 
     @property
     def end(self) -> int:
-        """The number that the next one gets."""
+        """The number of the next hint."""
         return self.first + len(self._items)
 
     def add(self, *, items: Iterable[int] = (), entities: Iterable[int] = ()) -> None:
-        """Note rows."""
+        """Add rows."""
         self._items += [(row, -1) for row in items]
         self._items += [(-1, row) for row in entities]
         if len(self._items) > _MOST_HINTS:
@@ -157,16 +157,16 @@ class Hints:
             self._items.clear()
 
     def since(self, number: int) -> tuple[list[int], list[int]]:
-        """Rows of items and of entities, from some number on."""
+        """Return the rows of items and of entities, from a number on."""
         found = self._items[number - self.first :]
         return [item for item, _ in found if item >= 0], [entity for _, entity in found if entity >= 0]
 
 
 class Graph(Repository):
-    """The graph of a memory.
+    """Repository of the graph of a memory.
 
     Attributes:
-        hints: What it may have changed.
+        hints: Rows that it may have changed.
     """
 
     def __init__(self, db: Database) -> None:
@@ -175,14 +175,14 @@ class Graph(Repository):
 
     @property
     def begun(self) -> bool:
-        """Whether the file has a graph: its description says so."""
+        """Whether the file has a graph, according to its description."""
         return bool(self.db.meta().get("graph"))
 
     def begin(self) -> None:
-        """Note that the file has a graph, unless that is known.
+        """Mark in the description that the file has a graph, if it is not marked yet.
 
         Raises:
-            ReadOnlyError: if it may not be written.
+            ReadOnlyError: if the file may not be written.
         """
         if not self.begun:
             with self.db.transaction():
@@ -191,7 +191,7 @@ class Graph(Repository):
     # writing
 
     def add_entity(self, namespace: str, entity: NewEntity) -> int:
-        """Write an entity that no passage names yet; its row."""
+        """Write an entity that no passage names yet, and return its row."""
         return self.db.insert(
             ENTITIES,
             namespace=namespace,
@@ -204,7 +204,7 @@ class Graph(Repository):
         )
 
     def put_passages(self, passages: Sequence[PassageRow]) -> bool:
-        """Write what passages say, in place of what they said; whether they had said something."""
+        """Write the extractions of passages in place of earlier ones; tell whether there were any."""
         self.hints.add(items=[passage.item for passage in passages])
         left = self._said([passage.item for passage in passages])
         said: Counter[int] = Counter()
@@ -227,7 +227,7 @@ class Graph(Repository):
         return bool(left)
 
     def leave(self, items: Sequence[int]) -> None:
-        """Take passages out, with the entities that no other passage names, and the spellings that no other has."""
+        """Remove passages, with the entities that no other passage names, and the spellings that no other has."""
         self.hints.add(items=items)
         if items:
             left = self._said(items)
@@ -235,7 +235,7 @@ class Graph(Repository):
             self._count({entity: -count for entity, count in left.items()})
 
     def _said(self, items: Sequence[int]) -> Counter[int]:
-        """How many of some passages name each entity, spelt as it is called or otherwise."""
+        """Return how many of the passages name each entity, separately for its own and for other spellings."""
         said: Counter[int] = Counter()
         for (entities,) in self.db.among("SELECT entities FROM passages WHERE item IN", items):
             with decoding(self.path):
@@ -243,7 +243,7 @@ class Graph(Repository):
         return said
 
     def _count(self, changes: Mapping[int, int]) -> None:
-        """Count passages to their entities; those that no passage names any more go."""
+        """Update the entities' counts of passages; remove the entities that no passage names any more."""
         gone, named, spelt = [], Counter[int](), Counter[int]()
         for entity, change in changes.items():
             row = entity % int(_OTHERWISE)
@@ -270,7 +270,7 @@ class Graph(Repository):
     # reading
 
     def outside(self, namespace: str, after: int = 0) -> list[int]:
-        """Rows of the held items after some row that the graph has not taken in, those of the light tier apart."""
+        """Return the rows of held items after some row that are not in the graph, without those of the light tier."""
         inside = "AND NOT EXISTS (SELECT 1 FROM passages WHERE item = items.row)"
         found = self.db.read(
             f"SELECT row FROM items WHERE row > ? AND namespace = ?"
@@ -280,7 +280,7 @@ class Graph(Repository):
         return [int(row) for (row,) in found]
 
     def failed_passages(self, namespace: str) -> list[tuple[int, str, str]]:
-        """Item row, item id and reason of the passages whose extraction failed, oldest first."""
+        """Return item row, item id and reason of the passages whose extraction failed, oldest first."""
         return self.db.read(
             "SELECT p.item, i.id, p.failure FROM passages p JOIN items i ON i.row = p.item"
             " WHERE i.namespace = ? AND p.failure IS NOT NULL ORDER BY p.item",
@@ -288,7 +288,7 @@ class Graph(Repository):
         )
 
     def extracted_by_others(self, namespace: str, extractor: int) -> list[int]:
-        """Item rows of the passages that another extractor than this one said something of."""
+        """Return the item rows of the passages that another extractor than this one processed."""
         found = self.db.read(
             "SELECT p.item FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ? AND p.extractor != ?",
             (namespace, extractor),
@@ -296,15 +296,15 @@ class Graph(Repository):
         return [int(row) for (row,) in found]
 
     def passage_crcs(self, namespace: str, after: int = 0) -> dict[int, int]:
-        """Item row to checksum of the passage, of items after some row; -1 for one that was not taken in."""
+        """Return item row to the passage's checksum, for items after some row; -1 for items not in the graph."""
         return dict(self.db.read(f"{_CRCS} AND i.row > ? ORDER BY i.row", (namespace, after)))
 
     def passage_crcs_at(self, namespace: str, items: Sequence[int]) -> dict[int, int]:
-        """The same, of some items."""
+        """Return the same as `passage_crcs`, for the given items."""
         return dict(self.db.among(f"{_CRCS} AND i.row IN", items, namespace))
 
     def passage_rows(self, items: Sequence[int]) -> PassageRows:
-        """What some passages say."""
+        """Return the entities and facts of passages."""
         found = sorted(self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", items), key=_item_of)
         for crc, *columns in found:
             PASSAGES.verify(self.path, crc, *columns)
@@ -327,7 +327,7 @@ class Graph(Repository):
         )
 
     def relations(self, item: int) -> list[tuple[int, str, int]]:
-        """What a passage says of its entities: row, relation, row."""
+        """Return the facts of a passage: entity row, relation, entity row."""
         found = list(self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", [item]))
         said: list[tuple[int, str, int]] = []
         for crc, *columns in found:
@@ -341,19 +341,19 @@ class Graph(Repository):
         return said
 
     def crcs_of_passages(self, items: Sequence[int]) -> dict[int, int]:
-        """Item row to checksum, of some passages."""
+        """Return item row to checksum, for passages."""
         return dict(self.db.among("SELECT item, crc FROM passages WHERE item IN", items))
 
     def entities_called(self, namespace: str, after: int = 0) -> dict[int, str]:
-        """Row to name, of the entities after some row, oldest first."""
+        """Return entity row to name, for entities after some row, oldest first."""
         return dict(self.db.read(f"{_CALLED} AND row > ? ORDER BY row", (namespace, after)))
 
     def entities_called_at(self, namespace: str, rows: Sequence[int]) -> dict[int, str]:
-        """The same, of some entities."""
+        """Return the same as `entities_called`, for the given entities."""
         return dict(self.db.among(f"{_CALLED} AND row IN", rows, namespace))
 
     def entity_rows(self, rows: Sequence[int], dimension: int) -> EntityRows:
-        """Some entities, oldest first."""
+        """Return entities, oldest first."""
         found = sorted(self.db.among(f"SELECT e.row, e.crc, {_ENTITY} FROM entities e WHERE e.row IN", rows))
         for _, crc, *columns in found:
             ENTITIES.verify(self.path, crc, *columns)
@@ -373,11 +373,11 @@ class Graph(Repository):
             )
 
     def entity_names(self) -> dict[int, str]:
-        """Row to name, of the entities of every namespace."""
+        """Return entity row to name, for the entities of every namespace."""
         return dict(self.db.read("SELECT row, name FROM entities"))
 
     def marks(self) -> GraphMarks:
-        """What tells whether a graph has changed."""
+        """Return the numbers that show whether a graph has changed."""
         sums = {name: (rows, total) for name, rows, total in self.db.read("SELECT name, rows, total FROM sums")}
         return GraphMarks(
             items=sums["items"][0],
@@ -388,12 +388,12 @@ class Graph(Repository):
         )
 
     def newest(self) -> tuple[int, int]:
-        """The highest rows of items and of entities, of any namespace; 0 without any."""
+        """Return the highest rows of items and of entities, in any namespace; 0 without any."""
         item, entity = (self.db.scalar(f"SELECT max(row) FROM {table}") for table in ("items", "entities"))
         return int(item or 0), int(entity or 0)
 
     def added_since(self, item: int, entity: int) -> GraphMarks:
-        """What items and entities after some rows come to."""
+        """Return the marks of the items and entities after some rows."""
         items, held = self.db.read("SELECT count(*), coalesce(sum(crc), 0) FROM items WHERE row > ?", (item,))[0]
         passages, said = self.db.read("SELECT count(*), coalesce(sum(crc), 0) FROM passages WHERE item > ?", (item,))[0]
         return GraphMarks(
@@ -405,7 +405,7 @@ class Graph(Repository):
         )
 
     def counts(self, namespace: str) -> dict[str, int]:
-        """Numbers of entities, of passages that were taken in, and of those whose extraction failed."""
+        """Return the numbers of entities, of passages in the graph, and of those whose extraction failed."""
         one = (namespace,)
         of_items = "SELECT {} FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ?"
         return {
@@ -428,7 +428,7 @@ def _packed_near(near: Synonyms) -> bytes:
 
 
 def _joined(blobs: Sequence[bytes], kind: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """What is in blobs, one after another, and where each starts.
+    """Return where each blob starts, and the content of all of them in one array.
 
     Raises:
         ValueError: if one is cut.

@@ -1,4 +1,4 @@
-"""The table of items: each is stored once, however many entries it has; long texts are compressed."""
+"""Items: the table in which each is stored once, however many entries it has; long texts are compressed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HeldItem:
     Attributes:
         item: The item; its text may have been shortened.
         rewrite: x^, or empty.
-        digest: Of the version that was handed in.
+        digest: Digest of the version that was added.
     """
 
     item: Item
@@ -39,13 +39,13 @@ class HeldItem:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of an item's id.
+    """The stored state of an item's id.
 
     Attributes:
-        text: As it is stored.
-        digest: Of the version that was handed in.
-        stored: Of the version that is stored, which may be shorter.
-        state: Whether it is held or waits.
+        text: The stored text.
+        digest: Digest of the version that was added.
+        stored: Digest of the version that is stored, which may be shorter.
+        state: Whether it is held or waits in the retry queue.
     """
 
     text: str
@@ -54,29 +54,29 @@ class Known:
     state: Literal["held", "pending"]
 
     def is_version(self, item: Item) -> bool:
-        """Whether an item is this one, as it was handed in or as it is stored by now."""
+        """Tell whether an item is this one, as it was added or as it is stored now."""
         return version_of(item) in (self.digest, self.stored)
 
 
 def version_of(item: Item) -> bytes:
-    """The digest of an item as it is; the order of the keys in its metadata does not matter."""
+    """Return the digest of an item; the order of the keys in its metadata does not matter."""
     return item_digest(item.id, item.text, dumped_metadata(item.metadata, item.id))
 
 
 def _version(item_id: str, text: str | bytes, metadata: str) -> bytes:
-    """The digest of an item by the columns it is stored in."""
+    """Return the digest of an item from the columns in which it is stored."""
     return item_digest(item_id, inflated(text), dumped_metadata(json.loads(metadata), item_id))
 
 
 class Items(Repository):
-    """The items of a memory."""
+    """Repository of the items of a memory."""
 
     def __init__(self, db: Database, graph: Graph) -> None:
         super().__init__(db)
         self.graph = graph
 
     def known(self, namespace: str, ids: Sequence[str]) -> dict[str, Known]:
-        """Id to what is known of it, of those ids that are held or wait; what is held counts before what waits."""
+        """Return id to its stored state, for ids that are held or wait; held items take precedence over waiting."""
         known: dict[str, Known] = {}
         with decoding(self.path):
             for item_id, stored, metadata in self.db.among(
@@ -103,7 +103,7 @@ class Items(Repository):
         )
 
     def is_current(self, namespace: str, item: Item) -> bool:
-        """Whether an item is held, or waits in the retry queue, in this very form."""
+        """Tell whether exactly this version of an item is held, or waits in the retry queue."""
         waiting = self.db.read(
             "SELECT text, metadata FROM pending WHERE namespace = ? AND id = ?", (namespace, item.id)
         )
@@ -113,7 +113,7 @@ class Items(Repository):
         return waits or (known is not None and known.is_version(item))
 
     def put(self, namespace: str, item: Item, vector: FloatArray | None = None) -> int:
-        """Write an item in place of any earlier version of it, with E(x) if that is known; return its row."""
+        """Write an item in place of any earlier version of it, with E(x) if it is known; return its row."""
         self.remove(namespace, [item.id])
         return self.db.insert(
             ITEMS,
@@ -134,7 +134,7 @@ class Items(Repository):
         return row
 
     def remove(self, namespace: str, ids: Sequence[str]) -> None:
-        """Remove items with their entries, what the graph has of them, and their place in the retry queue."""
+        """Remove items with their entries, their passages in the graph, and their place in the retry queue."""
         found = self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)
         self.graph.leave([row for (row,) in found])
         for table in ("items", "pending"):
@@ -143,12 +143,12 @@ class Items(Repository):
             )
 
     def row(self, namespace: str, item_id: str) -> int | None:
-        """The row of a held item."""
+        """Return the row of a held item, or None."""
         row = self.db.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
         return None if row is None else int(row)
 
     def raw_bytes(self) -> int:
-        """About how many bytes of the file all items and entries take, of every namespace."""
+        """Return about how many bytes of the file all items and entries take, in every namespace."""
         items = self.db.scalar(
             "SELECT coalesce(sum(length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0)"
             " + length(CAST(metadata AS BLOB)) + 2 * length(CAST(id AS BLOB)) + 120), 0) FROM items"
@@ -160,17 +160,17 @@ class Items(Repository):
         return int(items) + int(entries)
 
     def holds_chunks(self, namespace: str) -> bool:
-        """Whether anything is held that could be a chunk of a document."""
+        """Tell whether any item is held or waits, which could be a chunk of a document."""
         return bool(
             self.db.scalar("SELECT EXISTS (SELECT 1 FROM items WHERE namespace = ?)", (namespace,))
             or self.db.scalar("SELECT EXISTS (SELECT 1 FROM pending WHERE namespace = ?)", (namespace,))
         )
 
     def chunks_from(self, namespace: str, document: str, first: int) -> list[str]:
-        """Ids of the held chunks of a document with numbers from `first`, and of the document held whole."""
+        """Return the ids of a document's held chunks with numbers from `first`, and of the document held whole."""
         found: list[str] = []
         for table in ("items", "pending"):
-            # '$' follows '#': the index on ids finds a document's chunks without looking at others.
+            # '$' follows '#', so the index on ids finds a document's chunks without reading others.
             rows = self.db.read(
                 f"SELECT id, metadata FROM {table} WHERE namespace = ? AND id > ? AND id < ?",
                 (namespace, f"{document}#", f"{document}$"),
@@ -186,16 +186,16 @@ class Items(Repository):
         return found
 
     def promote(self, item_row: int) -> None:
-        """Note that an item of the light tier has entries now."""
+        """Record that an item of the light tier has entries now."""
         self.graph.hints.add(items=[item_row])
 
     def all(self, namespace: str) -> Iterator[Item]:
-        """All held items, oldest first, read in blocks."""
+        """Yield all held items, oldest first, read in blocks."""
         for _, held in self.held(namespace):
             yield held.item
 
     def held(self, namespace: str) -> Iterator[tuple[int, HeldItem]]:
-        """Rows and items as they are stored, oldest first, read in blocks."""
+        """Yield rows and items as they are stored, oldest first, read in blocks."""
         last = 0
         while rows := self.db.read(
             f"SELECT i.row, {_ITEM} FROM items i WHERE namespace = ? AND row > ? ORDER BY row LIMIT ?",
@@ -207,21 +207,21 @@ class Items(Repository):
             last = rows[-1][0]
 
     def held_at(self, rows: Sequence[int]) -> dict[int, HeldItem]:
-        """Item row to item as it is stored."""
+        """Return item row to item as it is stored."""
         with decoding(self.path):
             found = self.db.among(f"SELECT i.row, {_ITEM} FROM items i WHERE row IN", rows)
             return {int(row): self._held_item(columns) for row, *columns in found}
 
     def at(self, rows: Sequence[int]) -> dict[int, Item]:
-        """Item row to item."""
+        """Return item row to item."""
         return {row: held.item for row, held in self.held_at(rows).items()}
 
     def present(self, rows: Sequence[int]) -> set[int]:
-        """Return those of some rows that are held."""
+        """Return those of the rows that are held."""
         return {int(row) for (row,) in self.db.among("SELECT row FROM items WHERE row IN", list(rows))}
 
     def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
-        """Item row and metadata of every held item."""
+        """Return item row and metadata of every held item."""
         made = []
         columns = ", ".join(ITEMS.checked)
         with decoding(self.path):
@@ -235,14 +235,15 @@ class Items(Repository):
     def light_rows(self, namespace: str) -> list[int]:
         """Return the rows of the items of the light tier, oldest first.
 
-        An item that the index of entries has lost by a changed byte is not taken for one: the tables are read whole.
+        The tables are read without their indexes: an item whose entries an index has lost to a changed byte must not
+        count as light.
         """
         held = {item for (item,) in self.db.read("SELECT item FROM entries NOT INDEXED")}
         sql = "SELECT row FROM items NOT INDEXED WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
         return [int(row) for (row,) in self.db.read(sql, (namespace,)) if row not in held]
 
     def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
-        """Return about how many bytes of the file some items take, their entries apart."""
+        """Return about how many bytes of the file items take, without their entries."""
         size = (
             "length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0) + length(CAST(metadata AS BLOB))"
             " + 2 * length(CAST(id AS BLOB)) + coalesce(length(embedding), 0) + 160"
@@ -260,7 +261,7 @@ class Items(Repository):
         return int(self.db.scalar("SELECT crc FROM items WHERE row = ?", (row,)))
 
     def text_crcs(self, namespace: str) -> dict[int, int]:
-        """Return row and checksum of the items of a namespace whose E(x) is stored."""
+        """Return row to checksum, for the items of a namespace whose E(x) is stored."""
         sql = "SELECT row, crc FROM items WHERE namespace = ? AND embedding IS NOT NULL"
         return {int(row): crc for row, crc in self.db.read(sql, (namespace,))}
 

@@ -1,4 +1,4 @@
-"""The table of preferences."""
+"""Preferences: the table of preferences, with their aspects and expansions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from epic_core.storage.tables.repository import Repository
 from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, Preference, moment
 
-# The column `aspects` holds JSON: the aspects' own keys, if a model or the user gave any, and these two besides. NULL
-# stands for nothing of it, so that the parser reads the aspects.
+# The column `aspects` holds JSON: the aspects' own keys, if a model or the user gave any, and these two keys. NULL
+# stands for none of them, so that the parser reads the aspects.
 _EXPANSION = "expansion"
-# A model was asked for something of it and failed, and is asked again. Where nothing else is stored, as an empty text.
+# A model was asked for aspects or an expansion and failed, so it is asked again. Stored as an empty text if there is
+# nothing else.
 _UNREAD = "unread"
 _ONLY_UNREAD = ""
 
 
 class _Stored(NamedTuple):
-    """A column taken apart: aspects and expansion as JSON, None for what is not there."""
+    """The parsed column: aspects and expansion as JSON, None if missing."""
 
     aspects: Any
     expansion: Any
@@ -28,10 +29,10 @@ class _Stored(NamedTuple):
 
 
 class Preferences(Repository):
-    """The preferences of a memory."""
+    """Repository of the preferences of a memory."""
 
     def load(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
-        """Rows, preferences and their embeddings `(m, d)`, in the user's order."""
+        """Return rows, preferences and their embeddings `(m, d)`, in the user's order."""
         columns = ", ".join(PREFERENCES.checked)
         found = self.db.read(
             f"SELECT row, crc, {columns} FROM preferences WHERE namespace = ? ORDER BY position, row", (namespace,)
@@ -57,12 +58,12 @@ class Preferences(Repository):
         return rows, preferences, vectors
 
     def row(self, namespace: str, preference_id: str | None) -> int | None:
-        """The row of a preference."""
+        """Return the row of a preference, or None."""
         row = self.db.scalar("SELECT row FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
         return None if row is None else int(row)
 
     def at(self, namespace: str) -> dict[int, Preference]:
-        """Row to preference."""
+        """Return row to preference."""
         encoder = self.db.meta().get("encoder")
         if not isinstance(encoder, dict) or not isinstance(encoder.get("dimension"), int):
             raise DamagedError(self.path, "it does not say which encoder it was made with")
@@ -78,9 +79,9 @@ class Preferences(Repository):
         position: int | None = None,
         unread: bool = False,
     ) -> int:
-        """Write a preference, last unless a position is given; its row.
+        """Write a preference, last unless a position is given; return its row.
 
-        `unread` says that a model is still to read what it likes and avoids, or to write its expansion.
+        `unread` means that a model still has to read its aspects, or to write its expansion.
         """
         if position is None:
             position = self.db.scalar(
@@ -98,19 +99,19 @@ class Preferences(Repository):
         )
 
     def write(self, row: int, preference: Preference, vector: FloatArray) -> None:
-        """Change a preference's text and embedding, and when it expires."""
+        """Update a preference's text, embedding and time of expiry."""
         ends = None if preference.expires_at is None else preference.expires_at.timestamp()
         code = packed(vector.reshape(1, -1))[0]
         self.db.update(PREFERENCES, row, text=preference.text, expires=ends, vector=code)
 
     def set_stated(self, namespace: str, preference: Preference, *, unread: bool) -> None:
-        """Write a held preference's aspects and expansion as they are now, and whether a model is still to read it."""
+        """Update a held preference's aspects and expansion, and whether a model still has to read it."""
         row = self.row(namespace, preference.id)
         if row is not None:
             self.db.update(PREFERENCES, row, aspects=_written(preference, unread=unread))
 
     def unread(self, namespace: str) -> set[str]:
-        """Return the ids of the preferences that a model is still to read, or to expand."""
+        """Return the ids of the preferences that a model still has to read or to expand."""
         found = self.db.read(
             "SELECT id, aspects FROM preferences WHERE namespace = ? AND aspects IS NOT NULL", (namespace,)
         )
@@ -118,13 +119,13 @@ class Preferences(Repository):
             return {str(key) for key, written in found if _read(written).unread}
 
     def move(self, namespace: str, preference_id: str, position: int) -> None:
-        """Give a preference a place in the user's order."""
+        """Set a preference's place in the user's order."""
         row = self.row(namespace, preference_id)
         if row is not None:
             self.db.update(PREFERENCES, row, position=position)
 
     def namespaces(self) -> list[str]:
-        """Every namespace that holds something, sorted."""
+        """Return every namespace that holds something, sorted."""
         tables = ("preferences", "items", "pending")
         rows = self.db.read(" UNION ".join(f"SELECT namespace FROM {table}" for table in tables))
         return sorted(namespace for (namespace,) in rows)

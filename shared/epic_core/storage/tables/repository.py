@@ -1,4 +1,4 @@
-"""The base of the repositories: statements about one table, over the connection of its file."""
+"""Base class of the repositories, with statements about one table over the connection of its file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from epic_core.storage.sqlite.database import Database
 
 
 class Repository:
-    """Reads and writes one table, or some that belong together.
+    """Reader and writer of one table, or of some that belong together.
 
     Args:
         db: The file, or a database in memory.
@@ -19,5 +19,5 @@ class Repository:
 
     @property
     def path(self) -> Path | None:
-        """The file, as it was named; None for memory."""
+        """The path of the file as it was given; None for memory."""
         return self.db.path

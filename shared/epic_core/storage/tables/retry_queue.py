@@ -1,4 +1,4 @@
-"""The table of undecided items, which wait to be verified again."""
+"""Retry queue: the table of undecided items, which wait to be verified again."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _COLUMNS = ", ".join(PENDING.checked)
 
 
 class RetryQueue(Repository):
-    """The retry queue of a memory."""
+    """Repository of the retry queue of a memory."""
 
     def put(self, namespace: str, item: Item, reason: str, preferences: Sequence[str]) -> None:
-        """Put an undecided item into the retry queue, with the ids of the preferences to verify it under."""
+        """Add an undecided item to the retry queue, with the ids of the preferences to verify it under."""
         waiting = self._pending("namespace = ? AND id = ?", namespace, item.id)
         known = waiting[0][2] if waiting else []
         self.db.insert(
@@ -33,11 +33,11 @@ class RetryQueue(Repository):
         )
 
     def drop(self, namespace: str, item_id: str) -> None:
-        """Take an item out of the retry queue."""
+        """Remove an item from the retry queue."""
         self.db.connection.execute("DELETE FROM pending WHERE namespace = ? AND id = ?", (namespace, item_id))
 
     def waiting(self, namespace: str) -> list[tuple[Item, str, list[str]]]:
-        """The retry queue, oldest first: item, reason, ids of its preferences."""
+        """Return the retry queue, oldest first: item, reason, ids of its preferences."""
         return self._pending("namespace = ? ORDER BY row", namespace)
 
     def _pending(self, where: str, *values: str) -> list[tuple[Item, str, list[str]]]:
@@ -51,11 +51,11 @@ class RetryQueue(Repository):
         return waiting
 
     def count(self, namespace: str) -> int:
-        """How many items wait in the retry queue."""
+        """Return how many items wait in the retry queue."""
         return int(self.db.scalar("SELECT count(*) FROM pending WHERE namespace = ?", (namespace,)))
 
     def stop_waiting_for(self, namespace: str, preference_id: str) -> None:
-        """Take a preference out of the retry queue, with what a model said of it."""
+        """Remove a preference from the retry queue, and replace the reasons, which may name it."""
         sql = "SELECT row, preferences FROM pending WHERE namespace = ? AND instr(preferences, ?)"
         for row, waiting in self.db.read(sql, (namespace, json.dumps(preference_id))):
             left = json.dumps([other for other in json.loads(waiting) if other != preference_id])

@@ -1,7 +1,7 @@
-"""What a memory knows of what it does not hold: a bounded ledger of what it has seen, and a sample with reasons.
+"""Seen items that a memory does not hold: a bounded ledger of digests, and a sample of records with reasons.
 
 The ledger keeps six bytes of each item that was discarded or evicted, so that reading the same stream again costs
-nothing. An item that has left the ledger, or that came with other preferences or another verifier, is verified again.
+nothing. An item is verified again if it has left the ledger, or comes with other preferences or another verifier.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from epic_core.types.reports import NotKept
 
 _IN_A_ROW = 256
 _EXCERPT = 80
-# Where nothing else is said, the ledger may take a share of the file, and so may each kind of record.
+# By default the ledger may take a share of the file, and so may each kind of record.
 _SHARE = 0.015
 _LEDGER_SHARE = 0.05
 _LEDGER_LESS = 600
@@ -35,7 +35,7 @@ Digests = NDArray[np.uint64]
 
 
 def numbers(digests: Iterable[bytes]) -> Digests:
-    """Digests as whole numbers, in their order."""
+    """Return digests as whole numbers, in their order."""
     octets = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, _WIDTH)
     padded = np.zeros((len(octets), 8), dtype=np.uint8)
     padded[:, :_WIDTH] = octets
@@ -43,13 +43,12 @@ def numbers(digests: Iterable[bytes]) -> Digests:
 
 
 class Seen(Repository):
-    """The tables of what is not held.
+    """Repository of the items that were seen and are not held.
 
     Attributes:
-        kept: How many items of a namespace the ledger knows at most; 0 keeps none, None a share of the file.
-        records_kept: How many discarded items are kept as a sample, and how many evicted ones on record; None for a
-            share of the file.
-        most, records_most: Bounds for both, whatever they are.
+        kept: Most items of a namespace in the ledger; 0 keeps none, None a share of the file.
+        records_kept: Most discarded items in the sample, and most evicted ones on record; None for a share of the file.
+        most, records_most: Upper bounds for both.
     """
 
     def __init__(self, db: Database, verdicts: Verdicts) -> None:
@@ -62,7 +61,7 @@ class Seen(Repository):
     records_most: int = 2**31
 
     def digests(self, namespace: str) -> Digests:
-        """The digests of what was seen and is not held, ascending."""
+        """Return the digests of the items that were seen and are not held, ascending."""
         digests = []
         for crc, *columns in self.db.read(
             "SELECT crc, namespace, digests FROM ledger WHERE namespace = ?", (namespace,)
@@ -73,7 +72,7 @@ class Seen(Repository):
             return np.sort(numbers(digests))
 
     def add(self, namespace: str, digests: Sequence[bytes]) -> int:
-        """Note items that were seen and are not held; how many older ones went. Call it inside a transaction."""
+        """Add seen items to the ledger, and return how many older ones left it. Call it inside a transaction."""
         if not digests or self.kept == 0:
             return 0
         last = self.db.read(
@@ -95,7 +94,7 @@ class Seen(Repository):
             return min(self.kept, self.most)
         if self.db.page_limit:
             return self.most
-        # A small memory keeps a small one.
+        # A small memory keeps a small ledger.
         return min(max(_LEAST, int(_LEDGER_SHARE * self._octets() / _WIDTH) - _LEDGER_LESS), self.most)
 
     def _octets(self) -> int:
@@ -103,14 +102,14 @@ class Seen(Repository):
         return (count - free) * page
 
     def records_room(self) -> int:
-        """How many records of each kind are kept."""
+        """Return how many records of each kind are kept."""
         wanted = self.records_kept
         if wanted is None:
             wanted = max(_LEAST_RECORDS, int(_SHARE / 2 * self._octets() / _RECORD))
         return min(wanted, self.records_most)
 
     def drop(self, namespace: str, excess: int) -> int:
-        """Drop so many of the ledger, the oldest; how many went. Call it inside a transaction."""
+        """Drop the `excess` oldest items of the ledger; return how many left. Call it inside a transaction."""
         dropped = 0
         sql = "SELECT row, digests FROM ledger WHERE namespace = ? ORDER BY row"
         for row, digests in self.db.read(sql, (namespace,)):
@@ -125,7 +124,7 @@ class Seen(Repository):
         return dropped
 
     def remove(self, namespace: str, digests: Iterable[bytes]) -> None:
-        """Take items out of the ledger. Call it inside a transaction."""
+        """Remove items from the ledger. Call it inside a transaction."""
         gone = set(digests)
         if not gone:
             return
@@ -140,11 +139,11 @@ class Seen(Repository):
                 self.db.connection.execute("DELETE FROM ledger WHERE row = ?", (row,))
 
     def clear(self, namespace: str) -> None:
-        """Forget what was seen: it has to be looked at anew. Call it inside a transaction."""
+        """Clear the ledger, so that its items are judged again. Call it inside a transaction."""
         self.db.connection.execute("DELETE FROM ledger WHERE namespace = ?", (namespace,))
 
     def count(self, namespace: str) -> int:
-        """How many items the ledger knows."""
+        """Return how many items the ledger knows."""
         octets = self.db.scalar(
             "SELECT coalesce(sum(length(digests)), 0) FROM ledger WHERE namespace = ?", (namespace,)
         )
@@ -155,14 +154,14 @@ class Seen(Repository):
     def put_records(
         self, namespace: str, records: Sequence[tuple[bytes, NotKept]], preferences: Mapping[str, int]
     ) -> None:
-        """Keep some of what was discarded, a uniform sample, and the last of what was evicted.
+        """Record a uniform sample of the discarded items, and the last of the evicted ones.
 
         Call it inside a transaction.
 
         Args:
-            namespace: Whose.
+            namespace: The namespace of the items.
             records: Each with its digest: the smallest digests make the sample.
-            preferences: Their texts, and the rows of these.
+            preferences: Preference texts to preference rows.
         """
         limit = self.records_room() if records else 0
         if not limit:
@@ -202,7 +201,7 @@ class Seen(Repository):
             )
 
     def records(self, namespace: str) -> list[NotKept]:
-        """What is on record, the newest first."""
+        """Return the records, newest first."""
         records = []
         texts = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
         columns = ", ".join(NOT_KEPT.checked)
@@ -225,7 +224,7 @@ class Seen(Repository):
         return records
 
     def recorded(self, namespace: str, ids: Sequence[str]) -> dict[str, list[bytes]]:
-        """Item id to the digests of its versions that are on record."""
+        """Return item id to the digests of its versions that are on record."""
         found: dict[str, list[bytes]] = {}
         for item_id, digest in self.db.among(
             "SELECT id, digest FROM not_kept WHERE namespace = ? AND id IN", ids, namespace
@@ -234,7 +233,7 @@ class Seen(Repository):
         return found
 
     def trim(self, namespace: str, verdicts: int) -> None:
-        """Keep no more of what can be had again than the bounds say. Call it inside a transaction."""
+        """Reduce cached verdicts, ledger and records to their bounds. Call it inside a transaction."""
         excess = self.verdicts.count() - verdicts
         if excess > 0:
             self.verdicts.drop(excess)
@@ -244,7 +243,7 @@ class Seen(Repository):
         self._trim(namespace, self.records_room())
 
     def forget_records(self, namespace: str, *, item_id: str | None = None, preference: int | None = None) -> None:
-        """Drop records of an item, or those that name a preference, by its row. Call it inside a transaction."""
+        """Drop the records of an item, or those with a preference, by its row. Call it inside a transaction."""
         for column, value in (("id", item_id), ("preference", preference)):
             if value is not None:
                 self.db.connection.execute(

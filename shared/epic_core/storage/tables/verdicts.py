@@ -1,8 +1,8 @@
-"""What models have answered, kept: the tables, and what can be answered from them.
+"""Verdict cache: the tables of models' answers, and the verdicts that they provide.
 
-A verdict is kept for each pair of a chunk and a preference, by hashes of both, under the name of the verifier, which
-holds its model and a hash of its prompts. A rewritten text is kept by the whole set of its preferences. A Discard is
-kept without its rationale, and what is forgotten of a memory is forgotten here too.
+A verdict is stored for each pair of a chunk and a preference, by hashes of both, under the name of the verifier, which
+includes its model and a hash of its prompts. A rewritten text is stored under the whole set of its preferences. A
+Discard is stored without its rationale. Rows of forgotten items and preferences are removed here too.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _DROPPED = 64
 
 
 def preferences_key(namespace: str, texts: Iterable[str]) -> bytes:
-    """The key of a set of preferences: their hashes one after the other, so that each can be found in it."""
+    """Return the key of a set of preferences: their hashes in a row, so that each can be found in it."""
     return b"".join(sorted(digest(namespace, text) for text in texts))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recalled:
-    """What is known of candidates: whole verdicts, and what remains to be asked.
+    """Cached verdicts of candidates, and the candidates that remain to be judged.
 
     Attributes:
-        known: Candidates with their verdicts.
-        asked: Candidates under the preferences nothing is known of.
-        partly: Item id to what is known under its other preferences.
-        whole: Item id to the candidate as it was.
-        pairs: How many pairs were known.
+        known: Candidates with complete verdicts.
+        asked: Candidates with the preferences for which no verdict is cached.
+        partly: Item id to the cached verdict under its other preferences.
+        whole: Item id to the candidate with all its preferences.
+        pairs: How many pairs were cached.
     """
 
     known: list[tuple[Candidate, Verdict]]
@@ -45,7 +45,7 @@ class Recalled:
     pairs: int
 
     def completed(self, candidate: Candidate, verdict: Verdict) -> tuple[Candidate, Verdict]:
-        """A candidate that was asked about, and its verdict, together with what was known before."""
+        """Return a judged candidate and its verdict, combined with the verdict cached before."""
         earlier = self.partly.get(candidate.item.id)
         if earlier is None:
             return candidate, verdict
@@ -56,11 +56,11 @@ class Recalled:
 
 
 class Verdicts(Repository):
-    """The tables of what models answered.
+    """Repository of the cached answers of models.
 
     Attributes:
-        kept: How many verdicts and rewritten texts are kept at most; 0 keeps none.
-        dropped: How many had to go because there were more.
+        kept: Most verdicts and rewritten texts in the cache; 0 keeps none.
+        dropped: How many were dropped because there were more.
     """
 
     kept: int = 0
@@ -69,7 +69,7 @@ class Verdicts(Repository):
     _newest: int | None = None
 
     def recall(self, namespace: str, version: str, candidates: Sequence[Candidate]) -> Recalled:
-        """What is known of candidates under a verifier's name."""
+        """Return the cached verdicts of candidates under a verifier's name."""
         keys = {candidate.item.id: digest(namespace, candidate.item.text) for candidate in candidates}
         chunks = list(dict.fromkeys(keys.values())) if self.kept else []
         sql = f"SELECT crc, {', '.join(VERDICTS.checked)} FROM verdicts WHERE version = ? AND chunk IN"
@@ -99,7 +99,7 @@ class Verdicts(Repository):
         return replace(recalled, pairs=pairs)
 
     def remember(self, namespace: str, version: str, verdicts: Iterable[tuple[Candidate, Verdict]]) -> None:
-        """Keep what was decided, pair by pair. Call it inside a transaction."""
+        """Store verdicts, pair by pair. Call it inside a transaction."""
         if not self.kept:
             return
         short = digest(version, size=8)
@@ -122,7 +122,7 @@ class Verdicts(Repository):
         self._bound(len(rows))
 
     def recall_rewrite(self, namespace: str, version: str, text: str, preferences: Sequence[str]) -> str | None:
-        """A text as it was rewritten for a set of preferences."""
+        """Return a text as it was rewritten for a set of preferences, or None."""
         if not self.kept:
             return None
         key = (digest(namespace, text), preferences_key(namespace, preferences), digest(version, size=8))
@@ -136,7 +136,7 @@ class Verdicts(Repository):
     def remember_rewrite(
         self, namespace: str, version: str, text: str, preferences: Sequence[str], rewritten: str
     ) -> None:
-        """Keep a rewritten text. Call it inside a transaction."""
+        """Store a rewritten text. Call it inside a transaction."""
         if not self.kept:
             return
         key = (digest(namespace, text), preferences_key(namespace, preferences), digest(version, size=8))
@@ -144,21 +144,21 @@ class Verdicts(Repository):
         self._bound(1)
 
     def forget_chunks(self, namespace: str, texts: Iterable[str]) -> None:
-        """Drop what was answered about texts that are held no more."""
+        """Drop the answers about texts that are no longer held."""
         keys = [(digest(namespace, text),) for text in texts]
         for table in ("verdicts", "rewrites"):
             self.db.connection.executemany(f"DELETE FROM {table} WHERE chunk = ?", keys)
         self._held = None if keys else self._held
 
     def forget_preference(self, namespace: str, preference: Preference) -> None:
-        """Drop what was answered under a preference."""
+        """Drop the answers under a preference."""
         key = (digest(namespace, preference.text),)
         self.db.connection.execute("DELETE FROM verdicts WHERE preference = ?", key)
         self.db.connection.execute("DELETE FROM rewrites WHERE instr(preferences, ?)", key)
         self._held = None
 
     def _next(self) -> int:
-        """A number larger than all given before."""
+        """Return a number larger than all returned before."""
         if self._newest is None:
             newest = (self.db.scalar(f"SELECT max(written) FROM {table}") for table in ("verdicts", "rewrites"))
             self._newest = max(int(written or 0) for written in newest)
@@ -166,9 +166,9 @@ class Verdicts(Repository):
         return self._newest
 
     def _bound(self, added: int) -> None:
-        """Drop the oldest, a tenth at once, when there are too many."""
+        """Drop the oldest answers, a tenth at once, if there are too many."""
         if self._held is None or self._held + added > self.kept:
-            # Counted, not added up: some that were written were there already.
+            # Count the rows: some of those written may have replaced earlier ones.
             self._held = self.count()
         else:
             self._held += added
@@ -176,7 +176,7 @@ class Verdicts(Repository):
             self.drop(self._held - self.kept + int(_FREED * self.kept))
 
     def drop(self, excess: int) -> None:
-        """Drop the oldest of what was answered. Call it inside a transaction."""
+        """Drop the oldest answers, about `excess` of them. Call it inside a transaction."""
         oldest = self.db.read(
             "SELECT written FROM verdicts UNION ALL SELECT written FROM rewrites ORDER BY written LIMIT 1 OFFSET ?",
             (excess,),
@@ -189,7 +189,7 @@ class Verdicts(Repository):
         self._held = None
 
     def forget_all(self) -> None:
-        """Drop everything that was answered."""
+        """Drop all answers."""
         while held := self.count():
             with self.db.transaction():
                 self.drop(min(held, _DROPPED))
@@ -197,11 +197,11 @@ class Verdicts(Repository):
         self.recount()
 
     def recount(self) -> None:
-        """Forget how many were counted: somebody else has written."""
+        """Reset the cached counts, because another connection has written."""
         self._held = self._newest = None
 
     def count(self) -> int:
-        """How many verdicts and rewritten texts are kept, in the whole file."""
+        """Return how many verdicts and rewritten texts are cached, in the whole file."""
         return int(self.db.scalar("SELECT sum(rows) FROM sums WHERE name IN ('verdicts', 'rewrites')"))
 
 
