@@ -29,8 +29,8 @@ def tls_context() -> ssl.SSLContext:
 def client_settings(*, timeout: float, concurrency: int, host: str) -> dict[str, Any]:
     """Return the settings with which clients are made.
 
-    httpx by default allows at most 100 calls at once, sends requests to this machine through a proxy that the
-    environment names, and uses the environment's other settings.
+    By default httpx allows at most 100 calls at once and sends requests to this machine through a proxy that the
+    environment names, and Ollama's client follows redirects to another server.
     """
     import httpx
 

@@ -69,8 +69,7 @@ class Held:
         return len(self.rows)
 
     def idle_days(self, now: float) -> NDArray[np.float64]:
-        """Return the days since the last use or the addition of each entry, never negative, 0 if unknown; shape `(n,)`.
-        """
+        """Return each entry's days since its last use or addition, never negative, 0 if unknown; shape `(n,)`."""
         days = (now - np.fmax(self.used, self.added)) / _DAY
         return np.where(days > 0.0, days, 0.0)
 

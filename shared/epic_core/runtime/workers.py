@@ -60,7 +60,7 @@ def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequen
                 if not succeeded:
                     raise result
             except BaseException:
-                # What is there already is not lost.
+                # Results that are ready already are still yielded.
                 stopped.set()
                 while not ready.empty():
                     succeeded, result = ready.get()
@@ -97,7 +97,7 @@ async def acompleted(
                 if not succeeded:
                     raise result
             except BaseException:
-                # What is there already is not lost.
+                # Results that are ready already are still yielded.
                 for task in tasks:
                     task.cancel()
                 while not ready.empty():

@@ -367,7 +367,5 @@ class Entries(Repository):
         self.db.insert_all(USES, rows)
 
 
-
-
 def _rewritten_for(preferences: Iterable[str | None]) -> bytes:
     return digest(*sorted(preference or "" for preference in preferences), size=8)
