@@ -17,7 +17,7 @@ class Item:
     Attributes:
         text: The text, not empty.
         id: Unique within a namespace. Default: a uuid5 of the text, so that the same text is the same item.
-        metadata: Flat, JSON-compatible values that filters test.
+        metadata: JSON-compatible values that filters test.
 
     Raises:
         InvalidInputError: for an empty text, a blank id, or metadata that is not a mapping with string keys.

@@ -151,8 +151,8 @@ class Items(Repository):
         """Return about how many bytes of the file all items and entries take, in every namespace."""
         items = self.db.scalar(
             "SELECT coalesce(sum(length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0)"
-            " + length(CAST(metadata AS BLOB)) + 2 * length(CAST(id AS BLOB)) + coalesce(length(embedding), 0) + 120), 0)"
-            " FROM items"
+            " + length(CAST(metadata AS BLOB)) + 2 * length(CAST(id AS BLOB))"
+            " + coalesce(length(embedding), 0) + 120), 0) FROM items"
         )
         entries = self.db.scalar(
             "SELECT coalesce(sum(length(vector) + length(CAST(instruction AS BLOB))"
