@@ -121,7 +121,7 @@ def found_near(session: Session, asked: Search, vector: FloatArray, clock: Clock
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a search found.
+    """The result of a search, before the fallback is asked.
 
     Attributes:
         hits: Best first.
