@@ -25,7 +25,7 @@ from epic_core.encoders.cache import TextVectors
 from epic_core.errors import InvalidInputError, LMError, LMUnavailableError, NoPreferencesError
 from epic_core.integrations.metadata import REWRITE, as_metadata, guidance_of
 from epic_core.lm.base import LanguageModel
-from epic_core.lm.retries import Patience
+from epic_core.lm.retries import RetryPolicy
 from epic_core.memory import EpicMemory
 from epic_core.runtime.batching import storable
 from epic_core.runtime.threads import in_thread
@@ -264,7 +264,7 @@ class _Work:
         return [*left, *self._blank][:top_n]
 
 
-class _Waiting(Patience):
+class _Waiting(RetryPolicy):
     """A retry policy for calls that somebody waits for."""
 
     _since = 0.0

@@ -11,7 +11,7 @@ from epic_core.errors import LMError
 from epic_core.lm.answers import UnreadableAnswer
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
 from epic_core.lm.prompting import Prompt, size_of
-from epic_core.lm.retries import Complete, Patience, patiently
+from epic_core.lm.retries import Complete, RetryPolicy, patiently
 from epic_core.runtime.effects import Effects
 from epic_core.types import Decision, Usage
 
@@ -36,10 +36,10 @@ class UnreadableTwice(Exception):  # noqa: N818
         self.answer = answer
 
 
-class Asker:
+class StructuredClient:
     """Client of one model, with retries."""
 
-    def __init__(self, lm: LanguageModel, patience: Patience) -> None:
+    def __init__(self, lm: LanguageModel, patience: RetryPolicy) -> None:
         self.lm = lm
         self.patience = patience
 

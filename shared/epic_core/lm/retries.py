@@ -69,7 +69,7 @@ class Pause(Effect):
 
 
 @dataclass
-class Patience:
+class RetryPolicy:
     """Policy for retries, with what is known of the server.
 
     The server counts as down once two items in a row got no answer in all their attempts, or one failed with an
@@ -122,7 +122,7 @@ class Patience:
         return min(doubled if error.retry_after is None else max(self.backoff, error.retry_after), _LONGEST_PAUSE)
 
 
-def patiently(request: Complete, patience: Patience, usage: Usage) -> Effects[Completion]:
+def patiently(request: Complete, patience: RetryPolicy, usage: Usage) -> Effects[Completion]:
     """Return one answer, with as many attempts as `patience` allows.
 
     Raises:

@@ -25,9 +25,9 @@ from epic_core.lm.answers import (
     value_of,
 )
 from epic_core.lm.base import LanguageModel, Schema
-from epic_core.lm.client import Asker, UnreadableTwice
+from epic_core.lm.client import StructuredClient, UnreadableTwice
 from epic_core.lm.prompting import Prompt, section, size_of, version
-from epic_core.lm.retries import Patience
+from epic_core.lm.retries import RetryPolicy
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Preference, Usage
@@ -186,15 +186,15 @@ class AspectReader:
         *,
         retries: int = 3,
         backoff: float = 0.5,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
         expansions: bool = True,
     ) -> None:
         if isinstance(lm, type) or not callable(getattr(lm, "complete", None)):
             raise InvalidInputError(
                 f'AspectReader needs a language model, such as OllamaLM("qwen3:4b"), not a {type(lm).__name__}.'
             )
-        patience = Patience(retries=retries, backoff=backoff) if patience is None else patience
-        self._asker = Asker(lm, patience)
+        patience = RetryPolicy(retries=retries, backoff=backoff) if patience is None else patience
+        self._asker = StructuredClient(lm, patience)
         self._expansions = expansions
         prompts = [_PROMPT, _PROMPT_EXPANDED] if expansions else [_PROMPT]
         self.name = f"aspects/{lm.name}/{version(prompts)}"

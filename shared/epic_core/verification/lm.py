@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias, get_args
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.lm.answers import UnreadableAnswer
 from epic_core.lm.base import Completion, LanguageModel
-from epic_core.lm.client import Asker, UnreadableTwice
+from epic_core.lm.client import StructuredClient, UnreadableTwice
 from epic_core.lm.prompting import numbered, one_line, section, size_of, version
-from epic_core.lm.retries import Patience
+from epic_core.lm.retries import RetryPolicy
 from epic_core.preferences.lm_reader import AspectReader
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.workers import acompleted, completed
@@ -108,7 +108,7 @@ class LMVerifier(BaseVerifier):
         )
         self.batch_size = batch_size
         self._max_tokens = max_tokens
-        self._asker = Asker(lm, Patience(retries=retries, backoff=backoff))
+        self._asker = StructuredClient(lm, RetryPolicy(retries=retries, backoff=backoff))
         self.aspect_reader = AspectReader(lm, patience=self._asker.patience)
         own = self.prompts
         used = {

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 
 from epic_core.errors import LMError
-from epic_core.lm.client import Asker, UnreadableTwice
+from epic_core.lm.client import StructuredClient, UnreadableTwice
 from epic_core.lm.prompting import Prompt, numbered, one_line, section, size_of, version
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.workers import acompleted, completed
@@ -27,7 +27,7 @@ class LMRewriter:
         name: Made of model and prompt; rewritten texts are cached under it.
     """
 
-    def __init__(self, asker: Asker, prompt: Prompt) -> None:
+    def __init__(self, asker: StructuredClient, prompt: Prompt) -> None:
         self._asker = asker
         self._prompt = prompt
         self.name = f"rewrite/{asker.lm.name}/{version([prompt])}"

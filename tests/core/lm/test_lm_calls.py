@@ -14,7 +14,7 @@ import pytest
 from epic_core.errors import EpicError, InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm import Completion, LanguageModel, Message
 from epic_core.lm.base import Schema
-from epic_core.lm.retries import Complete, Patience, patiently
+from epic_core.lm.retries import Complete, RetryPolicy, patiently
 from epic_core.runtime.effects import arun, run
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
@@ -84,7 +84,7 @@ def request_to(lm: LanguageModel) -> Complete:
 REQUEST = request_to(OfOthers(DOWN))
 
 
-def played(patience: Patience, *answers: object) -> tuple[list[float], Completion | LMError]:
+def played(patience: RetryPolicy, *answers: object) -> tuple[list[float], Completion | LMError]:
     """The pauses made, and how it ends, if the attempts are answered so; the last answer is for all others."""
     calling, left, pauses = patiently(REQUEST, patience, Usage()), list(answers), []
     try:
@@ -103,56 +103,56 @@ def played(patience: Patience, *answers: object) -> tuple[list[float], Completio
 
 
 def test_pauses_double() -> None:
-    assert played(Patience(retries=4, backoff=0.25), DOWN) == ([0.25, 0.5, 1.0, 2.0], DOWN)
+    assert played(RetryPolicy(retries=4, backoff=0.25), DOWN) == ([0.25, 0.5, 1.0, 2.0], DOWN)
 
 
 def test_pauses_are_bounded_however_often_it_is_tried() -> None:
-    pauses, _ = played(Patience(retries=2000, backoff=1.0), DOWN)
+    pauses, _ = played(RetryPolicy(retries=2000, backoff=1.0), DOWN)
     assert len(pauses) == 2000 and max(pauses) == 30.0
 
 
 def test_it_is_tried_no_more_than_allowed() -> None:
-    assert played(Patience(retries=0), DOWN) == ([], DOWN)
-    assert len(played(Patience(retries=5), DOWN)[0]) == 5
+    assert played(RetryPolicy(retries=0), DOWN) == ([], DOWN)
+    assert len(played(RetryPolicy(retries=5), DOWN)[0]) == 5
 
 
 def test_an_answer_ends_the_trying() -> None:
     answer = Completion(text="Yes")
-    assert played(Patience(backoff=0.1), DOWN, DOWN, answer) == ([0.1, 0.2], answer)
+    assert played(RetryPolicy(backoff=0.1), DOWN, DOWN, answer) == ([0.1, 0.2], answer)
 
 
 @pytest.mark.parametrize(("asked", "waited"), [(3.0, 3.0), (0.0, 0.5), (1000.0, 30.0), (float("inf"), 30.0)])
 def test_a_server_is_given_the_time_it_asks_for_within_bounds(asked: float, waited: float) -> None:
     error = LMUnavailableError("too many", retry_after=asked)
-    assert played(Patience(retries=2, backoff=0.5), error)[0] == [waited, waited]
+    assert played(RetryPolicy(retries=2, backoff=0.5), error)[0] == [waited, waited]
 
 
 @pytest.mark.parametrize(("retries", "pauses"), [(0, 0), (1, 1), (3, 1)])
 def test_a_timeout_is_tried_once_more_only(retries: int, pauses: int) -> None:
     error = LMUnavailableError("too slow", timed_out=True)
-    assert len(played(Patience(retries=retries), error)[0]) == pauses
+    assert len(played(RetryPolicy(retries=retries), error)[0]) == pauses
 
 
 @pytest.mark.parametrize("error", [LMError("refused"), LMSetupError("not pulled")])
 def test_what_trying_cannot_help_is_not_tried_again(error: LMError) -> None:
-    assert played(Patience(), error) == ([], error)
+    assert played(RetryPolicy(), error) == ([], error)
 
 
 def test_a_refused_request_says_nothing_about_the_next_one() -> None:
-    patience = Patience()
+    patience = RetryPolicy()
     for _ in range(5):
         played(patience, LMError("too long"))
     assert patience.down is None
 
 
 def test_what_the_user_has_to_change_stops_everything_at_once() -> None:
-    patience, error = Patience(), LMSetupError("not pulled")
+    patience, error = RetryPolicy(), LMSetupError("not pulled")
     played(patience, error)
     assert patience.down is error
 
 
 def test_an_answer_in_between_counts() -> None:
-    patience = Patience(retries=0)
+    patience = RetryPolicy(retries=0)
     for _ in range(3):
         played(patience, DOWN)
         assert patience.down is None
@@ -160,7 +160,7 @@ def test_an_answer_in_between_counts() -> None:
 
 
 def test_who_waits_while_the_server_goes_down_gives_up() -> None:
-    patience = Patience(retries=5)
+    patience = RetryPolicy(retries=5)
     calling = patiently(REQUEST, patience, Usage())
     next(calling)
     calling.send(DOWN)
@@ -172,7 +172,7 @@ def test_who_waits_while_the_server_goes_down_gives_up() -> None:
 
 
 def test_the_error_of_a_server_that_is_down_does_not_grow() -> None:
-    patience = Patience(retries=0)
+    patience = RetryPolicy(retries=0)
     played(patience, LMSetupError("not pulled"))
     lengths = []
     for _ in range(5):
@@ -190,20 +190,20 @@ def test_the_error_of_a_server_that_is_down_does_not_grow() -> None:
 )
 def test_patience_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(settings))):
-        Patience(**settings)
+        RetryPolicy(**settings)
 
 
 # patience with a server
 
 
-Drive: TypeAlias = Callable[[LanguageModel, Patience, Usage], Awaitable[Completion]]
+Drive: TypeAlias = Callable[[LanguageModel, RetryPolicy, Usage], Awaitable[Completion]]
 
 
 @pytest.fixture(params=["run", "arun"])
 def one(request: pytest.FixtureRequest) -> Drive:
     """Asks for one item."""
 
-    async def one(lm: LanguageModel, patience: Patience, usage: Usage) -> Completion:
+    async def one(lm: LanguageModel, patience: RetryPolicy, usage: Usage) -> Completion:
         calling = patiently(request_to(lm), patience, usage)
         return run(calling) if request.param == "run" else await arun(calling, threaded=False)
 
@@ -213,7 +213,7 @@ def one(request: pytest.FixtureRequest) -> Drive:
 async def test_a_failing_server_is_tried_again_and_counted(server: LMServer, lm: Model, one: Drive) -> None:
     server.answer = in_turn(Reply(status=500), Reply(status=503), Reply(text="Yes", prompt_tokens=9))
     usage = Usage()
-    assert (await one(lm, Patience(retries=3, backoff=0.001), usage)).text == "Yes"
+    assert (await one(lm, RetryPolicy(retries=3, backoff=0.001), usage)).text == "Yes"
     assert (usage.calls, usage.retries, usage.prompt_tokens, usage.completion_tokens) == (3, 2, 9, 1)
     assert server.calls == 3 and usage.seconds > 0.0
     schema = server.asked[0]["format"] if "format" in server.asked[0] else server.asked[0]["response_format"]
@@ -221,7 +221,7 @@ async def test_a_failing_server_is_tried_again_and_counted(server: LMServer, lm:
 
 
 async def test_a_server_that_is_down_is_left_alone(server: LMServer, kind: str, one: Drive) -> None:
-    lm, patience, usage = model_of(server, kind), Patience(retries=2, backoff=0.0), Usage()
+    lm, patience, usage = model_of(server, kind), RetryPolicy(retries=2, backoff=0.0), Usage()
     server.answer = lambda request: Reply(status=500)
     called = []
     for _ in range(4):
@@ -245,7 +245,7 @@ async def test_a_server_that_is_down_is_left_alone(server: LMServer, kind: str, 
 
 
 async def test_a_model_that_is_not_pulled_is_asked_once(server: LMServer, kind: str, one: Drive) -> None:
-    lm, patience = model_of(server, kind, "huge"), Patience(backoff=0.0)
+    lm, patience = model_of(server, kind, "huge"), RetryPolicy(backoff=0.0)
     for _ in range(3):
         with pytest.raises(LMSetupError, match="huge"):
             await one(lm, patience, Usage())
@@ -255,30 +255,30 @@ async def test_a_model_that_is_not_pulled_is_asked_once(server: LMServer, kind: 
 async def test_retry_after_is_waited_for(server: LMServer, one: Drive) -> None:
     server.answer = in_turn(Reply(status=429, headers={"Retry-After": "1"}), "Yes")
     started = time.monotonic()
-    await one(model_of(server, "openai"), Patience(backoff=0.0), Usage())
+    await one(model_of(server, "openai"), RetryPolicy(backoff=0.0), Usage())
     assert time.monotonic() - started > 0.9
 
 
 async def test_a_timeout_is_tried_once_more(server: LMServer, kind: str, one: Drive) -> None:
     server.answer = lambda request: Reply(text="Yes", delay=3.0)
     with pytest.raises(LMUnavailableError):
-        await one(model_of(server, kind, timeout=0.1), Patience(retries=3, backoff=0.0), Usage())
+        await one(model_of(server, kind, timeout=0.1), RetryPolicy(retries=3, backoff=0.0), Usage())
     assert server.calls == 2
 
 
 async def test_whatever_a_model_from_elsewhere_raises_may_pass(one: Drive) -> None:
     lm = OfOthers(RuntimeError("hiccup"), OSError(), StopIteration(), Completion(text="Yes"))
-    assert (await one(lm, Patience(backoff=0.0), Usage())).text == "Yes"
+    assert (await one(lm, RetryPolicy(backoff=0.0), Usage())).text == "Yes"
     assert lm.calls == 4
     with pytest.raises(LMUnavailableError, match="RuntimeError: hiccup"):
-        await one(OfOthers(RuntimeError("hiccup")), Patience(retries=0), Usage())
+        await one(OfOthers(RuntimeError("hiccup")), RetryPolicy(retries=0), Usage())
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
 def test_what_is_no_failure_goes_through(error: type[BaseException]) -> None:
     lm = OfOthers(error())
     with pytest.raises(error):
-        run(patiently(request_to(lm), Patience(), Usage()))
+        run(patiently(request_to(lm), RetryPolicy(), Usage()))
     assert lm.calls == 1
 
 
@@ -286,20 +286,20 @@ def test_what_is_no_failure_goes_through(error: type[BaseException]) -> None:
 async def test_what_is_no_completion_is_named(one: Drive, said: object) -> None:
     lm = OfOthers(said)
     with pytest.raises(LMSetupError, match=f"{type(said).__name__}, not a Completion"):
-        await one(lm, Patience(), Usage())
+        await one(lm, RetryPolicy(), Usage())
     assert lm.calls == 1
 
 
 async def test_a_text_that_is_none_is_named(one: Drive) -> None:
     lm = OfOthers(Completion(text=None))  # type: ignore[arg-type]
     with pytest.raises(LMSetupError, match="text of type NoneType"):
-        await one(lm, Patience(), Usage())
+        await one(lm, RetryPolicy(), Usage())
     assert lm.calls == 1
 
 
 async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, lm: Model) -> None:
     server.answer = lambda request: Reply(status=500)
-    task = asyncio.create_task(arun(patiently(request_to(lm), Patience(backoff=20.0), Usage()), threaded=False))
+    task = asyncio.create_task(arun(patiently(request_to(lm), RetryPolicy(backoff=20.0), Usage()), threaded=False))
     await asyncio.to_thread(until, lambda: server.calls == 1)
     await asyncio.sleep(0.02)
     task.cancel()

@@ -12,9 +12,9 @@ from epic_core.errors import InvalidInputError, LMError
 from epic_core.graph.extraction.base import LONGEST_NAME, Extraction, Fact, Unextracted, entity_key
 from epic_core.lm.answers import UnreadableAnswer, is_no, json_pieces, line_of, mappings, own_lines, said_in, value_of
 from epic_core.lm.base import LanguageModel, Schema
-from epic_core.lm.client import Asker, UnreadableTwice
+from epic_core.lm.client import StructuredClient, UnreadableTwice
 from epic_core.lm.prompting import Prompt, section, size_of, version
-from epic_core.lm.retries import Patience
+from epic_core.lm.retries import RetryPolicy
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
@@ -77,7 +77,7 @@ class LMExtractor:
             raise InvalidInputError(
                 f'LMExtractor needs a language model, such as OllamaLM("qwen3:4b"), not a {type(lm).__name__}.'
             )
-        self._asker = Asker(lm, Patience(retries=retries, backoff=backoff))
+        self._asker = StructuredClient(lm, RetryPolicy(retries=retries, backoff=backoff))
         self.name = f"lm/{lm.name}/{version([_PROMPT])}"
 
     def stream(self, texts: Sequence[str]) -> Iterator[tuple[int, Extraction | Unextracted]]:
