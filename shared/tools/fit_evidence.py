@@ -17,7 +17,7 @@ import numpy as np
 
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
-from epic_core.preferences.evidence import FEATURES, features, sides_of
+from epic_core.preferences.evidence import FEATURES, embed_aspects, features
 from epic_core.text.stems import words_of
 from fitting import Array, choice, written
 
@@ -50,7 +50,7 @@ def signs() -> Array:
 
 def table(encoder: Encoder, records: Sequence[dict[str, Any]]) -> Array:
     """cos(q, x) and the features of each option, shape `(n, 4, 1 + len(FEATURES))`."""
-    every = sides_of(encoder, [record["preference"] for record in records])
+    every = embed_aspects(encoder, [record["preference"] for record in records])
     questions = embed(encoder, [record["question"] for record in records])
     options = embed(encoder, [option for record in records for option in record["options"]])
     found = []

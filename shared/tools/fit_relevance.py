@@ -24,7 +24,7 @@ import numpy as np
 
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
-from epic_core.preferences.evidence import Sides, sides_of
+from epic_core.preferences.evidence import AspectEmbeddings, embed_aspects
 from epic_core.steering.relevance import FEATURES, Nearness, features, samples_of
 from epic_core.types import FloatArray
 from fitting import Array, Linear, logistic, written
@@ -92,7 +92,9 @@ class Known:
         )
         texts = list(dict.fromkeys([*preferences, *everything, *(one.question for one in asked)]))
         self._vectors = dict(zip(texts, embed(encoder, texts), strict=True))
-        self._sides: dict[str, Sides] = dict(zip(preferences, sides_of(encoder, preferences), strict=True))
+        self._sides: dict[str, AspectEmbeddings] = dict(
+            zip(preferences, embed_aspects(encoder, preferences), strict=True)
+        )
         self._samples = samples_of(encoder)
         self._everything = self.of(everything)
 

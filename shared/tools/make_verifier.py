@@ -28,7 +28,7 @@ import numpy as np
 
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
-from epic_core.preferences.evidence import sides_of
+from epic_core.preferences.evidence import embed_aspects
 from epic_core.preferences.library import borrowed
 from epic_core.text.chunking import sentences
 from epic_core.text.stems import stems, words_of
@@ -179,7 +179,7 @@ def measures(encoder: Encoder, rarity: Rarity, pairs: Sequence[Pair]) -> Found:
     vectors = dict(zip((one.text for one in asked), embed(encoder, [one.text for one in asked]), strict=True))
     wanted = {
         one.text: Wanted.of(one.text, sides, rarity, one.expansion)
-        for one, sides in zip(asked, sides_of(encoder, asked, borrow=False), strict=True)
+        for one, sides in zip(asked, embed_aspects(encoder, asked, borrow=False), strict=True)
     }
     pieces = [sentences(text) for text in texts]
     whole, parts = embed(encoder, texts), embed(encoder, [sentence for piece in pieces for sentence in piece])

@@ -34,7 +34,7 @@ from epic_core import EpicMemory
 from epic_core.cli.sources import Sources
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder, embed_query
-from epic_core.preferences.evidence import sides_of
+from epic_core.preferences.evidence import embed_aspects
 from epic_core.preferences.parser import parse_aspects
 from epic_core.steering import Mode, QuerySteering
 from epic_core.text.stems import words_of
@@ -129,7 +129,7 @@ def longest(cases: Sequence[Case], size: Callable[[str], int]) -> str:
 def remember(encoder: Known, cases: Sequence[Case]) -> None:
     """Encode everything now: a transformer is much faster with many texts at a time."""
     encoder.encode([text for case in cases for text in (case.preference, case.question, *case.options)])
-    sides_of(encoder, [case.preference for case in cases])
+    embed_aspects(encoder, [case.preference for case in cases])
 
 
 def print_choices(encoder: Known, cases: Sequence[Case], draws: int) -> None:

@@ -52,7 +52,7 @@ class Weighed:
     verifiers: NDArray[np.int64]
 
 
-def lacking(session: Session, needed: int) -> int:
+def missing_bytes(session: Session, needed: int) -> int:
     """Return how many of the bytes needed are not free; negative if there is room."""
     assert session.budget is not None
     count, free, page = session.store.pages()
@@ -69,11 +69,11 @@ def make_room(session: Session, needed: int, report: BuildReport) -> Effects[boo
     assert session.budget is not None
     for _ in range(_ROUNDS):
         with session.lock:
-            missing = lacking(session, needed)
+            missing = missing_bytes(session, needed)
             # More than is missing, so that the next items find room, too. What goes leaves gaps, too small for a page.
             while missing > 0 and (gone := leave(session, max(missing, session.budget.total // _LIGHT_SHARE))):
                 report.no_room += gone
-                missing = lacking(session, needed)
+                missing = missing_bytes(session, needed)
         if missing <= 0:
             return True
         session.write_uses()
@@ -87,7 +87,7 @@ def make_room(session: Session, needed: int, report: BuildReport) -> Effects[boo
         rows = [int(row) for row in weighed.held.rows[doomed] if int(row) not in spared]
         reason = f"the least valuable by {session.retention.name} when there was no room"
         report.evicted += evict(session, rows, reason)
-    return lacking(session, needed) <= 0
+    return missing_bytes(session, needed) <= 0
 
 
 def weigh(session: Session) -> Weighed:

@@ -60,7 +60,7 @@ _BORROWED = (4.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sides:
+class AspectEmbeddings:
     """A preference's phrases and their embeddings, ready to be looked for in texts.
 
     Attributes:
@@ -116,7 +116,9 @@ def borrows(encoder: object) -> bool:
     return bool(getattr(encoder, "borrow", True))
 
 
-def sides_of(encoder: Encoder, preferences: Sequence[str | Preference], *, borrow: bool = True) -> list[Sides]:
+def embed_aspects(
+    encoder: Encoder, preferences: Sequence[str | Preference], *, borrow: bool = True
+) -> list[AspectEmbeddings]:
     """Return the phrases and embeddings of each preference, all encoded in one call.
 
     Args:
@@ -128,8 +130,10 @@ def sides_of(encoder: Encoder, preferences: Sequence[str | Preference], *, borro
     return _embedded(read, embed(encoder, [text for one in read for text in one.texts]))
 
 
-async def asides_of(encoder: Encoder, preferences: Sequence[str | Preference], *, borrow: bool = True) -> list[Sides]:
-    """Return what `sides_of` returns, without blocking the event loop."""
+async def aembed_aspects(
+    encoder: Encoder, preferences: Sequence[str | Preference], *, borrow: bool = True
+) -> list[AspectEmbeddings]:
+    """Return what `embed_aspects` returns, without blocking the event loop."""
     read = _read_all(encoder, preferences, borrow)
     return _embedded(read, await aembed(encoder, [text for one in read for text in one.texts]))
 
@@ -171,7 +175,7 @@ def phrase_words(phrase: str) -> tuple[tuple[str, bool], ...]:
     return tuple((word, word in negated) for word in content_stems(phrase))
 
 
-def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[Sides]:
+def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[AspectEmbeddings]:
     found, start = [], 0
     for one in read:
         row = len(one.aspects.liked) + len(one.aspects.avoided)
@@ -184,7 +188,7 @@ def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[Sides]:
         whole = len(one.texts)
         part = vectors[start : start + whole]
         found.append(
-            Sides(
+            AspectEmbeddings(
                 aspects=one.aspects,
                 phrases=tuple(map(phrase_words, (*one.aspects.liked, *one.aspects.avoided))),
                 kinds=tuple(
@@ -203,7 +207,7 @@ def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[Sides]:
     return found
 
 
-def features(sides: Sides, words: Sequence[Words], cosines: FloatArray) -> NDArray[np.float32]:
+def features(sides: AspectEmbeddings, words: Sequence[Words], cosines: FloatArray) -> NDArray[np.float32]:
     """Return `FEATURES` of each text, shape `(n, len(FEATURES))`.
 
     Args:
@@ -218,7 +222,7 @@ def features(sides: Sides, words: Sequence[Words], cosines: FloatArray) -> NDArr
     return found
 
 
-def _by_cosines(sides: Sides, cosines: FloatArray) -> FloatArray:
+def _by_cosines(sides: AspectEmbeddings, cosines: FloatArray) -> FloatArray:
     """Return the first `COSINES` of `FEATURES` for each text, shape `(n, COSINES)`."""
     found = np.zeros((len(cosines), COSINES), dtype=np.float32)
     likes = len(sides.aspects.liked)
@@ -233,13 +237,13 @@ def _by_cosines(sides: Sides, cosines: FloatArray) -> FloatArray:
     return found
 
 
-def worded(sides: Sides, said: Words) -> float:
+def worded(sides: AspectEmbeddings, said: Words) -> float:
     """Return the weight of a text's words for a preference and against it, whatever the query."""
     return float(_WORD_WEIGHTS @ np.array(by_words(sides, said), dtype=np.float32))
 
 
-def leanings(
-    sides: Sides,
+def stance_scores(
+    sides: AspectEmbeddings,
     words: Sequence[Words] | FloatArray,
     cosines: FloatArray,
     to_query: FloatArray,
@@ -269,7 +273,7 @@ def leanings(
     return found
 
 
-def expanded_lean(sides: Sides, cosines: FloatArray) -> FloatArray:
+def expanded_lean(sides: AspectEmbeddings, cosines: FloatArray) -> FloatArray:
     """Return how much each text leans towards a preference by its expansion, shape `(n,)`.
 
     Args:
@@ -290,7 +294,7 @@ def highest_two(cosines: FloatArray) -> FloatArray:
     return mean
 
 
-def by_cosines(sides: Sides, cosines: Sequence[float]) -> list[float]:
+def by_cosines(sides: AspectEmbeddings, cosines: Sequence[float]) -> list[float]:
     """Return the features of one text that are cosines, from its cosines with each of `sides.vectors`."""
     likes, phrases = len(sides.aspects.liked), len(sides.phrases)
     return [
@@ -300,7 +304,7 @@ def by_cosines(sides: Sides, cosines: Sequence[float]) -> list[float]:
     ]
 
 
-def by_words(sides: Sides, said: Words) -> list[float]:
+def by_words(sides: AspectEmbeddings, said: Words) -> list[float]:
     """Return the features of one text that come from its words."""
     plain, negated = said
     if not plain and not negated:

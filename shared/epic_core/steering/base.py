@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.preferences.evidence import Sides
+from epic_core.preferences.evidence import AspectEmbeddings
 from epic_core.steering.paper import nearest_preference, steered
 from epic_core.text.stems import Words
 from epic_core.types import FloatArray, Preference
@@ -132,7 +132,7 @@ class SteeringMode(ABC):
         query: FloatArray,
         topics: FloatArray,
         vectors: FloatArray,
-        words: Callable[[int, Sides], FloatArray],
+        words: Callable[[int, AspectEmbeddings], FloatArray],
         *,
         only: NDArray[np.intp] | None,
     ) -> tuple[FloatArray, Chosen]:

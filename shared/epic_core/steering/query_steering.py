@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
-from epic_core.preferences.evidence import Sides
+from epic_core.preferences.evidence import AspectEmbeddings
 from epic_core.runtime.threads import in_thread
 from epic_core.steering.base import Chosen, Off, Paper, SteeredQuery, SteeringMode, SteeringPreference
 from epic_core.steering.signed import Signed
@@ -195,7 +195,7 @@ class QuerySteering:
         query: FloatArray,
         topics: FloatArray,
         vectors: FloatArray,
-        words: Callable[[int, Sides], FloatArray],
+        words: Callable[[int, AspectEmbeddings], FloatArray],
         *,
         only: NDArray[np.intp] | None = None,
     ) -> tuple[FloatArray, SteeredQuery]:

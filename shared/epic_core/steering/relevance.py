@@ -28,7 +28,7 @@ import numpy as np
 
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.encoders.static import BUNDLED_NAME
-from epic_core.preferences.evidence import Sides, highest_two
+from epic_core.preferences.evidence import AspectEmbeddings, highest_two
 from epic_core.types import FloatArray
 
 DEFAULT_FLOOR = 0.2
@@ -181,7 +181,7 @@ class Nearness:
         sides: The phrases and embeddings of each preference.
     """
 
-    def __init__(self, vectors: FloatArray, sides: Sequence[Sides]) -> None:
+    def __init__(self, vectors: FloatArray, sides: Sequence[AspectEmbeddings]) -> None:
         self._vectors = vectors
         self._questions = _Groups([one.questions for one in sides], vectors)
         self._phrases = _Groups([one.expanded for one in sides], vectors)

@@ -51,7 +51,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.encoders.base import Encoder
-from epic_core.preferences.evidence import Sides, asides_of, highest_two, leanings, phrase_words, sides_of
+from epic_core.preferences.evidence import (
+    AspectEmbeddings,
+    aembed_aspects,
+    embed_aspects,
+    highest_two,
+    phrase_words,
+    stance_scores,
+)
 from epic_core.preferences.parser import aspects_of
 from epic_core.steering.base import Chosen, SteeringMode
 from epic_core.steering.relevance import (
@@ -122,9 +129,9 @@ class Signed(SteeringMode):
         self.samples = known_samples(encoder)
 
     @cached_property
-    def _sides(self) -> list[Sides]:
+    def _sides(self) -> list[AspectEmbeddings]:
         # Computed on first use, because only signed steering needs them.
-        return sides_of(self.encoder, self.preferences, borrow=self.borrow)
+        return embed_aspects(self.encoder, self.preferences, borrow=self.borrow)
 
     @cached_property
     def _directions(self) -> FloatArray:
@@ -178,7 +185,7 @@ class Signed(SteeringMode):
             if self.samples is None:
                 self.samples = await asamples_of(self.encoder)
             if "_sides" not in self.__dict__:
-                self.__dict__["_sides"] = await asides_of(self.encoder, self.preferences, borrow=self.borrow)
+                self.__dict__["_sides"] = await aembed_aspects(self.encoder, self.preferences, borrow=self.borrow)
             self.prepare()
 
     def _sample(self) -> Samples:
@@ -301,7 +308,7 @@ class Signed(SteeringMode):
         query: FloatArray,
         topics: FloatArray,
         vectors: FloatArray,
-        words: Callable[[int, Sides], FloatArray],
+        words: Callable[[int, AspectEmbeddings], FloatArray],
         *,
         only: NDArray[np.intp] | None,
     ) -> tuple[FloatArray, Chosen]:
@@ -342,7 +349,7 @@ class Signed(SteeringMode):
         own = len(sides.vectors)
         near, to_keys = cosines[:, 1:], keys[1:] @ query
         expanded = near[:, own:] - np.outer(toward, to_keys[own:])
-        found = leanings(sides, said, near[:, :own], toward, to_keys[:own], expanded)
+        found = stance_scores(sides, said, near[:, :own], toward, to_keys[:own], expanded)
         told: FloatArray = np.tanh(found / np.float32(SATURATION))
         return told, about
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from epic_core.encoders.base import Encoder
 from epic_core.errors import UnknownPreferenceError
 from epic_core.filters import Filter
-from epic_core.preferences.evidence import Sides, worded
+from epic_core.preferences.evidence import AspectEmbeddings, worded
 from epic_core.storage.store import Store
 from epic_core.storage.tables.entries import EntryRows
 from epic_core.storage.tables.items import HeldItem
@@ -227,7 +227,7 @@ class Namespace:
             self._words.update((row, words_of(held[row].item.text)) for row in missing)
         return [self._words[row] for row in rows]
 
-    def worded(self, store: Store, rows: Sequence[int], preference: int, sides: Sides) -> FloatArray:
+    def worded(self, store: Store, rows: Sequence[int], preference: int, sides: AspectEmbeddings) -> FloatArray:
         """Return the weights of items' words under the preference at a position, each computed once; shape `(n,)`."""
         known = self._worded.setdefault(preference, {})
         missing = [row for row in rows if row not in known]

@@ -16,7 +16,14 @@ import numpy as np
 from epic_core.encoders.base import Encoder, embed
 from epic_core.encoders.static import BUNDLED_NAME
 from epic_core.errors import InvalidInputError
-from epic_core.preferences.evidence import BY_WORDS, Sides, by_words, expanded_lean, highest_two, sides_of
+from epic_core.preferences.evidence import (
+    BY_WORDS,
+    AspectEmbeddings,
+    by_words,
+    embed_aspects,
+    expanded_lean,
+    highest_two,
+)
 from epic_core.preferences.library import borrowed
 from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.threads import in_thread
@@ -180,7 +187,7 @@ class EmbeddedVerifier(BaseVerifier):
         found = {key: known[key] for key in asked if key in known}
         new = [key for key in asked if key not in found]
         whole = _expanded([asked[key] for key in new])
-        for key, one, sides in zip(new, whole, sides_of(self.encoder, whole, borrow=False), strict=True):
+        for key, one, sides in zip(new, whole, embed_aspects(self.encoder, whole, borrow=False), strict=True):
             found[key] = Wanted.of(key[0], sides, self._weights.rarity, one.expansion)
         if new:
             self._known = found if len(known) > _KEPT else known | found
@@ -243,7 +250,7 @@ class EmbeddedVerifier(BaseVerifier):
         return Stance.NEUTRAL if _has_another_side(wanted.sides, vectors) else Stance.SUPPORTS
 
 
-def _has_another_side(sides: Sides, vectors: FloatArray) -> bool:
+def _has_another_side(sides: AspectEmbeddings, vectors: FloatArray) -> bool:
     """Tell whether one of several sentences leans towards what breaks the preference, whatever the whole text does."""
     if len(vectors) < 2 or not len(sides.expanded):
         return False
@@ -393,7 +400,7 @@ def _article(phrase: str, preference: str) -> str | None:
     return phrase
 
 
-def _speaks(sides: Sides, words: Words, stance: Stance) -> float:
+def _speaks(sides: AspectEmbeddings, words: Words, stance: Stance) -> float:
     """Return how strongly a sentence's words indicate the stance, in [0, 1]."""
     if not words.plain and not words.negated:
         return 0.0

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from epic_core.preferences.evidence import COSINES, Sides, by_cosines, by_words
+from epic_core.preferences.evidence import COSINES, AspectEmbeddings, by_cosines, by_words
 from epic_core.preferences.evidence import FEATURES as EVIDENCE
 from epic_core.text.stems import Words, content_stems, stem, words_of
 from epic_core.types import FloatArray
@@ -147,7 +147,7 @@ class Wanted:
         vectors: All embeddings to compare with: those of `sides`, then of its questions, then of the expansion.
     """
 
-    sides: Sides
+    sides: AspectEmbeddings
     words: dict[str, float]
     phrases: list[dict[str, float]]
     kinds: frozenset[str]
@@ -160,7 +160,7 @@ class Wanted:
     vectors: FloatArray
 
     @classmethod
-    def of(cls, text: str, sides: Sides, rarity: Rarity, expansion: Expansion | None = None) -> Wanted:
+    def of(cls, text: str, sides: AspectEmbeddings, rarity: Rarity, expansion: Expansion | None = None) -> Wanted:
         """Return the preference with this text, these sides, and the expansion that the sides are made of."""
         liked_kinds, avoided_kinds, liked_instead, avoided_instead = sides.kinds
         words = {word: rarity(word) for word in content_stems(text)}
@@ -282,7 +282,7 @@ def sure_measured(relevance: float, stance: float, measures: Sequence[float]) ->
     return [lean, lean * measures[_SHORT], lean * likely, lean * said, likely, measures[_EXPANDED], measures[_PHRASE]]
 
 
-def _by_expansion(sides: Sides, near: Sequence[float]) -> list[float]:
+def _by_expansion(sides: AspectEmbeddings, near: Sequence[float]) -> list[float]:
     """Return the part of `MEASURES` from "question" to "borrowed"."""
     first = len(sides.vectors) + len(sides.questions)
     middle = first + sides.follows

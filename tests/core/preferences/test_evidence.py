@@ -16,13 +16,13 @@ from epic_core.preferences.evidence import (
     FEATURES,
     GROUPS,
     WEIGHTS,
-    Sides,
-    asides_of,
+    AspectEmbeddings,
+    aembed_aspects,
+    embed_aspects,
     expanded_lean,
     features,
     highest_two,
-    leanings,
-    sides_of,
+    stance_scores,
     worded,
 )
 from epic_core.text.stems import words_of
@@ -43,8 +43,8 @@ def avoiding(*avoided: str) -> Preference:
     return Preference(text="A preference.", aspects=Aspects(avoided=avoided))
 
 
-def one_side(preference: str | Preference, encoder: Encoder | None = None) -> Sides:
-    (sides,) = sides_of(encoder or HashEncoder(), [preference])
+def one_side(preference: str | Preference, encoder: Encoder | None = None) -> AspectEmbeddings:
+    (sides,) = embed_aspects(encoder or HashEncoder(), [preference])
     return sides
 
 
@@ -56,18 +56,18 @@ def said(preference: Preference, text: str) -> dict[str, float]:
 
 
 def by_words(preference: Preference, *texts: str) -> list[float]:
-    """The leanings by words alone."""
+    """The stance_scores by words alone."""
     sides = one_side(preference)
     cosines = np.zeros((len(texts), len(sides.vectors)), dtype=np.float32)
     nothing = np.zeros(len(texts), dtype=np.float32), np.zeros(len(sides.vectors), dtype=np.float32)
-    return leanings(sides, [words_of(text) for text in texts], cosines, *nothing).tolist()
+    return stance_scores(sides, [words_of(text) for text in texts], cosines, *nothing).tolist()
 
 
 def leaning(encoder: Encoder, preference: str | Preference, query: str, texts: Sequence[str]) -> np.ndarray:
-    """The leanings of texts under a preference."""
+    """The stance_scores of texts under a preference."""
     sides = one_side(preference, encoder)
     vectors, q = encoder.encode(texts), encoder.encode([query])[0]
-    return leanings(
+    return stance_scores(
         sides, [words_of(text) for text in texts], vectors @ sides.vectors.T, vectors @ q, sides.vectors @ q
     )
 
@@ -201,7 +201,7 @@ def test_vectors_are_those_of_phrases_and_groups(preference: str | Preference, e
 def test_several_preferences_are_encoded_in_one_call_and_keep_their_own() -> None:
     preferences = ["I prefer trains over flights.", "I avoid meat.", liking("zorbs")]
     encoder = HashEncoder()
-    together = sides_of(encoder, preferences)
+    together = embed_aspects(encoder, preferences)
     assert encoder.calls == 1
     for sides, preference in zip(together, preferences, strict=True):
         alone = one_side(preference)
@@ -212,13 +212,13 @@ def test_several_preferences_are_encoded_in_one_call_and_keep_their_own() -> Non
             alone.group_rows,
         )
         np.testing.assert_array_equal(sides.vectors, alone.vectors)
-    assert sides_of(encoder, []) == []
+    assert embed_aspects(encoder, []) == []
 
 
 async def test_async_gives_what_sync_gives_and_never_encodes_synchronously(encoder: StaticEncoder) -> None:
     preferences = ["I prefer trains over flights.", "I avoid meat.", liking("zorbs"), "素食"]
     for other in (encoder, HashEncoder()):
-        one, two = sides_of(other, preferences), await asides_of(other, preferences)
+        one, two = embed_aspects(other, preferences), await aembed_aspects(other, preferences)
         for here, there in zip(one, two, strict=True):
             assert (here.aspects, here.phrases, here.kinds, here.group_rows) == (
                 there.aspects,
@@ -228,9 +228,9 @@ async def test_async_gives_what_sync_gives_and_never_encodes_synchronously(encod
             )
             np.testing.assert_array_equal(here.vectors, there.vectors)
     fake = HashEncoder()
-    await asides_of(fake, preferences)
+    await aembed_aspects(fake, preferences)
     assert not fake.sync_threads
-    assert await asides_of(fake, []) == []
+    assert await aembed_aspects(fake, []) == []
 
 
 def test_edited_aspects_are_what_is_looked_for() -> None:
@@ -284,7 +284,7 @@ def test_features_and_leanings_are_finite(texts: list[str], liked: list[str], av
     assert (np.abs(found[:, : 2 + len(GROUPS)]) <= 1.0 + 1e-5).all()
     shares = found[:, 2 + len(GROUPS) : 6 + len(GROUPS)]
     assert ((shares >= 0.0) & (shares <= 1.0)).all()
-    leans = leanings(sides, words, near @ phrases.T, near @ query, phrases @ query)
+    leans = stance_scores(sides, words, near @ phrases.T, near @ query, phrases @ query)
     assert leans.shape == (len(texts),)
     assert np.isfinite(leans).all()
 
@@ -293,9 +293,9 @@ def test_what_all_texts_share_with_the_query_does_not_lean() -> None:
     # A phrase that is the query's own direction tells no texts apart, however near they are to it.
     sides = one_side(liking("zorbs"))
     cosines = np.array([[0.9], [0.1]], dtype=np.float32)
-    near, far = leanings(sides, [words_of("")] * 2, cosines, cosines[:, 0], np.ones(1, dtype=np.float32))
+    near, far = stance_scores(sides, [words_of("")] * 2, cosines, cosines[:, 0], np.ones(1, dtype=np.float32))
     assert near == pytest.approx(far, abs=1e-6)
-    near, far = leanings(sides, [words_of("")] * 2, cosines, cosines[:, 0], np.zeros(1, dtype=np.float32))
+    near, far = stance_scores(sides, [words_of("")] * 2, cosines, cosines[:, 0], np.zeros(1, dtype=np.float32))
     assert near > far
 
 
@@ -351,8 +351,10 @@ def test_an_expansion_is_embedded_part_by_part(source: str) -> None:
 
 async def test_preferences_with_and_without_an_expansion_do_not_mix() -> None:
     preferences = [liking("qwuz"), expanding(), avoiding("casinos"), expanding("bundled")]
-    every = sides_of(HashEncoder(), preferences)
-    for one, other, preference in zip(every, await asides_of(HashEncoder(), preferences), preferences, strict=True):
+    every = embed_aspects(HashEncoder(), preferences)
+    for one, other, preference in zip(
+        every, await aembed_aspects(HashEncoder(), preferences), preferences, strict=True
+    ):
         alone = one_side(preference)
         for name in ("vectors", "questions", "expanded"):
             np.testing.assert_array_equal(getattr(one, name), getattr(alone, name))
@@ -370,8 +372,8 @@ def test_a_text_leans_by_what_follows_and_what_breaks(source: str, counts: float
     lean = to_expanded[:, :2].mean(axis=1) - to_expanded[:, 2]
     np.testing.assert_allclose(expanded_lean(sides, to_expanded), lean, atol=1e-6)
     nothing = np.zeros(3, dtype=np.float32), np.zeros(len(sides.vectors), dtype=np.float32)
-    without = leanings(sides, said, vectors @ sides.vectors.T, *nothing)
-    found = leanings(sides, said, vectors @ sides.vectors.T, *nothing, to_expanded)
+    without = stance_scores(sides, said, vectors @ sides.vectors.T, *nothing)
+    found = stance_scores(sides, said, vectors @ sides.vectors.T, *nothing, to_expanded)
     np.testing.assert_allclose(found, left * without + counts * lean, atol=1e-5)
     assert found[0] > found[2] > found[1]
 
@@ -383,7 +385,7 @@ def test_the_words_of_texts_may_be_weighed_before() -> None:
     rest = vectors @ sides.vectors.T, vectors @ q, sides.vectors @ q, vectors @ sides.expanded.T
     said = [words_of(text) for text in texts]
     weighed = np.array([worded(sides, one) for one in said], dtype=np.float32)
-    np.testing.assert_array_equal(leanings(sides, weighed, *rest), leanings(sides, said, *rest))
+    np.testing.assert_array_equal(stance_scores(sides, weighed, *rest), stance_scores(sides, said, *rest))
     assert weighed[0] > weighed[2] == weighed[3] == 0.0 > weighed[1]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from epic_core import Preference
 from epic_core.encoders import default_encoder
-from epic_core.preferences.evidence import sides_of
+from epic_core.preferences.evidence import embed_aspects
 from epic_core.preferences.library import borrowed, default_library
 
 
@@ -40,6 +40,6 @@ def test_an_encoder_may_decline_to_borrow() -> None:
             self.name, self.dimension, self.fingerprint = "slow", default_encoder().dimension, "1"
 
     text = "I can't have dairy, it upsets my stomach."
-    assert len(sides_of(Slow(), [text])[0].expanded) == 0  # type: ignore[arg-type]
-    assert len(sides_of(default_encoder(), [text])[0].expanded) > 0
-    assert len(sides_of(default_encoder(), [text], borrow=False)[0].expanded) == 0
+    assert len(embed_aspects(Slow(), [text])[0].expanded) == 0  # type: ignore[arg-type]
+    assert len(embed_aspects(default_encoder(), [text])[0].expanded) > 0
+    assert len(embed_aspects(default_encoder(), [text], borrow=False)[0].expanded) == 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from epic_core import EpicMemory, Preference, QuerySteering
 from epic_core.encoders import StaticEncoder, default_encoder
-from epic_core.preferences.evidence import sides_of
+from epic_core.preferences.evidence import embed_aspects
 from epic_core.preferences.library import borrowed
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Steerings
@@ -76,7 +76,7 @@ KINDS = (WRITTEN, PREFERENCES[0], SHORT, UNASKED, "I like plings.")
 
 def near_by_definition(encoder: StaticEncoder, preference: str | Preference, z: np.ndarray) -> float:
     """(Sim(z, p) + a top2 Sim(z, questions) + b top2 Sim(z, follows and breaks)) / (1 + a + b)."""
-    (sides,) = sides_of(encoder, [preference])
+    (sides,) = embed_aspects(encoder, [preference])
     p = encoder.encode([preference if isinstance(preference, str) else preference.text])[0]
     if not len(sides.expanded):
         return float(p @ z)
@@ -89,11 +89,11 @@ def near_by_definition(encoder: StaticEncoder, preference: str | Preference, z: 
 
 def nearness_of(encoder: StaticEncoder, preferences: Sequence[str | Preference]) -> tuple[np.ndarray, Nearness]:
     vectors = encoder.encode([Preference.of(one).text for one in preferences])
-    return vectors, Nearness(vectors, sides_of(encoder, preferences))
+    return vectors, Nearness(vectors, embed_aspects(encoder, preferences))
 
 
 def test_the_preferences_of_these_tests_have_an_expansion_borrowed_or_none(encoder: StaticEncoder) -> None:
-    every = sides_of(encoder, KINDS)
+    every = embed_aspects(encoder, KINDS)
     assert [one.borrowed for one in every] == [False, True, False, False, False]
     assert [len(one.questions) for one in every[2:]] == [1, 0, 0]
     assert [len(one.expanded) for one in every[2:]] == [1, 2, 0]
@@ -122,7 +122,7 @@ def test_what_is_written_for_a_preference_counts_more_than_what_is_borrowed(enco
         ),
     )
     preferences = [WRITTEN, lent]
-    sides = sides_of(encoder, preferences)
+    sides = embed_aspects(encoder, preferences)
     assert [one.borrowed for one in sides] == [False, True]
     vectors = encoder.encode([WRITTEN.text] * 2)
     (z,) = encoder.encode(["What to do in Macau?"])
@@ -134,9 +134,9 @@ def test_what_is_written_for_a_preference_counts_more_than_what_is_borrowed(enco
 
 def test_a_preference_that_may_not_borrow_is_compared_itself(encoder: StaticEncoder) -> None:
     vectors, q = encoder.encode(PREFERENCES), encoder.encode(["Which hotel should I book?"])[0]
-    alone = Nearness(vectors, sides_of(encoder, PREFERENCES, borrow=False)).of(q)
+    alone = Nearness(vectors, embed_aspects(encoder, PREFERENCES, borrow=False)).of(q)
     np.testing.assert_allclose(alone, vectors @ q, atol=1e-6)
-    assert np.abs(Nearness(vectors, sides_of(encoder, PREFERENCES)).of(q) - alone).max() > 0.01
+    assert np.abs(Nearness(vectors, embed_aspects(encoder, PREFERENCES)).of(q) - alone).max() > 0.01
 
 
 @pytest.mark.parametrize("query", ["Which hotel should I book?", "Why do hotels have stars?", "zzz", "素食"])
@@ -342,7 +342,7 @@ def test_candidates_that_are_about_something_else_weaken_a_preference(encoder: S
 def test_what_is_taken_instead_brings_in_what_is_avoided(encoder: StaticEncoder) -> None:
     # No candidate says it, but the lexicon knows what one takes instead.
     preference = "I don't eat meat."
-    (sides,) = sides_of(encoder, [preference])
+    (sides,) = embed_aspects(encoder, [preference])
     assert len(sides.vectors) > len(sides.phrases)
     dishes = ["Lentil curry with rice.", "Grilled tofu on noodles.", "A bean stew with chickpeas."]
     q = encoder.encode(["Something for tonight?"])[0]
@@ -409,7 +409,7 @@ def test_the_order_of_equally_near_candidates_does_not_matter() -> None:
     encoder = HashEncoder()
     steering = QuerySteering(encoder, ["I like zorbs."], floor=-1.0)
     texts = ["red zorbs", *(f"red thing{n}" for n in range(NEAREST + 1))]
-    nearness = Nearness(steering.vectors, sides_of(encoder, ["I like zorbs."]))
+    nearness = Nearness(steering.vectors, embed_aspects(encoder, ["I like zorbs."]))
     found = [
         features(encoder.vector("red"), steering.vectors, samples_of(encoder), nearness, encoder.encode(order))
         for order in (texts, texts[::-1])
@@ -499,7 +499,7 @@ def test_it_is_finite_for_any_vectors(seed: int, count: int, candidates: int) ->
     encoder, rows = HashEncoder(5), units(seed, 1 + count + candidates, 5)
     preferences = [f"I {'like' if n % 2 else 'avoid'} casino number {n}." for n in range(count)]
     p, samples = rows[1 : count + 1], samples_of(encoder)
-    nearness = Nearness(p, sides_of(encoder, preferences))
+    nearness = Nearness(p, embed_aspects(encoder, preferences))
     for chosen in (None, rows[count + 1 :]):
         weighed = features(rows[0], p, samples, nearness, chosen)
         found = relevance(encoder, weighed, candidates=chosen is not None)

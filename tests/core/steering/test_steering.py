@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from epic_core import Preference, QuerySteering
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
-from epic_core.preferences.evidence import Sides, highest_two, leanings, sides_of, worded
+from epic_core.preferences.evidence import AspectEmbeddings, embed_aspects, highest_two, stance_scores, worded
 from epic_core.preferences.parser import parse_aspects
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Steerings
@@ -91,7 +91,7 @@ def shares_by_query(
     candidates: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
     p = encoder.encode(preferences)
-    found = features(q, p, samples_of(encoder), Nearness(p, sides_of(encoder, preferences)), candidates)
+    found = features(q, p, samples_of(encoder), Nearness(p, embed_aspects(encoder, preferences)), candidates)
     return shares(found[0], relevance(encoder, found, candidates=candidates is not None), floor)
 
 
@@ -284,12 +284,12 @@ def test_score_in_off_mode_is_the_cosine_with_the_query(encoder: StaticEncoder, 
 
 
 def told_by_definition(
-    encoder: StaticEncoder, sides: Sides, p: np.ndarray, q: np.ndarray, texts: Sequence[str]
+    encoder: StaticEncoder, sides: AspectEmbeddings, p: np.ndarray, q: np.ndarray, texts: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """told_p(x) and about_p(x)."""
     x, beside = encoder.encode(texts), sides.expanded - np.outer(sides.expanded @ q, q)
     said = [words_of(text) for text in texts]
-    found = leanings(sides, said, x @ sides.vectors.T, x @ q, sides.vectors @ q, x @ beside.T)
+    found = stance_scores(sides, said, x @ sides.vectors.T, x @ q, sides.vectors @ q, x @ beside.T)
     return np.tanh(found / SATURATION), highest_two(x @ np.concatenate([p[None], sides.vectors, sides.expanded]).T)
 
 
@@ -300,7 +300,7 @@ def score_by_definition(
     q, p, x = encoder.encode([query])[0], encoder.encode(preferences), encoder.encode(texts)
     weights, strength = shares_by_query(encoder, preferences, q, floor, x)
     scores = x @ q
-    for weight, own, sides in zip(weights, p, sides_of(encoder, preferences), strict=True):
+    for weight, own, sides in zip(weights, p, embed_aspects(encoder, preferences), strict=True):
         scores = scores + strength * SAYS * weight * told_by_definition(encoder, sides, own, q, texts)[0]
     return scores / (1.0 + strength * SAYS)
 
@@ -330,7 +330,7 @@ def found_by(
     """What `score_found` says of texts."""
     said = [words_of(text) for text in texts]
 
-    def counted(_: int, sides: Sides) -> FloatArray:
+    def counted(_: int, sides: AspectEmbeddings) -> FloatArray:
         return np.array([worded(sides, one) for one in said], dtype=np.float32)
 
     return steering.score_found(q, topics.astype(np.float32), steering.encoder.encode(texts), counted)
@@ -347,7 +347,7 @@ def test_what_was_found_is_scored_as_defined(
     topics = x @ q + np.linspace(0.0, 0.3, len(texts))
     steering = QuerySteering(encoder, [preference], "signed", floor=floor)
     scores, steered = found_by(steering, q, topics, texts)
-    (sides,) = sides_of(encoder, [preference])
+    (sides,) = embed_aspects(encoder, [preference])
     p = encoder.encode([PREFERENCES[0]])
     rel = features(q, p, samples_of(encoder), Nearness(p, [sides]), x)
     weights, strength = shares(rel[0], relevance(encoder, rel, candidates=True), floor)

@@ -18,7 +18,7 @@ from epic_core import Aspects, EpicMemory, Expansion, Item, Preference, Stance
 from epic_core.cli.main import main
 from epic_core.encoders import Encoder, OllamaEncoder, StaticEncoder, default_encoder
 from epic_core.errors import InvalidInputError
-from epic_core.preferences.evidence import sides_of
+from epic_core.preferences.evidence import embed_aspects
 from epic_core.preferences.parser import aspects_of, language_not_read, parse_aspects
 from epic_core.steering import QuerySteering
 from epic_core.text import language
@@ -319,7 +319,7 @@ def test_what_is_kept_is_decided_as_under_any_preference() -> None:
 
 def test_nothing_is_steered_to_or_from_a_side_that_nobody_knows() -> None:
     encoder = default_encoder()
-    (sides,) = sides_of(encoder, [CASINOS["de"]])
+    (sides,) = embed_aspects(encoder, [CASINOS["de"]])
     steering = QuerySteering(encoder, [CASINOS["de"]], floor=-1.0)
     query = encoder.encode(["Which hotel with a casino should I book?"])[0]
     vectors = encoder.encode([CASINO_HOTEL, "A quiet inn without any casino."])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from epic_core.preferences.evidence import sides_of
+from epic_core.preferences.evidence import embed_aspects
 from epic_core.text.lexicon import Concept, Lexicon, default_lexicon, opposites
 from epic_core.text.stems import stems
 from helpers import HashEncoder
@@ -182,5 +182,5 @@ def test_it_is_loaded_once() -> None:
     assert default_lexicon() is default_lexicon()
     encoder = HashEncoder()
     before = default_lexicon.cache_info().misses
-    sides_of(encoder, ["I love wine.", "I avoid casinos."])
+    embed_aspects(encoder, ["I love wine.", "I avoid casinos."])
     assert default_lexicon.cache_info().misses == before

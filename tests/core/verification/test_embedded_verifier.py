@@ -15,7 +15,7 @@ from epic_core import EpicMemory, Preference
 from epic_core.encoders import Encoder, StaticEncoder, default_encoder
 from epic_core.encoders.base import embed
 from epic_core.errors import InvalidInputError
-from epic_core.preferences.evidence import sides_of
+from epic_core.preferences.evidence import embed_aspects
 from epic_core.preferences.parser import parse_aspects
 from epic_core.text.stems import words_of
 from epic_core.types import Alignment, Candidate, Decision, Item, Stance, Verdict
@@ -236,7 +236,7 @@ def test_an_expansion_of_the_users_tells_the_side(encoder: StaticEncoder) -> Non
 
 
 def lean_of(encoder: Encoder, text: str, preference: Preference) -> float:
-    (sides,) = sides_of(encoder, [preference])
+    (sides,) = embed_aspects(encoder, [preference])
     wanted = Wanted.of(preference.text, sides, Rarity({}, 100), preference.expansion)
     chunk = Chunk(text, embed(encoder, [text])[0])
     found = measured(wanted, chunk, embed(encoder, [preference.text])[0])
@@ -541,7 +541,7 @@ def test_another_encoder_has_weights_of_its_own() -> None:
 def measures(text: str, preference: str | Preference, sentences: Sequence[str] | None = None) -> dict[str, float]:
     """All that is measured of a text, which is one sentence by default."""
     encoder = HashEncoder()
-    (sides,) = sides_of(encoder, [preference])
+    (sides,) = embed_aspects(encoder, [preference])
     wanted = Wanted.of(str(preference), sides, Rarity({}, 100))
     found = measured(wanted, Chunk(text, encoder.vector(text)), encoder.vector(str(preference)))
     pieces = [text] if sentences is None else sentences
@@ -575,7 +575,7 @@ def test_the_nearest_sentence_counts_for_the_stance_not_the_mean() -> None:
 
 def test_longer_runs_are_found_by_what_they_begin_with() -> None:
     encoder = HashEncoder()
-    (sides,) = sides_of(encoder, ["I avoid sugar."])
+    (sides,) = embed_aspects(encoder, ["I avoid sugar."])
     wanted = Wanted.of("I avoid sugar.", sides, Rarity({}, 100))
     runs = sorted(run for run in wanted.every if " " in run)
     assert runs
