@@ -23,8 +23,7 @@ from llama_index.core.vector_stores.types import (
 from typing_extensions import Self, override
 
 from epic_core import Filter, Preference
-from epic_core.collection import Collection, Record
-from epic_core.collection.tables import COLLECTION
+from epic_core.collection import COLLECTION, Collection, Record
 from epic_core.encoders import Encoder, aembed, default_encoder, embed
 from epic_core.encoders.by_name import NAMES, is_encoder_name
 from epic_core.errors import InvalidInputError, StoreError

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from epic_core.collection.loaded import Condition, Held, Match, Only
-from epic_core.collection.tables import CollectionTables, Key, Record, keys_of
 from epic_core.encoders.base import Embed, Encoder, checked_vector, described
 from epic_core.encoders.by_name import encoder_of
 from epic_core.errors import EncoderMismatchError
@@ -25,6 +24,7 @@ from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.steering.cache import Steer, Steerings
 from epic_core.steering.query_steering import QuerySteering
+from epic_core.storage.tables.collections import CollectionTables, Key, Record, keys_of
 from epic_core.storage.vector_codec import packed, rounded
 from epic_core.types import FloatArray, Preference, Stance, checked_k, checked_string
 from epic_core.types.metadata import dumped_metadata

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.collection.tables import CollectionTables, Record
 from epic_core.errors import DamagedError, StoreError
 from epic_core.filters import Filter
+from epic_core.storage.tables.collections import CollectionTables, Record
 from epic_core.storage.vector_index import EntryIndex
 from epic_core.types import FloatArray, Stance
 from epic_core.types.verdicts import PENALTY
