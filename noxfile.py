@@ -34,4 +34,4 @@ def ci_tests(session: nox.Session) -> None:
     session.run("pytest", "-q", "-m", "slow", "--cases", "1", "tests/core", *plugins)
     session.run("pytest", "-q", "-m", "slow or not slow", "--cases", "all", "tests/test_docs.py")
     session.run("pytest", "-q", "-m", "not torch and not slow", "--cases", "all", *thorough)
-    session.run("pytest", "-q", "-m", "not torch", "--cases", "3", "tests/robustness", "tests/integration")
+    session.run("pytest", "-q", "-m", "not torch", "--cases", "2", "tests/robustness", "tests/integration")
