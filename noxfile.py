@@ -29,9 +29,6 @@ def ci_tests(session: nox.Session) -> None:
     """Run what the default tests leave out."""
     session.install("-e", ".[ci]")
     session.env["HYPOTHESIS_PROFILE"] = "ci"
-    plugins = ["tests/langchain_plugin", "tests/llamaindex_plugin"]
-    thorough = ["tests/core/preferences", "tests/core/verification", "tests/core/lm"]
-    session.run("pytest", "-q", "-m", "slow", "--cases", "1", "tests/core", *plugins)
-    session.run("pytest", "-q", "-m", "slow or not slow", "--cases", "all", "tests/test_docs.py")
-    session.run("pytest", "-q", "-m", "not torch and not slow", "--cases", "all", *thorough)
-    session.run("pytest", "-q", "-m", "not torch", "--cases", "2", "tests/robustness", "tests/integration")
+    session.run("pytest", "-q", "--cases", "rest")
+    session.run("pytest", "-q", "-m", "slow", "--cases", "all")
+    session.run("pytest", "-q", "-m", "not torch", "--cases", "all", "tests/robustness", "tests/integration")

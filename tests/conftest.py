@@ -15,22 +15,24 @@ from hypothesis import HealthCheck, settings
 # A machine that has other things to do is slow, and nothing is wrong with that.
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("default", max_examples=10, **_PATIENT)
-settings.register_profile("ci", max_examples=50, **_PATIENT)
+settings.register_profile("ci", max_examples=100, **_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 pytest.register_assert_rewrite("graph_helpers", "helpers", "lm_servers", "scripted")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cases", default="2", help="how many cases of each test run, spread over all of them; or 'all'")
+    parser.addoption(
+        "--cases", default="2", help="how many cases of each test run; 'all'; or 'rest', what the default leaves out"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a few cases of each test; the suites of the frameworks run whole."""
+    """Keep a few cases of each test, or those that the default leaves out; the suites of the frameworks run whole."""
     cases = config.getoption("--cases")
     if cases == "all" or any("::" in argument for argument in config.args):
         return
-    most = int(cases)
+    most = 2 if cases == "rest" else int(cases)
     places: dict[str, list[int]] = defaultdict(list)
     for place, item in enumerate(items):
         places[item.nodeid.split("[")[0]].append(place)
@@ -38,6 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for name, of in places.items():
         few = "conformance/" not in name and len(of) > most
         kept |= {of[round(n * (len(of) - 1) / max(1, most - 1))] for n in range(most)} if few else set(of)
+    if cases == "rest":
+        kept = set(range(len(items))) - kept
     config.hook.pytest_deselected(items=[item for place, item in enumerate(items) if place not in kept])
     items[:] = [item for place, item in enumerate(items) if place in kept]
 

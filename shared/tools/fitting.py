@@ -1,4 +1,4 @@
-"""What the tools that choose shipped numbers share: our own texts, and two fits, in numpy alone."""
+"""Texts of our own and two fits in numpy, for the tools that choose the numbers in the package."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def rarity_of(texts: Iterable[str]) -> Rarity:
 
 @dataclass(frozen=True)
 class Found:
-    """What is measured of some pairs, a row for each.
+    """Measures of some pairs, a row for each.
 
     Attributes:
         relevance, stance: `MEASURES` and `STANCE_MEASURES`.

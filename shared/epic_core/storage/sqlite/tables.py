@@ -217,10 +217,6 @@ def change_columns(
     _check_rows(db, path, [before])
     rows = [dict(zip(before.columns, row, strict=True)) for row in _columns_of(db, before)]
     highest = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (name,)).fetchall()
-    # The triggers that keep the sums are made again when the file is opened.
-    triggers = db.execute("SELECT name FROM temp.sqlite_master WHERE type = 'trigger' AND tbl_name = ?", (name,))
-    for (trigger,) in triggers.fetchall():
-        db.execute(f"DROP TRIGGER temp.{trigger}")
     db.execute(f"DROP TABLE {name}")
     db.execute(statement)
     values = [{column: {**row, **added}[column] for column in (*after.checked, *after.texts)} for row in rows]
