@@ -715,6 +715,7 @@ def test_what_is_kept_is_found_again() -> None:
     kept = samples_of(encoder)
     found = known_samples(encoder)
     assert found is kept
+    assert QuerySteering(encoder, PREFERENCES)._steering.samples is kept  # type: ignore[attr-defined]
     assert kept.choice.shape == kept.explanation.shape == (encoder.dimension,)
 
 

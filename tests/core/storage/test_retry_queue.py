@@ -154,7 +154,9 @@ def test_a_full_queue_is_an_error_that_says_how_many_and_what_to_do() -> None:
 
 @pytest.mark.parametrize("bound", [0, 1, 3, 7])
 @pytest.mark.parametrize("concurrency", [1, 4])
-async def test_a_full_queue_loses_nothing(bound: int, concurrency: int) -> None:
+async def test_a_full_queue_loses_nothing(bound: int, concurrency: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # All answers come in one batch, however slow the machine is.
+    monkeypatch.setattr("epic_core.runtime.streaming._MOMENT", 60.0)
     items = documents(6)
     fresh = memory_of(Scripted())
     fresh.add(items)
@@ -173,7 +175,8 @@ async def test_a_full_queue_loses_nothing(bound: int, concurrency: int) -> None:
         assert contents(memory, items) == expected
 
 
-def test_a_full_queue_keeps_what_was_decided_in_the_same_portion() -> None:
+def test_a_full_queue_keeps_what_was_decided_in_the_same_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epic_core.runtime.streaming._MOMENT", 60.0)
     lm = Scripted(hook=sometimes("1", "3"))
     memory = memory_of(lm, retry_queue=1)
     with pytest.raises(RetryQueueFullError):
