@@ -87,16 +87,13 @@ class StaticEncoder:
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         lists = [encoding.ids for encoding in encodings]
         tokens = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
-        owners = np.repeat(np.arange(len(texts)), [len(ids) for ids in lists])
-        if self._unknown is not None:
-            known = tokens != self._unknown
-            tokens, owners = tokens[known], owners[known]
         sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        # A few texts at a time, so that their token vectors stay in the processor's cache.
-        edges = np.searchsorted(owners, np.arange(0, len(texts) + _POOLED, _POOLED))
-        for start, end in pairwise(edges):
-            if start < end:
-                self._add_up(tokens[start:end], owners[start:end], sums)
+        known = np.ones(len(tokens), dtype=bool) if self._unknown is None else tokens != self._unknown
+        if len(texts) > 1:
+            owners = np.repeat(np.arange(len(texts)), [len(ids) for ids in lists])
+            self._add_up(tokens[known], owners[known], sums)
+        elif known.any():  # a query, which somebody waits for
+            np.add.reduceat(self._weighted(tokens[known]), [0], axis=0, out=sums)
         norms = np.sqrt(np.einsum("ij,ij->i", sums, sums))
         zero = norms < 1e-12
         if zero.any():
@@ -108,11 +105,21 @@ class StaticEncoder:
         return result
 
     def _add_up(self, tokens: NDArray[np.int64], owners: NDArray[np.intp], sums: FloatArray) -> None:
-        vectors = self._table[tokens if self._rows is None else self._rows[tokens]].astype(np.float32)
+        """Add the vectors of tokens to the sums of the texts that own them."""
+        # A few texts at a time, so that their token vectors stay in the processor's cache.
+        edges = np.searchsorted(owners, np.arange(0, len(sums) + _POOLED, _POOLED))
+        for start, end in pairwise(edges):
+            if start < end:
+                part = owners[start:end]
+                starts = np.flatnonzero(np.diff(part, prepend=-1))
+                sums[part[starts]] = np.add.reduceat(self._weighted(tokens[start:end]), starts, axis=0)
+
+    def _weighted(self, tokens: NDArray[np.int64]) -> FloatArray:
+        """Return the vectors of tokens, times their weights, shape `(len(tokens), dimension)`."""
+        vectors: FloatArray = self._table[tokens if self._rows is None else self._rows[tokens]].astype(np.float32)
         if self._weights is not None:
             vectors *= self._weights[tokens, None]
-        starts = np.flatnonzero(np.diff(owners, prepend=-1))
-        sums[owners[starts]] = np.add.reduceat(vectors, starts, axis=0)
+        return vectors
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """Return embeddings as `encode` does, in a worker thread."""

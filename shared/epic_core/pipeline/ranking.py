@@ -93,28 +93,27 @@ def candidates(
     """
     wanted = max(_LEAST_CANDIDATES, 2 * k + 8)
     rows, cosines = space.index.search(vector, wanted, allowed=entries_allowed)
-    entries: dict[int, tuple[int, float]] = {}
     known = dict(zip(rows.tolist(), cosines.tolist(), strict=True))
+    entries: dict[int, tuple[int, float]] = {}
     for row, cosine in known.items():
         entries.setdefault(space.item_of[row], (row, cosine))
     texts = space.texts.rows
     topics = space.texts.cosines(vector)
-    words = space.lexical(store).scores(query) if query else {}
-    if words:
-        places = np.array(space.texts.places(list(words)))
-        shares = np.fromiter(words.values(), dtype=np.float32, count=len(words))
-        topics[places[places >= 0]] += np.float32(WORDED) * shares[places >= 0]
+    for having, share in space.lexical(store).shares(query) if query else ():
+        places = space.texts.places(having)
+        topics[places[places >= 0]] += np.float32(WORDED * share)
+    bare: list[int] = []
     if entries:
-        places = np.array(space.texts.places(list(entries)))
-        near = np.array([cosine for _, cosine in entries.values()], dtype=np.float32)
+        places = space.texts.places(list(entries))
         held = places >= 0
-        gained = near[held] - topics[places[held]]
+        near = np.array([cosine for _, cosine in entries.values()], dtype=np.float32)[held]
+        gained = near - topics[places[held]]
         topics[places[held]] += np.float32(INSTRUCTED) * np.maximum(gained, 0.0)
+        # Items whose text has no vector are found by their instructions alone.
+        bare = [] if held.all() else [row for row in entries if row not in space.texts]
     if items_allowed is not None:
         keep = np.array([row in items_allowed for row in texts.tolist()], dtype=bool)
         texts, topics = texts[keep], topics[keep]
-    # Items whose text has no vector are found by their instructions alone.
-    bare = [row for row in entries if row not in space.texts]
     if bare:
         texts = np.concatenate([texts, np.array(bare, dtype=np.int64)])
         topics = np.concatenate([topics, np.array([entries[row][1] for row in bare], dtype=np.float32)])
@@ -160,37 +159,36 @@ def ranked(
         )
     weight_of = {one.preference.id: one.weight * steered.strength for one in steered.preferences}
     weights = {
-        row: weight_of.get(preference.id, 0.0)
+        row: weight_of[preference.id]
         for row, preference in zip(space.preference_rows, space.preferences, strict=True)
+        if preference.id in weight_of
     }
+    felt = {row: max(_LEAST_PENALTY, weight) for row, weight in weights.items()}
     # What is further from the topic than this is not lifted by its stance.
-    near = np.clip(1.0 - (found.topics.max() - found.topics) / _LIFTED, 0.0, 1.0)
-    gains = []
-    for item, lifted in zip(found.rows, near.tolist(), strict=True):
-        gained = 0.0
-        for preference_row, penalty, supports in space.judged(item):
-            weight = weights.get(preference_row, 0.0)
-            gained -= penalty * max(_LEAST_PENALTY, weight)
-            if supports:
-                gained += SUPPORTS * weight * lifted
-        gains.append(gained)
-    return scores + np.array(gains, dtype=np.float32), steered
+    lifted = np.clip(1.0 - (found.topics.max() - found.topics) / _LIFTED, 0.0, 1.0)
+    supports, penalties = [], []
+    for item in found.rows:
+        supported, penalised = space.judged(item)
+        supports.append(sum([weights[row] for row in supported if row in weights]))
+        penalties.append(sum([penalty * felt.get(row, _LEAST_PENALTY) for row, penalty in penalised]))
+    gains = SUPPORTS * lifted * np.array(supports) - np.array(penalties)
+    return scores + gains.astype(np.float32), steered
 
 
 def vector_of(space: Namespace, found: Candidates, item: int) -> FloatArray:
     """Return what an item was found by: E(x), or the embedding of its nearest instruction."""
-    place = space.texts.places([item])[0]
+    place = space.texts.place(item)
     return space.texts.vectors[place].copy() if place >= 0 else space.index.vector(found.entries[item][0])
 
 
 def vectors_of(space: Namespace, found: Candidates) -> FloatArray:
     """Return E(x) of the candidates, shape `(n, d)`; of one without, the embedding of its nearest instruction."""
     places = space.texts.places(found.rows)
-    if -1 not in places:
+    if not (places < 0).any():
         return space.texts.vectors[places]
     rows = [
         space.texts.vectors[place] if place >= 0 else space.index.vector(found.entries[item][0])
-        for place, item in zip(places, found.rows, strict=True)
+        for place, item in zip(places.tolist(), found.rows, strict=True)
     ]
     return np.stack(rows)
 
@@ -247,7 +245,7 @@ def distinct(space: Namespace, store: Store, items: Sequence[int], order: Iterab
     of_source: dict[str, int] = {}
     taken = np.empty((k, space.texts.dimension), dtype=np.float32)
     for place in order:
-        at = space.texts.places([items[place]])[0]
+        at = space.texts.place(items[place])
         if at >= 0 and chosen and float((taken[: len(chosen)] @ space.texts.vectors[at]).max()) >= _SAME:
             same.append(place)
             continue

@@ -264,7 +264,7 @@ def stance_scores(
         expanded: The cosine of each text with each of `sides.expanded`, with the query's direction already removed from
             the latter, shape `(n, f + b)`; None ignores the expansion.
     """
-    beside = cosines - np.outer(to_query, sides_to_query)
+    beside = cosines - to_query[:, None] * sides_to_query
     said = words if isinstance(words, np.ndarray) else np.array([worded(sides, one) for one in words], dtype=np.float32)
     found: FloatArray = _by_cosines(sides, beside) @ WEIGHTS[:COSINES] + said
     if expanded is not None and len(sides.expanded):
@@ -285,12 +285,14 @@ def expanded_lean(sides: AspectEmbeddings, cosines: FloatArray) -> FloatArray:
 
 
 def highest_two(cosines: FloatArray) -> FloatArray:
-    """Return the mean of the two highest values of each row of `(n, k)`; a single value itself, and 0 for none."""
-    if cosines.shape[1] < 2:
-        found: FloatArray = cosines.sum(axis=1)
+    """Return the mean of the two highest values along the last axis; a single value itself, and 0 for none."""
+    width = cosines.shape[-1]
+    if width < 2:
+        found: FloatArray = cosines.sum(axis=-1)
         return found
-    highest = np.partition(cosines, cosines.shape[1] - 2, axis=1)
-    mean: FloatArray = (highest[:, -1] + highest[:, -2]) * np.float32(0.5)
+    highest = cosines.copy()
+    highest.partition(width - 2, axis=-1)
+    mean: FloatArray = (highest[..., -1] + highest[..., -2]) * np.float32(0.5)
     return mean
 
 

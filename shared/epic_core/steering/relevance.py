@@ -191,13 +191,14 @@ class Nearness:
         self._shares = shares
         self._nearer = np.where(shares[:, 1] == _WRITTEN[1], np.float32(_NEARER), np.float32(0.0))
         self._whole = 1.0 + shares.sum(axis=1)
+        self._expanded = bool(shares.any())
 
-    def of(self, direction: FloatArray) -> FloatArray:
-        """Return near(p, z) of each preference for a unit vector z, shape `(m,)`."""
-        near = self._vectors @ direction
-        if self._shares.any():
-            near = near + self._shares[:, 0] * self._questions.highest_two(direction)
-            near += self._shares[:, 1] * self._phrases.highest_two(direction)
+    def of(self, directions: FloatArray) -> FloatArray:
+        """Return near(p, z) of each preference for a unit vector z, shape `(m,)`; for several `(n, d)`, `(n, m)`."""
+        near: FloatArray = directions @ self._vectors.T
+        if self._expanded:
+            near = near + self._shares[:, 0] * self._questions.highest_two(directions)
+            near += self._shares[:, 1] * self._phrases.highest_two(directions)
             near = near / self._whole - self._nearer
         return near
 
@@ -218,11 +219,16 @@ class _Groups:
                 self._places[number, 1] = start
             start += size
 
-    def highest_two(self, direction: FloatArray) -> FloatArray:
-        """Return the mean of the two highest cosines of each group with a direction, shape `(m,)`; 0 if it is empty."""
-        cosines = np.append(self._rows @ direction, np.float32(-2.0))
-        highest = highest_two(cosines[self._places])
-        highest[~self.there] = 0.0
+    def highest_two(self, directions: FloatArray) -> FloatArray:
+        """Return the mean of the two highest cosines of each group with directions `(..., d)`, shape `(..., m)`.
+
+        It is 0 for a group without rows.
+        """
+        cosines = np.empty((*directions.shape[:-1], len(self._rows) + 1), dtype=np.float32)
+        np.matmul(directions, self._rows.T, out=cosines[..., :-1])
+        cosines[..., -1] = -2.0
+        highest = highest_two(cosines[..., self._places])
+        highest[..., ~self.there] = 0.0
         return highest
 
 
@@ -239,9 +245,11 @@ def features(
         candidates: Embeddings of the texts to choose from, shape `(n, d)`; None if unknown.
     """
     asks = max(-_CLEAR, min(float(query @ samples.choice), _CLEAR))
-    near = nearness.of(query)
     if candidates is not None and len(candidates):
-        near = (1.0 - _CHOICE) * near + _CHOICE * nearness.of(center(query, candidates))
+        of_query, of_choice = nearness.of(np.stack([query, center(query, candidates)]))
+        near = (1.0 - _CHOICE) * of_query + _CHOICE * of_choice
+    else:
+        near = nearness.of(query)
     return [
         near,
         np.full(len(vectors), max(asks, 0.0), dtype=np.float32),

@@ -348,7 +348,7 @@ class Signed(SteeringMode):
         about = highest_two(cosines)
         own = len(sides.vectors)
         near, to_keys = cosines[:, 1:], keys[1:] @ query
-        expanded = near[:, own:] - np.outer(toward, to_keys[own:])
+        expanded = near[:, own:] - toward[:, None] * to_keys[own:]
         found = stance_scores(sides, said, near[:, :own], toward, to_keys[:own], expanded)
         told: FloatArray = np.tanh(found / np.float32(SATURATION))
         return told, about

@@ -104,7 +104,7 @@ class Namespace:
         self.rows_of: dict[int, list[int]] = {}
         self.preference_of: dict[int, int] = {}
         self.stance_of: dict[int, Stance] = {}
-        self._judged: dict[int, list[tuple[int, float, bool]]] = {}
+        self._judged: dict[int, tuple[list[int], list[tuple[int, float]]]] = {}
         self._crc_of: dict[int, int] = {}
         self._filtered: dict[Hashable, frozenset[int]] = {}
         self._sums: Sums = ()
@@ -250,14 +250,15 @@ class Namespace:
                 self._lexical.add((row, item.text) for row, item in found.items())
         return self._lexical
 
-    def judged(self, row: int) -> list[tuple[int, float, bool]]:
-        """Return for each entry of an item its preference's row, its stance's penalty, and whether it supports."""
+    def judged(self, row: int) -> tuple[list[int], list[tuple[int, float]]]:
+        """Return the rows of the preferences that an item supports, and of those with a penalty, each with it."""
         known = self._judged.get(row)
         if known is None:
-            known = self._judged[row] = [
-                (self.preference_of[entry], PENALTY[self.stance_of[entry]], self.stance_of[entry] is Stance.SUPPORTS)
-                for entry in self.rows_of.get(row, ())
-            ]
+            stances = [(self.preference_of[entry], self.stance_of[entry]) for entry in self.rows_of.get(row, ())]
+            known = self._judged[row] = (
+                [preference for preference, stance in stances if stance is Stance.SUPPORTS],
+                [(preference, PENALTY[stance]) for preference, stance in stances if PENALTY[stance]],
+            )
         return known
 
     def light(self, row: int) -> bool:

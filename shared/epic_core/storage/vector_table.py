@@ -29,6 +29,7 @@ class VectorTable:
         self._vectors: FloatArray = np.empty((0, dimension), dtype=np.float32)
         self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._place: dict[int, int] = {}
+        self._order: NDArray[np.intp] | None = None
 
     def __len__(self) -> int:
         return len(self._place)
@@ -54,6 +55,7 @@ class VectorTable:
 
     def add(self, rows: Sequence[int], vectors: FloatArray) -> None:
         """Add vectors `(n, d)` under n row ids, in place of the vectors of rows that exist already."""
+        self._order = None
         needed = len(self) + len(rows)
         if needed > len(self._vectors):
             size = -(-max(_LEAST, needed, 2 * len(self._vectors)) // _ROWS) * _ROWS
@@ -65,6 +67,7 @@ class VectorTable:
 
     def remove(self, rows: Sequence[int]) -> None:
         """Remove rows; unknown rows are ignored."""
+        self._order = None
         for row in rows:
             place = self._place.pop(row, None)
             last = len(self._place)
@@ -73,6 +76,16 @@ class VectorTable:
                 self._vectors[place], self._rows[place] = self._vectors[last], moved
                 self._place[moved] = place
 
-    def places(self, rows: Sequence[int]) -> list[int]:
-        """Return the places of rows in `vectors`, -1 for unknown rows."""
-        return [self._place.get(row, -1) for row in rows]
+    def place(self, row: int) -> int:
+        """Return the place of a row in `vectors`, -1 if it is unknown."""
+        return self._place.get(row, -1)
+
+    def places(self, rows: Sequence[int] | NDArray[np.int64]) -> NDArray[np.intp]:
+        """Return the places of rows in `vectors`, shape `(len(rows),)`, -1 for unknown rows."""
+        wanted, held = np.asarray(rows, dtype=np.int64), self.rows
+        if not len(held):
+            return np.full(len(wanted), -1, dtype=np.intp)
+        if self._order is None:
+            self._order = np.argsort(held)
+        places = self._order.take(np.searchsorted(held, wanted, sorter=self._order), mode="clip")
+        return np.where(held[places] == wanted, places, -1)

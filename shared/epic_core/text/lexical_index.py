@@ -14,6 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from epic_core.text.stems import content_stems
 
 _COMMON = 0.2
@@ -28,6 +31,7 @@ class LexicalIndex:
     def __init__(self) -> None:
         self._rows_of: dict[str, set[int]] = {}
         self._words_of: dict[int, tuple[str, ...]] = {}
+        self._sorted: dict[str, NDArray[np.int64]] = {}
 
     def __len__(self) -> int:
         return len(self._words_of)
@@ -43,6 +47,7 @@ class LexicalIndex:
             self._words_of[row] = words
             for word in words:
                 self._rows_of.setdefault(word, set()).add(row)
+                self._sorted.pop(word, None)
 
     def remove(self, rows: Iterable[int]) -> None:
         """Remove rows; unknown rows are ignored."""
@@ -50,27 +55,33 @@ class LexicalIndex:
             for word in self._words_of.pop(row, ()):
                 rows_of = self._rows_of[word]
                 rows_of.discard(row)
+                self._sorted.pop(word, None)
                 if not rows_of:
                     del self._rows_of[word]
 
-    def scores(self, query: str) -> dict[int, float]:
-        """Return lexical(q, x) of every row that shares a distinctive word with a query."""
-        words = self._telling(list(dict.fromkeys(content_stems(query)))[:_LONGEST_QUERY])
-        whole = sum(idf for _, idf in words)
-        found: dict[int, float] = {}
-        for word, idf in words:
-            for row in self._rows_of.get(word, ()):
-                found[row] = found.get(row, 0.0) + idf / whole
-        return found
+    def shares(self, query: str) -> list[tuple[NDArray[np.int64], float]]:
+        """Return for each distinctive word of a query that a text has: the rows that have it, and its share.
 
-    def _telling(self, words: Sequence[str]) -> list[tuple[str, float]]:
+        lexical(q, x) is the sum of the shares of the words that x has.
+        """
+        words = self._distinctive(list(dict.fromkeys(content_stems(query)))[:_LONGEST_QUERY])
+        whole = sum(idf for _, idf in words)
+        return [(self._rows(word), idf / whole) for word, idf in words if word in self._rows_of]
+
+    def _rows(self, word: str) -> NDArray[np.int64]:
+        rows = self._sorted.get(word)
+        if rows is None:
+            rows = self._sorted[word] = np.sort(np.fromiter(self._rows_of[word], dtype=np.int64))
+        return rows
+
+    def _distinctive(self, words: Sequence[str]) -> list[tuple[str, float]]:
         """Return the distinctive words, each with its idf."""
         count = len(self)
         most = max(_FEW, _COMMON * count)
-        told = []
+        found = []
         for word in words:
             having = len(self._rows_of.get(word, ()))
             if having <= most:
                 # A word that no text has counts too: the query asks for something that the memory does not hold.
-                told.append((word, math.log1p((count - having + 0.5) / (having + 0.5))))
-        return told
+                found.append((word, math.log1p((count - having + 0.5) / (having + 0.5))))
+        return found

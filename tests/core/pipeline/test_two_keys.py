@@ -76,10 +76,12 @@ def test_a_lexical_index_counts_rare_words() -> None:
     index = LexicalIndex()
     index.add((row, f"common text number {row}") for row in range(30))
     index.add([(99, "common text about Reykjavik")])
-    assert index.scores("common Reykjavik") == {99: pytest.approx(1.0)}
-    index.remove([99])
-    assert index.scores("Reykjavik") == {}
-    assert index.scores("") == {}
+    assert [(rows.tolist(), share) for rows, share in index.shares("common Reykjavik")] == [([99], pytest.approx(1.0))]
+    index.add([(100, "Reykjavik once more")])
+    assert [rows.tolist() for rows, _ in index.shares("Reykjavik")] == [[99, 100]]
+    index.remove([99, 100])
+    assert index.shares("Reykjavik") == []
+    assert index.shares("") == []
 
 
 def test_a_vector_table_holds_rows_through_changes() -> None:
