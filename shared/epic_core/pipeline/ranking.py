@@ -36,6 +36,8 @@ _LEAST_PENALTY = 0.3
 _LIFTED = 0.2
 # A topic so far below what is relevant is none, however sure the best is.
 _LEAST_RELEVANT = 0.13
+# Beside an item that answers, one with less than this share of its topic has to be relevant by itself.
+_LEAST_SHARE = 0.4
 # What nobody has verified needs more.
 _LEAST_LIGHT = 0.05
 # Texts this near to a better hit say the same.
@@ -196,7 +198,8 @@ def vectors_of(space: Namespace, found: Candidates) -> FloatArray:
 def least_topic(encoder: object, topics: FloatArray, min_score: float | str | None) -> float:
     """Return from which topic on items are relevant; infinite if none is.
 
-    The best topic decides whether the query is about anything that is held. The surer it is, the less the others need.
+    The best topic decides whether the query is about anything that is held. The surer it is, the less the others need,
+    but what has less than two fifths of its topic has to be relevant by itself.
 
     Args:
         encoder: Whose cosines they are.
@@ -208,9 +211,10 @@ def least_topic(encoder: object, topics: FloatArray, min_score: float | str | No
     if isinstance(min_score, float):
         return min_score
     enough = default_relevant(encoder)
-    if not len(topics) or float(topics[0]) < enough:
+    best = float(topics[0]) if len(topics) else -np.inf
+    if best < enough:
         return float(np.inf)
-    return max(enough - _LEAST_RELEVANT, 2.0 * enough - float(topics[0]))
+    return max(enough - _LEAST_RELEVANT, 2.0 * enough - best, min(enough, _LEAST_SHARE * best))
 
 
 def without_far_light(

@@ -59,6 +59,21 @@ def test_nothing_relevant_is_said_and_the_fallback_is_asked() -> None:
     assert [hit.item.text for hit in hits] == ["from elsewhere"] and hits.fallback and asked == ["tides of the sea"]
 
 
+@pytest.mark.light_tier
+def test_beside_an_answer_the_barely_related_is_no_hit() -> None:
+    memory = EpicMemory(["I only buy second-hand clothes."])
+    memory.add(
+        [
+            "The parking permit for zone C has to be renewed by 31 March.",
+            "The glass skywalk over the gorge is 200 metres up and open all year.",
+            "The winter collection has arrived: brand-new parkas in six colours.",
+        ]
+    )
+    question = "When do I renew the parking permit?"
+    assert [hit.item.text[:18] for hit in memory.search(question)] == ["The parking permit"]
+    assert len(memory.search(question, min_score=None)) == 3
+
+
 @pytest.mark.parametrize("options", [{"min_score": "often"}, {"min_score": 2}, {"min_score": True}, {"keys": "text"}])
 def test_options_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
