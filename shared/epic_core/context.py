@@ -24,18 +24,21 @@ _LEAST_CHANCE = 0.02
 _ANY = 0.1
 _CHARACTERS_A_TOKEN = 5
 
-# A heading counts wherever a model may see the beginning of a line.
+# A heading counts wherever a model may see the beginning of a line. The space before it holds no such beginning: a run
+# of them would be read anew from each.
+_BREAKS = r"\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _HEADING = re.compile(
-    r"(?:^|(?<=[\r\v\f\x1c-\x1e\x85\u2028\u2029]))[^\S\n]*"
+    rf"(?:^|(?<=[{_BREAKS}]))[^\S\n{_BREAKS}]*"
     r"(?:Document\s+\d+\s*:|Interpretation Guidance\s*:|Content\s*:)",
     re.I | re.M,
 )
 _QUOTED = r"> \g<0>"
 # The blank line before every document but the first.
 _NEXT = re.compile(r"\n\n(?=Document \d+:\n)")
-# Characters that may be put between the letters of a tag's name to disguise it, and characters that look like "<".
-_BETWEEN = r"(?:[^\w<>]|[\u115f\u1160\u3164\uffa0])*"
-_OPENING = "[<\uff1c\ufe64]"
+# Characters that look like "<", and those that may be put between the letters of a tag's name to disguise it: no such
+# opening, as each begins a tag of its own.
+_OPENING = "<\uff1c\ufe64"
+_BETWEEN = rf"(?:[^\w>{_OPENING}]|[\u115f\u1160\u3164\uffa0])*"
 _WARNINGS = {
     Stance.CONFLICTS: 'Steer clear: this conflicts with the preference "{}". ',
     Stance.MIXED: 'Take only what suits the preference "{}". ',
@@ -134,7 +137,7 @@ def without_tags(text: str, *names: str) -> str:
 @lru_cache(maxsize=64)
 def _tags(names: tuple[str, ...]) -> re.Pattern[str]:
     spelled = (_BETWEEN.join(map(_forms, re.findall(r"\w", name))) for name in names)
-    return re.compile(f"{_OPENING}(?={_BETWEEN}(?:{'|'.join(spelled)}))")
+    return re.compile(f"[{_OPENING}](?={_BETWEEN}(?:{'|'.join(spelled)}))")
 
 
 def _forms(letter: str) -> str:

@@ -1,0 +1,92 @@
+"""Long runs of one character: everything that reads a text takes time in proportion to its length."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from epic_core import EpicMemory, QuerySteering
+from epic_core.context import documents_of_context, format_context, without_tags
+from epic_core.encoders import default_encoder
+from epic_core.graph import PhraseExtractor
+from epic_core.lm import answers, prompting
+from epic_core.preferences.parser import parse_aspects
+from epic_core.text import chunking, extract, language, stems
+from epic_core.text.lexicon import default_lexicon
+from epic_core.types import Hit, Item
+
+RUNS = {
+    "carriage return": "\r",
+    "next line": "\x85",
+    "line separator": "\u2028",
+    "full-width <": "\uff1c",
+    "filler": "\u115f",
+    "accent": "\u0301",
+    "emoji": "\U0001f600",
+    "control": "\x01",
+    "space": " ",
+    "newline": "\n",
+    "letter": "a",
+    "full stop": ".",
+    "comma": ",",
+    "quote": '"',
+    "backslash": "\\",
+    "brace": "{",
+    "<": "<",
+    "backtick": "`",
+    "initials": "A.",
+    "words": "not and ",
+    "heading": "Document ",
+    "mixed": " \r\u2028\uff1c\u115f",
+}
+
+
+def remembered(text: str) -> str:
+    """Keep a text, search for it, and write the context of the answer."""
+    with EpicMemory(["I like wine."], coarse=False, fine=False) as memory:
+        memory.add([f"wine {text} wine"])
+        memory.search(text.strip() or "wine")
+        return memory.context("wine", min_score=None)
+
+
+def judged(text: str) -> object:
+    """Have the embedded verifier judge a text, and score it."""
+    with EpicMemory(["I avoid hotels with casinos."], tau=-1.0) as memory:
+        verdicts = memory.judge([f"hotel {text} casino"])
+    scores = QuerySteering(default_encoder(), ["I avoid hotels with casinos."]).score("Which?", [f"hotel {text}", "a"])
+    return verdicts, scores
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "format_context": lambda text: format_context([Hit(item=Item(text=f"x{text}y", id="a"), score=0.5, entries=())]),
+    "without_tags": lambda text: without_tags(f"x{text}y", "chunk"),
+    "documents_of_context": documents_of_context,
+    "words_of": stems.words_of,
+    "sentences": chunking.sentences,
+    "shortened": lambda text: extract.shortened(text, ["I like wine."]),
+    "language_of": language.language_of,
+    "parse_aspects": lambda text: parse_aspects(f"I like {text} wine."),
+    "concepts": lambda text: default_lexicon().concepts(text),
+    "section": prompting.section,
+    "one_line": prompting.one_line,
+    "json_pieces": answers.json_pieces,
+    "PhraseExtractor": lambda text: PhraseExtractor().extract(text),
+    "EpicMemory": remembered,
+    "judge and score": judged,
+}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_run_of_one_character_takes_linear_time(reader: str, run: str) -> None:
+    # Of four times the length: four times the time if it is linear, sixteen times if it is quadratic. The processor's
+    # time, so that other work on the machine does not count; what is over in a moment says nothing.
+    taken = []
+    for length in (6_000, 25_000, 100_000):
+        text = run * (length // len(run))
+        started = time.process_time()
+        READERS[reader](text)
+        taken.append(time.process_time() - started)
+        assert taken[-1] <= 8 * (taken[-2] if len(taken) > 1 else 0.5) + 0.5
