@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run(options)
         sys.stdout.flush()
     except EpicError as error:
-        print(f"epic: {error}", file=sys.stderr)
+        print(_visible(f"epic: {error}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("epic: stopped. What was committed before is kept; run it again to go on.", file=sys.stderr)
@@ -48,13 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"epic: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        print(_visible(f"epic: {error.filename or 'a file'}: {error.strerror or error}"), file=sys.stderr)
         return 2
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="epic", description="A memory that keeps what matters to one user.")
+    parser = _Parser(prog="epic", description="A memory that keeps what matters to one user.")
     parser.add_argument("--version", action="version", version=f"epic-memory {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -125,9 +125,21 @@ def _looking(commands: Any) -> None:
     explain.set_defaults(run=lambda options: _show(options, lambda memory: memory.explain(options.id)))
 
 
+def _visible(text: object) -> str:
+    """Return text that may come from outside with a sign in place of control characters, which a terminal obeys."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text))
+
+
 def _print(text: object) -> None:
-    """Print text that may come from a document; control characters, which a terminal obeys, become a visible sign."""
-    print(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text)))
+    """Print text that may come from a document."""
+    print(_visible(text))
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose messages show what was typed without control characters."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(_visible(message), file)
 
 
 def _common(parser: argparse.ArgumentParser, *, path: bool = True) -> None:
