@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import date, datetime, time
 from typing import Any
+from uuid import UUID
+
+import numpy as np
 
 from epic_core.errors import InvalidInputError
 
@@ -40,8 +44,23 @@ def check_nested(value: Any, deeper: int = _DEEPEST) -> None:
                 check_nested(part, deeper - 1)
 
 
+def plain(value: Any) -> Any:
+    """Return a date, a time or a UUID as text, and a number of numpy's as one of Python's: values that JSON knows.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    if isinstance(value, (date, datetime, time)):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} is no value of JSON")
+
+
 def dumped_metadata(metadata: Mapping[str, Any], item_id: str, what: str = "item", *, ordered: bool = False) -> str:
-    """Return metadata as the JSON that is stored.
+    """Return metadata as the JSON that is stored: dates, times and UUIDs as ISO text, numpy's numbers as numbers.
 
     Args:
         metadata: The metadata.
@@ -55,11 +74,17 @@ def dumped_metadata(metadata: Mapping[str, Any], item_id: str, what: str = "item
     try:
         check_nested(metadata)
         dumped = json.dumps(
-            dict(metadata), ensure_ascii=False, allow_nan=False, sort_keys=not ordered, separators=(",", ":")
+            dict(metadata),
+            ensure_ascii=False,
+            allow_nan=False,
+            sort_keys=not ordered,
+            separators=(",", ":"),
+            default=plain,
         )
         dumped.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
-            f"The metadata of {what} {item_id!r} is not JSON: {error}. Use strings, finite numbers, lists or mappings."
+            f"The metadata of {what} {item_id!r} is not JSON: {error}. Use strings, finite numbers, dates, lists or"
+            " mappings."
         ) from None
     return dumped
