@@ -24,7 +24,7 @@ from epic_core.context import format_hit, format_preferences
 from epic_core.encoders.static import StaticEncoder
 from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
 from epic_langchain import EpicEmbeddings, EpicRetriever
-from epic_langchain.adapters import LangChainEncoder
+from epic_langchain.models import LangChainEncoder
 from helpers import Answering, HashEncoder, KeepAll, keep
 from scripted import BOTH, TRAIN, WINE, Scripted, anew, memory_of
 

@@ -37,14 +37,14 @@ from epic_core.errors import (
 )
 from epic_core.lm import Completion, LanguageModel, Message, Token
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
-from epic_langchain.adapters import (
+from epic_langchain import EpicEmbeddings
+from epic_langchain.models import (
     RUN_NAME,
     LangChainLM,
     calling_with,
     lm_of,
     verifier_of,
 )
-from epic_langchain.embeddings import EpicEmbeddings
 from helpers import HashEncoder, KeepAll
 from scripted import (
     EXPECTED,

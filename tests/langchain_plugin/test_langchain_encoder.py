@@ -30,12 +30,12 @@ from epic_core.errors import (
 )
 from epic_core.steering.relevance import default_floor, sample_texts
 from epic_core.types import FloatArray
-from epic_langchain.adapters import (
+from epic_langchain import EpicEmbeddings
+from epic_langchain.models import (
     LangChainEncoder,
     LangChainLM,
     encoder_of,
 )
-from epic_langchain.embeddings import EpicEmbeddings
 from helpers import HashEncoder, KeepAll
 
 

@@ -116,12 +116,10 @@ class Hooks:
     ) -> dict[str, Any]:
         """The state after the first hook."""
         runtime: Runtime[Any] = Runtime(context=context)
-        # LangGraph shows the config to the hooks of the start of a run on Python 3.10.
-        more = () if sys.version_info >= (3, 11) else (config or {},)
         if self.asynchronous:
-            changed = await self._within(lambda: middleware.abefore_agent(state, runtime, *more), config)
+            changed = await self._within(lambda: middleware.abefore_agent(state, runtime, config or {}), config)
         else:
-            changed = await self._within(lambda: middleware.before_agent(state, runtime, *more), config)
+            changed = await self._within(lambda: middleware.before_agent(state, runtime, config or {}), config)
         return {**state, **(changed or {})}
 
     async def end(
@@ -415,7 +413,7 @@ async def test_of_a_turn_that_fails_nothing_is_kept(memory: Counting, hooks: Hoo
 
 async def test_texts_are_kept_for_ten_minutes(memory: Counting, hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("epic_langchain.agents.notes.monotonic", lambda: now[0])
+    monkeypatch.setattr("epic_langchain.agents.turn_cache.monotonic", lambda: now[0])
     middleware = EpicMemoryMiddleware(memory)
     for later, searches in ((0, 1), (599, 1), (602, 2)):
         now[0] = 1000.0 + later

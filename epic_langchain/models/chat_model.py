@@ -1,135 +1,40 @@
-"""Adapters from LangChain's models to the core: `Embeddings` as an `Encoder`, a chat model as a `LanguageModel`."""
+"""Adapter from a LangChain chat model to a language model of the core, and the verifier made of it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
 from typing import Any
 
-from langchain_core.embeddings import Embeddings
+from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from epic_core.encoders import Encoder, by_name, default_encoder
-from epic_core.encoders.adapted import AdaptedEncoder, is_encoder
+from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.lm import Completion, LanguageModel
 from epic_core.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
 from epic_core.lm.base import Schema
 from epic_core.lm.failures import kind_of
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
-from epic_langchain.answers import cut_answer, only_thought, read
-from epic_langchain.embeddings import EpicEmbeddings
-from epic_langchain.failures import refused
+from epic_langchain.models.answers import completion_of, cut_answer, only_thought
+from epic_langchain.models.encoder import name_of
 
 RUN_NAME = "EPIC verification"
 """Name of the runs that call a model, as callbacks and traces show it."""
 
-_calling: ContextVar[RunnableConfig | None] = ContextVar("epic_langchain_calling", default=None)
-
-# The attributes in which LangChain's classes keep the model's name.
-_NAMES = ("model", "model_name", "model_id", "deployment_name", "azure_deployment", "deployment", "repo_id")
-
-
-def _name_of(model: object) -> str:
-    """Return `langchain:<class>:<model>`, or `langchain:<class>` if the object does not name its model."""
-    named = (getattr(model, name, None) for name in _NAMES)
-    found = [value for value in named if isinstance(value, str) and value.strip()]
-    return ":".join(["langchain", type(model).__name__, *found[:1]])
-
-
-# encoders
-
-
-class LangChainEncoder(AdaptedEncoder):
-    """Any LangChain `Embeddings` as an encoder: `LangChainEncoder(OllamaEmbeddings(model="nomic-embed-text"))`.
-
-    Items and preferences are embedded as documents, a user's query as a query. Nothing is sent before the first use.
-
-    Args:
-        embeddings: The embeddings.
-        name: Stored with a memory, which can be opened only with an encoder of that name. Default: made of the
-            class and of the model's name, where it has one.
-        fingerprint: Identifies the weights. Default: a digest of name and dimension, which stays the same if the
-            weights change under the same name; give a fingerprint where that can happen.
-        tau: The coarse filter's threshold that suits the model, a cosine in [-1, 1]. Default: the core's own.
-        floor: The similarity from which a preference steers, a cosine in [-1, 1]. Default: the core's own.
-
-    Attributes:
-        embeddings: The embeddings.
-        name: The name.
-        tau, floor: Present only if they were given.
-
-    Raises:
-        InvalidInputError: if an argument is invalid.
-        EncoderError: on use, if the model fails or does not return one embedding for each text.
-    """
-
-    def __init__(
-        self,
-        embeddings: Embeddings,
-        *,
-        name: str | None = None,
-        fingerprint: str | None = None,
-        tau: float | None = None,
-        floor: float | None = None,
-    ) -> None:
-        if not isinstance(embeddings, Embeddings):
-            raise InvalidInputError(f"embeddings must be LangChain Embeddings, not {kind_of(embeddings)}.")
-        super().__init__(checked_name(name, _name_of(embeddings)), fingerprint=fingerprint, tau=tau, floor=floor)
-        self.embeddings = embeddings
-
-    def _documents(self, texts: list[str]) -> object:
-        return self.embeddings.embed_documents(texts)
-
-    async def _adocuments(self, texts: list[str]) -> object:
-        return await self.embeddings.aembed_documents(texts)
-
-    def _query(self, text: str) -> object:
-        return self.embeddings.embed_query(text)
-
-    async def _aquery(self, text: str) -> object:
-        return await self.embeddings.aembed_query(text)
-
-
-def encoder_of(embeddings: Embeddings | Encoder | str | None) -> Encoder:
-    """Return an encoder for the embeddings a user gave: None is the embedded encoder, a string an encoder's name.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
-    if embeddings is None:
-        return default_encoder()
-    if isinstance(embeddings, EpicEmbeddings):
-        return embeddings.encoder
-    if isinstance(embeddings, Embeddings):
-        return LangChainEncoder(embeddings)
-    if isinstance(embeddings, str):
-        if by_name.is_encoder_name(embeddings):
-            return by_name.encoder_of(embeddings)
-    elif is_encoder(embeddings):
-        return embeddings
-    raise InvalidInputError(
-        "The embeddings must be LangChain Embeddings, such as OllamaEmbeddings(model=...), an encoder of epic_core,"
-        f" the name of one ({by_name.NAMES}), or None for the embedded one; not {_told(embeddings)}."
-    )
-
-
-def _told(value: object) -> str:
-    return repr(value) if isinstance(value, str) else kind_of(value)
-
-
-# language models
-
-_MOST_MADE = 256
+_NO_MODEL = (
+    "The model must be a LangChain chat model, such as ChatOllama(model=...), without bind, with_retry or"
+    " with_fallbacks; or a language model of epic_core, such as OllamaLM(...); not {}."
+)
 
 # LangGraph leaves calls with this tag out of the messages that it streams to a user.
 _NOT_STREAMED = "nostream"
+_calling: ContextVar[RunnableConfig | None] = ContextVar("epic_langchain_calling", default=None)
 
 
 @contextmanager
@@ -191,21 +96,17 @@ class LangChainLM(AdaptedLM):
         structured: bool = True,
     ) -> None:
         if not isinstance(model, BaseChatModel):
-            raise InvalidInputError(
-                f"model must be a LangChain chat model, such as ChatOllama(model=...), not {kind_of(model)}."
-                " Give the model itself, without bind, with_retry or with_fallbacks."
-            )
+            raise InvalidInputError(_NO_MODEL.format(kind_of(model)))
         own = getattr(model, "num_ctx", None)
         self._limited_by = limit_of(type(model).model_fields)
         super().__init__(
-            checked_name(name, _name_of(model)),
+            checked_name(name, name_of(model)),
             concurrency=concurrency,
             context=own if context is None and isinstance(own, int) and own > 0 else context,
             structured=structured,
             limited=self._limited_by is not None,
         )
         self.model = model
-        self._made: dict[tuple[str, int | None], Runnable[Any, Any]] = {}
 
     def _ask(self, messages: list[dict[str, str]], schema: Schema | None, limit: int | None) -> Any:
         return self._runnable(schema, limit).invoke(convert_to_messages(messages), _config())
@@ -214,7 +115,7 @@ class LangChainLM(AdaptedLM):
         return await self._runnable(schema, limit).ainvoke(convert_to_messages(messages), _config())
 
     def _read(self, answer: Any) -> Completion:
-        return read(answer)
+        return completion_of(answer)
 
     def _only_thought(self, answer: Any, completion: Completion) -> bool:
         return only_thought(answer, completion)
@@ -223,29 +124,11 @@ class LangChainLM(AdaptedLM):
         return cut_answer(error)
 
     def _refused(self, error: Exception) -> bool:
-        return refused(error)
+        return isinstance(error, OutputParserException) or super()._refused(error)
 
     def _runnable(self, schema: Schema | None, limit: int | None) -> Runnable[Any, Any]:
         """Return the model with a limit to its answers, and held to the schema if it can be."""
-        key = json.dumps(schema), limit
-        made = self._made.get(key)
-        if made is None:
-            if len(self._made) >= _MOST_MADE:
-                self._made.clear()
-            made = self._made[key] = self._held_to(schema, self._limited(limit))
-        return made
-
-    def _limited(self, limit: int | None) -> BaseChatModel:
-        if self._limited_by is None or limit is None:
-            return self.model
-        if own_limit(self.model, self._limited_by, limit):
-            return self.model
-        # Set on a copy: not every model takes the limit per call, and a model held to a schema takes no other settings.
-        model = self.model.model_copy(update={self._limited_by: limit})
-        model.__dict__.pop("_serialized", None)  # a cache key made from the old settings
-        return model
-
-    def _held_to(self, schema: Schema | None, model: BaseChatModel) -> Runnable[Any, Any]:
+        model = self._limited(limit)
         if schema is None:
             return model
         # Where the model calls a function to answer, the title is the function's name.
@@ -255,6 +138,14 @@ class LangChainLM(AdaptedLM):
         except (NotImplementedError, AttributeError, TypeError, ValueError):
             self._unstructured()
             return model
+
+    def _limited(self, limit: int | None) -> BaseChatModel:
+        if self._limited_by is None or limit is None or own_limit(self.model, self._limited_by, limit):
+            return self.model
+        # Set on a copy: not every model takes the limit per call, and a model held to a schema takes no other settings.
+        model = self.model.model_copy(update={self._limited_by: limit})
+        model.__dict__.pop("_serialized", None)  # a cache key made from the old settings
+        return model
 
 
 def lm_of(llm: BaseChatModel | LanguageModel) -> LanguageModel:
@@ -281,9 +172,3 @@ def verifier_of(llm: BaseChatModel | LanguageModel | Verifier | None, encoder: E
     if not isinstance(llm, (type, Runnable)) and isinstance(llm, Verifier):
         return llm
     return LMVerifier(lm_of(llm))
-
-
-_NO_MODEL = (
-    "The model must be a LangChain chat model, such as ChatOllama(model=...), without bind, with_retry or"
-    " with_fallbacks; or a language model of epic_core, such as OllamaLM(...); not {}."
-)
