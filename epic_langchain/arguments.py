@@ -19,23 +19,17 @@ def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Se
     An option that is None counts as not given.
 
     Raises:
-        TypeError: for unknown keyword arguments.
-    """
-    configurable = ensure_config(config).get("configurable") or {}
-    given = {name: configurable[name] for name in names if configurable.get(name) is not None}
-    return {**given, **{name: value for name, value in known_only(kwargs, names).items() if value is not None}}
-
-
-def known_only(kwargs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Check that all keyword arguments of a call are known, and return a copy.
-
-    Raises:
-        TypeError: for unknown ones, naming the options that can be given.
+        TypeError: for unknown keyword arguments, naming the options that can be given.
     """
     unknown = [name for name in kwargs if name not in names]
     if unknown:
         raise TypeError(f"A call takes {', '.join(f'{name}=' for name in names)} here; not {unknown[0]!r}.")
-    return dict(kwargs)
+    given = {**(ensure_config(config).get("configurable") or {}), **_not_none(kwargs)}
+    return _not_none({name: given.get(name) for name in names})
+
+
+def _not_none(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def records_of(

@@ -19,7 +19,6 @@ from epic_core.graph.extraction.lm import LMExtractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
 from epic_core.graph.sources import checked_source, graph_over, warn_of_failures
-from epic_core.lm import LanguageModel
 from epic_core.lm.failures import kind_of
 from epic_langchain.arguments import per_call
 from epic_langchain.documents import memory_item, several
@@ -65,7 +64,14 @@ class EpicGraphRetriever(MemoryRetriever):
     @field_validator("extractor", mode="before")
     @classmethod
     def _checked_extractor(cls, extractor: Any) -> Extractor | None:
-        return extractor_of(extractor)
+        if extractor is None or (not isinstance(extractor, (type, Runnable)) and isinstance(extractor, Extractor)):
+            return extractor
+        if isinstance(extractor, BaseChatModel) or callable(getattr(extractor, "complete", None)):
+            return LMExtractor(lm_of(extractor))
+        raise InvalidInputError(
+            "extractor must be a LangChain chat model, such as ChatOllama(model=...), a language model or an extractor"
+            f" of epic_core, or None for the one that needs no model; not {kind_of(extractor)}."
+        )
 
     @field_validator("graph", mode="before")
     @classmethod
@@ -119,19 +125,3 @@ class EpicGraphRetriever(MemoryRetriever):
         report = await self._searched.aadd(map(memory_item, several(documents)), progress=progress)
         warn_of_failures(report, _logger)
         return report
-
-
-def extractor_of(extractor: Extractor | BaseChatModel | LanguageModel | None) -> Extractor | None:
-    """Return an extractor for what a user gave: a model reads the documents; None is the graph's default.
-
-    Raises:
-        InvalidInputError: for anything but an extractor, a chat model, a language model or None.
-    """
-    if extractor is None or (not isinstance(extractor, (type, Runnable)) and isinstance(extractor, Extractor)):
-        return extractor
-    if isinstance(extractor, BaseChatModel) or callable(getattr(extractor, "complete", None)):
-        return LMExtractor(lm_of(extractor))
-    raise InvalidInputError(
-        "extractor must be a LangChain chat model, such as ChatOllama(model=...), a language model or an extractor of"
-        f" epic_core, or None for the one that needs no model; not {kind_of(extractor)}."
-    )

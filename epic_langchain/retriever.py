@@ -53,7 +53,6 @@ class OptionsRetriever(BaseRetriever):
 
     @override
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """Do the same as `invoke` without blocking the event loop."""
         return await super().ainvoke(input, config, **self._options(config, kwargs))
 
     def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -125,12 +125,7 @@ class MemorySource:
             hits = self._memory.search_vector(vector, search.k, **options)
         else:
             options |= {"preferences": search.preferences, "steering": search.steering}
-            hits = yield Call(
-                partial(self._memory.search, **options),
-                partial(self._memory.asearch, **options),
-                search.query,
-                search.k,
-            )
+            hits = yield Call(self._memory.search, self._memory.asearch, search.query, search.k, **options)
         vectors = hits.vectors
         if len(vectors) != len(hits):
             vectors = list((yield Embed(self._memory.encoder, [hit.item.text for hit in hits], "embedding")))

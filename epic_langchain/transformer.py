@@ -22,7 +22,7 @@ from epic_core.runtime.threads import in_thread
 from epic_core.types.validation import checked_keep_rate, checked_tau
 from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
-from epic_langchain.arguments import known_only, per_call
+from epic_langchain.arguments import per_call
 from epic_langchain.documents import checked_document, checked_documents, documents_of, several
 from epic_langchain.models import calling_with, encoder_of, verifier_of
 
@@ -34,7 +34,6 @@ _Key: TypeAlias = tuple[str | None, str]
 
 # A server may filter for many users: the memories of the last 32 preference lists stay prepared.
 _USERS_PREPARED = 32
-_PER_CALL = ("preferences",)
 # Fields that a memory replaces with its own.
 _A_MEMORYS = ("preferences", "embeddings", "llm", "tau", "keep_rate", "coarse", "fine")
 
@@ -151,14 +150,13 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     @override
     def invoke(self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """Return the documents that are kept. `preferences=` replaces the transformer's own for this call."""
-        return self._call_with_config(self._run, input, config, **known_only(kwargs, _PER_CALL))
+        return self._call_with_config(self._run, input, config, **kwargs)
 
     @override
     async def ainvoke(
         self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        """Do the same as `invoke` without blocking the event loop."""
-        return await self._acall_with_config(self._arun, input, config, **known_only(kwargs, _PER_CALL))
+        return await self._acall_with_config(self._arun, input, config, **kwargs)
 
     @override
     def transform_documents(self, documents: Sequence[Document], **kwargs: Any) -> list[Document]:
@@ -167,7 +165,6 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
 
     @override
     async def atransform_documents(self, documents: Sequence[Document], **kwargs: Any) -> list[Document]:
-        """Do the same as `transform_documents` without blocking the event loop."""
         return await self.ainvoke(documents, **kwargs)
 
     def lazy_transform(
@@ -240,7 +237,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
 
     def _memory_for(self, preferences: Sequence[str | Preference] | None, config: RunnableConfig | None) -> EpicMemory:
         """Return the memory that judges by the preferences of a call, by default the transformer's own."""
-        given = per_call(config, {} if preferences is None else {"preferences": preferences}, _PER_CALL)
+        given = per_call(config, {"preferences": preferences}, ("preferences",))
         if self.memory is not None:
             if given:
                 raise InvalidInputError("With memory=, preferences cannot be given for a call: it has its own.")

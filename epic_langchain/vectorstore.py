@@ -161,7 +161,6 @@ class EpicVectorStore(VectorStore):
     async def afrom_documents(
         cls, documents: list[Document], embedding: Embeddings | Encoder | str | None = None, **kwargs: Any
     ) -> Self:
-        """Do the same as `from_documents` without blocking the event loop."""
         return await in_thread(partial(cls.from_documents, documents, embedding, **kwargs))
 
     @classmethod
@@ -185,7 +184,6 @@ class EpicVectorStore(VectorStore):
         metadatas: list[dict[str, Any]] | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Do the same as `from_texts` without blocking the event loop."""
         return await in_thread(partial(cls.from_texts, texts, embedding, metadatas, **kwargs))
 
     # writing
@@ -227,7 +225,6 @@ class EpicVectorStore(VectorStore):
     async def aadd_documents(
         self, documents: list[Document], *, ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
-        """Do the same as `add_documents` without blocking the event loop."""
         return await self._collection.aadd(await in_thread(partial(records_of, documents, ids, **kwargs)))
 
     @override
@@ -241,7 +238,6 @@ class EpicVectorStore(VectorStore):
     async def aadd_texts(
         self, texts: Iterable[str], metadatas: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> list[str]:
-        """Do the same as `add_texts` without blocking the event loop."""
         return await self.aadd_documents(documents_of_texts(texts, metadatas), **kwargs)
 
     @override
@@ -264,7 +260,6 @@ class EpicVectorStore(VectorStore):
 
     @override
     async def asimilarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """Do the same as `similarity_search` without blocking the event loop."""
         return (await arun(self._by_text(query, k, **kwargs))).documents
 
     @override
@@ -276,7 +271,6 @@ class EpicVectorStore(VectorStore):
     async def asimilarity_search_with_score(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Do the same as `similarity_search_with_score` without blocking the event loop."""
         return (await arun(self._by_text(query, k, **kwargs))).scored
 
     @override

@@ -177,10 +177,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             if question.text:
                 # Unlike a plain search, a retriever shows in traces.
                 retriever = EpicRetriever(memory=memory, guidance="text")
-                given = options.for_memory(memory)
-                found = yield Call(
-                    partial(retriever.invoke, **given), partial(retriever.ainvoke, **given), question.text
-                )
+                found = yield Call(retriever.invoke, retriever.ainvoke, question.text, **options.for_memory(memory))
             note = self._note(memory, options, found)
             self._cache.keep(key, revision, note)
         try:

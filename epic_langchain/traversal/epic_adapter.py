@@ -18,13 +18,13 @@ from graph_retriever.adapters import Adapter
 from graph_retriever.edges import Edge, IdEdge, MetadataEdge
 from typing_extensions import override
 
-from epic_core import Filter
+from epic_core import Filter, Preference
 from epic_core.errors import InvalidInputError
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.effects import run
 from epic_core.runtime.threads import in_thread
+from epic_core.steering import Mode
 from epic_core.types import checked_string
-from epic_langchain.arguments import known_only
 from epic_langchain.searches import Found, Search
 from epic_langchain.vectorstore import EpicVectorStore
 
@@ -66,19 +66,19 @@ class EpicGraphAdapter(Adapter):
         self, query: str, k: int = 4, filter: Any = None, **kwargs: Any
     ) -> tuple[list[float], list[Content]]:
         """Return the vector that was searched for (`dimension` floats), and the k best documents; k may be 0."""
-        search = replace(_search(None, k or 1, filter, kwargs), query=checked_string(query, "The query"))
+        search = replace(_search(None, k or 1, filter, **kwargs), query=checked_string(query, "The query"))
         found = self._found(search)
         return QueryVector([] if found.vector is None else found.vector.tolist(), search), _contents(found)[:k]
 
     @override
     def search(self, embedding: list[float], k: int = 4, filter: Any = None, **kwargs: Any) -> list[Content]:
         """Return the k best documents for a query's vector; for any other, which is not steered, the nearest."""
-        return _contents(self._found(_search(embedding, k, filter, kwargs))) if k else []
+        return _contents(self._found(_search(embedding, k, filter, **kwargs))) if k else []
 
     @override
     def get(self, ids: Sequence[str], filter: Any = None, **kwargs: Any) -> list[Content]:
         """Return the documents with these ids; unknown ids are left out."""
-        search = replace(_search(None, len(ids), filter, kwargs), ids=list(ids))
+        search = replace(_search(None, len(ids), filter, **kwargs), ids=list(ids))
         return _contents(self._found(search)) if ids else []
 
     @override
@@ -86,7 +86,7 @@ class EpicGraphAdapter(Adapter):
         self, edges: set[Edge], query_embedding: list[float], k: int, filter: Any, **kwargs: Any
     ) -> list[Content]:
         """Return the k best documents that at least one of the edges leads to."""
-        found = [self._found(search) for search in _along(_search(query_embedding, k, filter, kwargs), edges)]
+        found = [self._found(search) for search in _along(_search(query_embedding, k, filter, **kwargs), edges)]
         scored = [pair for one in found for pair in zip(one.scores, _contents(one), strict=True)]
         best: dict[str, Content] = {}
         for _, content in sorted(scored, key=lambda pair: -pair[0]):
@@ -97,7 +97,6 @@ class EpicGraphAdapter(Adapter):
     async def aadjacent(
         self, edges: set[Edge], query_embedding: list[float], k: int, filter: Any, **kwargs: Any
     ) -> list[Content]:
-        """Do the same as `adjacent` without blocking the event loop."""
         return await in_thread(partial(self.adjacent, edges, query_embedding, k, filter, **kwargs))
 
     def _found(self, search: Search) -> Found:
@@ -112,14 +111,20 @@ class QueryVector(list[float]):
         self.asked = asked
 
 
-def _search(vector: list[float] | None, k: int, filter: Any, given: Mapping[str, Any]) -> Search:
-    options = known_only(given, ("preferences", "steering"))
+def _search(
+    vector: list[float] | None,
+    k: int,
+    filter: Any,
+    *,
+    preferences: Iterable[str | Preference] | None = None,
+    steering: Mode | None = None,
+) -> Search:
     if isinstance(vector, QueryVector) and isinstance(vector.asked, Search):
         # Reuse the preferences of the start: an iterator would be exhausted by now.
         return replace(vector.asked, vector=vector, k=k, filter=filter)
-    if isinstance(options.get("preferences"), Iterator):
-        options["preferences"] = list(options["preferences"])
-    return Search(vector=vector, k=k, filter=filter, **options)
+    if isinstance(preferences, Iterator):
+        preferences = list(preferences)
+    return Search(vector=vector, k=k, filter=filter, preferences=preferences, steering=steering)
 
 
 def _contents(found: Found) -> list[Content]:

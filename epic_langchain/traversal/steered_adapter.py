@@ -135,7 +135,6 @@ class SteeredGraphAdapter(Adapter):
     async def aadjacent(
         self, edges: set[Edge], query_embedding: list[float], k: int, filter: dict[str, Any] | None, **kwargs: Any
     ) -> list[Content]:
-        """Do the same as `adjacent` without blocking the event loop."""
         return await in_thread(partial(self.adjacent, edges, query_embedding, k, filter, **kwargs))
 
     def _found(
