@@ -262,6 +262,20 @@ def test_what_is_neither_embeddings_nor_encoder_is_an_error(wrong: Any) -> None:
         LangChainEncoder(wrong)
 
 
+def test_an_error_prints_no_key() -> None:
+    class Client:
+        def __repr__(self) -> str:
+            return "Client(key='SECRET')"
+
+    for option in ("encoder", "verifier"):
+        with pytest.raises(InvalidInputError, match="LangChainEncoder") as failed:
+            EpicMemory(["red wine"], **{option: Client()})  # type: ignore[arg-type]
+        assert "SECRET" not in str(failed.value)
+    with pytest.raises(InvalidInputError) as failed:
+        LangChainEncoder(Client())  # type: ignore[arg-type]
+    assert "SECRET" not in str(failed.value)
+
+
 # queries, which some models embed otherwise
 
 
