@@ -17,9 +17,6 @@ def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Se
     """Return the options of a call: its keyword arguments, then `config["configurable"]`, whose other keys are ignored.
 
     An option that is None counts as not given.
-
-    Raises:
-        TypeError: for unknown keyword arguments, naming the options that can be given.
     """
     unknown = [name for name in kwargs if name not in names]
     if unknown:
@@ -35,11 +32,7 @@ def _not_none(options: Mapping[str, Any]) -> dict[str, Any]:
 def records_of(
     documents: Iterable[Document], ids: Iterable[str | None] | None, *, batch_size: int | None = None
 ) -> list[Record]:
-    """Turn documents into records. `langchain_core.indexing.index` passes a `batch_size`, which has no effect.
-
-    Raises:
-        InvalidInputError: if a document is invalid, naming it, or the number of ids differs.
-    """
+    """Turn documents into records. `langchain_core.indexing.index` passes a `batch_size`, which has no effect."""
     records = []
     for number, document in enumerate(with_ids(documents, ids), start=1):
         try:
@@ -50,11 +43,7 @@ def records_of(
 
 
 def with_ids(documents: Iterable[Document], ids: Iterable[str | None] | None) -> list[Document]:
-    """Return documents with these ids; None stands for a document's own.
-
-    Raises:
-        InvalidInputError: for anything but documents and ids, or another number of ids.
-    """
+    """Return documents with these ids; None stands for a document's own."""
     given = checked_documents(documents)
     if ids is None:
         return given
@@ -66,11 +55,7 @@ def with_ids(documents: Iterable[Document], ids: Iterable[str | None] | None) ->
 
 
 def documents_of_texts(texts: Iterable[str], metadatas: Iterable[Mapping[str, Any] | None] | None) -> list[Document]:
-    """Make a document of each text.
-
-    Raises:
-        InvalidInputError: if one is not a string, or the number of metadatas differs.
-    """
+    """Make a document of each text."""
     given = listed("texts", texts, str)
     known = [None] * len(given)
     if metadatas is not None:
@@ -81,11 +66,7 @@ def documents_of_texts(texts: Iterable[str], metadatas: Iterable[Mapping[str, An
 
 
 def listed(what: str, given: Any, kind: type, *, count: int | None = None, optional: bool = False) -> list[Any]:
-    """Return values of one type, optionally `count` of them, as a list; `optional` also allows None among them.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Return values of one type, optionally `count` of them, as a list; `optional` also allows None among them."""
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         raise InvalidInputError(f"Give {what} as a list, not as {type(given).__name__}.")
     values = list(given)

@@ -29,42 +29,26 @@ _OF_ONE_CALL = frozenset({"epic_steered_by", "epic_score", "epic_tier"})
 
 
 def checked_documents(documents: Iterable[Document]) -> list[Document]:
-    """Check documents and return them as a list.
-
-    Raises:
-        InvalidInputError: for anything but several Documents.
-    """
+    """Check documents and return them as a list."""
     return [checked_document(document) for document in several(documents)]
 
 
 def several(documents: Iterable[Document]) -> Iterable[Document]:
-    """Check that an argument is an iterable of several documents; the documents themselves are not checked.
-
-    Raises:
-        InvalidInputError: for a single Document, a text, a mapping, or anything that is not iterable.
-    """
+    """Check that an argument is an iterable of several documents; the documents themselves are not checked."""
     if isinstance(documents, (Document, str, bytes, Mapping)) or not isinstance(documents, Iterable):
         raise InvalidInputError(f"Give several Documents in a list, not {type(documents).__name__}.")
     return documents
 
 
 def checked_document(document: object) -> Document:
-    """Check that an object is a Document and return it.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Check that an object is a Document and return it."""
     if not isinstance(document, Document):
         raise InvalidInputError(f"Expected Documents, found {type(document).__name__}: Document(page_content=...).")
     return document
 
 
 def memory_item(document: object) -> Item:
-    """Make an item to be stored in a memory of a document, with its metadata.
-
-    Raises:
-        InvalidInputError: for anything but a Document, or a Document without text.
-    """
+    """Make an item to be stored in a memory of a document, with its metadata."""
     found = checked_document(document)
     return Item(id=found.id or "", text=found.page_content, metadata=own_metadata(found.metadata))
 
@@ -104,11 +88,7 @@ def described(metadata: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
 
 
 def record_of(document: Document) -> Record:
-    """Make a record of a document: its keys are the instructions in its guidance and its text, or its text alone.
-
-    Raises:
-        InvalidInputError: for a text or metadata that cannot be stored, or guidance that cannot be read.
-    """
+    """Make a record of a document: its keys are the instructions in its guidance and its text, or its text alone."""
     record_id = document.id or str(uuid4())
     keys = keys_of_guidance(document.metadata, f"document {record_id!r}")
     record = Record(id=record_id, text=document.page_content, metadata=document.metadata, keys=keys)

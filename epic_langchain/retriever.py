@@ -80,11 +80,7 @@ class MemoryRetriever(OptionsRetriever):
         return made if isinstance(embeddings, str) else embeddings
 
     def _opened(self, memory: EpicMemory | str | Path) -> EpicMemory:
-        """Return a memory that is open, or open the one in a file, which has to exist.
-
-        Raises:
-            InvalidInputError: if an open memory has other embeddings.
-        """
+        """Return a memory that is open, or open the one in a file, which has to exist."""
         if not isinstance(memory, EpicMemory):
             return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(self.embeddings))
         if self.embeddings is not None:

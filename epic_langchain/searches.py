@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
@@ -65,16 +65,6 @@ class Found:
         vectors = [vector.tolist() for vector in self.vectors]
         chosen = maximal_marginal_relevance(self.vector, vectors, lambda_mult=lambda_mult, k=k)
         return [self.documents[place] for place in chosen]
-
-
-class Source(Protocol):
-    """Documents that can be searched."""
-
-    def find(self, search: Search) -> Effects[Found]:
-        """Return the k best documents."""
-
-    def get(self, ids: Sequence[str]) -> list[Document]:
-        """Return the documents with these ids, in order; unknown ids are left out."""
 
 
 class CollectionSource:

@@ -17,7 +17,6 @@ from typing_extensions import Self, override
 from epic_core import EpicMemory, Preference
 from epic_core.collection import Collection
 from epic_core.encoders import Encoder
-from epic_core.encoders.by_name import NAMES, is_encoder_name
 from epic_core.errors import InvalidInputError
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
@@ -26,7 +25,7 @@ from epic_core.steering import Mode
 from epic_core.types import checked_k, checked_string
 from epic_langchain.arguments import documents_of_texts, listed, records_of, with_ids
 from epic_langchain.models import EpicEmbeddings, encoder_of
-from epic_langchain.searches import CollectionSource, Found, MemorySource, Search, Source
+from epic_langchain.searches import CollectionSource, Found, MemorySource, Search
 from epic_langchain.transformer import EpicDocumentTransformer
 
 
@@ -72,11 +71,6 @@ class EpicVectorStore(VectorStore):
         must_exist: bool = False,
         read_only: bool = False,
     ) -> None:
-        if isinstance(embedding, (str, Path)) and not is_encoder_name(embedding):
-            raise InvalidInputError(
-                f"embeddings must be a model, or the name of an encoder ({NAMES}), not a text. The name of a file is"
-                " path=."
-            )
         encoder = encoder_of(embedding)
         self._embeddings = embedding if isinstance(embedding, Embeddings) else EpicEmbeddings(encoder)
         collection = Collection(
@@ -88,7 +82,7 @@ class EpicVectorStore(VectorStore):
             read_only=read_only,
         )
         self._file: Collection | EpicMemory = collection
-        self._source: Source = CollectionSource(collection)
+        self._source: CollectionSource | MemorySource = CollectionSource(collection)
 
     @classmethod
     def from_memory(cls, memory: EpicMemory, *, namespace: str | None = None) -> EpicVectorStore:
@@ -190,11 +184,7 @@ class EpicVectorStore(VectorStore):
 
     @property
     def _collection(self) -> Collection:
-        """The collection that is written.
-
-        Raises:
-            InvalidInputError: for a view of a memory.
-        """
+        """The collection that is written."""
         if isinstance(self._file, Collection):
             return self._file
         raise InvalidInputError(
@@ -373,11 +363,7 @@ class _MemoryView(EpicVectorStore):
 
 
 def _fetched(k: int, fetch_k: int, lambda_mult: float) -> int:
-    """Return how many documents to fetch, from which the k diverse ones are chosen.
-
-    Raises:
-        InvalidInputError: if a number is out of its range.
-    """
+    """Return how many documents to fetch, from which the k diverse ones are chosen."""
     if not isinstance(fetch_k, Integral) or isinstance(fetch_k, bool):
         raise InvalidInputError(f"fetch_k must be a whole number, not {fetch_k!r}.")
     if not isinstance(lambda_mult, Real) or not 0.0 <= lambda_mult <= 1.0:

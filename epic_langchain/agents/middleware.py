@@ -338,11 +338,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
 
 def _checked_remember(remember: Any, *, tools: bool) -> Remembered | None:
-    """Return whose words are remembered; None for nobody's.
-
-    Raises:
-        InvalidInputError: for any other value, or for tools without the assistant's words.
-    """
+    """Return whose words are remembered; None for nobody's."""
     if not isinstance(remember, bool) and remember not in ("user", "both"):
         raise InvalidInputError(f"remember must be 'user', 'both' or False, not {remember!r}.")
     if tools and remember == "user":

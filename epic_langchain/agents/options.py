@@ -56,9 +56,6 @@ def call_options(context: Any, *, k: int, many: bool) -> CallOptions:
         context: The runtime context; an object's methods are no options.
         k: How many items, unless the call says it.
         many: Whether the namespace selects the memory.
-
-    Raises:
-        InvalidInputError: if an option is invalid.
     """
     if not isinstance(context, Mapping):
         found = {name: getattr(context, name, None) for name in OPTIONS}

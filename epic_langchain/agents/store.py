@@ -33,7 +33,7 @@ from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, decoding
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
-from epic_core.types.metadata import check_nested
+from epic_core.types.metadata import dumped_metadata
 from epic_langchain.calls import Call
 from epic_langchain.models import encoder_of
 
@@ -195,7 +195,8 @@ class EpicStore(BaseStore):
 
     def _record(self, record_id: str, op: PutOp, held: Record | None) -> Record:
         now = self._now()
-        value = _dumped(op)
+        assert op.value is not None  # it would be a deletion
+        value = dumped_metadata(op.value, op.key, "item", ordered=True)
         with decoding(self.path):
             created = now if held is None else _moment(held, "created_at").isoformat(timespec="microseconds")
         fields = self._fields if op.index is None else op.index or ()
@@ -295,18 +296,6 @@ def _scored(item: Item, score: float | None = None) -> SearchItem:
     return SearchItem(item.namespace, item.key, item.value, item.created_at, item.updated_at, score)
 
 
-def _dumped(op: PutOp) -> str:
-    if not isinstance(op.value, Mapping) or not all(isinstance(name, str) for name in op.value):
-        raise InvalidInputError(f"The value of {op.key!r} must be a mapping with string keys, not {op.value!r}.")
-    try:
-        check_nested(op.value)
-        return json.dumps(dict(op.value), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            f"The value of {op.key!r} is not JSON: {error}. Use strings, finite numbers, lists or mappings."
-        ) from None
-
-
 # checks of operations
 
 
@@ -328,6 +317,8 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
         if isinstance(op, (GetOp, PutOp)) and not all(isinstance(label, str) for label in (*op.namespace, op.key)):
             raise InvalidInputError(f"Namespaces and keys are strings; not {op.namespace!r} and {op.key!r}.")
         if isinstance(op, PutOp):
+            if op.value is not None and not isinstance(op.value, Mapping):
+                raise InvalidInputError(f"The value of {op.key!r} must be a mapping, not {type(op.value).__name__}.")
             if op.ttl is not None:
                 raise InvalidInputError("An EpicStore keeps items until they are deleted. Leave out ttl.")
             if op.index is not None and op.index is not False:

@@ -149,11 +149,7 @@ class LangChainLM(AdaptedLM):
 
 
 def lm_of(llm: BaseChatModel | LanguageModel) -> LanguageModel:
-    """Return a language model for the model that a user gave.
-
-    Raises:
-        InvalidInputError: for anything but a chat model or a language model.
-    """
+    """Return a language model for the model that a user gave."""
     if isinstance(llm, BaseChatModel):
         return LangChainLM(llm)
     if not isinstance(llm, (type, Runnable)) and callable(getattr(llm, "complete", None)):
@@ -162,11 +158,7 @@ def lm_of(llm: BaseChatModel | LanguageModel) -> LanguageModel:
 
 
 def verifier_of(llm: BaseChatModel | LanguageModel | Verifier | None, encoder: Encoder) -> Verifier:
-    """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model.
-
-    Raises:
-        InvalidInputError: for anything but a chat model, a language model, a verifier or None.
-    """
+    """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model."""
     if llm is None:
         return EmbeddedVerifier(encoder)
     if not isinstance(llm, (type, Runnable)) and isinstance(llm, Verifier):

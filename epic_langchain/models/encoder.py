@@ -118,11 +118,7 @@ class EpicEmbeddings(Embeddings):
 
 
 def encoder_of(embeddings: Embeddings | Encoder | str | None) -> Encoder:
-    """Return an encoder for the embeddings a user gave: None is the embedded encoder, a string an encoder's name.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Return an encoder for the embeddings a user gave: None is the embedded encoder, a string an encoder's name."""
     if embeddings is None:
         return default_encoder()
     if isinstance(embeddings, EpicEmbeddings):

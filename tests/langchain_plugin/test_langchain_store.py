@@ -353,6 +353,8 @@ def doubled(key: str) -> dict[str, Any]:
         {1: "a"},
         {"a": "\ud800"},
         "text",
+        "",
+        [("a", 1)],
         doubled("a"),
     ],
 )
