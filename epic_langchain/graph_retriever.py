@@ -64,10 +64,10 @@ class EpicGraphRetriever(MemoryRetriever):
     @field_validator("extractor", mode="before")
     @classmethod
     def _checked_extractor(cls, extractor: Any) -> Extractor | None:
-        if extractor is None or (not isinstance(extractor, (type, Runnable)) and isinstance(extractor, Extractor)):
-            return extractor
         if isinstance(extractor, BaseChatModel) or callable(getattr(extractor, "complete", None)):
             return LMExtractor(lm_of(extractor))
+        if extractor is None or (not isinstance(extractor, (type, Runnable)) and isinstance(extractor, Extractor)):
+            return extractor
         raise InvalidInputError(
             "extractor must be a LangChain chat model, such as ChatOllama(model=...), a language model or an extractor"
             f" of epic_core, or None for the one that needs no model; not {kind_of(extractor)}."

@@ -8,7 +8,6 @@ import math
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from typing import Any
 
@@ -49,7 +48,6 @@ from scripted import (
     EXPECTED,
     ITEMS,
     PASSED,
-    TEXTS,
     WAYS,
     Add,
     Own,
@@ -231,17 +229,6 @@ async def test_any_chat_model_verifies(kind: str, way: Any, concurrency: int, ad
     assert all(held) if kind in ("formed", "calling") else not any(held)
 
 
-@pytest.mark.parametrize("concurrency", [1, 3])
-async def test_no_more_calls_are_under_way_than_were_allowed(concurrency: int) -> None:
-    model = Chat()
-    lm = LangChainLM(model, concurrency=concurrency)
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: lm.complete(ASKED), range(16)))
-    assert model._under_way["most"] <= concurrency
-    await asyncio.gather(*(lm.acomplete(ASKED) for _ in range(16)))
-    assert model._under_way["most"] == concurrency
-
-
 # a schema
 
 
@@ -275,32 +262,6 @@ async def test_a_model_that_cannot_be_held_to_a_schema_is_asked_plainly(error: E
     other = {**SCHEMA, "required": []}
     assert (await complete(lm, schema=SCHEMA)).text == (await complete(lm, schema=other)).text == KEEP
     assert len(model._asked) == 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "form",
-    [
-        "Sure!\n```json\n{}\n```",
-        "{},",
-        "<think>Discard?</think>{}",
-    ],
-)
-async def test_an_answer_in_another_form_is_read_by_our_own_parser(kind: str, form: str, add: Add) -> None:
-    def answer(call: Call) -> AIMessage:
-        made = AIMessage(form.replace("{}", scripted(call)))
-        return made if kind != "calling" else made.model_copy(update={"tool_calls": []})
-
-    class Texts(Calling):
-        """Is given a function, and writes a text."""
-
-        def _message(self, message: AIMessage, settings: dict[str, Any]) -> AIMessage:
-            return message
-
-    model = Texts(answer=answer) if kind == "calling" else KINDS[kind](answer=answer)
-    memory = memory_with(patient(LangChainLM(model)))
-    await add(memory)
-    assert pairs_of(memory) == EXPECTED
 
 
 @pytest.mark.parametrize("given", [{"decision": "Keep"}, {"raw": None, "parsed": {"decision": "Keep"}}], ids=str)
@@ -691,22 +652,6 @@ async def test_a_server_may_say_how_long_to_wait(said: str, wait: float | None, 
     with pytest.raises(LMUnavailableError) as raised:
         await complete(LangChainLM(Chat(answer=StatusError(429, **{"retry-after": said}))))
     assert raised.value.retry_after == wait
-
-
-@pytest.mark.parametrize("error", [ValueError("odd"), StatusError(503)], ids=repr)
-async def test_a_failure_in_the_middle_leaves_items_undecided_and_nothing_lost(error: Exception, add: Add) -> None:
-    failing = {TEXTS["sleeper"]}
-
-    def answer(call: Call) -> Any:
-        return error if any(text in str(call.messages[1].content) for text in failing) else scripted(call)
-
-    memory = memory_with(patient(LangChainLM(Formed(answer=answer)), retries=1))
-    report = await add(memory)
-    nothing_lost(memory, report, waiting=1)
-    assert str(error)[:3] in str(report.failures)
-    failing.clear()
-    assert (await memory.aretry()).undecided == 0
-    assert pairs_of(memory) == EXPECTED
 
 
 async def test_a_cancelled_call_is_cancelled() -> None:
