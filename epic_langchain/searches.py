@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from epic_core import EpicMemory, Filter, Hit, Hits, Preference
-from epic_core.collection import Collection, Condition, Matches, Record
+from epic_core.collection import Collection, Condition, Matches
 from epic_core.encoders.base import Embed
 from epic_core.integrations.metadata import hit_metadata, own_metadata
 from epic_core.runtime.effects import Effects
@@ -104,8 +104,9 @@ class MemorySource:
 
     def find(self, search: Search) -> Effects[Found]:
         """Return the k best items as documents; texts without a vector are embedded."""
-        given = filter_of(search.filter)
-        where = search.edges if given is None else given if search.edges is None else given & search.edges
+        where = filter_of(search.filter)
+        if search.edges is not None:
+            where = search.edges if where is None else where & search.edges
         least = "auto" if search.edges is None else None
         options: dict[str, Any] = {"filter": where, "namespace": self._namespace, "min_score": least}
         if search.ids is not None:
@@ -147,13 +148,11 @@ class MemorySource:
 def _where(search: Search) -> Condition | None:
     """Return the filter and the edges of a search as one condition."""
     condition, edges = condition_of(search.filter), search.edges
-    if condition is None or edges is None:
-        return edges if condition is None else condition
+    if edges is None:
+        return condition
+    if condition is None:
+        return edges
     if isinstance(condition, Filter):
         return condition & edges
     test, along = condition, edges
-
-    def both(record: Record) -> bool:
-        return along.matches(record.metadata) and test(record)
-
-    return both
+    return lambda record: along.matches(record.metadata) and test(record)
