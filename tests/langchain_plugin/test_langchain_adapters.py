@@ -389,7 +389,7 @@ async def test_an_answer_is_limited_and_the_model_is_not_changed(kind: str, comp
     assert plain._calls[0].settings == {}
 
 
-@pytest.mark.parametrize(("own", "limit"), [(100, 100), (500, 300), (-1, 300), (None, 300)])
+@pytest.mark.parametrize(("own", "limit"), [(100, 100), (300, 300), (500, 300), (-1, 300), (None, 300)])
 @pytest.mark.parametrize("field", ["max_tokens", "num_predict", "max_output_tokens", "max_completion_tokens"])
 async def test_the_lower_limit_holds(field: str, own: int | None, limit: int, complete: Complete) -> None:
     class Other(Chat):

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from pydantic import ValidationError
 
 from chat_models import ScriptedChat
 from epic_core import Stance
-from epic_core.errors import InvalidInputError, LMError, MemoryClosedError, NoPreferencesError
+from epic_core.errors import InvalidInputError, LMError, NoPreferencesError
 from epic_core.pipeline.judge import JUDGED_AT_ONCE
 from epic_core.types import BuildReport
 from epic_core.verification import LMVerifier
@@ -45,7 +44,6 @@ from scripted import (
     answer_to,
     documents,
     memory_of,
-    opened,
     read_prompt,
     verifier_of,
 )
@@ -611,23 +609,6 @@ async def test_a_memory_judges_and_takes_nothing_in(anyhow: Transform) -> None:
     assert len(memory) == 0 and memory.stats().counts["pending"] == 0
     memory.replace_preference(WINE, "blue sky")
     assert "item 4" in ids(await anyhow(EpicDocumentTransformer(memory=memory), docs()))
-
-
-async def test_a_memorys_file_remembers_what_was_decided(tmp_path: Path, transform: Transform) -> None:
-    path, lm = tmp_path / "me.epic", Scripted(stalls_at(3))
-    with opened(path, lm) as memory:
-        keep = EpicDocumentTransformer(memory=memory, split=True)
-        await transform(keep, docs())
-        assert lm.calls == 16 and len(keep.undecided) == 4
-    lm = Scripted()
-    with opened(path, lm) as memory:
-        keep = EpicDocumentTransformer(memory=memory, split=True)
-        assert await transform(keep, docs()) == transformer(split=True).invoke(docs())
-        assert lm.calls == 4
-        memory.add(documents())
-        assert lm.calls == 4
-    with pytest.raises(MemoryClosedError):
-        await transform(keep, docs())
 
 
 def test_a_memory_brings_all_it_needs() -> None:
