@@ -16,17 +16,16 @@ try:
 except ImportError as error:
     raise MissingExtraError("langchain-core", "langchain") from error
 
-from epic_langchain.adapters import LangChainEncoder, LangChainLM
-from epic_langchain.embeddings import EpicEmbeddings
-from epic_langchain.retrievers import EpicRetriever
-from epic_langchain.steered import SteeredRetriever
+from epic_langchain.models import EpicEmbeddings, LangChainEncoder, LangChainLM
+from epic_langchain.retriever import EpicRetriever
+from epic_langchain.steered_retriever import SteeredRetriever
 from epic_langchain.transformer import EpicDocumentTransformer
 from epic_langchain.vectorstore import EpicVectorStore
 
 if TYPE_CHECKING:
     from epic_langchain.agents import EpicMemoryMiddleware as EpicMemoryMiddleware
     from epic_langchain.agents import EpicStore as EpicStore
-    from epic_langchain.graph import EpicGraphRetriever as EpicGraphRetriever
+    from epic_langchain.graph_retriever import EpicGraphRetriever as EpicGraphRetriever
     from epic_langchain.traversal import EpicGraphAdapter as EpicGraphAdapter
     from epic_langchain.traversal import SteeredGraphAdapter as SteeredGraphAdapter
 
@@ -45,7 +44,7 @@ __all__ = [
 # `__all__` leaves out the names that need an extra: `import *` has to work without any.
 _LATER = {
     "EpicGraphAdapter": "traversal",
-    "EpicGraphRetriever": "graph",
+    "EpicGraphRetriever": "graph_retriever",
     "EpicMemoryMiddleware": "agents",
     "EpicStore": "agents",
     "SteeredGraphAdapter": "traversal",

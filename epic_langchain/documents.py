@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 from uuid import uuid4
 
 from langchain_core.documents import Document
@@ -20,52 +21,34 @@ from epic_core.integrations.metadata import (
     own_metadata,
 )
 from epic_core.types import stable_id
-from epic_core.types.metadata import dumped_metadata
+from epic_core.types.metadata import copied, dumped_metadata
 from epic_core.types.verdicts import Judged
+
+# Keys that describe a document in one call only.
+_OF_ONE_CALL = frozenset({"epic_steered_by", "epic_score", "epic_tier"})
 
 
 def checked_documents(documents: Iterable[Document]) -> list[Document]:
-    """Check documents and return them as a list.
-
-    Raises:
-        InvalidInputError: for anything but several Documents.
-    """
+    """Check documents and return them as a list."""
     return [checked_document(document) for document in several(documents)]
 
 
 def several(documents: Iterable[Document]) -> Iterable[Document]:
-    """Check that an argument is an iterable of several documents; the documents themselves are not checked.
-
-    Raises:
-        InvalidInputError: for a single Document, a text, a mapping, or anything that is not iterable.
-    """
+    """Check that an argument is an iterable of several documents; the documents themselves are not checked."""
     if isinstance(documents, (Document, str, bytes, Mapping)) or not isinstance(documents, Iterable):
         raise InvalidInputError(f"Give several Documents in a list, not {type(documents).__name__}.")
     return documents
 
 
 def checked_document(document: object) -> Document:
-    """Check that an object is a Document and return it.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Check that an object is a Document and return it."""
     if not isinstance(document, Document):
         raise InvalidInputError(f"Expected Documents, found {type(document).__name__}: Document(page_content=...).")
     return document
 
 
-def item_of(document: Document) -> Item:
-    """Make an item to be judged of a document: without its metadata, which need not be JSON."""
-    return Item(id=document.id or "", text=document.page_content)
-
-
 def memory_item(document: object) -> Item:
-    """Make an item to be stored in a memory of a document, with its metadata.
-
-    Raises:
-        InvalidInputError: for anything but a Document, or a Document without text.
-    """
+    """Make an item to be stored in a memory of a document, with its metadata."""
     found = checked_document(document)
     return Item(id=found.id or "", text=found.page_content, metadata=own_metadata(found.metadata))
 
@@ -95,13 +78,18 @@ def document_of(hit: Hit, number: int = 1, *, guidance: str = "metadata") -> Doc
     return Document(id=hit.item.id, page_content=text, metadata=hit_metadata(hit))
 
 
-def record_of(document: Document, given_id: str | None) -> Record:
-    """Make a record of a document: its keys are the instructions in its guidance and its text, or its text alone.
+def described(metadata: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
+    """Return a copy of a found document's metadata with `epic_*` facts about this call; None is left out.
 
-    Raises:
-        InvalidInputError: for a text or metadata that cannot be stored, or guidance that cannot be read.
+    A store may have returned the very objects that it holds.
     """
-    record_id = given_id or document.id or str(uuid4())
+    own = {key: copied(value) for key, value in metadata.items() if key not in _OF_ONE_CALL}
+    return own | {f"epic_{name}": value for name, value in facts.items() if value is not None}
+
+
+def record_of(document: Document) -> Record:
+    """Make a record of a document: its keys are the instructions in its guidance and its text, or its text alone."""
+    record_id = document.id or str(uuid4())
     keys = keys_of_guidance(document.metadata, f"document {record_id!r}")
     record = Record(id=record_id, text=document.page_content, metadata=document.metadata, keys=keys)
     dumped_metadata(record.metadata, record.id, "document")
@@ -111,8 +99,3 @@ def record_of(document: Document, given_id: str | None) -> Record:
 def document_of_record(record: Record) -> Document:
     """Make a Document of a record."""
     return Document(id=record.id, page_content=record.text, metadata=dict(record.metadata))
-
-
-def item_document(item: Item) -> Document:
-    """Make a Document of an item."""
-    return Document(id=item.id, page_content=item.text, metadata=own_metadata(item.metadata))

@@ -48,11 +48,7 @@ def filter_of(given: MetadataFilter | None) -> Filter | None:
 
 
 def condition_of(given: DocumentFilter | None) -> Condition | None:
-    """Return a condition: a filter as for `filter_of`, or a function of a Document.
-
-    Raises:
-        InvalidInputError: for anything else, asynchronous functions included.
-    """
+    """Return a condition: a filter as for `filter_of`, or a function of a Document."""
     if given is None or isinstance(given, (Filter, Mapping)):
         return filter_of(given)
     if not callable(given):

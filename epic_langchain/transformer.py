@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -22,18 +22,18 @@ from epic_core.runtime.threads import in_thread
 from epic_core.types.validation import checked_keep_rate, checked_tau
 from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
-from epic_langchain.adapters import calling_with, encoder_of, verifier_of
-from epic_langchain.documents import checked_document, checked_documents, documents_of, item_of, several
-from epic_langchain.per_call import known_only, per_call
+from epic_langchain.arguments import per_call
+from epic_langchain.documents import checked_document, checked_documents, documents_of, several
+from epic_langchain.models import calling_with, encoder_of, verifier_of
 
 _logger = logging.getLogger(__name__)
 
+_Users: TypeAlias = tuple[Preference, ...]
 _Key: TypeAlias = tuple[str | None, str]
 """Key of a document: its id and its text."""
 
 # A server may filter for many users: the memories of the last 32 preference lists stay prepared.
 _USERS_PREPARED = 32
-_PER_CALL = ("preferences",)
 # Fields that a memory replaces with its own.
 _A_MEMORYS = ("preferences", "embeddings", "llm", "tau", "keep_rate", "coarse", "fine")
 
@@ -89,11 +89,11 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
 
     _encoder: Encoder = PrivateAttr()
     _verifier: Verifier = PrivateAttr()
-    _prepared: OrderedDict[tuple[Preference, ...], EpicMemory] = PrivateAttr(default_factory=OrderedDict)
+    _prepared: dict[_Users, EpicMemory] = PrivateAttr(default_factory=dict)
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
     _preparing: Any = PrivateAttr(default_factory=threading.Lock)
     _report: BuildReport = PrivateAttr(default_factory=BuildReport)
-    _undecided: dict[tuple[Preference, ...], dict[_Key, Document]] = PrivateAttr(default_factory=dict)
+    _undecided: dict[_Users, dict[_Key, Document]] = PrivateAttr(default_factory=dict)
 
     @field_validator("preferences", mode="before")
     @classmethod
@@ -150,14 +150,13 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     @override
     def invoke(self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """Return the documents that are kept. `preferences=` replaces the transformer's own for this call."""
-        return self._call_with_config(self._run, input, config, **known_only(kwargs, _PER_CALL))
+        return self._call_with_config(self._run, input, config, **kwargs)
 
     @override
     async def ainvoke(
         self, input: Sequence[Document], config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        """Do the same as `invoke` without blocking the event loop."""
-        return await self._acall_with_config(self._arun, input, config, **known_only(kwargs, _PER_CALL))
+        return await self._acall_with_config(self._arun, input, config, **kwargs)
 
     @override
     def transform_documents(self, documents: Sequence[Document], **kwargs: Any) -> list[Document]:
@@ -166,7 +165,6 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
 
     @override
     async def atransform_documents(self, documents: Sequence[Document], **kwargs: Any) -> list[Document]:
-        """Do the same as `transform_documents` without blocking the event loop."""
         return await self.ainvoke(documents, **kwargs)
 
     def lazy_transform(
@@ -239,7 +237,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
 
     def _memory_for(self, preferences: Sequence[str | Preference] | None, config: RunnableConfig | None) -> EpicMemory:
         """Return the memory that judges by the preferences of a call, by default the transformer's own."""
-        given = per_call(config, {} if preferences is None else {"preferences": preferences}, _PER_CALL)
+        given = per_call(config, {"preferences": preferences}, ("preferences",))
         if self.memory is not None:
             if given:
                 raise InvalidInputError("With memory=, preferences cannot be given for a call: it has its own.")
@@ -251,18 +249,17 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         if memory is None:
             # One at a time, so that no memory is prepared twice; a call whose memory is prepared does not wait.
             with self._preparing:
-                memory = self._prepared_for(unique)
-                if memory is None:
-                    memory = self._prepare(unique)
+                memory = self._prepared_for(unique) or self._prepare(unique)
         return memory
 
-    def _prepared_for(self, preferences: tuple[Preference, ...]) -> EpicMemory | None:
+    def _prepared_for(self, preferences: _Users) -> EpicMemory | None:
         with self._lock:
-            if preferences in self._prepared:
-                self._prepared.move_to_end(preferences)
-            return self._prepared.get(preferences)
+            memory = self._prepared.pop(preferences, None)
+            if memory is not None:
+                self._prepared[preferences] = memory  # the last one used stands last
+            return memory
 
-    def _prepare(self, preferences: tuple[Preference, ...]) -> EpicMemory:
+    def _prepare(self, preferences: _Users) -> EpicMemory:
         """Make a memory in RAM that holds nothing but preferences and verdicts, and remember it."""
         memory = EpicMemory(
             preferences,
@@ -278,7 +275,7 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
         with self._lock:
             self._prepared[preferences] = memory
             if len(self._prepared) > _USERS_PREPARED:
-                self._prepared.popitem(last=False)
+                del self._prepared[next(iter(self._prepared))]
         return memory
 
 
@@ -311,7 +308,8 @@ class _Run:
             self._blank += 1
             return
         try:
-            item = item_of(document)
+            # Without its metadata, which need not be JSON.
+            item = Item(id=document.id or "", text=document.page_content)
         except InvalidInputError as error:
             named = "" if document.id is None else f" (id {document.id!r})"
             raise InvalidInputError(f"Document {self._seen}{named}: {error}") from None

@@ -3,67 +3,30 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
-from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from typing_extensions import Self, override
 
 from epic_core import EpicMemory, Preference
-from epic_core.collection import Collection, Matches
+from epic_core.collection import Collection
 from epic_core.encoders import Encoder
-from epic_core.encoders.by_name import NAMES, is_encoder_name
 from epic_core.errors import InvalidInputError
 from epic_core.runtime.batching import unique_preferences
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
-from epic_core.types import FloatArray, Hits
-from epic_langchain.adapters import encoder_of
-from epic_langchain.arguments import (
-    check_none_left,
-    documents_of_texts,
-    fetched,
-    ids_for,
-    options_of,
-    records_of,
-    several_ids,
-)
-from epic_langchain.documents import checked_documents, document_of, document_of_record, item_document
-from epic_langchain.embeddings import EpicEmbeddings
-from epic_langchain.filters import condition_of, filter_of
+from epic_core.types import checked_k, checked_string
+from epic_langchain.arguments import documents_of_texts, listed, records_of, with_ids
+from epic_langchain.models import EpicEmbeddings, encoder_of
+from epic_langchain.searches import CollectionSource, Found, MemorySource, Search
 from epic_langchain.transformer import EpicDocumentTransformer
-
-_STEERED = ("filter", "preferences", "steering")
-_PLAIN = ("filter",)
-
-
-@dataclass(frozen=True)
-class Found:
-    """Documents with their scores and vectors, best first, and the query vector."""
-
-    scored: list[tuple[Document, float]]
-    vectors: list[FloatArray]
-    vector: FloatArray | None
-
-    @property
-    def documents(self) -> list[Document]:
-        """The documents without their scores."""
-        return [document for document, _ in self.scored]
-
-    def diverse(self, k: int, lambda_mult: float) -> list[Document]:
-        """Return k documents that are near to the query vector and far from each other."""
-        if self.vector is None or len(self.vectors) != len(self.scored) or not self.scored:
-            return self.documents[:k]
-        chosen = maximal_marginal_relevance(
-            self.vector, [vector.tolist() for vector in self.vectors], lambda_mult=lambda_mult, k=k
-        )
-        return [self.scored[place][0] for place in chosen]
 
 
 class EpicVectorStore(VectorStore):
@@ -108,14 +71,9 @@ class EpicVectorStore(VectorStore):
         must_exist: bool = False,
         read_only: bool = False,
     ) -> None:
-        if isinstance(embedding, (str, Path)) and not is_encoder_name(embedding):
-            raise InvalidInputError(
-                f"embeddings must be a model, or the name of an encoder ({NAMES}), not a text. The name of a file is"
-                " path=."
-            )
         encoder = encoder_of(embedding)
         self._embeddings = embedding if isinstance(embedding, Embeddings) else EpicEmbeddings(encoder)
-        self._collection = Collection(
+        collection = Collection(
             encoder,
             path,
             preferences=() if preferences is None else preferences,
@@ -123,6 +81,8 @@ class EpicVectorStore(VectorStore):
             must_exist=must_exist,
             read_only=read_only,
         )
+        self._file: Collection | EpicMemory = collection
+        self._source: CollectionSource | MemorySource = CollectionSource(collection)
 
     @classmethod
     def from_memory(cls, memory: EpicMemory, *, namespace: str | None = None) -> EpicVectorStore:
@@ -134,14 +94,21 @@ class EpicVectorStore(VectorStore):
             memory: The memory, which the caller closes.
             namespace: The namespace whose items are searched; default: the memory's own.
         """
-        return MemoryView(memory, namespace)
+        return _MemoryView(memory, namespace)
 
     # making a store of documents
 
     @classmethod
     @override
     def from_documents(
-        cls, documents: list[Document], embedding: Embeddings | Encoder | str | None = None, **kwargs: Any
+        cls,
+        documents: list[Document],
+        embedding: Embeddings | Encoder | str | None = None,
+        *,
+        ids: Sequence[str | None] | None = None,
+        preferences: Iterable[str | Preference] | None = None,
+        llm: Any = None,
+        **kwargs: Any,
     ) -> Self:
         """Make a store of documents; with `preferences`, of the documents that matter to the user.
 
@@ -151,16 +118,36 @@ class EpicVectorStore(VectorStore):
         Args:
             documents: The documents to store; with preferences, after the coarse filter and fine verification.
             embedding: As for the constructor.
-            **kwargs: As for the constructor; `ids`; `llm`, which decides what is kept (`EpicDocumentTransformer`).
+            ids: Ids to use instead of the documents' own; None for a document keeps its own.
+            preferences: The user's.
+            llm: Decides what is kept, as for `EpicDocumentTransformer`.
+            **kwargs: As for the constructor.
 
         Raises:
             InvalidInputError: as the constructor and `add_documents`; or for an `llm` without preferences.
             EncoderError: if the embedding model fails; nothing is stored then.
         """
-        store, given, keep = cls._begun(documents, embedding, kwargs)
-        with store._closed_on_error():
+        given = with_ids(documents, ids)
+        users = [] if preferences is None else unique_preferences(preferences)
+        if llm is not None and not users:
+            raise InvalidInputError("llm decides what preferences want: give preferences=[...] with it.")
+        keep = None
+        if users:
+            keep = EpicDocumentTransformer(preferences=users, embeddings=encoder_of(embedding), llm=llm)
+        store = cls(embedding, preferences=users, **kwargs)
+        try:
             store.add_documents(given if keep is None else keep.invoke(given))
-        _warn_of_undecided(keep)
+        except BaseException:
+            # The caller does not have the store yet and could not close it.
+            store.close()
+            raise
+        if keep is not None and keep.undecided:
+            reason = next(iter(keep.report.failures.values()), "no reason was given")
+            warnings.warn(
+                f"{len(keep.undecided)} documents are undecided and not stored ({reason}). To try again, transform them"
+                " with EpicDocumentTransformer and add what it keeps.",
+                stacklevel=2,
+            )
         return store
 
     @classmethod
@@ -168,12 +155,7 @@ class EpicVectorStore(VectorStore):
     async def afrom_documents(
         cls, documents: list[Document], embedding: Embeddings | Encoder | str | None = None, **kwargs: Any
     ) -> Self:
-        """Do the same as `from_documents` without blocking the event loop."""
-        store, given, keep = await in_thread(cls._begun, documents, embedding, kwargs)
-        with store._closed_on_error():
-            await store.aadd_documents(given if keep is None else await keep.ainvoke(given))
-        _warn_of_undecided(keep)
-        return store
+        return await in_thread(partial(cls.from_documents, documents, embedding, **kwargs))
 
     @classmethod
     @override
@@ -182,12 +164,10 @@ class EpicVectorStore(VectorStore):
         texts: list[str],
         embedding: Embeddings | Encoder | str | None = None,
         metadatas: list[dict[str, Any]] | None = None,
-        *,
-        ids: list[str] | None = None,
         **kwargs: Any,
     ) -> Self:
         """Make a store of texts, as `from_documents` does of documents."""
-        return cls.from_documents(documents_of_texts(texts, metadatas, ids), embedding, **kwargs)
+        return cls.from_documents(documents_of_texts(texts, metadatas), embedding, **kwargs)
 
     @classmethod
     @override
@@ -196,43 +176,20 @@ class EpicVectorStore(VectorStore):
         texts: list[str],
         embedding: Embeddings | Encoder | str | None = None,
         metadatas: list[dict[str, Any]] | None = None,
-        *,
-        ids: list[str] | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Do the same as `from_texts` without blocking the event loop."""
-        return await cls.afrom_documents(documents_of_texts(texts, metadatas, ids), embedding, **kwargs)
-
-    @classmethod
-    def _begun(
-        cls, documents: Iterable[Document], embedding: Any, options: dict[str, Any]
-    ) -> tuple[Self, list[Document], EpicDocumentTransformer | None]:
-        """Return an empty store, the documents with their ids, and the transformer that filters them, if any."""
-        ids, llm = options.pop("ids", None), options.pop("llm", None)
-        preferences = options.pop("preferences", None)
-        preferences = [] if preferences is None else unique_preferences(preferences)
-        given = checked_documents(documents)
-        given = [
-            document if one is None else document.model_copy(update={"id": one})
-            for document, one in zip(given, ids_for(ids, len(given)), strict=True)
-        ]
-        if llm is not None and not preferences:
-            raise InvalidInputError("llm decides what preferences want: give preferences=[...] with it.")
-        keep = None
-        if preferences:
-            keep = EpicDocumentTransformer(preferences=preferences, embeddings=encoder_of(embedding), llm=llm)
-        return cls(embedding, preferences=preferences, **options), given, keep
-
-    @contextmanager
-    def _closed_on_error(self) -> Iterator[None]:
-        """Close the store if the block raises: the caller does not have it yet and could not close it."""
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
+        return await in_thread(partial(cls.from_texts, texts, embedding, metadatas, **kwargs))
 
     # writing
+
+    @property
+    def _collection(self) -> Collection:
+        """The collection that is written."""
+        if isinstance(self._file, Collection):
+            return self._file
+        raise InvalidInputError(
+            "This is a view of a memory, which decides itself what it keeps: memory.add(...), memory.forget(...)."
+        )
 
     @override
     def add_documents(
@@ -252,108 +209,70 @@ class EpicVectorStore(VectorStore):
             InvalidInputError: for anything but Documents, metadata that is not JSON, or another number of ids.
             EncoderError: if the embedding model fails; nothing is stored then.
         """
-        return self._collection.add(records_of(documents, ids, kwargs))
+        return self._collection.add(records_of(documents, ids, **kwargs))
 
     @override
     async def aadd_documents(
         self, documents: list[Document], *, ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
-        """Do the same as `add_documents` without blocking the event loop."""
-        return await self._collection.aadd(await in_thread(records_of, documents, ids, kwargs))
+        return await self._collection.aadd(await in_thread(partial(records_of, documents, ids, **kwargs)))
 
     @override
     def add_texts(
-        self,
-        texts: Iterable[str],
-        metadatas: list[dict[str, Any]] | None = None,
-        *,
-        ids: list[str] | None = None,
-        **kwargs: Any,
+        self, texts: Iterable[str], metadatas: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> list[str]:
         """Store texts, as `add_documents` does documents."""
-        return self.add_documents(documents_of_texts(texts, metadatas, ids), **kwargs)
+        return self.add_documents(documents_of_texts(texts, metadatas), **kwargs)
 
     @override
     async def aadd_texts(
-        self,
-        texts: Iterable[str],
-        metadatas: list[dict[str, Any]] | None = None,
-        *,
-        ids: list[str] | None = None,
-        **kwargs: Any,
+        self, texts: Iterable[str], metadatas: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> list[str]:
-        """Do the same as `add_texts` without blocking the event loop."""
-        return await self.aadd_documents(documents_of_texts(texts, metadatas, ids), **kwargs)
+        return await self.aadd_documents(documents_of_texts(texts, metadatas), **kwargs)
 
     @override
     def delete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
         """Remove documents by their ids, or all documents without ids. Unknown ids are ignored."""
-        check_none_left(kwargs)
-        self._collection.delete(None if ids is None else several_ids(ids))
+        self._collection.delete(None if ids is None else listed("ids", ids, str), **kwargs)
         return True
 
-    @override
-    async def adelete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
-        """Do the same as `delete` without blocking the event loop."""
-        check_none_left(kwargs)
-        await in_thread(self._collection.delete, None if ids is None else several_ids(ids))
-        return True
-
-    # reading
+    # reading; LangChain calls what has no asynchronous form here in a thread
 
     @override
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents with these ids, in order; unknown ids are left out."""
-        return [document_of_record(record) for record in self._collection.get(several_ids(ids))]
-
-    @override
-    async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Do the same as `get_by_ids` without blocking the event loop."""
-        return await in_thread(self.get_by_ids, ids)
+        return self._source.get(listed("ids", ids, str))
 
     @override
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
         """Return the k documents that fit a query best; `filter`, `preferences` and `steering` apply to this call."""
-        return self._search(query, k, kwargs).documents
+        return run(self._by_text(query, k, **kwargs)).documents
 
     @override
     async def asimilarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """Do the same as `similarity_search` without blocking the event loop."""
-        return (await self._asearch(query, k, kwargs)).documents
+        return (await arun(self._by_text(query, k, **kwargs))).documents
 
     @override
     def similarity_search_with_score(self, query: str, k: int = 4, **kwargs: Any) -> list[tuple[Document, float]]:
         """Do the same as `similarity_search`, with scores; higher is better."""
-        return self._search(query, k, kwargs).scored
+        return run(self._by_text(query, k, **kwargs)).scored
 
     @override
     async def asimilarity_search_with_score(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Do the same as `similarity_search_with_score` without blocking the event loop."""
-        return (await self._asearch(query, k, kwargs)).scored
+        return (await arun(self._by_text(query, k, **kwargs))).scored
 
     @override
     def similarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
         """Return the k documents nearest to a vector, without steering; `filter` applies to this call."""
-        return self._search_vector(embedding, k, kwargs).documents
-
-    @override
-    async def asimilarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
-        """Do the same as `similarity_search_by_vector` without blocking the event loop."""
-        return (await in_thread(self._search_vector, embedding, k, kwargs)).documents
+        return run(self._by_vector(embedding, k, **kwargs)).documents
 
     def similarity_search_with_score_by_vector(
         self, embedding: list[float], k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """Do the same as `similarity_search_by_vector`, with cosines."""
-        return self._search_vector(embedding, k, kwargs).scored
-
-    async def asimilarity_search_with_score_by_vector(
-        self, embedding: list[float], k: int = 4, **kwargs: Any
-    ) -> list[tuple[Document, float]]:
-        """Do the same as `similarity_search_with_score_by_vector` without blocking the event loop."""
-        return (await in_thread(self._search_vector, embedding, k, kwargs)).scored
+        return run(self._by_vector(embedding, k, **kwargs)).scored
 
     @override
     def max_marginal_relevance_search(
@@ -363,48 +282,35 @@ class EpicVectorStore(VectorStore):
 
         `lambda_mult` runs from 0, most diverse, to 1, most similar to the query.
         """
-        return self._search(query, fetched(k, fetch_k, lambda_mult), kwargs).diverse(k, lambda_mult)
-
-    @override
-    async def amax_marginal_relevance_search(
-        self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
-    ) -> list[Document]:
-        """Do the same as `max_marginal_relevance_search` without blocking the event loop."""
-        found = await self._asearch(query, fetched(k, fetch_k, lambda_mult), kwargs)
-        return await in_thread(found.diverse, k, lambda_mult)
+        return run(self._by_text(query, _fetched(k, fetch_k, lambda_mult), **kwargs)).diverse(k, lambda_mult)
 
     @override
     def max_marginal_relevance_search_by_vector(
         self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
         """Do the same as `max_marginal_relevance_search` for a vector, without steering."""
-        return self._search_vector(embedding, fetched(k, fetch_k, lambda_mult), kwargs).diverse(k, lambda_mult)
-
-    @override
-    async def amax_marginal_relevance_search_by_vector(
-        self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
-    ) -> list[Document]:
-        """Do the same as `max_marginal_relevance_search_by_vector` without blocking the event loop."""
-        found = await in_thread(self._search_vector, embedding, fetched(k, fetch_k, lambda_mult), kwargs)
-        return await in_thread(found.diverse, k, lambda_mult)
+        return run(self._by_vector(embedding, _fetched(k, fetch_k, lambda_mult), **kwargs)).diverse(k, lambda_mult)
 
     @override
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        return _relevance
+        return lambda cosine: min(max(cosine, 0.0), 1.0)
 
-    # overridden by a view
+    def _by_text(
+        self,
+        query: str,
+        k: int,
+        *,
+        filter: Any = None,
+        preferences: Iterable[str | Preference] | None = None,
+        steering: Mode | None = None,
+    ) -> Effects[Found]:
+        query = checked_string(query, "The query")
+        return self._source.find(Search(query=query, k=k, filter=filter, preferences=preferences, steering=steering))
 
-    def _search(self, query: str, k: int, options: dict[str, Any]) -> Found:
-        where, others = options_of(options, _STEERED)
-        return _found(self._collection.search(query, k, where=condition_of(where), **others))
-
-    async def _asearch(self, query: str, k: int, options: dict[str, Any]) -> Found:
-        where, others = options_of(options, _STEERED)
-        return _found(await self._collection.asearch(query, k, where=condition_of(where), **others))
-
-    def _search_vector(self, vector: list[float], k: int, options: dict[str, Any]) -> Found:
-        where, _ = options_of(options, _PLAIN)
-        return _found(self._collection.search_vector(vector, k, where=condition_of(where)))
+    def _by_vector(self, vector: list[float], k: int, *, filter: Any = None) -> Effects[Found]:
+        if vector is None:
+            raise InvalidInputError("A search by vector needs a vector, not None.")
+        return self._source.find(Search(vector=vector, k=k, filter=filter))
 
     # other methods
 
@@ -420,7 +326,7 @@ class EpicVectorStore(VectorStore):
         Raises:
             DamagedError: if a row is not as it was written.
         """
-        return self._collection.verify()
+        return self._file.verify()
 
     def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a copy of the last committed state, whole or not at all; also while the store is in use.
@@ -428,11 +334,12 @@ class EpicVectorStore(VectorStore):
         Raises:
             StoreError: if it cannot be written, or the file exists and `overwrite` is off.
         """
-        self._collection.backup(path, overwrite=overwrite)
+        self._file.backup(path, overwrite=overwrite)
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
-        self._collection.close()
+        """Close the file; closing twice is fine. A view leaves its memory open."""
+        if isinstance(self._file, Collection):
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -441,102 +348,24 @@ class EpicVectorStore(VectorStore):
         self.close()
 
     def __repr__(self) -> str:
-        return f"EpicVectorStore({self._collection!r})"
+        return f"EpicVectorStore({self._file!r})"
 
 
-class MemoryView(EpicVectorStore):
+class _MemoryView(EpicVectorStore):
     """A view of a memory as a vector store that cannot be written."""
 
-    def __init__(self, memory: EpicMemory, namespace: str | None = None) -> None:
+    def __init__(self, memory: EpicMemory, namespace: str | None) -> None:
         if not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"from_memory takes an EpicMemory, not {type(memory).__name__}.")
-        self._memory = memory
-        self._namespace = namespace
         self._embeddings = EpicEmbeddings(memory.encoder)
-
-    def _refuse(self) -> InvalidInputError:
-        return InvalidInputError(
-            "This is a view of a memory, which decides itself what it keeps: memory.add(...), memory.forget(...)."
-        )
-
-    @override
-    def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
-        """Refuse to write."""
-        raise self._refuse()
-
-    @override
-    async def aadd_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
-        """Refuse to write."""
-        raise self._refuse()
-
-    @override
-    def delete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
-        """Refuse to write."""
-        raise self._refuse()
-
-    @override
-    async def adelete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
-        """Refuse to write."""
-        raise self._refuse()
-
-    @override
-    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Return the items with these ids, in order, as documents; unknown ids are left out."""
-        return [item_document(item) for item in self._memory.get(several_ids(ids), namespace=self._namespace)]
-
-    def _search(self, query: str, k: int, options: dict[str, Any]) -> Found:
-        where, others = options_of(options, _STEERED)
-        return _hits(self._memory.search(query, k, filter=filter_of(where), namespace=self._namespace, **others))
-
-    async def _asearch(self, query: str, k: int, options: dict[str, Any]) -> Found:
-        where, others = options_of(options, _STEERED)
-        hits = await self._memory.asearch(query, k, filter=filter_of(where), namespace=self._namespace, **others)
-        return _hits(hits)
-
-    def _search_vector(self, vector: list[float], k: int, options: dict[str, Any]) -> Found:
-        where, _ = options_of(options, _PLAIN)
-        return _hits(self._memory.search_vector(vector, k, filter=filter_of(where), namespace=self._namespace))
-
-    @override
-    def verify(self) -> int:
-        """Check every row of the memory's file and return how many there are."""
-        return self._memory.verify()
-
-    @override
-    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a copy of the memory's file."""
-        self._memory.backup(path, overwrite=overwrite)
-
-    @override
-    def close(self) -> None:
-        """Do nothing: the memory's owner closes it."""
-
-    @override
-    def __repr__(self) -> str:
-        return f"EpicVectorStore.from_memory({self._memory!r})"
+        self._file = memory
+        self._source = MemorySource(memory, namespace)
 
 
-def _found(matches: Matches) -> Found:
-    scored = [(document_of_record(match.record), match.score) for match in matches]
-    return Found(scored, [match.vector for match in matches], matches.vector)
-
-
-def _hits(hits: Hits) -> Found:
-    scored = [(document_of(hit, number), hit.score) for number, hit in enumerate(hits, start=1)]
-    return Found(scored, hits.vectors, hits.vector)
-
-
-def _relevance(score: float) -> float:
-    """Return a cosine as LangChain's relevance, in [0, 1]: a negative cosine counts as 0."""
-    return min(max(score, 0.0), 1.0)
-
-
-def _warn_of_undecided(keep: EpicDocumentTransformer | None) -> None:
-    """Warn of undecided documents: they are not stored, and the caller gets no report."""
-    if keep is not None and keep.undecided:
-        reason = next(iter(keep.report.failures.values()), "no reason was given")
-        warnings.warn(
-            f"{len(keep.undecided)} documents are undecided and not stored ({reason}). To try again, transform them"
-            " with EpicDocumentTransformer and add what it keeps.",
-            stacklevel=3,
-        )
+def _fetched(k: int, fetch_k: int, lambda_mult: float) -> int:
+    """Return how many documents to fetch, from which the k diverse ones are chosen."""
+    if not isinstance(fetch_k, Integral) or isinstance(fetch_k, bool):
+        raise InvalidInputError(f"fetch_k must be a whole number, not {fetch_k!r}.")
+    if not isinstance(lambda_mult, Real) or not 0.0 <= lambda_mult <= 1.0:
+        raise InvalidInputError(f"lambda_mult must be between 0, most diverse, and 1; not {lambda_mult!r}.")
+    return max(checked_k(k), int(fetch_k))

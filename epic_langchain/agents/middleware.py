@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from langchain.agents.middleware.types import (
@@ -25,20 +25,14 @@ from epic_core import BuildReport, EpicMemory
 from epic_core.context import without_tags
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.lm.prompting import one_line
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.types import checked_k
-from epic_langchain.agents.notes import Notes
-from epic_langchain.agents.options import (
-    OPTIONS,
-    Asked,
-    attributes,
-    checked_namespace,
-    checked_preferences,
-    chosen_of,
-)
-from epic_langchain.agents.turns import answered, hashed, id_of, latest_place, latest_question, turn_of
-from epic_langchain.filters import filter_of
-from epic_langchain.per_call import per_call
+from epic_langchain.agents.conversation_turns import answered, hashed, id_of, latest_place, latest_question, turn_of
+from epic_langchain.agents.options import OPTIONS, CallOptions, call_options, chosen_of
+from epic_langchain.agents.turn_cache import TurnCache
+from epic_langchain.calls import Call
+from epic_langchain.retriever import EpicRetriever
 
 MemoryOf: TypeAlias = Callable[[str], EpicMemory]
 """Function from the namespace that a call gives to the user's memory; it caches and closes the memories it opens."""
@@ -141,7 +135,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self._name = _checked_name(type(self).__name__ if name is None else name)
         self._report: BuildReport | None = None
         self._warned = False
-        self._notes = Notes()
+        self._cache = TurnCache()
 
     @property
     def name(self) -> str:
@@ -164,37 +158,42 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             InvalidInputError: if the call names no namespace where one is needed, or an option is invalid.
             EpicError: as `EpicMemory.search` raises it.
         """
-        asked, question = self._asked(request.runtime), latest_question(request.messages)
-        memory = self._memory_of(asked)
-        revision = memory.revision
-        note = self._notes.known(asked, question, revision)
-        if note is None:
-            found = asked.retriever(memory).invoke(question.text, **asked.options(memory)) if question.text else []
-            note = self._notes.keep(asked, question, revision, self._note(memory, asked, found))
-        with self._notes.lost_on_error(asked, question):
-            return handler(_with_note(request, note))
+        return run(self._call(request, handler))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Do the same as `wrap_model_call` without blocking the event loop."""
-        asked, question = self._asked(request.runtime), latest_question(request.messages)
-        memory = await in_thread(self._memory_of, asked)
-        revision = await in_thread(lambda: memory.revision)
-        note = self._notes.known(asked, question, revision)
-        if note is None:
-            retriever = asked.retriever(memory)
-            found = await retriever.ainvoke(question.text, **asked.options(memory)) if question.text else []
-            note = self._notes.keep(asked, question, revision, await in_thread(self._note, memory, asked, found))
-        with self._notes.lost_on_error(asked, question):
-            return await handler(_with_note(request, note))
+        return await arun(self._call(request, handler))
 
-    def _note(self, memory: EpicMemory, asked: Asked, found: Sequence[Document]) -> str:
+    def _call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Effects[ModelResponse[Any]]:
+        options, question = self._options(request.runtime), latest_question(request.messages)
+        key = options.key(question)
+        memory = self._memory_of(options)
+        revision = memory.revision
+        note = self._cache.known(key, revision)
+        if note is None:
+            found: list[Document] = []
+            if question.text:
+                # Unlike a plain search, a retriever shows in traces.
+                retriever = EpicRetriever(memory=memory, guidance="text")
+                found = yield Call(retriever.invoke, retriever.ainvoke, question.text, **options.for_memory(memory))
+            note = self._note(memory, options, found)
+            self._cache.keep(key, revision, note)
+        try:
+            response: ModelResponse[Any] = yield Call(handler, handler, _with_note(request, note))
+        except BaseException:
+            # A turn that fails (which closes this generator) may never end.
+            self._cache.drop(key)
+            raise
+        return response
+
+    def _note(self, memory: EpicMemory, options: CallOptions, found: Sequence[Document]) -> str:
         """Return the text to append to the system message; empty if there are neither preferences nor hits."""
         parts = []
         # A memory gives the preferences of its own namespace only.
-        if self.include_preferences and asked.options(memory)["namespace"] == memory.namespace:
-            preferences = chosen_of(memory.preferences, asked.preferences)
+        if self.include_preferences and options.for_memory(memory)["namespace"] == memory.namespace:
+            preferences = chosen_of(memory.preferences, options.preferences)
             if preferences:
                 parts.append("\n".join([_PREFERENCES, *(f"- {one_line(p.text)}" for p in preferences)]))
         if found:
@@ -211,10 +210,10 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         Raises:
             EpicError: as `EpicMemory.add` raises it, if `raise_errors` is set.
         """
-        asked, turn = self._ended(state, runtime)
+        options, turn = self._ended(state, runtime)
         if turn:
             try:
-                memory = self._own_memory(asked)
+                memory = self._own_memory(options)
                 if memory is not None:
                     self._report = memory.add_conversation(turn)
             except Exception as error:
@@ -222,33 +221,33 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Do the same as `after_agent` without blocking the event loop."""
-        asked, turn = self._ended(state, runtime)
+        options, turn = self._ended(state, runtime)
         if turn:
             try:
-                memory = await in_thread(self._own_memory, asked)
+                memory = await in_thread(self._own_memory, options)
                 if memory is not None:
                     self._report = await memory.aadd_conversation(turn)
             except Exception as error:
                 self._failed(error)
 
-    def _ended(self, state: AgentState[Any], runtime: Runtime[Any]) -> tuple[Asked, list[dict[str, str]]]:
+    def _ended(self, state: AgentState[Any], runtime: Runtime[Any]) -> tuple[CallOptions, list[dict[str, str]]]:
         """Return the options of the call and the messages of its turn to offer; drop the turn's cached note."""
-        asked, messages = self._asked(runtime), state["messages"]
-        self._notes.drop(asked, latest_question(messages))
+        options, messages = self._options(runtime), state["messages"]
+        self._cache.drop(options.key(latest_question(messages)))
         turn = _begun_turn(state)
-        if not self.remember or turn is None or turn["by"] != self._user(asked):
-            return asked, []
-        return asked, turn_of(messages, turn["asked"], both=self.remember == "both", tools=self.remember_tools)
+        if not self.remember or turn is None or turn["by"] != self._user(options):
+            return options, []
+        return options, turn_of(messages, turn["asked"], both=self.remember == "both", tools=self.remember_tools)
 
-    def _own_memory(self, asked: Asked) -> EpicMemory | None:
+    def _own_memory(self, options: CallOptions) -> EpicMemory | None:
         """Return the memory that can write for the user; None if it belongs to another namespace."""
-        memory = self._memory_of(asked)
-        if asked.options(memory)["namespace"] == memory.namespace:
+        memory = self._memory_of(options)
+        if options.for_memory(memory)["namespace"] == memory.namespace:
             return memory
         _logger.warning(
             "The turn of namespace %r is not remembered: the memory writes for %r only. Give EpicMemoryMiddleware a"
             " function from a namespace to a memory, or remember=False.",
-            asked.namespace,
+            options.namespace,
             memory.namespace,
         )
         return None
@@ -265,43 +264,36 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     # options of a call
 
-    def _asked(self, runtime: Runtime[Any] | None) -> Asked:
-        context = getattr(runtime, "context", None)
-        found = context if isinstance(context, Mapping) else attributes(context)
-        given = per_call(None, {name: found[name] for name in OPTIONS if found.get(name) is not None}, OPTIONS)
-        return Asked(
-            many=not isinstance(self.memory, EpicMemory),
-            k=checked_k(given.get("k", self.k)),
-            namespace=checked_namespace(given.get("namespace")),
-            filter=filter_of(given.get("filter")),
-            preferences=checked_preferences(given.get("preferences")),
-        )
+    def _options(self, runtime: Runtime[Any] | None) -> CallOptions:
+        many = not isinstance(self.memory, EpicMemory)
+        return call_options(getattr(runtime, "context", None), k=self.k, many=many)
 
-    def _memory_of(self, asked: Asked) -> EpicMemory:
+    def _memory_of(self, options: CallOptions) -> EpicMemory:
         if isinstance(self.memory, EpicMemory):
             return self.memory
-        if asked.namespace is None:
+        if options.namespace is None:
             raise InvalidInputError(
                 "This agent serves many users. Say whose turn it is: invoke(..., context={'namespace': ...}) or"
                 " config={'configurable': {'namespace': ...}}."
             )
         try:
-            memory = self.memory(asked.namespace)
+            memory = self.memory(options.namespace)
         except KeyError as error:
             raise InvalidInputError(
-                f"There is no memory for the namespace {asked.namespace!r}. Make one first, or give a function that"
+                f"There is no memory for the namespace {options.namespace!r}. Make one first, or give a function that"
                 " does."
             ) from error
         if not isinstance(memory, EpicMemory):
             raise InvalidInputError(
-                f"For the namespace {asked.namespace!r} memory must return an EpicMemory, not {type(memory).__name__}."
+                f"For the namespace {options.namespace!r} memory must return an EpicMemory, not"
+                f" {type(memory).__name__}."
             )
         return memory
 
-    def _user(self, asked: Asked) -> str:
+    def _user(self, options: CallOptions) -> str:
         """Return a hash of the namespace whose run it is."""
         own = self.memory.namespace if isinstance(self.memory, EpicMemory) else ""
-        return hashed(own if asked.namespace is None else asked.namespace)
+        return hashed(own if options.namespace is None else options.namespace)
 
     # the owner of a turn
 
@@ -313,58 +305,40 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return None
         if place is None or answered(messages, place):
             return None if known is None else {"epic_turn": None}
-        return {"epic_turn": {"asked": id_of(messages[place]), "by": self._user(self._asked(runtime))}}
+        return {"epic_turn": {"asked": id_of(messages[place]), "by": self._user(self._options(runtime))}}
 
-    if sys.version_info >= (3, 11):
+    # LangGraph gives the config to hooks that name it.
 
-        def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-            """Record in the state whose turn it is.
+    def before_agent(  # type: ignore[override]
+        self, state: AgentState[Any], runtime: Runtime[Any], config: RunnableConfig
+    ) -> dict[str, Any] | None:
+        """Record in the state whose turn it is.
 
-            Raises:
-                InvalidInputError: if an option is invalid.
-            """
-            return self._begun(state, runtime)
+        Raises:
+            InvalidInputError: if an option is invalid.
+        """
+        return self._begun(state, runtime)
 
-        async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-            """Do the same as `before_agent`."""
-            return self._begun(state, runtime)
+    async def abefore_agent(  # type: ignore[override]
+        self, state: AgentState[Any], runtime: Runtime[Any], config: RunnableConfig
+    ) -> dict[str, Any] | None:
+        """Do the same as `before_agent`.
 
-    else:
-        # LangGraph passes no config to an asynchronous node there: options in it would be silently ignored.
-
-        def before_agent(  # type: ignore[override]
-            self, state: AgentState[Any], runtime: Runtime[Any], config: RunnableConfig
-        ) -> dict[str, Any] | None:
-            """Record in the state whose turn it is.
-
-            Raises:
-                InvalidInputError: if an option is invalid.
-            """
-            return self._begun(state, runtime)
-
-        async def abefore_agent(  # type: ignore[override]
-            self, state: AgentState[Any], runtime: Runtime[Any], config: RunnableConfig
-        ) -> dict[str, Any] | None:
-            """Do the same as `before_agent`; refuse options in the config, which later hooks could not read.
-
-            Raises:
-                InvalidInputError: for options in the config.
-            """
-            found = [option for option in OPTIONS if config.get("configurable", {}).get(option) is not None]
-            if found:
-                raise InvalidInputError(
-                    f"On Python 3.10 an asynchronous agent cannot read {found[0]!r} from the config. Give it in the"
-                    f" runtime context: ainvoke(..., context={{{found[0]!r}: ...}})."
-                )
-            return self._begun(state, runtime)
+        Raises:
+            InvalidInputError: if an option is invalid; on Python 3.10, where later hooks could not read them, for
+                options in the config.
+        """
+        found = [option for option in OPTIONS if config.get("configurable", {}).get(option) is not None]
+        if found and sys.version_info < (3, 11):
+            raise InvalidInputError(
+                f"On Python 3.10 an asynchronous agent cannot read {found[0]!r} from the config. Give it in the"
+                f" runtime context: ainvoke(..., context={{{found[0]!r}: ...}})."
+            )
+        return self._begun(state, runtime)
 
 
 def _checked_remember(remember: Any, *, tools: bool) -> Remembered | None:
-    """Return whose words are remembered; None for nobody's.
-
-    Raises:
-        InvalidInputError: for any other value, or for tools without the assistant's words.
-    """
+    """Return whose words are remembered; None for nobody's."""
     if not isinstance(remember, bool) and remember not in ("user", "both"):
         raise InvalidInputError(f"remember must be 'user', 'both' or False, not {remember!r}.")
     if tools and remember == "user":

@@ -2,34 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from epic_core import EpicMemory, Filter, Preference
 from epic_core.errors import InvalidInputError
-from epic_langchain.retrievers import EpicRetriever
+from epic_core.types import checked_k
+from epic_langchain.agents.conversation_turns import Question
+from epic_langchain.arguments import per_call
+from epic_langchain.filters import filter_of
 
 OPTIONS = ("namespace", "k", "filter", "preferences")
 
 
-def checked_namespace(namespace: Any) -> str | None:
-    """Check a namespace, or None, and return it.
+@dataclass(frozen=True, kw_only=True)
+class CallOptions:
+    """The options of a call; `many` is true if the namespace selects the memory."""
 
-    Raises:
-        InvalidInputError: for anything else.
+    many: bool
+    k: int
+    namespace: str | None
+    filter: Filter | None
+    preferences: tuple[str | Preference, ...] | None
+
+    def for_memory(self, memory: EpicMemory) -> dict[str, Any]:
+        """Return the keyword arguments for a call of a retriever over a memory."""
+        # A memory that the namespace selected may itself have a namespace of another name.
+        own = self.many or self.namespace is None
+        return {
+            "namespace": memory.namespace if own else self.namespace,
+            "k": self.k,
+            "filter": self.filter,
+            "preferences": self.preferences,
+        }
+
+    def key(self, question: Question) -> Hashable | None:
+        """Return a key that identifies a turn and its options; None if nothing identifies them."""
+        where = None if self.filter is None else self.filter.identity()
+        # Without a message id, another turn could have the same question.
+        if not question.id or (where is None and self.filter is not None):
+            return None
+        chosen: Hashable = None
+        if self.preferences is not None:
+            chosen = tuple((isinstance(one, str), one if isinstance(one, str) else one.id) for one in self.preferences)
+        return question.id, question.text, self.namespace, self.k, where, chosen
+
+
+def call_options(context: Any, *, k: int, many: bool) -> CallOptions:
+    """Return the options in the runtime context, a mapping or an object, or else in the config of the running call.
+
+    Args:
+        context: The runtime context; an object's methods are no options.
+        k: How many items, unless the call says it.
+        many: Whether the namespace selects the memory.
     """
+    if not isinstance(context, Mapping):
+        found = {name: getattr(context, name, None) for name in OPTIONS}
+        context = {name: value for name, value in found.items() if not callable(value)}
+    given = per_call(None, {name: context[name] for name in OPTIONS if context.get(name) is not None}, OPTIONS)
+    namespace = given.get("namespace")
     if namespace is not None and (not isinstance(namespace, str) or not namespace):
         raise InvalidInputError(f"namespace must be a text that is not empty, not {namespace!r}.")
-    return None if namespace is None else str.__str__(namespace)
+    return CallOptions(
+        many=many,
+        k=checked_k(given.get("k", k)),
+        namespace=namespace,
+        filter=filter_of(given.get("filter")),
+        preferences=_checked_preferences(given.get("preferences")),
+    )
 
 
-def checked_preferences(preferences: Any) -> tuple[str | Preference, ...] | None:
-    """Check preferences, or None, and return them as a tuple.
+def chosen_of(held: Sequence[Preference], asked: Sequence[str | Preference] | None) -> list[Preference]:
+    """Return the preferences that a call selects by text, id or object; all of them if it selects none."""
+    if asked is None:
+        return list(held)
+    wanted = {one if isinstance(one, str) else one.id for one in asked} | {Preference.of(one).id for one in asked}
+    return [preference for preference in held if preference.id in wanted]
 
-    Raises:
-        InvalidInputError: for anything else, an iterator included.
-    """
+
+def _checked_preferences(preferences: Any) -> tuple[str | Preference, ...] | None:
     if preferences is None:
         return None
     several = [preferences] if isinstance(preferences, (str, Preference)) else preferences
@@ -41,43 +93,3 @@ def checked_preferences(preferences: Any) -> tuple[str | Preference, ...] | None
         if not isinstance(one, (str, Preference)):
             raise InvalidInputError(f"A preference is a text or a Preference, not {type(one).__name__}.")
     return chosen
-
-
-def attributes(context: Any) -> dict[str, Any]:
-    """Return the options among an object's attributes; methods are left out."""
-    found = {option: getattr(context, option, None) for option in OPTIONS}
-    return {option: value for option, value in found.items() if not callable(value)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The options of a call; `many` is true if the namespace selected the memory."""
-
-    many: bool
-    k: int
-    namespace: str | None
-    filter: Filter | None
-    preferences: tuple[str | Preference, ...] | None
-
-    def retriever(self, memory: EpicMemory) -> EpicRetriever:
-        """Return a retriever over a memory; unlike a plain search, it shows in traces."""
-        return EpicRetriever(memory=memory, guidance="text")
-
-    def options(self, memory: EpicMemory) -> dict[str, Any]:
-        """Return the keyword arguments for the retriever's call."""
-        # A memory that the namespace selected may itself have a namespace of another name.
-        own = self.many or self.namespace is None
-        return {
-            "namespace": memory.namespace if own else self.namespace,
-            "k": self.k,
-            "filter": self.filter,
-            "preferences": self.preferences,
-        }
-
-
-def chosen_of(held: Sequence[Preference], asked: Sequence[str | Preference] | None) -> list[Preference]:
-    """Return the preferences that a call selects by text, id or object; all of them if it selects none."""
-    if asked is None:
-        return list(held)
-    wanted = {one if isinstance(one, str) else one.id for one in asked} | {Preference.of(one).id for one in asked}
-    return [preference for preference in held if preference.id in wanted]

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from langchain_core.embeddings import Embeddings
@@ -29,13 +28,14 @@ from langgraph.store.base import (
 from typing_extensions import Self
 
 from epic_core import Filter, Preference
-from epic_core.collection import Collection, Key, Match, Record
+from epic_core.collection import Collection, Key, Matches, Record
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, decoding
-from epic_core.runtime.threads import in_thread
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
-from epic_core.types.metadata import check_nested
-from epic_langchain.adapters import encoder_of
+from epic_core.types.metadata import dumped_metadata
+from epic_langchain.calls import Call
+from epic_langchain.models import encoder_of
 
 Namespace: TypeAlias = tuple[str, ...]
 PreferencesOf: TypeAlias = Callable[[Namespace], Iterable[str | Preference]]
@@ -79,7 +79,6 @@ class EpicStore(BaseStore):
         fields: The parts of a value that are embedded, each by itself: paths as LangGraph writes them, such as "text",
             "profile.name" or "facts[*]"; "$" is the whole value, as JSON. `put(..., index=[...])` overrides it.
         steering: "signed", "paper" (Eq. 7-8) or "off".
-        index: Not supported: use `embedding` and `fields` for what `InMemoryStore` takes as `index`.
 
     Raises:
         InvalidInputError: if an argument is invalid; on use, for values that are not JSON, filters with unknown
@@ -98,13 +97,7 @@ class EpicStore(BaseStore):
         preferences: Iterable[str | Preference] | PreferencesOf = (),
         fields: Sequence[str] = ("$",),
         steering: Mode = "signed",
-        index: None = None,
     ) -> None:
-        if index is not None:
-            raise InvalidInputError(
-                "An EpicStore takes no index. Give embedding=, and fields=['text'] in place of"
-                " index={'fields': ['text']}; the embedding says itself how many dimensions it has."
-            )
         self._fields = _checked_fields(fields)
         self._preferences_of = preferences if callable(preferences) else None
         self._collection = Collection(
@@ -121,30 +114,28 @@ class EpicStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations and return their results in order; None for operations that write."""
-        asked = _checked(ops)
-        results: list[Result] = [self._read(op) for op in asked]
-        for place, op in _by_meaning(asked):
-            results[place] = self._found(op, self._collection.search(**self._search(op)))
-        put, gone = self._written(asked)
-        if put:
-            self._collection.add(put)
-        if gone:
-            self._collection.delete(gone)
-        return results
+        return run(self._run(ops))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Do the same as `batch` without blocking the event loop."""
+        return await arun(self._run(ops))
+
+    def _run(self, ops: Iterable[Op]) -> Effects[list[Result]]:
         asked = _checked(ops)
-        results: list[Result] = await in_thread(lambda: [self._read(op) for op in asked])
-        for place, op in _by_meaning(asked):
-            matches = await self._collection.asearch(**await in_thread(self._search, op))
-            results[place] = await in_thread(self._found, op, matches)
-        if any(isinstance(op, PutOp) for op in asked):
-            put, gone = await in_thread(self._written, asked)
-            if put:
-                await self._collection.aadd(put)
-            if gone:
-                await in_thread(self._collection.delete, gone)
+        results: list[Result] = [self._read(op) for op in asked]
+        for place, op in enumerate(asked):
+            if isinstance(op, SearchOp) and op.query:
+                search = self._search(op)
+                matches: Matches = yield Call(self._collection.search, self._collection.asearch, **search)
+                results[place] = self._found(op, matches)
+        # Of several operations on an item the last counts.
+        puts = {_code(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
+        records = self._records({record_id: op for record_id, op in puts.items() if op.value is not None})
+        if records:
+            yield Call(self._collection.add, self._collection.aadd, records)
+        gone = [record_id for record_id, op in puts.items() if op.value is None]
+        if gone:
+            self._collection.delete(gone)
         return results
 
     # reading
@@ -152,7 +143,7 @@ class EpicStore(BaseStore):
     def _read(self, op: Op) -> Result:
         """Return the result of an operation that needs no embedding; None for the others."""
         if isinstance(op, GetOp):
-            return next((self._item(record) for record in self._collection.get([_id(op.namespace, op.key)])), None)
+            return next((self._item(record) for record in self._collection.get([_code(op.namespace, op.key)])), None)
         if isinstance(op, SearchOp) and not op.query:
             return [_scored(item) for item in islice(self._items(op), op.offset, op.offset + op.limit)]
         return self._namespaces(op) if isinstance(op, ListNamespacesOp) else None
@@ -179,7 +170,7 @@ class EpicStore(BaseStore):
             search["preferences"] = self._preferences_of(tuple(op.namespace_prefix))
         return search
 
-    def _found(self, op: SearchOp, matches: Sequence[Match]) -> list[SearchItem]:
+    def _found(self, op: SearchOp, matches: Matches) -> list[SearchItem]:
         """Return the page of a search: the matches, then items without an embedding."""
         scored = [_scored(self._item(match.record, op.namespace_prefix), match.score) for match in matches]
         found = [item for item in scored if _passes(item, op)]
@@ -198,18 +189,14 @@ class EpicStore(BaseStore):
 
     # writing
 
-    def _written(self, ops: Iterable[Op]) -> tuple[list[Record], list[str]]:
-        """Return the records to put and the ids to delete; of several operations on an item the last counts."""
-        puts = {_id(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
-        held = {record.id: record for record in self._collection.get(puts)}
-        records = [
-            self._record(record_id, op, held.get(record_id)) for record_id, op in puts.items() if op.value is not None
-        ]
-        return records, [record_id for record_id, op in puts.items() if op.value is None]
+    def _records(self, puts: Mapping[str, PutOp]) -> list[Record]:
+        held = {record.id: record for record in self._collection.get(puts)} if puts else {}
+        return [self._record(record_id, op, held.get(record_id)) for record_id, op in puts.items()]
 
     def _record(self, record_id: str, op: PutOp, held: Record | None) -> Record:
         now = self._now()
-        value = _dumped(op)
+        assert op.value is not None  # it would be a deletion
+        value = dumped_metadata(op.value, op.key, "item", ordered=True)
         with decoding(self.path):
             created = now if held is None else _moment(held, "created_at").isoformat(timespec="microseconds")
         fields = self._fields if op.index is None else op.index or ()
@@ -262,9 +249,7 @@ class EpicStore(BaseStore):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -274,12 +259,8 @@ class EpicStore(BaseStore):
 # items and records
 
 
-def _code(namespace: Sequence[str]) -> str:
-    return json.dumps(list(namespace))
-
-
-def _id(namespace: Sequence[str], key: str) -> str:
-    return _code([*namespace, key])
+def _code(namespace: Sequence[str], *key: str) -> str:
+    return json.dumps([*namespace, *key])
 
 
 def _place(record_id: str) -> tuple[Namespace, str]:
@@ -315,18 +296,6 @@ def _scored(item: Item, score: float | None = None) -> SearchItem:
     return SearchItem(item.namespace, item.key, item.value, item.created_at, item.updated_at, score)
 
 
-def _dumped(op: PutOp) -> str:
-    if not isinstance(op.value, Mapping) or not all(isinstance(name, str) for name in op.value):
-        raise InvalidInputError(f"The value of {op.key!r} must be a mapping with string keys, not {op.value!r}.")
-    try:
-        check_nested(op.value)
-        return json.dumps(dict(op.value), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            f"The value of {op.key!r} is not JSON: {error}. Use strings, finite numbers, lists or mappings."
-        ) from None
-
-
 # checks of operations
 
 
@@ -348,6 +317,8 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
         if isinstance(op, (GetOp, PutOp)) and not all(isinstance(label, str) for label in (*op.namespace, op.key)):
             raise InvalidInputError(f"Namespaces and keys are strings; not {op.namespace!r} and {op.key!r}.")
         if isinstance(op, PutOp):
+            if op.value is not None and not isinstance(op.value, Mapping):
+                raise InvalidInputError(f"The value of {op.key!r} must be a mapping, not {type(op.value).__name__}.")
             if op.ttl is not None:
                 raise InvalidInputError("An EpicStore keeps items until they are deleted. Leave out ttl.")
             if op.index is not None and op.index is not False:
@@ -380,11 +351,6 @@ def _check_filter(condition: Any) -> None:
 
 def _has_operators(condition: Mapping[Any, Any]) -> bool:
     return any(str(name).startswith("$") for name in condition)
-
-
-def _by_meaning(ops: Iterable[Op]) -> list[tuple[int, SearchOp]]:
-    """Return the searches that have a query, with their positions."""
-    return [(place, op) for place, op in enumerate(ops) if isinstance(op, SearchOp) and op.query]
 
 
 def _page(op: SearchOp | ListNamespacesOp) -> slice:

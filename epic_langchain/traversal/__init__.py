@@ -7,7 +7,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("langchain-graph-retriever", "graph-retriever") from error
 
-from epic_langchain.traversal.steered import SteeredGraphAdapter
-from epic_langchain.traversal.stores import EpicGraphAdapter
+from epic_langchain.traversal.epic_adapter import EpicGraphAdapter
+from epic_langchain.traversal.steered_adapter import SteeredGraphAdapter
 
 __all__ = ["EpicGraphAdapter", "SteeredGraphAdapter"]

@@ -192,7 +192,7 @@ def print_costs(texts: Sequence[str], preferences: Sequence[str], questions: Seq
     from langchain_core.vectorstores import InMemoryVectorStore
 
     from epic_langchain import EpicEmbeddings
-    from epic_langchain.steered import SteeredRetriever
+    from epic_langchain.steered_retriever import SteeredRetriever
 
     class Bare(BaseRetriever):
         """What LangChain itself takes for a call."""

@@ -11,7 +11,7 @@ pytest.importorskip("langchain_tests", reason="needs langchain-tests")
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests
 from langchain_tests.unit_tests import EmbeddingsUnitTests
 
-from epic_langchain.embeddings import EpicEmbeddings
+from epic_langchain import EpicEmbeddings
 from helpers import HashEncoder
 
 

@@ -12,7 +12,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from epic_core.graph.memory import GraphMemory
-from epic_langchain.graph import EpicGraphRetriever
+from epic_langchain.graph_retriever import EpicGraphRetriever
 
 
 @pytest.fixture(scope="module")

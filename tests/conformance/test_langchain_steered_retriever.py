@@ -13,7 +13,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from epic_langchain import EpicEmbeddings
-from epic_langchain.steered import SteeredRetriever
+from epic_langchain.steered_retriever import SteeredRetriever
 
 
 @pytest.fixture(scope="module")

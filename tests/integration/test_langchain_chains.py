@@ -27,7 +27,7 @@ from epic_core.encoders.static import StaticEncoder
 from epic_core.errors import InvalidInputError, MemoryClosedError
 from epic_core.verification import LMVerifier
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, EpicVectorStore
-from epic_langchain.adapters import RUN_NAME, LangChainLM
+from epic_langchain.models import RUN_NAME, LangChainLM
 from helpers import HashEncoder
 from scripted import TRAIN, WINE, Scripted, answer_to, documents, opened, read_prompt
 

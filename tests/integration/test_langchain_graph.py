@@ -28,7 +28,7 @@ from epic_core.graph.extraction.lm import LMExtractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.types import Stance
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, LangChainLM, SteeredRetriever
-from epic_langchain.graph import EpicGraphRetriever
+from epic_langchain.graph_retriever import EpicGraphRetriever
 from helpers import HashEncoder, KeepAll
 
 VEGAN, SEA = "I follow a strict vegan diet.", "I love the sea."
@@ -217,7 +217,7 @@ async def test_what_an_extractor_fails_for_is_found_by_its_text(caplog: pytest.L
     documents = [Document(id=item.id, page_content=item.text) for item in ITEMS]
     memory = EpicMemory([VEGAN], verifier=KeepAll(), tau=-1.0)
     retriever = EpicGraphRetriever(graph=memory, extractor=Failing(), k=5)
-    with caplog.at_level(logging.WARNING, "epic_langchain.graph"):
+    with caplog.at_level(logging.WARNING, "epic_langchain.graph_retriever"):
         report = retriever.add_documents(documents)
         await retriever.aadd_documents([Document(id="more", page_content="Oscar sleeps.")])
     assert report.failed == 2 and "nuts" in report.failures

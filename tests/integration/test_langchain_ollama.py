@@ -21,7 +21,7 @@ from epic_core.encoders import OllamaEncoder
 from epic_core.errors import EncoderError, EncoderMismatchError
 from epic_core.lm import OllamaLM
 from epic_core.verification import LMVerifier
-from epic_langchain.adapters import RUN_NAME, LangChainEncoder, LangChainLM, calling_with
+from epic_langchain.models import RUN_NAME, LangChainEncoder, LangChainLM, calling_with
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply
 from scripted import (

@@ -31,7 +31,7 @@ from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMism
 from epic_core.steering.relevance import sample_texts
 from epic_core.steering.vector_stores import SteeredSearch
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
-from epic_langchain.steered import SteeredRetriever
+from epic_langchain.steered_retriever import SteeredRetriever
 from helpers import HashEncoder, KeepAll
 
 DATA = files("epic_core") / "data"

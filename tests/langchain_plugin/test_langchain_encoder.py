@@ -14,15 +14,11 @@ import pytest
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.language_models import FakeListChatModel
-from langchain_core.vectorstores import InMemoryVectorStore
-from pydantic import BaseModel, ConfigDict
 
 from epic_core import EpicMemory, Item
-from epic_core.encoders import Encoder, default_encoder
-from epic_core.encoders.base import aembed_query, default_tau, embed, embed_query
+from epic_core.encoders import default_encoder
+from epic_core.encoders.base import aembed_query, default_tau, embed_query
 from epic_core.errors import (
     EncoderError,
     EncoderMismatchError,
@@ -30,12 +26,11 @@ from epic_core.errors import (
 )
 from epic_core.steering.relevance import default_floor, sample_texts
 from epic_core.types import FloatArray
-from epic_langchain.adapters import (
+from epic_langchain import EpicEmbeddings
+from epic_langchain.models import (
     LangChainEncoder,
-    LangChainLM,
     encoder_of,
 )
-from epic_langchain.embeddings import EpicEmbeddings
 from helpers import HashEncoder, KeepAll
 
 
@@ -128,17 +123,6 @@ async def test_embeddings_become_unit_vectors_in_order(encode: Encode) -> None:
     np.testing.assert_array_equal(vectors[0], vectors[2])
 
 
-async def test_sync_and_async_embeddings_are_equal() -> None:
-    encoder = LangChainEncoder(Words(shift=0.1))
-    np.testing.assert_array_equal(encoder.encode(["a b", "c"]), await encoder.aencode(["a b", "c"]))
-    np.testing.assert_array_equal(encoder.encode_query("a b"), await encoder.aencode_query("a b"))
-
-
-async def test_no_texts_have_no_embeddings(encode: Encode) -> None:
-    encoder = LangChainEncoder(Words())
-    assert (await encode(encoder, [])).shape == (0, 64)
-
-
 async def test_the_async_path_makes_no_synchronous_call() -> None:
     words = Words()
     encoder = LangChainEncoder(words)
@@ -183,6 +167,13 @@ def test_the_fingerprint_tells_names_and_dimensions_apart() -> None:
     assert LangChainEncoder(Gives([[1.0]])).fingerprint in prints
 
 
+def test_tau_and_floor_are_there_only_where_given() -> None:
+    plain, own = LangChainEncoder(Words()), LangChainEncoder(Words(), tau=0.55, floor=0.45)
+    assert (default_tau(plain), default_floor(plain)) == (0.3, 0.2)
+    assert (default_tau(own), default_floor(own)) == (0.55, 0.45)
+    assert not hasattr(plain, "tau") and not hasattr(plain, "floor")
+
+
 def test_a_memory_is_not_opened_with_other_embeddings(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, ["red wine"], encoder=LangChainEncoder(Words()), verifier=KeepAll()) as memory:
@@ -194,13 +185,6 @@ def test_a_memory_is_not_opened_with_other_embeddings(tmp_path: Path) -> None:
             EpicMemory.open(path, encoder=other, verifier=KeepAll())
 
 
-def test_tau_and_floor_are_there_only_where_given() -> None:
-    plain, own = LangChainEncoder(Words()), LangChainEncoder(Words(), tau=0.55, floor=0.45)
-    assert (default_tau(plain), default_floor(plain)) == (0.3, 0.2)
-    assert (default_tau(own), default_floor(own)) == (0.55, 0.45)
-    assert not hasattr(plain, "tau") and not hasattr(plain, "floor")
-
-
 @pytest.mark.parametrize(
     "arguments",
     [{"tau": 2.0}, {"floor": float("nan")}, {"tau": "0.3"}, {"name": " "}, {"name": 3}, {"fingerprint": ""}],
@@ -209,16 +193,6 @@ def test_tau_and_floor_are_there_only_where_given() -> None:
 def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         LangChainEncoder(Words(), **arguments)
-
-
-def test_unknown_arguments_are_errors() -> None:
-    for make in (
-        lambda: LangChainEncoder(Words(), batch=3),  # type: ignore[call-arg]
-        lambda: LangChainLM(FakeListChatModel(responses=[]), temperature=0),  # type: ignore[call-arg]
-        lambda: EpicEmbeddings(model="tiny"),  # type: ignore[call-arg]
-    ):
-        with pytest.raises(TypeError, match="unexpected keyword"):
-            make()
 
 
 BAD = {
@@ -268,18 +242,6 @@ async def test_an_error_of_the_embeddings_says_which_and_what(encode: Encode, en
         assert isinstance(raised.value.__cause__, RuntimeError)
 
 
-async def test_an_encoder_error_stays_as_it_is(encode: Encode) -> None:
-    error = EncoderError("mine")
-    with pytest.raises(EncoderError) as raised:
-        await encode(LangChainEncoder(Gives(error)), ["red"])
-    assert raised.value is error
-
-
-def test_embeddings_are_an_encoder() -> None:
-    encoder: Encoder = LangChainEncoder(Words())
-    assert isinstance(encoder, Encoder)
-
-
 def test_what_is_given_as_embeddings_becomes_an_encoder() -> None:
     own, words = HashEncoder(), Words()
     assert encoder_of(None) is default_encoder()
@@ -298,6 +260,20 @@ def test_what_is_neither_embeddings_nor_encoder_is_an_error(wrong: Any) -> None:
         encoder_of(wrong)
     with pytest.raises(InvalidInputError, match="LangChain Embeddings"):
         LangChainEncoder(wrong)
+
+
+def test_an_error_prints_no_key() -> None:
+    class Client:
+        def __repr__(self) -> str:
+            return "Client(key='SECRET')"
+
+    for option in ("encoder", "verifier"):
+        with pytest.raises(InvalidInputError, match="LangChainEncoder") as failed:
+            EpicMemory(["red wine"], **{option: Client()})  # type: ignore[arg-type]
+        assert "SECRET" not in str(failed.value)
+    with pytest.raises(InvalidInputError) as failed:
+        LangChainEncoder(Client())  # type: ignore[arg-type]
+    assert "SECRET" not in str(failed.value)
 
 
 # queries, which some models embed otherwise
@@ -326,13 +302,6 @@ def test_a_search_goes_by_the_embedding_of_the_query() -> None:
     memory.add([Item(id="wine", text="wine"), Item(id="train", text="train")])
     assert [hit.item.id for hit in memory.search("wine", 1)] == ["train"]
     assert [hit.item.id for hit in memory.search("train", 1)] == ["wine"]
-
-
-async def test_an_encoder_without_queries_of_its_own_encodes_them_like_all_else() -> None:
-    encoder = HashEncoder()
-    expected = embed(encoder, ["red wine"])[0]
-    np.testing.assert_array_equal(embed_query(encoder, "red wine"), expected)
-    np.testing.assert_array_equal(await aembed_query(encoder, "red wine"), expected)
 
 
 async def test_an_encoder_may_embed_queries_synchronously_only() -> None:
@@ -378,9 +347,7 @@ async def test_the_encoders_vectors_are_plain_floats() -> None:
     assert documents == await embeddings.aembed_documents(["a stew", "a train"])
     assert query == await embeddings.aembed_query("a stew")
     assert embeddings.embed_documents([]) == await embeddings.aembed_documents([]) == []
-
-
-async def test_async_embedding_makes_no_synchronous_call() -> None:
+    assert repr(embeddings) == "EpicEmbeddings(encoder='epic-static-v1')"
     encoder = HashEncoder()
     await EpicEmbeddings(encoder).aembed_documents(["a"])
     await EpicEmbeddings(encoder).aembed_query("a")
@@ -407,30 +374,7 @@ async def test_what_is_no_text_is_not_embedded(texts: Any) -> None:
             embeddings.embed_query(texts[-1])
 
 
-def test_an_encoders_error_comes_through() -> None:
-    with pytest.raises(EncoderError, match="out of memory"):
-        EpicEmbeddings(LangChainEncoder(Gives(RuntimeError("out of memory")))).embed_query("a")
-
-
 @pytest.mark.parametrize("wrong", ["tiny", HashEncoder, Words(), 3], ids=["text", "class", "embeddings", "number"])
 def test_epic_embeddings_need_an_encoder(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="encoder"):
         EpicEmbeddings(wrong)
-
-
-def test_they_can_be_a_field_of_a_model_and_say_what_they_are() -> None:
-    class Splitter(BaseModel):
-        model_config = ConfigDict(arbitrary_types_allowed=True)
-        embeddings: Embeddings
-
-    embeddings = EpicEmbeddings(HashEncoder())
-    assert Splitter(embeddings=embeddings).embeddings is embeddings
-    assert repr(embeddings) == "EpicEmbeddings(encoder='hash')"
-    assert repr(EpicEmbeddings()) == "EpicEmbeddings(encoder='epic-static-v1')"
-
-
-async def test_a_vector_store_runs_on_them() -> None:
-    store = InMemoryVectorStore(EpicEmbeddings())
-    store.add_documents([Document("A stew of beans without meat."), Document("The night train to the coast.")])
-    for found in (store.similarity_search("vegan food", 1), await store.asimilarity_search("vegan food", 1)):
-        assert found[0].page_content == "A stew of beans without meat."

@@ -6,13 +6,11 @@ import asyncio
 import copy
 import itertools
 import json
-import subprocess
-import sys
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from datetime import date, datetime, timedelta, timezone
-from pathlib import Path
+from datetime import date
 from typing import Any
 
 import pytest
@@ -21,35 +19,31 @@ from hypothesis import strategies as st
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from langchain_core.documents import BaseDocumentTransformer, Document
+from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import ConfigurableField, Runnable
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from pydantic import ValidationError
 
 from chat_models import ScriptedChat
-from epic_core import Preference, Stance
-from epic_core.errors import EncoderError, InvalidInputError, LMError, MemoryClosedError, NoPreferencesError
+from epic_core import Stance
+from epic_core.errors import InvalidInputError, LMError, NoPreferencesError
 from epic_core.pipeline.judge import JUDGED_AT_ONCE
 from epic_core.types import BuildReport
 from epic_core.verification import LMVerifier
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings
-from helpers import HashEncoder, KeepAll, Raising
+from helpers import HashEncoder
 from scripted import (
     BOTH,
     TRAIN,
     WINE,
     Asked,
-    Hanging,
-    Own,
     Scripted,
     anew,
     answer_to,
-    cancelled,
     documents,
     memory_of,
-    opened,
     read_prompt,
     verifier_of,
 )
@@ -167,17 +161,6 @@ def transform(request: pytest.FixtureRequest) -> Transform:
     return ALL_WAYS[request.param]
 
 
-def test_it_is_a_transformer_and_a_runnable() -> None:
-    assert isinstance(transformer(), BaseDocumentTransformer)
-    assert isinstance(transformer(), Runnable)
-
-
-async def test_every_way_gives_the_same(anyhow: Transform) -> None:
-    found = await anyhow(transformer(), docs())
-    assert found == transformer().invoke(docs())
-    assert ids(found) == [f"item {5 * n + m}" for n in range(4) for m in (0, 2, 3)]
-
-
 @pytest.mark.parametrize("split", [False, True])
 async def test_every_way_gives_the_same_over_many_batches(split: bool, anyhow: Transform) -> None:
     keep = transformer(Scripted(concurrency=3), split=split)
@@ -196,10 +179,6 @@ def _times(text: str) -> int:
     """For how many preferences a text is kept."""
     near = [preference for preference in (WINE, TRAIN) if preference in text]
     return sum(f"no{preference.split()[-1]}" not in text for preference in near)
-
-
-async def test_no_documents_are_none(anyhow: Transform) -> None:
-    assert await anyhow(transformer(), []) == []
 
 
 WORDS = ["wine", "red", "train", "night", "sea", "nowine", "notrain", "vegan", "hotel", "casino"]
@@ -248,7 +227,7 @@ async def test_kept_documents_stay_as_they_are(transform: Transform) -> None:
     assert (first.id, first.page_content) == ("a", "red wine")
     assert (second.id, second.page_content) == (None, "red wine, too")
     assert {key: value for key, value in first.metadata.items() if not key.startswith("epic_")} == nested
-    first.metadata["n"] = 2
+    first.metadata["authors"].append("Bob")
     assert given == before
 
 
@@ -282,21 +261,6 @@ async def test_the_flat_ones_are_those_of_the_strongest_alignment(transform: Tra
     assert {name: found.metadata.get(f"epic_{name}") for name in strongest} == strongest
 
 
-def test_the_embedded_verifier_says_how_sure_it_is() -> None:
-    (found,) = EpicDocumentTransformer(preferences=["I avoid hotels with casinos."]).invoke(
-        [Document("The hotels of the strip have casinos."), Document("Steam engines need water and coal.")]
-    )
-    assert found.metadata["epic_stance"] == "conflicts"
-    assert 0.0 < found.metadata["epic_confidence"] <= 1.0
-    assert found.metadata["epic_confidence"] == round(found.metadata["epic_confidence"], 4)
-
-
-def test_alignments_are_readable_in_any_language() -> None:
-    keep = transformer(Scripted(), preferences=["Ich mag Wärme"], embeddings=HashEncoder())
-    (found,) = keep.invoke([Document("Ich mag Wärme 🙂")])
-    assert "Wärme 🙂" in found.metadata["epic_alignments"]
-
-
 async def test_split_gives_one_document_for_each_preference(transform: Transform) -> None:
     given = [*docs(1), Document(BOTH, id="again"), Document(BOTH)]
     found = await transform(transformer(split=True), given)
@@ -312,23 +276,6 @@ async def test_split_gives_one_document_for_each_preference(transform: Transform
     assert len(set(named)) == len(named) == 6 and not set(named) & {one.id for one in given}
     assert [one.id for one in found[-2:]] == [None, None]
     assert await transform(transformer(split=True), given) == found
-
-
-@pytest.mark.slow
-def test_split_ids_are_the_same_on_every_machine() -> None:
-    (one,) = transformer(split=True).invoke([Document("red wine", id="a")])
-    code = (
-        "from epic_langchain import EpicDocumentTransformer\nfrom langchain_core.documents import Document\n"
-        f"keep = EpicDocumentTransformer(preferences=[{WINE!r}], split=True)\n"
-        "print(keep.invoke([Document('red wine', id='a')])[0].id)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == one.id
-
-
-def test_documents_with_an_empty_id_are_not_taken_for_one() -> None:
-    found = transformer(split=True).invoke([Document("red wine 1", id=""), Document("red wine 2", id="")])
-    assert ids(found) == ["", ""]
 
 
 async def test_guidance_of_an_earlier_run_is_replaced(transform: Transform) -> None:
@@ -383,24 +330,6 @@ async def test_what_a_rewriting_verifier_makes_is_the_text(transform: Transform)
     assert (plain.page_content, plain.metadata["epic_original"]) == (first.page_content, "red wine 0")
 
 
-def test_two_runs_give_equal_metadata() -> None:
-    preferences = ["I avoid hotels with casinos.", "I follow a strict vegan diet.", "I prefer trains over planes."]
-    texts = [
-        f"{kind} {place} with {what}, number {n}"
-        for n, (kind, place, what) in enumerate(
-            itertools.product(
-                ["Hotels", "Vegan food", "Trains"], ["by the sea", "in town"], ["casinos", "meat", "gardens"]
-            )
-        )
-    ]
-    given = [Document(text, id=str(n)) for n, text in enumerate(texts)]
-    found = EpicDocumentTransformer(preferences=preferences).invoke(given)
-    assert len(found) > 6
-    assert EpicDocumentTransformer(preferences=preferences).invoke(given) == found
-    backwards = EpicDocumentTransformer(preferences=preferences).invoke(given[::-1])
-    assert backwards[::-1] == found
-
-
 # lazily
 
 
@@ -421,50 +350,6 @@ def test_an_endless_iterator_is_transformed_as_it_comes() -> None:
     assert keep.report.seen == len(taken) == keep.report.kept
 
 
-async def test_an_endless_stream_is_transformed_as_it_comes() -> None:
-    taken: list[int] = []
-
-    async def source() -> AsyncIterator[Document]:
-        for number in itertools.count():
-            taken.append(number)
-            yield Document(f"red wine {number}", id=str(number))
-
-    keep = transformer()
-    coming = keep.alazy_transform(source())
-    assert (await anext(coming)).id == "0"
-    assert len(taken) <= JUDGED_AT_ONCE + 1
-    await coming.aclose()  # type: ignore[attr-defined]
-    # What comes slowly is not waited for: on a busy machine the first batch is a smaller one.
-    assert 1 <= keep.report.seen == keep.report.kept <= JUDGED_AT_ONCE
-
-
-def test_a_source_that_fails_is_heard_of_after_what_was_decided() -> None:
-    def source() -> Iterator[Document]:
-        yield from docs(JUDGED_AT_ONCE // 5 + 1)
-        raise OSError("the disk is gone")
-
-    lm = Scripted()
-    keep = transformer(lm)
-    found: list[Document] = []
-    with pytest.raises(OSError, match="the disk is gone"):
-        for document in keep.lazy_transform(source()):
-            found.append(document)  # noqa: PERF402
-    assert found == transformer().invoke(docs(JUDGED_AT_ONCE // 5 + 1)[:JUDGED_AT_ONCE])
-    assert keep.report.seen == JUDGED_AT_ONCE and keep.undecided == []
-
-
-def test_two_iterators_at_once_do_not_mix() -> None:
-    keep = transformer()
-    one, other = docs(20), [Document(f"night train {n}", id=f"other {n}") for n in range(90)]
-    coming = (keep.lazy_transform(iter(one)), keep.lazy_transform(iter(other)))
-    found: tuple[list[Document], list[Document]] = ([], [])
-    for pair in itertools.zip_longest(*coming):
-        for place, document in enumerate(pair):
-            if document is not None:
-                found[place].append(document)
-    assert list(found) == [transformer().invoke(one), transformer().invoke(other)]
-
-
 async def test_nothing_blocks_the_event_loop() -> None:
     encoder, lm = HashEncoder(), Scripted(concurrency=3, seconds=0.001)
     keep = transformer(lm, embeddings=encoder)
@@ -479,6 +364,38 @@ async def test_nothing_blocks_the_event_loop() -> None:
     assert len([document async for document in keep.alazy_transform(source())]) == 12
     await keep.ainvoke(docs())
     assert here not in encoder.sync_threads | read and lm.most_at_once == 3
+
+
+def test_no_run_takes_the_undecided_documents_of_another_away(caplog: pytest.LogCaptureFixture) -> None:
+    lm = Scripted(stalls_at(0))
+    keep, stew, train = transformer(lm), Document("red wine 0", id="a"), Document("night train 0", id="b")
+    with caplog.at_level(logging.WARNING, logger="epic_langchain"):
+        assert keep.batch([[stew], [train]]) == [[], []]
+    assert sorted(ids(keep.undecided)) == ["a", "b"]
+    assert "1 documents are undecided" in caplog.text and "It stalled" in caplog.text
+    assert keep.invoke([stew], preferences=[WINE]) == []
+    assert keep.undecided_for([WINE]) == [stew] and len(keep.undecided) == 2
+    lm.hook = None
+    assert ids(keep.invoke([train])) == ["b"]
+    assert keep.undecided == [stew]
+    assert len(keep.invoke(keep.undecided)) == 1
+    assert keep.undecided == [] and keep.undecided_for([WINE]) == [stew]
+
+
+def test_settings_are_changed_in_a_copy_or_not_at_all() -> None:
+    keep = transformer()
+    for name, value in (("tau", 0.99), ("llm", "nonsense"), ("preferences", [])):
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(keep, name, value)
+    assert keep.model_copy(update={"tau": 1.0}).invoke(docs()) == []
+    with pytest.raises(ValidationError, match="tau"):
+        keep.model_copy(update={"tau": 7.0})
+    assert keep.invoke(docs()) == transformer().invoke(docs())
+
+
+def test_it_is_part_of_a_chain() -> None:
+    split = RunnableLambda(lambda texts: [Document(page_content=text) for text in texts])
+    assert len((split | transformer()).invoke(["red wine", "blue sky"])) == 1
 
 
 # preferences of a call
@@ -503,27 +420,13 @@ async def test_users_at_the_same_time_do_not_mix() -> None:
     assert len({len(found) for found in expected}) > 1
 
 
-async def test_a_transformer_may_have_no_preferences_of_its_own(transform: Transform) -> None:
+async def test_preferences_may_come_with_the_call_only(transform: Transform) -> None:
     keep = transformer(preferences=())
-    assert len(await transform(keep, docs(), preferences=[WINE])) == 8
-    with pytest.raises(NoPreferencesError, match=r"preferences=\["):
-        await transform(keep, docs())
-    with pytest.raises(NoPreferencesError):
-        await transform(transformer(), docs(), preferences=[])
-
-
-async def test_one_preference_may_be_given_as_it_is(transform: Transform) -> None:
-    assert transformer(preferences=WINE).invoke(docs()) == transformer(preferences=[WINE]).invoke(docs())
-    assert await transform(transformer(), docs(), preferences=WINE) == transformer(preferences=[WINE]).invoke(docs())
-
-
-async def test_preferences_are_taken_with_their_ends(transform: Transform) -> None:
-    now = datetime.now(timezone.utc)
-    over, going = (Preference(text=text, expires_at=now + timedelta(hours=n)) for text, n in ((WINE, -1), (TRAIN, 1)))
-    found = await transform(transformer(preferences=[over, going]), docs(1))
-    assert [one.metadata["epic_preference"] for one in found] == [TRAIN, TRAIN]
-    with pytest.raises(NoPreferencesError):
-        await transform(transformer(preferences=[over]), docs(1))
+    for wanted in ([WINE], WINE):
+        assert await transform(keep, docs(), preferences=wanted) == transformer(preferences=wanted).invoke(docs())
+    for one, options in ((keep, {}), (transformer(), {"preferences": []})):
+        with pytest.raises(NoPreferencesError, match=r"preferences=\["):
+            await transform(one, docs(), **options)
 
 
 def test_more_users_than_are_kept_prepared_are_served() -> None:
@@ -625,48 +528,6 @@ async def test_what_a_model_does_not_decide_is_undecided(anyhow: Transform) -> N
     assert lm.calls <= 16
 
 
-async def test_nothing_is_asked_twice(transform: Transform) -> None:
-    lm = Scripted(stalls_at(2))
-    keep = transformer(lm)
-    await transform(keep, docs())
-    assert lm.calls == 16
-    lm.hook = None
-    await transform(keep, docs())
-    assert lm.calls == 16 + 4
-    await transform(keep, docs())
-    await transform(keep, [Document(document.page_content) for document in docs()])
-    assert lm.calls == 20 and keep.report.usage.calls == 0 and keep.report.cached == 24
-
-
-async def test_a_verifier_that_breaks_off_leaves_the_rest_undecided(transform: Transform) -> None:
-    keep = transformer(llm=Raising(TimeoutError("slow"), after=3), preferences=[WINE])
-    given = [Document(f"red wine {n}", id=str(n)) for n in range(5)]
-    assert ids(await transform(keep, given)) == ["0", "1", "2"]
-    assert keep.undecided == given[3:]
-    assert keep.report.failures == {"3": "TimeoutError: slow", "4": "TimeoutError: slow"}
-    assert ids(await transform(keep, keep.undecided)) == ["3", "4"]
-
-
-async def test_an_interruption_loses_nothing(transform: Transform) -> None:
-    lm = Scripted()
-    keep = transformer(lm)
-    lm.interrupt_at = {6}
-    with pytest.raises(KeyboardInterrupt):
-        keep.invoke(docs())
-    assert keep.report.usage.calls == 5
-    assert len(await transform(keep, docs())) == 12
-    assert lm.calls == 16 + 1
-
-
-async def test_a_cancelled_run_loses_nothing() -> None:
-    lm = Hanging()
-    keep = transformer(lm)
-    lm.interrupt_at = {6}
-    await cancelled(keep.ainvoke(docs()), lm)
-    assert len(await keep.ainvoke(docs())) == 12
-    assert lm.calls == 16 + 1
-
-
 async def test_a_bar_counts_every_document(anyhow: Transform, capsys: pytest.CaptureFixture[str]) -> None:
     await anyhow(transformer(progress=True), docs(20))
     shown = capsys.readouterr()
@@ -674,11 +535,6 @@ async def test_a_bar_counts_every_document(anyhow: Transform, capsys: pytest.Cap
     assert shown.out == ""
     await anyhow(transformer(), docs(1))
     assert capsys.readouterr().err == ""
-
-
-def test_the_bar_knows_how_many_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    transformer(progress=True).invoke(docs(20))
-    assert "100/100" in capsys.readouterr().err
 
 
 # models
@@ -714,11 +570,6 @@ async def test_any_kind_of_model_decides(model: str, transform: Transform) -> No
         assert len(made.seen) == 16  # type: ignore[attr-defined]
 
 
-async def test_a_verifier_that_says_no_confidence_and_no_rationale_is_fine(transform: Transform) -> None:
-    found = await transform(transformer(llm=KeepAll({"night": Stance.CONFLICTS})), docs(1))
-    assert [one.metadata["epic_stance"] for one in found] == ["supports", "supports", "conflicts", "conflicts"]
-
-
 class Words(Embeddings):
     """LangChain embeddings by words."""
 
@@ -745,25 +596,7 @@ async def test_any_kind_of_embeddings_filters() -> None:
     assert keep.invoke(docs()) == expected
     words.calls.clear()
     assert await keep.ainvoke(docs()) == expected and words.calls == ["async"]
-    own = EpicDocumentTransformer(preferences=[RED, LATE])
-    given = [EpicDocumentTransformer(preferences=[RED, LATE], embeddings=EpicEmbeddings()), own]
-    assert given[0].invoke(docs()) == given[1].invoke(docs()) != []
-
-
-async def test_embeddings_that_fail_are_an_error_that_says_so(transform: Transform) -> None:
-    class Broken(Words):
-        def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            if "red wine 0" in texts:
-                raise ConnectionError("no route")
-            return super().embed_documents(texts)
-
-        async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-            return self.embed_documents(texts)
-
-    keep = transformer(embeddings=Broken())
-    with pytest.raises(EncoderError, match="no route"):
-        await transform(keep, docs())
-    assert (await transform(keep, docs()[5:])) == transformer().invoke(docs()[5:])
+    assert transformer(embeddings=EpicEmbeddings(HashEncoder())).invoke(docs()) == expected
 
 
 # a memory that judges
@@ -776,23 +609,6 @@ async def test_a_memory_judges_and_takes_nothing_in(anyhow: Transform) -> None:
     assert len(memory) == 0 and memory.stats().counts["pending"] == 0
     memory.replace_preference(WINE, "blue sky")
     assert "item 4" in ids(await anyhow(EpicDocumentTransformer(memory=memory), docs()))
-
-
-async def test_a_memorys_file_remembers_what_was_decided(tmp_path: Path, transform: Transform) -> None:
-    path, lm = tmp_path / "me.epic", Scripted(stalls_at(3))
-    with opened(path, lm) as memory:
-        keep = EpicDocumentTransformer(memory=memory, split=True)
-        await transform(keep, docs())
-        assert lm.calls == 16 and len(keep.undecided) == 4
-    lm = Scripted()
-    with opened(path, lm) as memory:
-        keep = EpicDocumentTransformer(memory=memory, split=True)
-        assert await transform(keep, docs()) == transformer(split=True).invoke(docs())
-        assert lm.calls == 4
-        memory.add(documents())
-        assert lm.calls == 4
-    with pytest.raises(MemoryClosedError):
-        await transform(keep, docs())
 
 
 def test_a_memory_brings_all_it_needs() -> None:
@@ -852,44 +668,32 @@ def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any], match: s
         transformer(**arguments)
 
 
-@pytest.mark.parametrize("way", [name for name in ALL_WAYS if " of " not in name])
-@pytest.mark.parametrize(
-    "wrong", ["red wine", b"red wine", Document("red wine"), {"page_content": "red wine"}, 3, None]
-)
-async def test_what_is_not_several_documents_is_refused(wrong: Any, way: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"Give several Documents in a list, not {type(wrong).__name__}"):
-        await ALL_WAYS[way](transformer(), wrong)
-
-
-@pytest.mark.parametrize("wrong", ["red wine", 3, None, {"page_content": "red wine"}])
-async def test_what_is_no_document_is_refused_before_anything_is_asked(
-    wrong: Any, anyhow: Transform, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Of a stream, what came first is asked about after half a second: on a slow machine, before the wrong one comes.
-    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
-    lm = Scripted()
-    with pytest.raises(InvalidInputError, match=f"Expected Documents, found {type(wrong).__name__}"):
-        await anyhow(transformer(lm), [*docs(), wrong])
-    assert lm.calls == 0
+SEVERAL = "Give several Documents in a list, not"
 
 
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        (Document("red\0wine", id="broken"), r"Document 101 \(id 'broken'\): .*NUL"),
-        (Document("red\0wine"), "Document 101: .*NUL"),
-        (Document("red wine \ud800", id="broken"), r"Document 101 \(id 'broken'\)"),
-        (Document("red wine", id="a\0b"), r"Document 101 \(id 'a\\x00b'\): .*NUL"),
+        *(
+            (one, SEVERAL)
+            for one in ("red wine", b"red wine", Document("red wine"), {"page_content": "red wine"}, 3, None)
+        ),
+        *(([*docs(20), one], "Expected Documents, found") for one in ("red wine", None, {"page_content": "red wine"})),
+        ([*docs(20), Document("red\0wine", id="broken")], r"Document 101 \(id 'broken'\): .*NUL"),
+        ([*docs(20), Document("red\0wine")], "Document 101: .*NUL"),
+        ([*docs(20), Document("red wine \ud800", id="broken")], r"Document 101 \(id 'broken'\)"),
+        ([*docs(20), Document("red wine", id="a\0b")], r"Document 101 \(id 'a\\x00b'\): .*NUL"),
     ],
+    ids=lambda value: str(value)[:20],
 )
-async def test_a_text_that_cannot_be_one_is_named_before_anything_is_asked(
-    wrong: Document, match: str, transform: Transform
-) -> None:
-    lm = Scripted()
-    keep = transformer(lm)
-    with pytest.raises(InvalidInputError, match=match):
-        await transform(keep, [*docs(20), wrong])
-    assert lm.calls == 0 and keep.report.seen == 0
+async def test_what_is_no_document_is_refused_before_anything_is_asked(wrong: Any, match: str) -> None:
+    for name, way in ALL_WAYS.items():
+        if " of " not in name:
+            lm = Scripted()
+            keep = transformer(lm)
+            with pytest.raises(InvalidInputError, match=match):
+                await way(keep, wrong)
+            assert lm.calls == 0 and keep.report.seen == 0
 
 
 async def test_unknown_arguments_of_a_call_are_errors(anyhow: Transform) -> None:
@@ -901,16 +705,3 @@ async def test_unknown_arguments_of_a_call_are_errors(anyhow: Transform) -> None
 async def test_preferences_of_a_call_that_cannot_be_are_errors(wrong: Any, anyhow: Transform) -> None:
     with pytest.raises(InvalidInputError):
         await anyhow(transformer(), docs(), preferences=wrong)
-
-
-async def test_a_failure_in_one_of_several_is_that_ones(transform: Transform) -> None:
-    keep = transformer()
-    found: list[Any] = keep.batch([docs(), [Document("a\0b")], docs(1)], return_exceptions=True)
-    assert isinstance(found[1], InvalidInputError)
-    assert [found[0], found[2]] == [transformer().invoke(docs()), transformer().invoke(docs(1))]
-
-
-def test_the_model_is_not_asked_before_it_is_needed() -> None:
-    lm = Own(lambda _: "")
-    keep = EpicDocumentTransformer(preferences=[WINE], llm=lm, embeddings=HashEncoder())
-    assert keep.invoke([Document("blue sky")]) == [] and lm.sent == []

@@ -202,7 +202,7 @@ def test_the_command_line_takes_the_same_names(tmp_path: Path, capsys: pytest.Ca
 def test_langchains_side_takes_names(tmp_path: Path) -> None:
     pytest.importorskip("langchain_core")
     from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, EpicVectorStore, SteeredRetriever
-    from epic_langchain.adapters import encoder_of as langchains
+    from epic_langchain.models import encoder_of as langchains
 
     assert langchains("static") is default_encoder() and langchains(MINILM) is encoder_of(MINILM)
     assert EpicEmbeddings("static").encoder is default_encoder()

@@ -17,7 +17,7 @@ from epic_core.lm.http import count
 _THINKING = {"reasoning", "thinking", "reasoning_content", "redacted_thinking"}
 
 
-def read(answer: object) -> Completion:
+def completion_of(answer: object) -> Completion:
     """Return the completion in a message, or in the output of a model that is held to a schema.
 
     The text is the message's own if that is a JSON object: only then do the log-probabilities belong to it. Otherwise

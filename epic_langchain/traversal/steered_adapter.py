@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from graph_retriever import Content
@@ -17,17 +18,16 @@ from epic_core import Preference
 from epic_core.errors import InvalidInputError
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.batching import unique_preferences
-from epic_core.steering.vector_stores import Found, SteeredSearch, Target
-from epic_core.types.metadata import copied
+from epic_core.runtime.threads import in_thread
+from epic_core.steering.vector_stores import SteeredSearch, Target
 from epic_core.types.modes import Mode, checked_mode
 from epic_core.types.validation import checked_tau
-from epic_langchain.adapters import encoder_of
-from epic_langchain.traversal.stores import EpicGraphAdapter, QueryVector
+from epic_langchain.documents import described
+from epic_langchain.models import encoder_of
+from epic_langchain.traversal.epic_adapter import EpicGraphAdapter, QueryVector
 from epic_langchain.vectorstore import EpicVectorStore
 
 _PER_CALL = ("preferences", "steering")
-# Keys that describe a document in one call only.
-_OURS = frozenset({"epic_steered_by", "epic_score"})
 
 
 class SteeredGraphAdapter(Adapter):
@@ -44,7 +44,7 @@ class SteeredGraphAdapter(Adapter):
 
     `store_kwargs` of a call: `preferences` and `steering` apply to that call; all others go to the adapter. Documents
     are copies; `epic_steered_by` names the preferences that steered, one a line, and `epic_score` is the score a
-    document was ranked by, where documents were ranked by stance.
+    document was ranked by, where documents were ranked by stance. Asynchronous traversals search in a thread.
 
     Args:
         store: A vector store that `langchain-graph-retriever` has an adapter for, or any adapter.
@@ -94,94 +94,65 @@ class SteeredGraphAdapter(Adapter):
         self, query: str, k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
     ) -> tuple[list[float], list[Content]]:
         """Return the steered vector, a list of `dimension` floats, and the k best documents for it; k may be 0."""
-        users, mode, rest = self._options(kwargs)
-        embedding, _ = self.adapter.search_with_embedding(query, k=0, filter=filter, **rest)
-        vector = _steered(self._search.target(embedding, users, mode))
+        users, mode = (kwargs.get(name) for name in _PER_CALL)
+        embedding, _ = self.adapter.search_with_embedding(query, k=0, filter=filter, **_others(kwargs))
+        target = self._search.target(
+            embedding,
+            self.preferences if users is None else users,
+            self.steering if mode is None else mode,
+        )
+        vector = QueryVector(target.vector, target)
         return vector, self.search(vector, k, filter, **kwargs)
-
-    @override
-    async def asearch_with_embedding(
-        self, query: str, k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
-    ) -> tuple[list[float], list[Content]]:
-        """Do the same as `search_with_embedding` without blocking the event loop."""
-        users, mode, rest = self._options(kwargs)
-        embedding, _ = await self.adapter.asearch_with_embedding(query, k=0, filter=filter, **rest)
-        vector = _steered(await self._search.atarget(embedding, users, mode))
-        return vector, await self.asearch(vector, k, filter, **kwargs)
 
     @override
     def search(
         self, embedding: list[float], k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Content]:
         """Return the k best documents for a query's vector; any other vector is not steered and goes to the adapter."""
-        *_, rest = self._options(kwargs)
 
         def fetch(vector: list[float], count: int) -> list[Content]:
-            return self.adapter.search(vector, count, filter, **rest)
+            return self.adapter.search(vector, count, filter, **_others(kwargs))
 
-        if k == 0:
-            return []
-        target = _target(embedding)
-        return _said(target, self._search.find(target, k, fetch, _read))
-
-    @override
-    async def asearch(
-        self, embedding: list[float], k: int = 4, filter: dict[str, Any] | None = None, **kwargs: Any
-    ) -> list[Content]:
-        """Do the same as `search` without blocking the event loop."""
-        *_, rest = self._options(kwargs)
-
-        async def fetch(vector: list[float], count: int) -> list[Content]:
-            return await self.adapter.asearch(vector, count, filter, **rest)
-
-        if k == 0:
-            return []
-        target = _target(embedding)
-        return _said(target, await self._search.afind(target, k, fetch, _read))
+        return self._found(embedding, k, fetch) if k else []
 
     @override
     def get(self, ids: Sequence[str], filter: dict[str, Any] | None = None, **kwargs: Any) -> list[Content]:
         """Return the documents with these ids, as the adapter finds them."""
-        *_, rest = self._options(kwargs)
-        return self.adapter.get(ids, filter, **rest)
-
-    @override
-    async def aget(self, ids: Sequence[str], filter: dict[str, Any] | None = None, **kwargs: Any) -> list[Content]:
-        """Do the same as `get` without blocking the event loop."""
-        *_, rest = self._options(kwargs)
-        return await self.adapter.aget(ids, filter, **rest)
+        return self.adapter.get(ids, filter, **_others(kwargs))
 
     @override
     def adjacent(
         self, edges: set[Edge], query_embedding: list[float], k: int, filter: dict[str, Any] | None, **kwargs: Any
     ) -> list[Content]:
         """Return the k best documents that at least one of the edges leads to."""
-        *_, rest = self._options(kwargs)
 
         def fetch(vector: list[float], count: int) -> list[Content]:
-            return list(self.adapter.adjacent(edges, vector, count, filter, **rest))
+            return list(self.adapter.adjacent(edges, vector, count, filter, **_others(kwargs)))
 
-        target = _target(query_embedding)
-        return _said(target, self._search.find(target, k, fetch, _read))
+        return self._found(query_embedding, k, fetch)
 
     @override
     async def aadjacent(
         self, edges: set[Edge], query_embedding: list[float], k: int, filter: dict[str, Any] | None, **kwargs: Any
     ) -> list[Content]:
-        """Do the same as `adjacent` without blocking the event loop."""
-        *_, rest = self._options(kwargs)
+        return await in_thread(partial(self.adjacent, edges, query_embedding, k, filter, **kwargs))
 
-        async def fetch(vector: list[float], count: int) -> list[Content]:
-            return list(await self.adapter.aadjacent(edges, vector, count, filter, **rest))
+    def _found(
+        self, embedding: list[float], k: int, fetch: Callable[[list[float], int], list[Content]]
+    ) -> list[Content]:
+        """Return copies of the k best documents, with `epic_steered_by` and `epic_score` in their metadata."""
+        # A vector from elsewhere stands for itself.
+        target = embedding.asked if isinstance(embedding, QueryVector) else Target(vector=embedding)
+        steered_by = "\n".join(target.steered_by) or None
+        return [
+            replace(one.document, metadata=described(one.document.metadata, steered_by=steered_by, score=one.score))
+            for one in self._search.find(target, k, fetch, _read)
+        ]
 
-        target = _target(query_embedding)
-        return _said(target, await self._search.afind(target, k, fetch, _read))
 
-    def _options(self, given: Mapping[str, Any]) -> tuple[Iterable[str | Preference], Mode, dict[str, Any]]:
-        """Return the preferences that steer, the mode, and the options for the adapter."""
-        rest = {name: value for name, value in given.items() if name not in _PER_CALL}
-        users, mode = (given.get(name) for name in _PER_CALL)
-        return self.preferences if users is None else users, self.steering if mode is None else mode, rest
+def _others(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are the adapter's own."""
+    return {name: value for name, value in options.items() if name not in _PER_CALL}
 
 
 def _adapter_of(store: Any) -> Adapter:
@@ -195,25 +166,5 @@ def _adapter_of(store: Any) -> Adapter:
         ) from error
 
 
-def _steered(target: Target) -> QueryVector:
-    return QueryVector(target.vector, target)
-
-
-def _target(embedding: list[float]) -> Target:
-    """Return the target that a vector stands for; a vector from elsewhere stands for itself."""
-    return embedding.asked if isinstance(embedding, QueryVector) else Target(vector=embedding)
-
-
 def _read(content: Content) -> tuple[str, Mapping[str, Any]]:
     return content.content, content.metadata
-
-
-def _said(target: Target, found: Sequence[Found[Content]]) -> list[Content]:
-    """Return copies of documents with `epic_steered_by` and `epic_score` in their metadata."""
-    said = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
-    return [_with(one.document, said if one.score is None else {**said, "epic_score": one.score}) for one in found]
-
-
-def _with(content: Content, said: Mapping[str, Any]) -> Content:
-    own = {key: copied(value) for key, value in content.metadata.items() if key not in _OURS}
-    return replace(content, metadata={**own, **said})

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
+from langchain_core.retrievers import LangSmithRetrieverParams
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.vectorstores import VectorStore
-from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
 
 from epic_core import Preference
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
 from epic_core.runtime.batching import unique_preferences
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch, refuses_dimension
 from epic_core.types import FloatArray, checked_k, checked_text
-from epic_core.types.metadata import copied
 from epic_core.types.validation import checked_tau
-from epic_langchain.adapters import encoder_of
-from epic_langchain.embeddings import EpicEmbeddings
-from epic_langchain.per_call import per_call
-
-_PER_CALL = ("k", "filter", "preferences", "mode")
-# Keys that describe a document in one call only.
-_OURS = frozenset({"epic_steered_by", "epic_score", "epic_tier"})
+from epic_langchain.calls import Call
+from epic_langchain.documents import described
+from epic_langchain.models import EpicEmbeddings, encoder_of
+from epic_langchain.retriever import OptionsRetriever
 
 
-class SteeredRetriever(BaseRetriever):
+class SteeredRetriever(OptionsRetriever):
     """Retriever that searches any LangChain vector store with a query steered by the user's preferences.
 
         retriever = SteeredRetriever(vectorstore=store, preferences=["I avoid hotels with casinos."])
@@ -75,25 +73,15 @@ class SteeredRetriever(BaseRetriever):
         EncoderError: from a call, if the embeddings fail.
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        arbitrary_types_allowed=True,
-        validate_default=True,
-        validate_assignment=True,
-        # A model may hold a key.
-        hide_input_in_errors=True,
-    )
-
     vectorstore: VectorStore
     preferences: Sequence[str | Preference] = ()
-    embeddings: Any = None
-    k: int = 5
     mode: Mode = "signed"
     fallback: Runnable[str, list[Document]] | None = None
     floor: float | None = None
     overfetch: int = 4
     search_kwargs: dict[str, Any] = Field(default_factory=dict)
 
+    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "preferences", "mode")
     _embeddings: Embeddings | None = PrivateAttr()
     _search: SteeredSearch = PrivateAttr()
 
@@ -105,11 +93,6 @@ class SteeredRetriever(BaseRetriever):
         unique = unique_preferences(preferences)
         # Keep texts as they were given: looking them up costs less.
         return preferences if isinstance(preferences, tuple) else tuple(unique)
-
-    @field_validator("k", mode="before")
-    @classmethod
-    def _checked_k(cls, k: Any) -> int:
-        return checked_k(k)
 
     @field_validator("overfetch", mode="before")
     @classmethod
@@ -143,17 +126,8 @@ class SteeredRetriever(BaseRetriever):
         return self
 
     @override
-    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """Return the documents for a query; keyword arguments apply to this call only."""
-        return super().invoke(input, config, **self._options(config, kwargs))
-
-    @override
-    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """Do the same as `invoke` without blocking the event loop."""
-        return await super().ainvoke(input, config, **self._options(config, kwargs))
-
     def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
-        options = per_call(config, kwargs, _PER_CALL)
+        options = super()._options(config, kwargs)
         if self.fallback is not None:
             # BaseRetriever does not pass the config on, and a fallback may serve many users, too.
             options["configurable"] = ensure_config(config).get("configurable")
@@ -161,45 +135,83 @@ class SteeredRetriever(BaseRetriever):
 
     @override
     def _get_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: CallbackManagerForRetrieverRun,
-        k: int | None = None,
-        filter: Any = None,
-        preferences: Sequence[str | Preference] | None = None,
-        mode: Mode | None = None,
-        configurable: dict[str, Any] | None = None,
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
     ) -> list[Document]:
-        call = _Call(self, query, k, filter)
-        embedding = call.embedded()
-        users = self.preferences if preferences is None else preferences
-        target = self._search.target(embedding, users, self.mode if mode is None else mode)
-        if self.fallback is not None and not target.matched:
-            config = RunnableConfig(callbacks=run_manager.get_child(), configurable=configurable or {})
-            return call.of_fallback(self.fallback.invoke(query, config))
-        return call.documents(target, self._search.find(target, call.k, call.fetch, _read))
+        return run(self._found(query, run_manager, **options))
 
     @override
     async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return await arun(self._found(query, run_manager, **options), threaded=False)
+
+    def _found(
         self,
         query: str,
+        run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
         *,
-        run_manager: AsyncCallbackManagerForRetrieverRun,
         k: int | None = None,
         filter: Any = None,
         preferences: Sequence[str | Preference] | None = None,
         mode: Mode | None = None,
         configurable: dict[str, Any] | None = None,
-    ) -> list[Document]:
-        call = _Call(self, query, k, filter)
-        embedding = await call.aembedded()
+    ) -> Effects[list[Document]]:
+        query = checked_text(query, "The query")
+        k = self.k if k is None else checked_k(k)
+        kwargs = self._store_options(filter)
+        embedding: Sequence[float] | FloatArray = yield self._embedded(query)
         users = self.preferences if preferences is None else preferences
-        target = await self._search.atarget(embedding, users, self.mode if mode is None else mode)
+        mode = self.mode if mode is None else mode
+        target: Target = yield Call(self._search.target, self._search.atarget, embedding, users, mode)
         if self.fallback is not None and not target.matched:
             config = RunnableConfig(callbacks=run_manager.get_child(), configurable=configurable or {})
-            return call.of_fallback(await self.fallback.ainvoke(query, config))
-        return call.documents(target, await self._search.afind(target, call.k, call.afetch, _read))
+            return _of_fallback((yield Call(self.fallback.invoke, self.fallback.ainvoke, query, config)), k)
+
+        def fetch(vector: list[float], count: int) -> list[Document]:
+            return self.vectorstore.similarity_search_by_vector(vector, k=count, **kwargs)
+
+        def afetch(vector: list[float], count: int) -> Awaitable[list[Document]]:
+            return self.vectorstore.asimilarity_search_by_vector(vector, k=count, **kwargs)
+
+        found: list[Found[Document]] = yield Call(
+            partial(self._search.find, target, k, fetch, _read),
+            partial(self._search.afind, target, k, afetch, _read),
+            explain=partial(self._not_found, target.vector),
+        )
+        steered_by = "\n".join(target.steered_by) or None
+        return [_copied(one.document, steered_by=steered_by, score=one.score) for one in found]
+
+    def _store_options(self, filter: Any) -> dict[str, Any]:
+        if filter is None:
+            return self.search_kwargs
+        if "filter" in self.search_kwargs:
+            raise InvalidInputError("This retriever has a filter of its own, which a call cannot replace.")
+        return {**self.search_kwargs, "filter": filter}
+
+    def _embedded(self, query: str) -> Call:
+        """Return the call for the query's embedding, which is not normalised if the model does not normalise it."""
+        if self._embeddings is None:
+            return Call(embed_query, aembed_query, self._search.encoder, query)
+        return Call(self._embeddings.embed_query, self._embeddings.aembed_query, query, explain=self._not_embedded)
+
+    def _not_embedded(self, error: Exception) -> None:
+        if not isinstance(error, EpicError):
+            raise EncoderError(f"{type(self._embeddings).__name__} could not embed the query: {error}") from error
+
+    def _not_found(self, vector: list[float], error: Exception) -> None:
+        """Raise the error that explains a store's failure, if its cause is known."""
+        store = type(self.vectorstore).__name__
+        if isinstance(error, NotImplementedError):
+            raise InvalidInputError(
+                f"{store} cannot search by vector, and a steered query is one. Use a store that has"
+                " similarity_search_by_vector, or this store's own retriever."
+            ) from error
+        if not isinstance(error, EncoderError) and refuses_dimension(error, vector):
+            raise EncoderMismatchError(
+                f"{store} refuses the query's embedding, {len(vector)} numbers made with"
+                f" {self._search.encoder.name}: {error}. Give embeddings=, the same that the store was filled"
+                " with; or fill it anew."
+            ) from error
 
     @override
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
@@ -209,97 +221,19 @@ class SteeredRetriever(BaseRetriever):
         return params
 
 
-class _Call:
-    """One call: its query to the store, and the documents made of the answer."""
-
-    def __init__(self, retriever: SteeredRetriever, query: str, k: int | None, filter: Any) -> None:
-        self._query = checked_text(query, "The query")
-        self.k = retriever.k if k is None else checked_k(k)
-        self._store = retriever.vectorstore
-        self._search = retriever._search
-        self._embeddings = retriever._embeddings
-        self._kwargs = retriever.search_kwargs
-        if filter is not None:
-            if "filter" in self._kwargs:
-                raise InvalidInputError("This retriever has a filter of its own, which a call cannot replace.")
-            self._kwargs = {**self._kwargs, "filter": filter}
-
-    def embedded(self) -> Sequence[float] | FloatArray:
-        """Return the query's embedding, not normalised if the model does not normalise it."""
-        if self._embeddings is None:
-            return embed_query(self._search.encoder, self._query)
-        try:
-            return self._embeddings.embed_query(self._query)
-        except EpicError:
-            raise
-        except Exception as error:
-            raise self._not_embedded(error) from error
-
-    async def aembedded(self) -> Sequence[float] | FloatArray:
-        """Do the same as `embedded` without blocking the event loop."""
-        if self._embeddings is None:
-            return await aembed_query(self._search.encoder, self._query)
-        try:
-            return await self._embeddings.aembed_query(self._query)
-        except EpicError:
-            raise
-        except Exception as error:
-            raise self._not_embedded(error) from error
-
-    def _not_embedded(self, error: Exception) -> EncoderError:
-        return EncoderError(f"{type(self._embeddings).__name__} could not embed the query: {error}")
-
-    def fetch(self, vector: list[float], count: int) -> list[Document]:
-        """Return the documents nearest to a vector, as the store returns them."""
-        try:
-            return self._store.similarity_search_by_vector(vector, k=count, **self._kwargs)
-        except Exception as error:
-            self._explain(error, vector)
-            raise
-
-    async def afetch(self, vector: list[float], count: int) -> list[Document]:
-        """Do the same as `fetch` without blocking the event loop."""
-        try:
-            return await self._store.asimilarity_search_by_vector(vector, k=count, **self._kwargs)
-        except Exception as error:
-            self._explain(error, vector)
-            raise
-
-    def _explain(self, error: Exception, vector: list[float]) -> None:
-        """Raise the error that explains a store's failure, if its cause is known."""
-        store = type(self._store).__name__
-        if isinstance(error, NotImplementedError):
-            raise InvalidInputError(
-                f"{store} cannot search by vector, and a steered query is one. Use a store that has"
-                " similarity_search_by_vector, or this store's own retriever."
-            ) from error
-        if refuses_dimension(error, vector):
-            raise EncoderMismatchError(
-                f"{store} refuses the query's embedding, {len(vector)} numbers made with"
-                f" {self._search.encoder.name}: {error}. Give embeddings=, the same that the store was filled"
-                " with; or fill it anew."
-            ) from error
-
-    def documents(self, target: Target, found: Sequence[Found[Document]]) -> list[Document]:
-        """Return copies of the store's documents, with `epic_steered_by` and `epic_score` in their metadata."""
-        said = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
-        return [_with(one.document, said if one.score is None else {**said, "epic_score": one.score}) for one in found]
-
-    def of_fallback(self, found: Any) -> list[Document]:
-        """Return copies of the first k documents that the fallback returned."""
-        if not isinstance(found, (list, tuple)) or not all(isinstance(document, Document) for document in found):
-            raise InvalidInputError(
-                f"The fallback returned {type(found).__name__}, not a list of Documents. Give a retriever, or a"
-                " Runnable that returns Documents."
-            )
-        return [_with(document, {"epic_tier": "fallback"}) for document in found[: self.k]]
+def _of_fallback(found: Any, k: int) -> list[Document]:
+    """Return copies of the first k documents that the fallback returned."""
+    if not isinstance(found, (list, tuple)) or not all(isinstance(document, Document) for document in found):
+        raise InvalidInputError(
+            f"The fallback returned {type(found).__name__}, not a list of Documents. Give a retriever, or a"
+            " Runnable that returns Documents."
+        )
+    return [_copied(document, tier="fallback") for document in found[:k]]
 
 
 def _read(document: Document) -> tuple[str, Mapping[str, Any]]:
     return document.page_content, document.metadata
 
 
-def _with(document: Document, said: Mapping[str, Any]) -> Document:
-    """Return a copy with more metadata; a store may have returned the very objects that it holds."""
-    own = {key: copied(value) for key, value in document.metadata.items() if key not in _OURS}
-    return document.model_copy(update={"metadata": {**own, **said}})
+def _copied(document: Document, **facts: Any) -> Document:
+    return document.model_copy(update={"metadata": described(document.metadata, **facts)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, ClassVar
 
 from langchain_core.documents import Document
@@ -12,19 +13,17 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self, override
 
-from epic_core import EpicMemory
 from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction import Extractor
 from epic_core.graph.extraction.lm import LMExtractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
 from epic_core.graph.sources import checked_source, graph_over, warn_of_failures
-from epic_core.lm import LanguageModel
 from epic_core.lm.failures import kind_of
-from epic_langchain.adapters import encoder_of, lm_of
+from epic_langchain.arguments import per_call
 from epic_langchain.documents import memory_item, several
-from epic_langchain.memory_retriever import MemoryRetriever, check_embeddings, opened
-from epic_langchain.per_call import per_call
+from epic_langchain.models import lm_of
+from epic_langchain.retriever import MemoryRetriever
 
 _logger = logging.getLogger(__name__)
 
@@ -40,15 +39,13 @@ class EpicGraphRetriever(MemoryRetriever):
     with each call, or in `config["configurable"]`.
 
     Attributes:
-        k, guidance: As for `EpicRetriever`.
-        embeddings: The embeddings for opening a file given by its name: LangChain's `Embeddings`, an encoder of
-            epic_core or its name; default: the embedded encoder. A memory that is open has its own.
-        extractor: Finds entities and facts in documents that are added: an Extractor of epic_core, or a model (a chat
-            model, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
-            GraphMemory has its own.
         graph: The graph, which the caller closes; the name of its file, which has to exist; or an `EpicMemory`, over
             which a graph is made. Once validated it is a GraphMemory: `graph.close()` closes the file, `graph.update()`
             adds items that the memory holds and the graph does not.
+        embeddings, k, guidance: As for `EpicRetriever`.
+        extractor: Finds entities and facts in documents that are added: an Extractor of epic_core, or a model (a chat
+            model, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
+            GraphMemory has its own.
 
     Raises:
         ValidationError: if an argument is invalid.
@@ -59,24 +56,22 @@ class EpicGraphRetriever(MemoryRetriever):
         UnknownPreferenceError: from a call, for a preference that the memory does not have.
     """
 
-    # Frozen, because they decided how the graph was opened; hidden, because a model may hold a key.
-    embeddings: Any = Field(default=None, frozen=True, repr=False)
     extractor: Any = Field(default=None, frozen=True, repr=False)
     graph: Any = Field(frozen=True)  # a GraphMemory once validated; Any, so that type checkers accept a name
 
     _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "preferences", "steering", "stance_policy")
 
-    @field_validator("embeddings")
-    @classmethod
-    def _checked_embeddings(cls, embeddings: Any) -> Any:
-        made = encoder_of(embeddings)
-        # Keep the encoder made from a name, so that it is not loaded again.
-        return made if isinstance(embeddings, str) else embeddings
-
     @field_validator("extractor", mode="before")
     @classmethod
     def _checked_extractor(cls, extractor: Any) -> Extractor | None:
-        return extractor_of(extractor)
+        if isinstance(extractor, BaseChatModel) or callable(getattr(extractor, "complete", None)):
+            return LMExtractor(lm_of(extractor))
+        if extractor is None or (not isinstance(extractor, (type, Runnable)) and isinstance(extractor, Extractor)):
+            return extractor
+        raise InvalidInputError(
+            "extractor must be a LangChain chat model, such as ChatOllama(model=...), a language model or an extractor"
+            f" of epic_core, or None for the one that needs no model; not {kind_of(extractor)}."
+        )
 
     @field_validator("graph", mode="before")
     @classmethod
@@ -85,17 +80,15 @@ class EpicGraphRetriever(MemoryRetriever):
 
     @model_validator(mode="after")
     def _open(self) -> Self:
-        """Open the graph last: a file opened before another argument fails could not be closed by anybody."""
-        graph, extractor = self.graph, self.extractor
-        if isinstance(graph, (GraphMemory, EpicMemory)):
-            check_embeddings(graph.memory if isinstance(graph, GraphMemory) else graph, self.embeddings)
-            self.__dict__["graph"] = graph_over(graph, extractor)
-            return self
-        memory = opened(graph, self.embeddings)
+        """Open the file last: if another argument failed later, nobody could close it."""
+        source = self.graph
+        known = isinstance(source, GraphMemory)
+        memory = self._opened(source.memory if known else source)
         try:
-            self.__dict__["graph"] = graph_over(memory, extractor)
+            self.__dict__["graph"] = graph_over(source if known else memory, self.extractor)
         except BaseException:
-            memory.close()
+            if isinstance(source, (str, Path)):
+                memory.close()
             raise
         return self
 
@@ -123,29 +116,12 @@ class EpicGraphRetriever(MemoryRetriever):
             InvalidInputError: for anything but Documents, or metadata that is not JSON.
             EpicError: as `GraphMemory.add` raises it.
         """
-        return _told(self._searched.add(map(memory_item, several(documents)), progress=progress))
+        report = self._searched.add(map(memory_item, several(documents)), progress=progress)
+        warn_of_failures(report, _logger)
+        return report
 
     async def aadd_documents(self, documents: Iterable[Document], *, progress: bool = False) -> GraphReport:
         """Do the same as `add_documents` without blocking the event loop."""
-        return _told(await self._searched.aadd(map(memory_item, several(documents)), progress=progress))
-
-
-def extractor_of(extractor: Extractor | BaseChatModel | LanguageModel | None) -> Extractor | None:
-    """Return an extractor for what a user gave: a model reads the documents; None is the graph's default.
-
-    Raises:
-        InvalidInputError: for anything but an extractor, a chat model, a language model or None.
-    """
-    if extractor is None or (not isinstance(extractor, (type, Runnable)) and isinstance(extractor, Extractor)):
-        return extractor
-    if isinstance(extractor, BaseChatModel) or callable(getattr(extractor, "complete", None)):
-        return LMExtractor(lm_of(extractor))
-    raise InvalidInputError(
-        "extractor must be a LangChain chat model, such as ChatOllama(model=...), a language model or an extractor of"
-        f" epic_core, or None for the one that needs no model; not {kind_of(extractor)}."
-    )
-
-
-def _told(report: GraphReport) -> GraphReport:
-    warn_of_failures(report, _logger)
-    return report
+        report = await self._searched.aadd(map(memory_item, several(documents)), progress=progress)
+        warn_of_failures(report, _logger)
+        return report

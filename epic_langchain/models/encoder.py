@@ -1,0 +1,149 @@
+"""Adapters from LangChain's `Embeddings` to an encoder, and from an encoder to `Embeddings`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_core.embeddings import Embeddings
+
+from epic_core.encoders import Encoder, aembed, by_name, default_encoder, embed
+from epic_core.encoders.adapted import AdaptedEncoder, is_encoder
+from epic_core.encoders.base import aembed_query, embed_query
+from epic_core.errors import InvalidInputError
+from epic_core.lm.adapted import checked_name
+from epic_core.lm.failures import kind_of
+
+# The attributes in which LangChain's classes keep the model's name.
+_NAMES = ("model", "model_name", "model_id", "deployment_name", "azure_deployment", "deployment", "repo_id")
+
+
+def name_of(model: object) -> str:
+    """Return `langchain:<class>:<model>`, or `langchain:<class>` if the object does not name its model."""
+    named = (getattr(model, name, None) for name in _NAMES)
+    found = [value for value in named if isinstance(value, str) and value.strip()]
+    return ":".join(["langchain", type(model).__name__, *found[:1]])
+
+
+class LangChainEncoder(AdaptedEncoder):
+    """Any LangChain `Embeddings` as an encoder: `LangChainEncoder(OllamaEmbeddings(model="nomic-embed-text"))`.
+
+    Items and preferences are embedded as documents, a user's query as a query. Nothing is sent before the first use.
+
+    Args:
+        embeddings: The embeddings.
+        name: Stored with a memory, which can be opened only with an encoder of that name. Default: made of the
+            class and of the model's name, where it has one.
+        fingerprint: Identifies the weights. Default: a digest of name and dimension, which stays the same if the
+            weights change under the same name; give a fingerprint where that can happen.
+        tau: The coarse filter's threshold that suits the model, a cosine in [-1, 1]. Default: the core's own.
+        floor: The similarity from which a preference steers, a cosine in [-1, 1]. Default: the core's own.
+
+    Raises:
+        InvalidInputError: if an argument is invalid.
+        EncoderError: on use, if the model fails or does not return one embedding for each text.
+    """
+
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        *,
+        name: str | None = None,
+        fingerprint: str | None = None,
+        tau: float | None = None,
+        floor: float | None = None,
+    ) -> None:
+        if not isinstance(embeddings, Embeddings):
+            raise InvalidInputError(f"embeddings must be LangChain Embeddings, not {kind_of(embeddings)}.")
+        super().__init__(checked_name(name, name_of(embeddings)), fingerprint=fingerprint, tau=tau, floor=floor)
+        self.embeddings = embeddings
+
+    def _documents(self, texts: list[str]) -> object:
+        return self.embeddings.embed_documents(texts)
+
+    async def _adocuments(self, texts: list[str]) -> object:
+        return await self.embeddings.aembed_documents(texts)
+
+    def _query(self, text: str) -> object:
+        return self.embeddings.embed_query(text)
+
+    async def _aquery(self, text: str) -> object:
+        return await self.embeddings.aembed_query(text)
+
+
+class EpicEmbeddings(Embeddings):
+    """An encoder of this package for any component that takes LangChain embeddings; by default the embedded encoder.
+
+        store = Chroma("notes", embedding_function=EpicEmbeddings())  # no network, no key, no torch
+
+    Args:
+        encoder: An `epic_core` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: the embedded
+            encoder, `default_encoder()`.
+
+    Raises:
+        InvalidInputError: if `encoder` is not an encoder or the name of one; on use, for a text that is not a string.
+        EncoderError: on use, if the encoder fails.
+    """
+
+    def __init__(self, encoder: Encoder | str | None = None) -> None:
+        if encoder is not None and not by_name.is_encoder_name(encoder) and not is_encoder(encoder):
+            raise InvalidInputError(
+                "encoder must be an encoder of epic_core, such as StaticEncoder(), or the name of one"
+                f" ({by_name.NAMES}), not {_shown(encoder)}."
+                " LangChain's own embeddings need no EpicEmbeddings around them."
+            )
+        self.encoder: Encoder = by_name.encoder_of(encoder)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return the unit vectors of texts, each a list of `encoder.dimension` floats."""
+        vectors: list[list[float]] = embed(self.encoder, _checked(texts)).tolist() if texts else []
+        return vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the unit vector of a query, a list of `encoder.dimension` floats."""
+        vector: list[float] = embed_query(self.encoder, *_checked([text])).tolist()
+        return vector
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Do the same as `embed_documents` without blocking the event loop."""
+        vectors: list[list[float]] = (await aembed(self.encoder, _checked(texts))).tolist() if texts else []
+        return vectors
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Do the same as `embed_query` without blocking the event loop."""
+        vector: list[float] = (await aembed_query(self.encoder, *_checked([text]))).tolist()
+        return vector
+
+    def __repr__(self) -> str:
+        return f"EpicEmbeddings(encoder={self.encoder.name!r})"
+
+
+def encoder_of(embeddings: Embeddings | Encoder | str | None) -> Encoder:
+    """Return an encoder for the embeddings a user gave: None is the embedded encoder, a string an encoder's name."""
+    if embeddings is None:
+        return default_encoder()
+    if isinstance(embeddings, EpicEmbeddings):
+        return embeddings.encoder
+    if isinstance(embeddings, Embeddings):
+        return LangChainEncoder(embeddings)
+    if isinstance(embeddings, str):
+        if by_name.is_encoder_name(embeddings):
+            return by_name.encoder_of(embeddings)
+    elif is_encoder(embeddings):
+        return embeddings
+    raise InvalidInputError(
+        "The embeddings must be LangChain Embeddings, such as OllamaEmbeddings(model=...), an encoder of epic_core,"
+        f" the name of one ({by_name.NAMES}), or None for the embedded one; not {_shown(embeddings)}."
+    )
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, str) else kind_of(value)
+
+
+def _checked(texts: Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, str):
+        raise InvalidInputError("embed_documents takes a list of texts, not one text. For that there is embed_query.")
+    for text in texts:
+        if not isinstance(text, str):
+            raise InvalidInputError(f"Only texts can be embedded, not {type(text).__name__}.")
+    return texts

@@ -1,0 +1,189 @@
+"""Retriever over a memory, and the bases that it shares with the other retrievers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
+from langchain_core.runnables import RunnableConfig
+from pydantic import ConfigDict, Field, field_validator, model_validator
+from typing_extensions import Self, override
+
+from epic_core import BuildReport, EpicMemory, Hits
+from epic_core.context import format_preferences
+from epic_core.errors import InvalidInputError
+from epic_core.types import checked_k
+from epic_langchain.arguments import per_call
+from epic_langchain.documents import document_of, memory_item, several
+from epic_langchain.filters import MetadataFilter, filter_of
+from epic_langchain.models import encoder_of
+
+
+class OptionsRetriever(BaseRetriever):
+    """Base of retrievers that take options with each call."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        validate_default=True,
+        validate_assignment=True,
+        # A model may hold a key.
+        hide_input_in_errors=True,
+    )
+
+    embeddings: Any = Field(default=None, repr=False)
+    k: int = 5
+
+    _per_call: ClassVar[tuple[str, ...]]
+
+    @field_validator("k", mode="before")
+    @classmethod
+    def _checked_k(cls, k: object) -> int:
+        return checked_k(k)
+
+    @override
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        """Return the documents for a query; keyword arguments apply to this call only."""
+        return super().invoke(input, config, **self._options(config, kwargs))
+
+    @override
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        return await super().ainvoke(input, config, **self._options(config, kwargs))
+
+    def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the options of a call."""
+        return per_call(config, kwargs, self._per_call)
+
+
+class MemoryRetriever(OptionsRetriever):
+    """Base of retrievers over a memory: opens it, and turns hits into documents."""
+
+    # Frozen, because they decided how the memory was opened; hidden, because a model may hold a key.
+    embeddings: Any = Field(default=None, frozen=True, repr=False)
+    guidance: Literal["metadata", "text"] = "metadata"
+
+    @property
+    @abstractmethod
+    def _searched(self) -> Any:
+        """The object whose `search` and `asearch` are called; they take the options of a call."""
+
+    @field_validator("embeddings")
+    @classmethod
+    def _checked_embeddings(cls, embeddings: Any) -> Any:
+        made = None if embeddings is None else encoder_of(embeddings)
+        # Keep the encoder made from a name, so that it is not loaded again.
+        return made if isinstance(embeddings, str) else embeddings
+
+    def _opened(self, memory: EpicMemory | str | Path) -> EpicMemory:
+        """Return a memory that is open, or open the one in a file, which has to exist."""
+        if not isinstance(memory, EpicMemory):
+            return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(self.embeddings))
+        if self.embeddings is not None:
+            given, own = encoder_of(self.embeddings).name, memory.encoder.name
+            if given != own:
+                raise InvalidInputError(f"The memory is open, with the embeddings {own}: leave out embeddings={given}.")
+        return memory
+
+    @override
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: MetadataFilter | None = None,
+        **options: Any,
+    ) -> list[Document]:
+        k = self.k if k is None else k
+        return self._documents(self._searched.search(query, k, filter=filter_of(filter), **options))
+
+    @override
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: MetadataFilter | None = None,
+        **options: Any,
+    ) -> list[Document]:
+        k = self.k if k is None else k
+        return self._documents(await self._searched.asearch(query, k, filter=filter_of(filter), **options))
+
+    def _documents(self, hits: Hits) -> list[Document]:
+        documents = [document_of(hit, number, guidance=self.guidance) for number, hit in enumerate(hits, start=1)]
+        opening = format_preferences(hits) if self.guidance == "text" else ""
+        if documents and opening:
+            # The first document opens with the preferences that matter, as the memory's own context does.
+            documents[0].page_content = f"{opening}\n\n{documents[0].page_content}"
+        return documents
+
+    @override
+    def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
+        params = super()._get_ls_params(**kwargs)
+        return LangSmithRetrieverParams({**params, "ls_vector_store_provider": "epic"})
+
+
+class EpicRetriever(MemoryRetriever):
+    """Retriever over a memory: its items as documents, each with its guidance.
+
+        retriever = EpicRetriever(memory="me.epic", k=5)
+        documents = retriever.invoke("Where should I stay?", k=3)
+
+    `k`, `filter`, `namespace` and `preferences` (which of the memory's preferences may steer and match) can be given
+    with each call, or in `config["configurable"]`. A filter is an `epic_core.Filter` or a mapping like `{"year":
+    {"$gte": 2020}}`.
+
+    Attributes:
+        memory: The memory, which the caller closes; or the name of its file, which has to exist.
+        embeddings: The embeddings for opening a file given by its name: LangChain's `Embeddings`, an encoder of
+            epic_core or its name; default: the embedded encoder. A memory that is open has its own.
+        k: How many documents, at least 1.
+        guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also
+            changes each document's text to the form a model gets: its number, the guidance, the content.
+
+    Raises:
+        ValidationError: if an argument is invalid.
+        StoreError: if the file cannot be opened.
+    """
+
+    memory: Any = Field(frozen=True)  # an EpicMemory once validated; Any, so that type checkers accept a name
+
+    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "preferences")
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _checked_memory(cls, memory: object) -> object:
+        if not isinstance(memory, (EpicMemory, str, Path)):
+            raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
+        return memory
+
+    @model_validator(mode="after")
+    def _open(self) -> Self:
+        """Open the file last: if another argument failed later, nobody could close it."""
+        self.__dict__["memory"] = self._opened(self.memory)
+        return self
+
+    @property
+    @override
+    def _searched(self) -> EpicMemory:
+        memory: EpicMemory = self.memory
+        return memory
+
+    def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
+        """Offer documents (ids, texts and metadata) to the memory, which decides what it keeps.
+
+        Raises:
+            InvalidInputError: for anything but Documents, or metadata that is not JSON.
+            EpicError: as `EpicMemory.add` raises it.
+        """
+        return self._searched.add(map(memory_item, several(documents)), progress=progress)
+
+    async def aadd_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
+        """Do the same as `add_documents` without blocking the event loop."""
+        return await self._searched.aadd(map(memory_item, several(documents)), progress=progress)
