@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from langchain_core.documents import Document
+from typing_extensions import override
 
 from epic_core import Hit, Item
 from epic_core.collection import Record
@@ -72,10 +73,33 @@ def documents_of(judged: Judged, document: Document, *, split: bool) -> list[Doc
     ]
 
 
+class FoundDocument(Document):
+    """A document that a search found: equal to another if it is the same text, whatever the two queries were.
+
+    LangChain's retrievers that ask several queries (`MultiQueryRetriever`) return equal documents once; `epic_score`
+    and the other guidance in the metadata depend on the query.
+    """
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Document):
+            return NotImplemented
+        same_text = self.id == other.id and self.page_content == other.page_content
+        return same_text and own_metadata(self.metadata) == own_metadata(other.metadata)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    @override
+    def lc_id(cls) -> list[str]:
+        """Return the id of Document, as which it is written and read."""
+        return Document.lc_id()
+
+
 def document_of(hit: Hit, number: int = 1, *, guidance: str = "metadata") -> Document:
     """Make a Document of a hit: guidance in its metadata; with `guidance="text"`, also in its text, as for a model."""
     text = format_hit(number, hit) if guidance == "text" else hit.text
-    return Document(id=hit.item.id, page_content=text, metadata=hit_metadata(hit))
+    return FoundDocument(id=hit.item.id, page_content=text, metadata=hit_metadata(hit))
 
 
 def described(metadata: Mapping[str, Any], **facts: Any) -> dict[str, Any]:

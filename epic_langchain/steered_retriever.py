@@ -25,7 +25,7 @@ from epic_core.steering.vector_stores import Found, SteeredSearch, Target, check
 from epic_core.types import FloatArray, checked_k, checked_text
 from epic_core.types.validation import checked_tau
 from epic_langchain.calls import Call
-from epic_langchain.documents import described
+from epic_langchain.documents import FoundDocument, described
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.retriever import OptionsRetriever
 
@@ -236,4 +236,7 @@ def _read(document: Document) -> tuple[str, Mapping[str, Any]]:
 
 
 def _copied(document: Document, **facts: Any) -> Document:
-    return document.model_copy(update={"metadata": described(document.metadata, **facts)})
+    metadata = described(document.metadata, **facts)
+    if type(document) is not Document:  # a store's own kind, with fields of its own
+        return document.model_copy(update={"metadata": metadata})
+    return FoundDocument(id=document.id, page_content=document.page_content, metadata=metadata)
