@@ -10,19 +10,22 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 
 from epic_core.collection import Record
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.metadata import PREFIX
 from epic_langchain.documents import checked_documents, record_of
 
 
 def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return the options of a call: its keyword arguments, then `config["configurable"]`, whose other keys are ignored.
+    """Return the options of a call: its keyword arguments, then those in `config["configurable"]`.
 
-    An option that is None counts as not given.
+    There an option begins with "epic_", such as "epic_k": the other keys belong to others. An option that is None
+    counts as not given.
     """
     unknown = [name for name in kwargs if name not in names]
     if unknown:
         raise TypeError(f"A call takes {', '.join(f'{name}=' for name in names)} here; not {unknown[0]!r}.")
-    given = {**(ensure_config(config).get("configurable") or {}), **_not_none(kwargs)}
-    return _not_none({name: given.get(name) for name in names})
+    configurable = ensure_config(config).get("configurable") or {}
+    given = {name: configurable.get(f"{PREFIX}{name}") for name in names}
+    return _not_none(given | _not_none(kwargs))
 
 
 def _not_none(options: Mapping[str, Any]) -> dict[str, Any]:

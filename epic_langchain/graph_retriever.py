@@ -36,13 +36,13 @@ class EpicGraphRetriever(MemoryRetriever):
 
     Documents have the form of an `EpicRetriever`'s; their `epic_score` is the score of `GraphMemory.search`. `k`,
     `filter`, `preferences` (which of the memory's preferences may steer), `steering` and `stance_policy` can be given
-    with each call, or in `config["configurable"]`.
+    with each call, or in `config["configurable"]` with the prefix `epic_`.
 
     Attributes:
         graph: The graph, which the caller closes; the name of its file, which has to exist; or an `EpicMemory`, over
             which a graph is made. Once validated it is a GraphMemory: `graph.close()` closes the file, `graph.update()`
             adds items that the memory holds and the graph does not.
-        embeddings, k, guidance: As for `EpicRetriever`.
+        embeddings, k, guidance, steering, stance_policy: As for `EpicRetriever`.
         extractor: Finds entities and facts in documents that are added: an Extractor of epic_core, or a model (a chat
             model, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
             GraphMemory has its own.
@@ -52,7 +52,7 @@ class EpicGraphRetriever(MemoryRetriever):
         StoreError: if the file cannot be opened.
         EncoderMismatchError: if it was made with other embeddings.
         InvalidInputError: from a call, as `GraphMemory.search` raises it, or if `config["configurable"]` asks for
-            another `namespace` than the graph's.
+            another `epic_namespace` than the graph's.
         UnknownPreferenceError: from a call, for a preference that the memory does not have.
     """
 

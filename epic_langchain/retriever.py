@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,9 @@ from typing_extensions import Self, override
 from epic_core import BuildReport, EpicMemory, Hits
 from epic_core.context import format_preferences
 from epic_core.errors import InvalidInputError
+from epic_core.steering import Mode
 from epic_core.types import checked_k
+from epic_core.types.modes import StancePolicy
 from epic_langchain.arguments import per_call
 from epic_langchain.documents import document_of, memory_item, several
 from epic_langchain.filters import MetadataFilter, filter_of
@@ -66,6 +68,8 @@ class MemoryRetriever(OptionsRetriever):
     # Frozen, because they decided how the memory was opened; hidden, because a model may hold a key.
     embeddings: Any = Field(default=None, frozen=True, repr=False)
     guidance: Literal["metadata", "text"] = "metadata"
+    steering: Mode | None = None
+    stance_policy: StancePolicy = "prefer"
 
     @property
     @abstractmethod
@@ -99,8 +103,7 @@ class MemoryRetriever(OptionsRetriever):
         filter: MetadataFilter | None = None,
         **options: Any,
     ) -> list[Document]:
-        k = self.k if k is None else k
-        return self._documents(self._searched.search(query, k, filter=filter_of(filter), **options))
+        return self._documents(self._searched.search(query, **self._search_options(k, filter, options)))
 
     @override
     async def _aget_relevant_documents(
@@ -112,8 +115,14 @@ class MemoryRetriever(OptionsRetriever):
         filter: MetadataFilter | None = None,
         **options: Any,
     ) -> list[Document]:
-        k = self.k if k is None else k
-        return self._documents(await self._searched.asearch(query, k, filter=filter_of(filter), **options))
+        return self._documents(await self._searched.asearch(query, **self._search_options(k, filter, options)))
+
+    def _search_options(
+        self, k: int | None, filter: MetadataFilter | None, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the options of a search: those of the call, else the retriever's own."""
+        own = {"k": self.k if k is None else k, "steering": self.steering, "stance_policy": self.stance_policy}
+        return own | {"filter": filter_of(filter)} | dict(options)
 
     def _documents(self, hits: Hits) -> list[Document]:
         documents = [document_of(hit, number, guidance=self.guidance) for number, hit in enumerate(hits, start=1)]
@@ -135,9 +144,9 @@ class EpicRetriever(MemoryRetriever):
         retriever = EpicRetriever(memory="me.epic", k=5)
         documents = retriever.invoke("Where should I stay?", k=3)
 
-    `k`, `filter`, `namespace` and `preferences` (which of the memory's preferences may steer and match) can be given
-    with each call, or in `config["configurable"]`. A filter is an `epic_core.Filter` or a mapping like `{"year":
-    {"$gte": 2020}}`.
+    `k`, `filter`, `namespace`, `preferences` (which of the memory's preferences may steer and match), `steering` and
+    `stance_policy` can be given with each call, or in `config["configurable"]` as `epic_k`, `epic_filter` and so on. A
+    filter is an `epic_core.Filter` or a mapping like `{"year": {"$gte": 2020}}`.
 
     Attributes:
         memory: The memory, which the caller closes; or the name of its file, which has to exist.
@@ -146,6 +155,8 @@ class EpicRetriever(MemoryRetriever):
         k: How many documents, at least 1.
         guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also
             changes each document's text to the form a model gets: its number, the guidance, the content.
+        steering: "signed", "paper" (Eq. 7-8) or "off"; None for the memory's own.
+        stance_policy: "prefer", "only_supports" or "any", as for `EpicMemory.search`.
 
     Raises:
         ValidationError: if an argument is invalid.
@@ -154,7 +165,7 @@ class EpicRetriever(MemoryRetriever):
 
     memory: Any = Field(frozen=True)  # an EpicMemory once validated; Any, so that type checkers accept a name
 
-    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "preferences")
+    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "preferences", "steering", "stance_policy")
 
     @field_validator("memory", mode="before")
     @classmethod

@@ -42,9 +42,10 @@ class SteeredRetriever(OptionsRetriever):
     preference, more are fetched and ranked by similarity and stance; for that, the fetched texts are embedded. The
     vectors of the last 4,096 texts are cached.
 
-    `k`, `filter`, `preferences` and `mode` can be given with each call, or in `config["configurable"]`, so that one
-    retriever serves many users: preferences are embedded when they are first used, and those of the last 128 users are
-    cached. A filter is in the store's own language, and is passed to the store's search as `filter`.
+    `k`, `filter`, `preferences` and `steering` can be given with each call, or in `config["configurable"]` with
+    the prefix `epic_`, so that one retriever serves many users: preferences are embedded when they are first used, and
+    those of the last 128 users are cached. A filter is in the store's own language, and is passed to the store's search
+    as `filter`.
 
     Documents are copies. `epic_steered_by` in their metadata names the preferences that steered the query, one a line,
     the nearest first; `epic_score` is the similarity less the stance's penalty, where documents were ranked by stance;
@@ -56,8 +57,8 @@ class SteeredRetriever(OptionsRetriever):
         embeddings: The store's: LangChain's `Embeddings`, an encoder of epic_core or its name; default: the store's
             `embeddings`.
         k: How many documents, at least 1.
-        mode: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8, towards
-            the nearest preference whatever its stance; "off" is the store's own search.
+        steering: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8,
+            towards the nearest preference whatever its stance; "off" is the store's own search.
         fallback: A retriever, or any Runnable from a query to Documents, asked instead of the store for a query that
             matches no preference (unless the mode is "off"). It gets the call's `configurable`.
         floor: Cosine from which a preference matches and steers. Default: the encoder's own, else 0.2, to match; the
@@ -75,13 +76,13 @@ class SteeredRetriever(OptionsRetriever):
 
     vectorstore: VectorStore
     preferences: Sequence[str | Preference] = ()
-    mode: Mode = "signed"
+    steering: Mode = "signed"
     fallback: Runnable[str, list[Document]] | None = None
     floor: float | None = None
     overfetch: int = 4
     search_kwargs: dict[str, Any] = Field(default_factory=dict)
 
-    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "preferences", "mode")
+    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "preferences", "steering")
     _embeddings: Embeddings | None = PrivateAttr()
     _search: SteeredSearch = PrivateAttr()
 
@@ -153,7 +154,7 @@ class SteeredRetriever(OptionsRetriever):
         k: int | None = None,
         filter: Any = None,
         preferences: Sequence[str | Preference] | None = None,
-        mode: Mode | None = None,
+        steering: Mode | None = None,
         configurable: dict[str, Any] | None = None,
     ) -> Effects[list[Document]]:
         query = checked_text(query, "The query")
@@ -161,8 +162,8 @@ class SteeredRetriever(OptionsRetriever):
         kwargs = self._store_options(filter)
         embedding: Sequence[float] | FloatArray = yield self._embedded(query)
         users = self.preferences if preferences is None else preferences
-        mode = self.mode if mode is None else mode
-        target: Target = yield Call(self._search.target, self._search.atarget, embedding, users, mode)
+        steering = self.steering if steering is None else steering
+        target: Target = yield Call(self._search.target, self._search.atarget, embedding, users, steering)
         if self.fallback is not None and not target.matched:
             config = RunnableConfig(callbacks=run_manager.get_child(), configurable=configurable or {})
             return _of_fallback((yield Call(self.fallback.invoke, self.fallback.ainvoke, query, config)), k)

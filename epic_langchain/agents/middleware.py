@@ -24,6 +24,7 @@ from typing_extensions import NotRequired
 from epic_core import BuildReport, EpicMemory
 from epic_core.context import without_tags
 from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.integrations.metadata import PREFIX
 from epic_core.lm.prompting import one_line
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
@@ -81,8 +82,8 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     One agent can serve many users: `namespace`, `k`, `filter` and `preferences`, as `EpicRetriever.invoke` takes
     them, are read from the runtime context (`context={"namespace": ...}`, or attributes of these names, not methods)
-    or else from `config={"configurable": {"namespace": ...}}`. On Python 3.10 an asynchronous agent can only use the
-    context.
+    or else from `config={"configurable": {"epic_namespace": ...}}`. On Python 3.10 an asynchronous agent can only use
+    the context.
 
     Args:
         memory: The memory; or, to serve many users, a function from a namespace to the user's memory, such as a
@@ -274,7 +275,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if options.namespace is None:
             raise InvalidInputError(
                 "This agent serves many users. Say whose turn it is: invoke(..., context={'namespace': ...}) or"
-                " config={'configurable': {'namespace': ...}}."
+                " config={'configurable': {'epic_namespace': ...}}."
             )
         try:
             memory = self.memory(options.namespace)
@@ -328,7 +329,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             InvalidInputError: if an option is invalid; on Python 3.10, where later hooks could not read them, for
                 options in the config.
         """
-        found = [option for option in OPTIONS if config.get("configurable", {}).get(option) is not None]
+        found = [option for option in OPTIONS if config.get("configurable", {}).get(f"{PREFIX}{option}") is not None]
         if found and sys.version_info < (3, 11):
             raise InvalidInputError(
                 f"On Python 3.10 an asynchronous agent cannot read {found[0]!r} from the config. Give it in the"

@@ -614,8 +614,8 @@ async def test_k_can_come_with_the_context(memory: Counting, hooks: Hooks, conte
 @needs_config
 async def test_options_can_come_with_the_config(memory: Counting, hooks: Hooks) -> None:
     middleware, request = EpicMemoryMiddleware(memory), request_of(HumanMessage(QUESTION))
-    assert titles(note_of(await hooks.call(middleware, request, configurable(k=1)))) == ["Quiet"]
-    late = configurable(filter=Filter.ge("year", 2020), k=1)
+    assert titles(note_of(await hooks.call(middleware, request, configurable(epic_k=1)))) == ["Quiet"]
+    late = configurable(epic_filter=Filter.ge("year", 2020), epic_k=1)
     assert titles(note_of(await hooks.call(middleware, request, late))) == ["The"]
 
 
@@ -623,7 +623,9 @@ async def test_options_can_come_with_the_config(memory: Counting, hooks: Hooks) 
 async def test_the_context_goes_before_the_config(memory: Counting, hooks: Hooks) -> None:
     request = request_of(HumanMessage(QUESTION), context=Context(k=1))
     note = note_of(
-        await hooks.call(EpicMemoryMiddleware(memory), request, configurable(k=3, filter=Filter.eq("year", 2024)))
+        await hooks.call(
+            EpicMemoryMiddleware(memory), request, configurable(epic_k=3, epic_filter=Filter.eq("year", 2024))
+        )
     )
     assert titles(note) == ["The"]
 

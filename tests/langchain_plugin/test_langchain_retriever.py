@@ -48,7 +48,7 @@ def test_an_option_that_is_none_is_one_that_is_not_given(tmp_path: Path) -> None
     with EpicMemory.open(path, PREFERENCES, namespace="anna") as anna:
         anna.add([STEW.page_content])
     retriever = EpicRetriever(memory=EpicMemory.open(path, PREFERENCES))
-    config: Any = {"configurable": {"namespace": "anna"}}
+    config: Any = {"configurable": {"epic_namespace": "anna"}}
     assert len(retriever.invoke("stew", config, namespace=None)) == 1
     assert retriever.invoke("stew") == []
 
@@ -63,7 +63,9 @@ def test_only_the_memory_says_how_something_is_to_be_used() -> None:
 
 
 def test_what_a_call_takes_is_said_where_it_takes_something_else() -> None:
-    with pytest.raises(TypeError, match="takes k=, filter=, namespace=, preferences= here; not 'kk'"):
+    with pytest.raises(
+        TypeError, match="takes k=, filter=, namespace=, preferences=, steering=, stance_policy= here; not 'kk'"
+    ):
         EpicRetriever(memory=EpicMemory(PREFERENCES)).invoke("x", kk=3)
 
 
@@ -77,3 +79,29 @@ def test_everything_of_the_langchain_extra_can_be_imported_without_the_other_one
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'epic-memory[agents]'" in done.stderr.splitlines()[-1]
+
+
+def test_keys_of_others_in_the_config_are_left_to_them() -> None:
+    memory = EpicMemory(PREFERENCES)
+    memory.add([STEW.page_content, HOTEL.page_content])
+    retriever = EpicRetriever(memory=memory)
+    others: Any = {"configurable": {"namespace": "tenant-7", "mode": "fast", "steering": "wheel", "k": "all"}}
+    assert retriever.invoke("vegan stew", others) == retriever.invoke("vegan stew") != []
+
+
+def test_steering_and_stances_are_the_retrievers_or_the_calls() -> None:
+    memory = EpicMemory(PREFERENCES)
+    memory.add([STEW.page_content, HOTEL.page_content])
+    policy: Any = {"steering": "off", "stance_policy": "any"}
+    plain = memory.search("hotel with a casino", **policy)
+    scores = [hit.score for hit in plain]
+    for found in (
+        EpicRetriever(memory=memory, **policy).invoke("hotel with a casino"),
+        EpicRetriever(memory=memory).invoke("hotel with a casino", **policy),
+        EpicRetriever(memory=memory).invoke(
+            "hotel with a casino", {"configurable": {f"epic_{name}": value for name, value in policy.items()}}
+        ),
+    ):
+        assert [document.metadata["epic_score"] for document in found] == scores
+    with pytest.raises(ValidationError):
+        EpicRetriever(memory=memory, stance_policy="often")

@@ -405,8 +405,11 @@ async def test_a_call_can_be_for_another_user(anyhow: Transform) -> None:
     keep = transformer()
     expected = transformer(preferences=[TRAIN]).invoke(docs())
     assert await anyhow(keep, docs(), preferences=[TRAIN]) == expected
-    assert await anyhow(keep, docs(), config={"configurable": {"preferences": [TRAIN], "k": 3}}) == expected
-    assert await anyhow(keep, docs(), preferences=[TRAIN], config={"configurable": {"preferences": [WINE]}}) == expected
+    assert await anyhow(keep, docs(), config={"configurable": {"epic_preferences": [TRAIN], "epic_k": 3}}) == expected
+    assert (
+        await anyhow(keep, docs(), preferences=[TRAIN], config={"configurable": {"epic_preferences": [WINE]}})
+        == expected
+    )
     assert await anyhow(keep, docs()) == transformer().invoke(docs())
 
 
@@ -414,7 +417,7 @@ async def test_users_at_the_same_time_do_not_mix() -> None:
     keep = transformer(Scripted(seconds=0.001))
     users = [[WINE], [TRAIN], [WINE, TRAIN], ["blue sky"]] * 3
     expected = [transformer(preferences=user).invoke(docs()) for user in users]
-    configs: Any = [{"configurable": {"preferences": user}, "max_concurrency": 6} for user in users]
+    configs: Any = [{"configurable": {"epic_preferences": user}, "max_concurrency": 6} for user in users]
     assert keep.batch([docs()] * len(users), configs) == expected
     assert await keep.abatch([docs()] * len(users), configs) == expected
     assert len({len(found) for found in expected}) > 1
@@ -632,9 +635,9 @@ def test_fields_can_be_made_configurable() -> None:
     assert len(keep.invoke(docs())) == 12
     other = transformer().configurable_fields(tau=ConfigurableField(id="tau"))
     assert other.with_config(configurable={"tau": 1.0}).invoke(docs()) == []
-    assert other.invoke(docs(), {"configurable": {"preferences": [TRAIN]}}) == transformer(preferences=[TRAIN]).invoke(
-        docs()
-    )
+    assert other.invoke(docs(), {"configurable": {"epic_preferences": [TRAIN]}}) == transformer(
+        preferences=[TRAIN]
+    ).invoke(docs())
 
 
 # bad input
