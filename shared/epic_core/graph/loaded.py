@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import DamagedError
-from epic_core.graph.arrays import Ids, summed
 from epic_core.graph.pagerank import Network
 from epic_core.graph.synonyms import Called, called
 from epic_core.storage.store import Store
-from epic_core.storage.tables.graph import EntityRows, GraphMarks, NewEntity, PassageRow
+from epic_core.storage.tables.graph import GraphMarks, NewEntity, PassageRow
 from epic_core.types import FloatArray
 
-_AT_ONCE = 500
 _ROOM = 1.25
 _DEAD_SHARE = 0.2
 
@@ -186,34 +184,21 @@ class HeldGraph:
         if len(set(found.keys)) < len(found.keys) or not self.names.row_of.keys().isdisjoint(found.keys):
             raise DamagedError(self._store.path, "two of its entities have one key")
         self.names.add(found.rows, found.names, found.keys, found.vectors)
-        if not self._crc_of and len(changed) >= _AT_ONCE:
-            self.network = Network.of(*self._said(list(changed)), self._known(found))
-        else:
-            self.network.remove(gone)
-            self.network.drop_entities(gone_entities)
-            pairs, cosines = self._known(found)
-            self.network.link([(int(one), int(other)) for one, other in pairs], cosines.tolist())
-            self.network.extend(*self._said(list(changed)))
+        self.network.remove(gone)
+        if any(self.network.mentions(gone_entities)):
+            raise DamagedError(self._store.path, "a passage names an entity that is not there")
+        self.network.drop_entities(gone_entities)
+        # Without synonyms that have gone since.
+        known = np.isin(found.pairs[:, 1], self.names.rows) & (found.cosines > 0.0)
+        self.network.link(found.pairs[known], found.cosines[known])
+        # Items that are not in the graph have no mentions.
+        rows = self._store.graph.passage_rows(list(changed))
+        if not np.isin(rows.mentions[:, 1], self.names.rows).all():
+            raise DamagedError(self._store.path, "a passage names an entity that is not there")
+        self.network.add(np.array(list(changed), dtype=np.int64), rows.mentions, rows.facts)
         for item in gone:
             del self._crc_of[item]
         self._crc_of.update(changed)
-
-    def _said(self, items: Sequence[int]) -> tuple[Ids, tuple[Ids, Ids], tuple[Ids, Ids]]:
-        """Return the rows of items in the form a network takes; items that are not in the graph have empty rows."""
-        rows = self._store.graph.passage_rows(items)
-        if not np.isin(rows.entities, self.names.rows).all():
-            raise DamagedError(self._store.path, "a passage names an entity that is not there")
-        outside = np.setdiff1d(np.array(items, dtype=np.int64), rows.items)
-        mention_starts, fact_starts = (
-            np.concatenate([starts, np.full(len(outside), starts[-1])])
-            for starts in (rows.entity_starts, rows.fact_starts)
-        )
-        return np.concatenate([rows.items, outside]), (mention_starts, rows.entities), (fact_starts, rows.facts)
-
-    def _known(self, found: EntityRows) -> tuple[NDArray[np.int64], FloatArray]:
-        """Return synonym pairs and cosines, without entities that have gone since."""
-        known = np.isin(found.pairs[:, 1], self.names.rows) & (found.cosines > 0.0)
-        return found.pairs[known], found.cosines[known]
 
     def apply(self, growth: Growth) -> None:
         """Apply a committed change; reread the file if it also removed anything. Call it as `refresh`."""
@@ -229,22 +214,21 @@ class HeldGraph:
             entities = [entity for _, entity in growth.entities]
             vectors = np.stack([entity.vector for entity in entities])
             self.names.add(rows, [one.name for one in entities], [one.key for one in entities], vectors)
-            near = [(row, other, cosine) for row, entity in growth.entities for other, cosine in entity.near]
-            self.network.link([(row, other) for row, other, _ in near], [cosine for *_, cosine in near])
+            pairs = [(row, other) for row, entity in growth.entities for other, _ in entity.near]
+            cosines = [cosine for entity in entities for _, cosine in entity.near]
+            self.network.link(_table(pairs, 2), np.array(cosines, dtype=np.float32))
         passages = growth.passages
-        self.network.extend(
-            [passage.item for passage in passages],
-            (
-                summed([len(passage.entities) for passage in passages]),
-                [entity for passage in passages for entity in passage.entities],
-            ),
-            (
-                summed([len(passage.facts) for passage in passages]),
-                [(p.entities[one], p.entities[other]) for p in passages for one, other in p.facts],
-            ),
+        self.network.add(
+            np.array([passage.item for passage in passages], dtype=np.int64),
+            _table([(p.item, entity) for p in passages for entity in p.entities], 2),
+            _table([(p.item, p.entities[one], p.entities[other]) for p in passages for one, other in p.facts], 3),
         )
         self._crc_of.update(growth.crcs)
         self._marks, self._newest, self._hint = growth.marks, growth.newest, self._store.graph.hints.end
+
+
+def _table(rows: Sequence[tuple[int, ...]], width: int) -> NDArray[np.int64]:
+    return np.array(rows, dtype=np.int64).reshape(-1, width)
 
 
 def _longer(column: NDArray[Any], room: int) -> Any:

@@ -356,7 +356,7 @@ class GraphMemory:
             if held is None or (item_id is not None and row is None):
                 return []
             name_of = held.names.name_of
-            rows = name_of if row is None else self._store.graph.passage_rows([row]).entities.tolist()
+            rows = name_of if row is None else self._store.graph.passage_rows([row]).mentions[:, 1].tolist()
             return [name_of[one] for one in rows]
 
     def facts(self, item_id: str) -> list[tuple[str, str, str]]:
@@ -384,8 +384,8 @@ class GraphMemory:
             held = self._looked()
             if held is None or key not in held.names.row_of:
                 raise UnknownEntityError(f"The graph has no entity {entity!r}. graph.entities() lists those it has.")
-            rows, weights = held.network.neighbours(held.names.row_of[key])
-            pairs = sorted(zip(rows.tolist(), weights.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0]))
+            found = held.network.neighbours(held.names.row_of[key])
+            pairs = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
             return [Neighbour(name=held.names.name_of[other], weight=weight) for other, weight in pairs]
 
     def failures(self) -> dict[str, str]:

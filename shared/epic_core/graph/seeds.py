@@ -43,4 +43,5 @@ def entity_seeds(
         for row, cosine in zip(held.names.rows[places].tolist(), cosines.max(axis=0).tolist(), strict=True):
             if cosine >= like:
                 weights[row] = max(min(1.0, cosine), weights.get(row, 0.0))
-    return {row: weight / max(1, held.network.degree(row)) for row, weight in weights.items()}
+    counts = held.network.mentions(weights)
+    return {row: weight / max(1, count) for (row, weight), count in zip(weights.items(), counts, strict=True)}

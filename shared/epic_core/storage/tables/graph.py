@@ -87,15 +87,11 @@ class PassageRows:
     """Entities and facts of several passages, as arrays.
 
     Attributes:
-        items: Item rows of the passages, shape `(p,)`.
-        entity_starts, entities: Entity rows; those of passage n are from `entity_starts[n]` to `entity_starts[n + 1]`.
-        fact_starts, facts: The same for facts, which are pairs of entity rows: shape `(f, 2)`.
+        mentions: Rows of item and entity, shape `(m, 2)`; by item, in the passage's order.
+        facts: Rows of item, entity and entity, shape `(f, 3)`.
     """
 
-    items: NDArray[np.int64]
-    entity_starts: NDArray[np.int64]
-    entities: NDArray[np.int64]
-    fact_starts: NDArray[np.int64]
+    mentions: NDArray[np.int64]
     facts: NDArray[np.int64]
 
 
@@ -308,22 +304,17 @@ class Graph(Repository):
         found = sorted(self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", items), key=_item_of)
         for crc, *columns in found:
             PASSAGES.verify(self.path, crc, *columns)
+        items = np.array([row[1] for row in found], dtype=np.int64)
         with decoding(self.path):
-            entity_starts, spelt = _joined([row[3] for row in found], np.dtype("<u4"))
-            entities = (spelt % _OTHERWISE).astype(np.int64)
+            starts, spelt = _joined([row[3] for row in found], np.dtype("<u4"))
             fact_starts, places = _joined([row[4] for row in found], np.dtype(("<u2", 2)))
-            counts = np.repeat(np.diff(entity_starts), np.diff(fact_starts))
-            first = np.repeat(entity_starts[:-1], np.diff(fact_starts))
-            pairs = places.astype(np.int64)
-            if (pairs >= counts[:, None]).any():
+            entities, sizes, facts = (spelt % _OTHERWISE).astype(np.int64), np.diff(starts), np.diff(fact_starts)
+            if (places >= np.repeat(sizes, facts)[:, None]).any():
                 raise ValueError("a fact of an entity that is not its passage's")
-            facts = entities[pairs + first[:, None]] if len(pairs) else pairs
+            ends = entities[places + np.repeat(starts[:-1], facts)[:, None]]
         return PassageRows(
-            items=np.array([row[1] for row in found], dtype=np.int64),
-            entity_starts=entity_starts,
-            entities=entities,
-            fact_starts=fact_starts,
-            facts=facts,
+            mentions=np.stack([np.repeat(items, sizes), entities], axis=1),
+            facts=np.column_stack([np.repeat(items, facts), ends]),
         )
 
     def relations(self, item: int) -> list[tuple[int, str, int]]:
