@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from epic_core.context import ALLOWANCE, format_context, told_in_context
 from epic_core.errors import InvalidInputError, UnknownEntityError
 from epic_core.filters import Filter
-from epic_core.graph.extraction.base import Extractor, PhraseExtractor, entity_key
+from epic_core.graph.extraction.base import Extractor, PhraseExtractor, checked_extractor, entity_key
 from epic_core.graph.ingest import Work, grow
 from epic_core.graph.loaded import HeldGraph
 from epic_core.graph.reports import GraphReport, Neighbour
@@ -21,7 +21,7 @@ from epic_core.memory import EpicMemory, Options
 from epic_core.pipeline.ingest import add_batch
 from epic_core.pipeline.search import Keys, MinScore, Search, checked_search
 from epic_core.pipeline.session import Session
-from epic_core.runtime.batching import Items, abatches, batches, checked_part
+from epic_core.runtime.batching import Items, abatches, batches
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
 from epic_core.storage.store import Store
@@ -460,11 +460,7 @@ class GraphMemory:
 def _checked(
     extractor: Extractor | None, synonymy: float | None, damping: float, passage_weight: float
 ) -> tuple[Extractor, float | None, Walk]:
-    extractor = PhraseExtractor() if extractor is None else extractor
-    for method in ("stream", "astream"):
-        checked_part("extractor", extractor, method)
-    if not isinstance(getattr(extractor, "name", None), str):
-        raise InvalidInputError("extractor must have a name, which changes when what it would find changes.")
+    extractor = PhraseExtractor() if extractor is None else checked_extractor(extractor)
     walk = Walk(
         damping=_between("damping", damping, 0.0, 1.0),
         passage_weight=_between("passage_weight", passage_weight, 0.0, 1e6),

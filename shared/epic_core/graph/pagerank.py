@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from epic_core.types import FloatArray
 
 Ids: TypeAlias = NDArray[np.int64]
+Places: TypeAlias = NDArray[np.int32]
 Weights: TypeAlias = NDArray[np.float64]
 
 # The walk is over once a step changes all scores together by less than this.
@@ -29,12 +30,13 @@ class Network:
         # By passage: its id, how many entities it mentions, how many facts it has. Mentions and facts are in the same
         # order, as places of entities.
         self._passages: Ids = np.empty(0, dtype=np.int64)
-        self._counts, self._fact_counts = (np.empty(0, dtype=np.int32) for _ in range(2))
-        self._mentions = np.empty(0, dtype=np.int32)
-        self._facts = np.empty((0, 2), dtype=np.int32)
+        self._counts: Places = np.empty(0, dtype=np.int32)
+        self._fact_counts: Places = np.empty(0, dtype=np.int32)
+        self._mentions: Places = np.empty(0, dtype=np.int32)
+        self._facts: Places = np.empty((0, 2), dtype=np.int32)
         # Ascending.
         self._entities: Ids = np.empty(0, dtype=np.int64)
-        self._synonyms = np.empty((0, 2), dtype=np.int32)
+        self._synonyms: Places = np.empty((0, 2), dtype=np.int32)
         self._cosines: FloatArray = np.empty(0, dtype=np.float32)
 
     # contents
@@ -97,9 +99,8 @@ class Network:
         if not kept.all():
             self._mentions = self._mentions[np.repeat(kept, self._counts)]
             self._facts = self._facts[np.repeat(kept, self._fact_counts)]
-            self._passages, self._counts, self._fact_counts = (
-                column[kept] for column in (self._passages, self._counts, self._fact_counts)
-            )
+            self._passages = self._passages[kept]
+            self._counts, self._fact_counts = self._counts[kept], self._fact_counts[kept]
 
     def link(self, pairs: Ids, cosines: FloatArray) -> None:
         """Make pairs of entities synonyms that are none yet: ids `(n, 2)`, and their cosines above 0 `(n,)`."""
@@ -127,10 +128,9 @@ class Network:
             self._renumber(np.searchsorted(self._entities, before))
 
     def _renumber(self, places: NDArray[np.intp]) -> None:
-        places = places.astype(np.int32)
-        self._mentions, self._facts, self._synonyms = (
-            places[old] for old in (self._mentions, self._facts, self._synonyms)
-        )
+        numbers: Places = places.astype(np.int32)
+        self._mentions = numbers[self._mentions]
+        self._facts, self._synonyms = numbers[self._facts], numbers[self._synonyms]
 
     def _between(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Weights]:
         """Return the edges between entities in both directions: from, to, weight."""
@@ -176,7 +176,8 @@ class Network:
 
         def step(scores: Weights) -> Weights:
             """Return where the walk starts or goes to from where it is; first passages, then entities."""
-            shares, moved = scores * per_edge, start.copy()
+            shares = scores * per_edge
+            moved: Weights = start.copy()
             moved[:count] += np.add.reduceat(shares[count:].take(mentions), starts)
             moved[count:] += np.bincount(mentions, np.repeat(shares[:count], counts), size)
             moved[count:] += np.bincount(target, weights * shares[count:].take(source), size)

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction.keys import entity_key
 from epic_core.graph.extraction.noun_phrases import Phrase, phrases
+from epic_core.runtime.batching import checked_part
 from epic_core.runtime.threads import in_thread
 from epic_core.types import Usage
 
@@ -85,6 +86,20 @@ class Extractor(Protocol):
     def astream(self, texts: Sequence[str]) -> AsyncIterator[tuple[int, Extraction | Unextracted]]:
         """Do the same as `stream` without blocking the event loop."""
         ...
+
+
+def checked_extractor(extractor: Extractor) -> Extractor:
+    """Check an extractor, and return it.
+
+    Raises:
+        InvalidInputError: if it is none.
+    """
+    for method in ("stream", "astream"):
+        checked_part("extractor", extractor, method)
+    # A framework's chat model has both methods, but no name.
+    if not isinstance(getattr(extractor, "name", None), str):
+        raise InvalidInputError("extractor must have a name, which changes when what it would find changes.")
+    return extractor
 
 
 class PhraseExtractor:

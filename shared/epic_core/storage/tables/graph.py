@@ -304,7 +304,7 @@ class Graph(Repository):
         found = sorted(self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", items), key=_item_of)
         for crc, *columns in found:
             PASSAGES.verify(self.path, crc, *columns)
-        items = np.array([row[1] for row in found], dtype=np.int64)
+        rows = np.array([row[1] for row in found], dtype=np.int64)
         with decoding(self.path):
             starts, spelt = _joined([row[3] for row in found], np.dtype("<u4"))
             fact_starts, places = _joined([row[4] for row in found], np.dtype(("<u2", 2)))
@@ -313,8 +313,8 @@ class Graph(Repository):
                 raise ValueError("a fact of an entity that is not its passage's")
             ends = entities[places + np.repeat(starts[:-1], facts)[:, None]]
         return PassageRows(
-            mentions=np.stack([np.repeat(items, sizes), entities], axis=1),
-            facts=np.column_stack([np.repeat(items, facts), ends]),
+            mentions=np.stack([np.repeat(rows, sizes), entities], axis=1),
+            facts=np.column_stack([np.repeat(rows, facts), ends]),
         )
 
     def relations(self, item: int) -> list[tuple[int, str, int]]:
