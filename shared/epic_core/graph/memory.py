@@ -146,9 +146,10 @@ class GraphMemory:
     # building
 
     def add(self, items: Items, *, progress: bool = False) -> GraphReport:
-        """Offer items: coarse filter, fine verification, index; then the kept items are added to the graph.
+        """Offer items: coarse filter, fine verification, index; the kept items are added to the graph.
 
-        The memory and the graph are committed batch by batch; after an interruption, `update` completes the graph.
+        The memory and the graph are committed batch by batch; after an interruption in between, `update` completes the
+        graph.
 
         Args:
             items: As for `EpicMemory.add`.
@@ -157,12 +158,21 @@ class GraphMemory:
         Raises:
             EpicError: as `EpicMemory.add`.
         """
-        return self._grown(self.memory.add(items, progress=progress), after=self._offered, progress=progress)
+        report, clock = _begun()
+        with Progress(shown=progress) as bar:
+            report.memory = self.memory.add(
+                items, progress=lambda _: run(self._growing(report, clock, bar, after=self._offered), clock)
+            )
+        return report
 
     async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool = False) -> GraphReport:
         """Do the same as `add` without blocking the event loop; also takes an asynchronous iterable."""
-        memory = await self.memory.aadd(items, progress=progress)
-        return await self._agrown(memory, after=self._offered, progress=progress)
+        report, clock = _begun()
+        with Progress(shown=progress) as bar:
+            report.memory = await self.memory.aadd(
+                items, progress=lambda _: arun(self._growing(report, clock, bar, after=self._offered), clock)
+            )
+        return report
 
     def update(self, *, progress: bool = False) -> GraphReport:
         """Add the items that the memory holds and the graph does not, such as items added to the memory itself."""
@@ -188,18 +198,20 @@ class GraphMemory:
         """Do the same as `reextract` without blocking the event loop."""
         return await self._agrown(others=True, progress=progress)
 
-    def _grown(self, memory: BuildReport | None = None, *, progress: bool, **rows: Any) -> GraphReport:
-        clock = Clock()
-        report = GraphReport(memory=memory or BuildReport(), timings=clock.parts)
+    def _grown(
+        self, memory: BuildReport | None = None, *, progress: bool, failed: bool = False, others: bool = False
+    ) -> GraphReport:
+        report, clock = _begun(memory)
         with Progress(shown=progress) as bar:
-            run(self._growing(report, clock, bar, **rows), clock)
+            run(self._growing(report, clock, bar, failed=failed, others=others), clock)
         return report
 
-    async def _agrown(self, memory: BuildReport | None = None, *, progress: bool, **rows: Any) -> GraphReport:
-        clock = Clock()
-        report = GraphReport(memory=memory or BuildReport(), timings=clock.parts)
+    async def _agrown(
+        self, memory: BuildReport | None = None, *, progress: bool, failed: bool = False, others: bool = False
+    ) -> GraphReport:
+        report, clock = _begun(memory)
         with Progress(shown=progress) as bar:
-            await arun(self._growing(report, clock, bar, **rows), clock)
+            await arun(self._growing(report, clock, bar, failed=failed, others=others), clock)
         return report
 
     def _growing(
@@ -413,6 +425,11 @@ class GraphMemory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _begun(memory: BuildReport | None = None) -> tuple[GraphReport, Clock]:
+    clock = Clock()
+    return GraphReport(memory=memory or BuildReport(), timings=clock.parts), clock
 
 
 def _checked(
