@@ -12,10 +12,10 @@ import numpy as np
 
 from epic_core.encoders.base import Embed
 from epic_core.errors import BudgetError, EncoderError
+from epic_core.graph.entity_linking import Near, name_features, synonyms
 from epic_core.graph.extraction.base import LONGEST_NAME, Extraction, Extractor, Unextracted, entity_key
-from epic_core.graph.loaded import Growth, HeldGraph
+from epic_core.graph.loaded import Growth, LoadedGraph
 from epic_core.graph.reports import GraphReport
-from epic_core.graph.synonyms import Near, called, synonyms
 from epic_core.pipeline.eviction import make_room
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
@@ -28,7 +28,7 @@ from epic_core.storage.vector_codec import code_length, rounded
 from epic_core.types import BuildReport, FloatArray, Item, Usage
 from epic_core.types.validation import writable
 
-Hold: TypeAlias = Callable[[], HeldGraph | None]
+Hold: TypeAlias = Callable[[], LoadedGraph | None]
 
 _BLOCK = 256
 _LONGEST_REASON = 500
@@ -176,24 +176,24 @@ def _alive(store: Store, found: Found) -> Found:
     return found.of({row for row, item in items.items() if item.text == found.items[row].text})
 
 
-def _new(held: HeldGraph | None, found: Found) -> dict[str, str]:
+def _new(held: LoadedGraph | None, found: Found) -> dict[str, str]:
     """Return key to name of the entities that the graph does not have yet."""
     return {key: name for key, name in found.names().items() if held is None or key not in held.names.row_of}
 
 
 def _near(
-    held: HeldGraph, new: Mapping[str, str], vectors: Mapping[str, FloatArray], synonymy: float | None
+    held: LoadedGraph, new: Mapping[str, str], vectors: Mapping[str, FloatArray], synonymy: float | None
 ) -> list[Near]:
     """Return the synonyms of new entities."""
     if not new or synonymy is None:
         return [[] for _ in new]
     stacked = np.stack([vectors[name] for name in new.values()])
-    return synonyms(held.names.called, called(list(new), stacked), synonymy)
+    return synonyms(held.names.features, name_features(list(new), stacked), synonymy)
 
 
 def _write(
     store: Store,
-    held: HeldGraph,
+    held: LoadedGraph,
     number: int,
     found: Found,
     new: Mapping[str, str],

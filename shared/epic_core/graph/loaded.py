@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import DamagedError
+from epic_core.graph.entity_linking import Names
 from epic_core.graph.pagerank import Network
-from epic_core.graph.synonyms import Called, called
 from epic_core.storage.store import Store
 from epic_core.storage.tables.graph import GraphMarks, NewEntity, PassageRow
-from epic_core.types import FloatArray
-
-_ROOM = 1.25
-_DEAD_SHARE = 0.2
 
 
 @dataclass(kw_only=True)
@@ -40,77 +35,7 @@ class Growth:
     newest: tuple[int, int] = (0, 0)
 
 
-class Names:
-    """Entities with their names, keys and embeddings.
-
-    Attributes:
-        row_of: Key to row.
-        name_of: Row to name.
-    """
-
-    def __init__(self, dimension: int) -> None:
-        self.row_of: dict[str, int] = {}
-        self.name_of: dict[int, str] = {}
-        self._place_of: dict[int, int] = {}
-        self._keys: list[str] = []
-        self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._called = called([], np.empty((0, dimension), dtype=np.float32))
-
-    def __len__(self) -> int:
-        return len(self.name_of)
-
-    # A removed entity leaves its place behind: no key, and a zero vector, which resembles nothing.
-
-    @property
-    def keys(self) -> list[str]:
-        """The keys by place."""
-        return self._keys
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """The rows by place, shape `(n,)`."""
-        return self._rows[: len(self._keys)]
-
-    @property
-    def vectors(self) -> FloatArray:
-        """E(name) by place, shape `(n, d)`."""
-        return self.called.vectors
-
-    @property
-    def called(self) -> Called:
-        """The features of names that synonymy compares, by place."""
-        return self._called.at(slice(len(self._keys)))
-
-    def add(self, rows: Sequence[int], names: Sequence[str], keys: Sequence[str], vectors: FloatArray) -> None:
-        """Add new entities."""
-        size, count = len(self._keys), len(rows)
-        if size + count > len(self._rows):
-            room = int(_ROOM * (size + count)) + 16 - size
-            self._rows = _longer(self.rows, room)
-            self._called = Called(*(_longer(column, room) for column in self.called))
-        self._rows[size : size + count] = rows
-        part = slice(size, size + count)
-        self._called.vectors[part], self._called.heads[part], self._called.numbers[part] = called(keys, vectors)
-        self._keys += keys
-        self.row_of.update(zip(keys, rows, strict=True))
-        self.name_of.update(zip(rows, names, strict=True))
-        self._place_of.update(zip(rows, range(size, size + count), strict=True))
-
-    def remove(self, rows: Collection[int]) -> None:
-        """Remove entities, which have to be present."""
-        for row in rows:
-            place = self._place_of.pop(row)
-            del self.row_of[self._keys[place]], self.name_of[row]
-            self._keys[place], self._rows[place] = "", -1
-            self._called.vectors[place] = self._called.heads[place] = 0.0
-        if len(self._keys) - len(self) > _DEAD_SHARE * len(self._keys) + 16:
-            kept = np.flatnonzero(self.rows >= 0)
-            self._keys = [self._keys[place] for place in kept.tolist()]
-            self._rows, self._called = self._rows[kept], self._called.at(kept)
-            self._place_of = {row: place for place, row in enumerate(self._rows.tolist())}
-
-
-class HeldGraph:
+class LoadedGraph:
     """One namespace's graph, loaded into RAM.
 
     Attributes:
@@ -229,8 +154,3 @@ class HeldGraph:
 
 def _table(rows: Sequence[tuple[int, ...]], width: int) -> NDArray[np.int64]:
     return np.array(rows, dtype=np.int64).reshape(-1, width)
-
-
-def _longer(column: NDArray[Any], room: int) -> Any:
-    """Return an array with spare room at its end."""
-    return np.concatenate([column, np.empty((room, *column.shape[1:]), dtype=column.dtype)])

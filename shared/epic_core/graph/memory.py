@@ -14,7 +14,7 @@ from epic_core.errors import InvalidInputError, UnknownEntityError
 from epic_core.filters import Filter
 from epic_core.graph.extraction.base import Extractor, PhraseExtractor, checked_extractor, entity_key
 from epic_core.graph.ingest import Work, grow
-from epic_core.graph.loaded import HeldGraph
+from epic_core.graph.loaded import LoadedGraph
 from epic_core.graph.reports import GraphReport, Neighbour
 from epic_core.graph.search import GraphHits, Reader, Walk, search
 from epic_core.memory import EpicMemory, Options
@@ -98,7 +98,7 @@ class GraphMemory:
         self.memory = memory
         self._phrases = PhraseExtractor()
         self._reader = Reader(memory.encoder)
-        self._loaded: HeldGraph | None = None
+        self._loaded: LoadedGraph | None = None
         # Every row up to this one was offered to the graph: `add` skips rows that did not fit, `update` tries them
         # again.
         self._offered = 0
@@ -390,7 +390,7 @@ class GraphMemory:
         row: int | None = self._store.items.row(self.memory.namespace, checked_text(item_id, "The item's id"))
         return row
 
-    def _looked(self) -> HeldGraph | None:
+    def _looked(self) -> LoadedGraph | None:
         """Return the graph in the file's current state; None if the file has none and cannot be written.
 
         The caller holds the lock.
@@ -400,7 +400,7 @@ class GraphMemory:
         if not self._store.graph.begun:
             return None
         if self._loaded is None or self._loaded.encoder is not session.encoder:
-            self._loaded = HeldGraph(self._store, self.memory.namespace, session.encoder)
+            self._loaded = LoadedGraph(self._store, self.memory.namespace, session.encoder)
         self._loaded.refresh()
         return self._loaded
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from epic_core.encoders.base import Embed, Encoder
 from epic_core.encoders.cache import EmbedCached, TextVectors
-from epic_core.graph.extraction.base import PhraseExtractor
-from epic_core.graph.loaded import HeldGraph
-from epic_core.graph.seeds import entity_seeds, names_by_key
+from epic_core.graph.entity_linking import entity_seeds
+from epic_core.graph.extraction.base import PhraseExtractor, entity_key
+from epic_core.graph.loaded import LoadedGraph
 from epic_core.pipeline import ranking
 from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, mean_vector, sampled
 from epic_core.pipeline.session import Session
@@ -109,7 +109,7 @@ class Visited:
 
 def search(
     session: Session,
-    hold: Callable[[], HeldGraph | None],
+    hold: Callable[[], LoadedGraph | None],
     phrases: PhraseExtractor,
     reader: Reader,
     walk: Walk,
@@ -123,7 +123,7 @@ def search(
         reader: The caches for the memory's encoder.
     """
     encoder, started = session.encoder, time.perf_counter()
-    named = names_by_key(phrases.names(asked.query))
+    named = {key: name for name in phrases.names(asked.query) if (key := entity_key(name))}
     with session.lock, session.store.reading():
         held = hold()
         unknown = [] if held is None or not len(held.names) else [k for k in named if k not in held.names.row_of]
@@ -137,7 +137,7 @@ def search(
     with session.lock, session.store.reading():
         held, started = hold(), time.perf_counter()
         if held is not None and session.encoder is encoder:
-            seeds = entity_seeds(held, named, dict(zip(unknown, vectors, strict=True)))
+            seeds = entity_seeds(held.names, held.network, named, dict(zip(unknown, vectors, strict=True)))
             clock.add("linking", started)
             visited = _walked(session, held, walk, asked, vector, seeds, clock) if seeds else None
     said: FloatArray | None = None
@@ -156,7 +156,7 @@ def search(
 
 def _walked(
     session: Session,
-    held: HeldGraph,
+    held: LoadedGraph,
     walk: Walk,
     asked: Search,
     vector: FloatArray,
