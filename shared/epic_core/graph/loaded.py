@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import DamagedError
 from epic_core.graph.entity_linking import Names
 from epic_core.graph.pagerank import Network
 from epic_core.storage.store import Store
-from epic_core.storage.tables.graph import GraphMarks, NewEntity, PassageRow
-
-
-@dataclass(kw_only=True)
-class Growth:
-    """Changes of a commit to a graph: new entities with their rows, and passages.
-
-    Attributes:
-        crcs: Checksums of the passages, by their items.
-        replaced: Whether anything was removed as well, so that the graph has to be read from the file again.
-        marks, newest: The file's marks and newest rows after the change, read inside its transaction.
-    """
-
-    entities: list[tuple[int, NewEntity]] = field(default_factory=list)
-    passages: list[PassageRow] = field(default_factory=list)
-    crcs: dict[int, int] = field(default_factory=dict)
-    replaced: bool = False
-    marks: GraphMarks = field(default_factory=GraphMarks)
-    newest: tuple[int, int] = (0, 0)
+from epic_core.storage.tables.graph import GraphMarks
 
 
 class LoadedGraph:
     """One namespace's graph, loaded into RAM.
 
     Attributes:
-        network: Passages by item row, entities by entity row. Items that are not in the graph yet are present without
-            entities.
+        network: Passages by item row, entities by entity row.
         names: The names of its entities.
     """
 
@@ -67,17 +45,12 @@ class LoadedGraph:
         """
         marks = self._store.graph.marks()
         if marks != self._marks:
-            with self._whole():
+            try:
                 self._read_anew(marks)
-
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Reset the graph if the block raises, so that the next read starts from scratch."""
-        try:
-            yield
-        except BaseException:
-            self._begin()
-            raise
+            except BaseException:
+                # So that the next read starts from scratch.
+                self._begin()
+                raise
 
     def _read_anew(self, marks: GraphMarks) -> None:
         store, namespace = self._store, self.namespace
@@ -116,7 +89,6 @@ class LoadedGraph:
         # Without synonyms that have gone since.
         known = np.isin(found.pairs[:, 1], self.names.rows) & (found.cosines > 0.0)
         self.network.link(found.pairs[known], found.cosines[known])
-        # Items that are not in the graph have no mentions.
         rows = self._store.graph.passage_rows(list(changed))
         if not np.isin(rows.mentions[:, 1], self.names.rows).all():
             raise DamagedError(self._store.path, "a passage names an entity that is not there")
@@ -124,33 +96,3 @@ class LoadedGraph:
         for item in gone:
             del self._crc_of[item]
         self._crc_of.update(changed)
-
-    def apply(self, growth: Growth) -> None:
-        """Apply a committed change; reread the file if it also removed anything. Call it as `refresh`."""
-        if growth.replaced:
-            self.refresh()
-            return
-        with self._whole():
-            self._grow(growth)
-
-    def _grow(self, growth: Growth) -> None:
-        if growth.entities:
-            rows = [row for row, _ in growth.entities]
-            entities = [entity for _, entity in growth.entities]
-            vectors = np.stack([entity.vector for entity in entities])
-            self.names.add(rows, [one.name for one in entities], [one.key for one in entities], vectors)
-            pairs = [(row, other) for row, entity in growth.entities for other, _ in entity.near]
-            cosines = [cosine for entity in entities for _, cosine in entity.near]
-            self.network.link(_table(pairs, 2), np.array(cosines, dtype=np.float32))
-        passages = growth.passages
-        self.network.add(
-            np.array([passage.item for passage in passages], dtype=np.int64),
-            _table([(p.item, entity) for p in passages for entity in p.entities], 2),
-            _table([(p.item, p.entities[one], p.entities[other]) for p in passages for one, other in p.facts], 3),
-        )
-        self._crc_of.update(growth.crcs)
-        self._marks, self._newest, self._hint = growth.marks, growth.newest, self._store.graph.hints.end
-
-
-def _table(rows: Sequence[tuple[int, ...]], width: int) -> NDArray[np.int64]:
-    return np.array(rows, dtype=np.int64).reshape(-1, width)

@@ -229,7 +229,6 @@ class GraphMemory:
         namespace, graph = self.memory.namespace, self._store.graph
         graph.begin()
         with self._session.lock, self._store.reading():
-            newest, _ = graph.newest()
             rows = set(graph.outside(namespace, after))
             if failed:
                 rows.update(row for row, *_ in graph.failed_passages(namespace))
@@ -244,7 +243,7 @@ class GraphMemory:
             clock=clock,
         )
         yield from grow(work, sorted(rows), bar)
-        self._offered = newest
+        self._offered = max(rows | {self._offered})
 
     # retrieving
 

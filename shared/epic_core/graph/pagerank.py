@@ -151,25 +151,27 @@ class Network:
 
         Args:
             entities: The entities where the walk starts, with weights of at least 0.
-            passages: The passages where it starts, with weights. All weights together are normalised to a sum of one;
-                unknown ids are ignored, and entities without an edge.
+            passages: The passages where it starts, with weights; unknown ones are without entities. All weights
+                together are normalised to a sum of one; unknown entities are ignored, and those without an edge.
             damping: The probability that the walk goes on along an edge instead of restarting, in [0, 1).
 
         Returns:
-            The ids of all passages (P,), in no particular order, and their scores (P,); the scores of passages and
+            The ids of all passages (P,), unknown ones included, and their scores (P,); the scores of passages and
             entities together sum to one. All scores are zero if the walk can start nowhere.
         """
         source, target, weights = self._between()
         # As numpy needs them for indexing: otherwise it would convert them in each step.
         mentions, size = self._mentions.astype(np.intp), len(self._entities)
         degrees = np.bincount(mentions, minlength=size) + np.bincount(target, weights, size)
-        by_passage, by_entity = _weights(self._passages, passages), _weights(self._entities, entities)
+        unknown = np.setdiff1d(np.fromiter(passages, dtype=np.int64), self._passages)
+        ids, counts = np.concatenate([self._passages, unknown]), np.pad(self._counts, (0, len(unknown)))
+        by_passage, by_entity = _weights(ids, passages), _weights(self._entities, entities)
         by_entity[degrees == 0.0] = 0.0
         if not by_passage.any() and not by_entity.any():
-            return self._passages, np.zeros(len(self._passages), dtype=np.float32)
+            return ids, np.zeros(len(ids), dtype=np.float32)
         # Passages without an entity are left out of the walk: there it only starts and restarts.
-        inside = self._counts > 0
-        counts = self._counts[inside]
+        inside = counts > 0
+        counts = counts[inside]
         count, starts = len(counts), np.cumsum(counts) - counts
         start = np.concatenate([by_passage[inside], by_entity])
         per_edge = damping / np.concatenate([counts, np.where(degrees > 0.0, degrees, 1.0)])
@@ -189,7 +191,7 @@ class Network:
             factor = 1.0 / (1.0 - factor * damping**2 / 4.0)
         by_passage[inside] = scores[:count]
         # Where the walk cannot go on it restarts, which only scales the scores.
-        return self._passages, (by_passage / (by_passage.sum() + scores[count:].sum())).astype(np.float32)
+        return ids, (by_passage / (by_passage.sum() + scores[count:].sum())).astype(np.float32)
 
 
 def _places(held: Ids, wanted: Ids) -> NDArray[np.intp]:

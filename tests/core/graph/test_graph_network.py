@@ -50,10 +50,11 @@ class Plain:
     def pagerank(
         self, entities: Mapping[int, float], passages: Mapping[int, float], damping: float
     ) -> dict[int, float]:
-        nodes = [("passage", number) for number in self.passages] + [("entity", number) for number in ENTITIES]
+        held = {number: (set[int](), set[tuple[int, int]]()) for number in passages} | self.passages
+        nodes = [("passage", number) for number in held] + [("entity", number) for number in ENTITIES]
         place = {node: number for number, node in enumerate(nodes)}
         matrix = np.zeros((len(nodes), len(nodes)))
-        for passage, (mentioned, _) in self.passages.items():
+        for passage, (mentioned, _) in held.items():
             for entity in mentioned:
                 matrix[place["passage", passage], place["entity", entity]] = 1.0
         for (one, other), weight in self.between().items():
@@ -66,12 +67,12 @@ class Plain:
                 if (kind, number) in connected:
                     start[place[kind, number]] = weight
         if not start.any():
-            return dict.fromkeys(self.passages, 0.0)
+            return dict.fromkeys(held, 0.0)
         start /= start.sum()
         degrees = matrix.sum(axis=0)
         walk = np.where(degrees > 0.0, matrix / np.where(degrees > 0.0, degrees, 1.0), start[:, None])
         scores = np.linalg.solve(np.eye(len(nodes)) - damping * walk, (1.0 - damping) * start)
-        return {passage: float(scores[place["passage", passage]]) for passage in self.passages}
+        return {passage: float(scores[place["passage", passage]]) for passage in held}
 
     def rebuilt(self) -> Network:
         network = Network()
@@ -195,9 +196,9 @@ def test_weights_count_by_their_shares() -> None:
 
 def test_without_a_known_start_all_scores_are_zero() -> None:
     network = Network()
-    assert scores(network, {1: 1.0}, {1: 1.0}) == {}
+    assert scores(network, {1: 1.0}, {}) == {}
     add(network, {1: ([10], []), 2: ([], [])})
-    for entities, passages in (({}, {}), ({99: 1.0}, {99: 1.0}), ({10: 0.0}, {1: 0.0})):
+    for entities, passages in (({}, {}), ({99: 1.0}, {}), ({10: 0.0}, {1: 0.0})):
         assert scores(network, entities, passages) == {1: 0.0, 2: 0.0}
 
 
@@ -206,6 +207,7 @@ def test_a_passage_without_an_entity_keeps_its_own_share() -> None:
     add(network, {1: ([10], []), 2: ([], [])})
     assert scores(network, {}, {1: 1.0, 2: 1.0})[2] > 0.0
     assert scores(network, {}, {2: 1.0}) == {1: 0.0, 2: 1.0}
+    assert scores(network, {}, {3: 1.0}) == {1: 0.0, 2: 0.0, 3: 1.0}
 
 
 def test_what_is_given_is_not_changed() -> None:

@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,7 @@ from epic_core.types import FloatArray
 _NEAR = np.dtype([("row", "<u4"), ("cosine", "u1")])
 _ENTITY = ", ".join(f"e.{name}" for name in ENTITIES.checked)
 _PASSAGE = ", ".join(f"p.{name}" for name in PASSAGES.checked)
-_CRCS = (
-    "SELECT i.row, coalesce(p.crc, -1) FROM items i LEFT JOIN passages p ON p.item = i.row"
-    " WHERE i.namespace = ? AND EXISTS (SELECT 1 FROM entries e WHERE e.item = i.row)"
-)
+_CRCS = "SELECT p.item, p.crc FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ?"
 _CALLED = "SELECT row, name FROM entities WHERE namespace = ?"
 MOST_ENTITIES = 2**16
 """Most entities of one passage: a place among them has two bytes."""
@@ -107,25 +104,16 @@ class EntityRows:
     cosines: FloatArray
 
 
-@dataclass(frozen=True, kw_only=True)
-class GraphMarks:
-    """Numbers of items, entities and passages in a file, and the sums of the checksums of items and passages."""
+class GraphMarks(NamedTuple):
+    """Numbers of entities and of passages in a file, and the sum of the passages' checksums."""
 
-    items: int = 0
-    held: int = 0
     entities: int = 0
     passages: int = 0
     said: int = 0
 
     def plus(self, other: GraphMarks) -> GraphMarks:
         """Return the sums of both."""
-        return GraphMarks(
-            items=self.items + other.items,
-            held=self.held + other.held,
-            entities=self.entities + other.entities,
-            passages=self.passages + other.passages,
-            said=self.said + other.said,
-        )
+        return GraphMarks(*map(sum, zip(self, other, strict=True)))
 
 
 class Hints:
@@ -199,8 +187,8 @@ class Graph(Repository):
             vector=packed(entity.vector.reshape(1, -1))[0],
         )
 
-    def put_passages(self, passages: Sequence[PassageRow]) -> bool:
-        """Write the extractions of passages in place of earlier ones; tell whether there were any."""
+    def put_passages(self, passages: Sequence[PassageRow]) -> None:
+        """Write the extractions of passages, in place of earlier ones."""
         self.hints.add(items=[passage.item for passage in passages])
         left = self._said([passage.item for passage in passages])
         said: Counter[int] = Counter()
@@ -220,7 +208,6 @@ class Graph(Repository):
             )
         said.subtract(left)
         self._count(said)
-        return bool(left)
 
     def leave(self, items: Sequence[int]) -> None:
         """Remove passages, with the entities that no other passage names, and the spellings that no other has."""
@@ -292,12 +279,12 @@ class Graph(Repository):
         return [int(row) for (row,) in found]
 
     def passage_crcs(self, namespace: str, after: int = 0) -> dict[int, int]:
-        """Return item row to the passage's checksum, for items after some row; -1 for items not in the graph."""
-        return dict(self.db.read(f"{_CRCS} AND i.row > ? ORDER BY i.row", (namespace, after)))
+        """Return item row to checksum, for the passages of items after some row."""
+        return dict(self.db.read(f"{_CRCS} AND p.item > ? ORDER BY p.item", (namespace, after)))
 
     def passage_crcs_at(self, namespace: str, items: Sequence[int]) -> dict[int, int]:
         """Return the same as `passage_crcs`, for the given items."""
-        return dict(self.db.among(f"{_CRCS} AND i.row IN", items, namespace))
+        return dict(self.db.among(f"{_CRCS} AND p.item IN", items, namespace))
 
     def passage_rows(self, items: Sequence[int]) -> PassageRows:
         """Return the entities and facts of passages."""
@@ -330,10 +317,6 @@ class Graph(Repository):
                 words = [""] * len(pairs) if relations is None else json.loads(inflated(relations))
                 said += [(rows[one], str(word), rows[other]) for (one, other), word in zip(pairs, words, strict=True)]
         return said
-
-    def crcs_of_passages(self, items: Sequence[int]) -> dict[int, int]:
-        """Return item row to checksum, for passages."""
-        return dict(self.db.among("SELECT item, crc FROM passages WHERE item IN", items))
 
     def entities_called(self, namespace: str, after: int = 0) -> dict[int, str]:
         """Return entity row to name, for entities after some row, oldest first."""
@@ -370,30 +353,18 @@ class Graph(Repository):
     def marks(self) -> GraphMarks:
         """Return the numbers that show whether a graph has changed."""
         sums = {name: (rows, total) for name, rows, total in self.db.read("SELECT name, rows, total FROM sums")}
-        return GraphMarks(
-            items=sums["items"][0],
-            held=sums["items"][1],
-            entities=sums.get("entities", (0, 0))[0],
-            passages=sums.get("passages", (0, 0))[0],
-            said=sums.get("passages", (0, 0))[1],
-        )
+        return GraphMarks(sums.get("entities", (0, 0))[0], *sums.get("passages", (0, 0)))
 
     def newest(self) -> tuple[int, int]:
-        """Return the highest rows of items and of entities, in any namespace; 0 without any."""
-        item, entity = (self.db.scalar(f"SELECT max(row) FROM {table}") for table in ("items", "entities"))
+        """Return the highest rows of an item with a passage and of an entity, in any namespace; 0 without any."""
+        item, entity = self.db.scalar("SELECT max(item) FROM passages"), self.db.scalar("SELECT max(row) FROM entities")
         return int(item or 0), int(entity or 0)
 
     def added_since(self, item: int, entity: int) -> GraphMarks:
-        """Return the marks of the items and entities after some rows."""
-        items, held = self.db.read("SELECT count(*), coalesce(sum(crc), 0) FROM items WHERE row > ?", (item,))[0]
-        passages, said = self.db.read("SELECT count(*), coalesce(sum(crc), 0) FROM passages WHERE item > ?", (item,))[0]
-        return GraphMarks(
-            items=int(items),
-            held=int(held),
-            entities=int(self.db.scalar("SELECT count(*) FROM entities WHERE row > ?", (entity,))),
-            passages=int(passages),
-            said=int(said),
-        )
+        """Return the marks of the passages and entities after some rows."""
+        entities = self.db.scalar("SELECT count(*) FROM entities WHERE row > ?", (entity,))
+        passages = self.db.read("SELECT count(*), coalesce(sum(crc), 0) FROM passages WHERE item > ?", (item,))[0]
+        return GraphMarks(entities, *passages)
 
     def counts(self, namespace: str) -> dict[str, int]:
         """Return the numbers of entities, of passages in the graph, and of those whose extraction failed."""
