@@ -192,14 +192,17 @@ def _write_entities(
     store: Store, held: LoadedGraph, new: Mapping[str, str], vectors: Mapping[str, FloatArray], near: Sequence[Near]
 ) -> dict[str, int]:
     """Write entities with their synonyms, and return key to row."""
-    rows = held.names.rows.tolist()
-    there = len(rows)
+    rows: list[int] = []
+    earlier = held.names.rows
     for (key, name), alike in zip(new.items(), near, strict=True):
-        # Synonyms among the new ones stand before it.
-        synonyms = [(rows[place], cosine) for place, cosine in alike]
+        # Places after those of the earlier entities are of new ones, all before this one.
+        synonyms = [
+            (int(earlier[place]) if place < len(earlier) else rows[place - len(earlier)], cosine)
+            for place, cosine in alike
+        ]
         entity = NewEntity(name=name, key=key, vector=vectors[name], near=synonyms)
         rows.append(store.graph.add_entity(held.namespace, entity))
-    return dict(zip(new, rows[there:], strict=True))
+    return dict(zip(new, rows, strict=True))
 
 
 def _named(answer: Extraction | Unextracted) -> dict[str, str]:

@@ -89,10 +89,10 @@ class LoadedGraph:
         # Without synonyms that have gone since.
         known = np.isin(found.pairs[:, 1], self.names.rows) & (found.cosines > 0.0)
         self.network.link(found.pairs[known], found.cosines[known])
-        rows = self._store.graph.passage_rows(list(changed))
-        if not np.isin(rows.mentions[:, 1], self.names.rows).all():
+        mentions, facts = self._store.graph.mentions_and_facts(list(changed))
+        if not np.isin(mentions[:, 1], self.names.rows).all():
             raise DamagedError(self._store.path, "a passage names an entity that is not there")
-        self.network.add(np.array(list(changed), dtype=np.int64), rows.mentions, rows.facts)
+        self.network.add(np.array(list(changed), dtype=np.int64), mentions, facts)
         for item in gone:
             del self._crc_of[item]
         self._crc_of.update(changed)

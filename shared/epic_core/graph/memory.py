@@ -99,8 +99,7 @@ class GraphMemory:
         self._phrases = PhraseExtractor()
         self._reader = Reader(memory.encoder)
         self._loaded: LoadedGraph | None = None
-        # Every row up to this one was offered to the graph: `add` skips rows that did not fit, `update` tries them
-        # again.
+        # The last row that was offered to the graph: `add` skips those before it that did not fit, `update` does not.
         self._offered = 0
         if self._store.writable:
             self._store.graph.begin()
@@ -330,7 +329,7 @@ class GraphMemory:
             if held is None or (item_id is not None and row is None):
                 return []
             name_of = held.names.name_of
-            rows = name_of if row is None else self._store.graph.passage_rows([row]).mentions[:, 1].tolist()
+            rows = name_of if row is None else self._store.graph.mentions_and_facts([row])[0][:, 1].tolist()
             return [name_of[one] for one in rows]
 
     def facts(self, item_id: str) -> list[tuple[str, str, str]]:

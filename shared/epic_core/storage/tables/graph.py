@@ -80,19 +80,6 @@ class PassageRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PassageRows:
-    """Entities and facts of several passages, as arrays.
-
-    Attributes:
-        mentions: Rows of item and entity, shape `(m, 2)`; by item, in the passage's order.
-        facts: Rows of item, entity and entity, shape `(f, 3)`.
-    """
-
-    mentions: NDArray[np.int64]
-    facts: NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True)
 class EntityRows:
     """Entities: their rows, names, keys, embeddings `(n, d)`, and synonyms as pairs of rows with cosines."""
 
@@ -286,8 +273,12 @@ class Graph(Repository):
         """Return the same as `passage_crcs`, for the given items."""
         return dict(self.db.among(f"{_CRCS} AND p.item IN", items, namespace))
 
-    def passage_rows(self, items: Sequence[int]) -> PassageRows:
-        """Return the entities and facts of passages."""
+    def mentions_and_facts(self, items: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the entities and the facts of passages, by item and in the passages' order.
+
+        Returns:
+            Rows of item and entity, shape `(m, 2)`; rows of item, entity and entity, shape `(f, 3)`.
+        """
         found = sorted(self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", items), key=_item_of)
         for crc, *columns in found:
             PASSAGES.verify(self.path, crc, *columns)
@@ -299,10 +290,8 @@ class Graph(Repository):
             if (places >= np.repeat(sizes, facts)[:, None]).any():
                 raise ValueError("a fact of an entity that is not its passage's")
             ends = entities[places + np.repeat(starts[:-1], facts)[:, None]]
-        return PassageRows(
-            mentions=np.stack([np.repeat(rows, sizes), entities], axis=1),
-            facts=np.column_stack([np.repeat(rows, facts), ends]),
-        )
+        mentions = np.stack([np.repeat(rows, sizes), entities], axis=1)
+        return mentions, np.column_stack([np.repeat(rows, facts), ends])
 
     def relations(self, item: int) -> list[tuple[int, str, int]]:
         """Return the facts of a passage: entity row, relation, entity row."""
