@@ -850,7 +850,7 @@ def test_bad_input_is_named(make: Make) -> None:
     rag = make.epic(hipporag=raw)
     for call, said in [
         (lambda: rag.index(7), "takes texts or Items"),
-        (lambda: rag.index([SOLD, 7]), "Document 2"),
+        (lambda: rag.index([SOLD, 7]), "Item 1"),
         (lambda: rag.delete([7]), "must be a string"),
         (lambda: rag.delete(None), "takes texts or Items"),
         (lambda: rag.hits(rag.retrieve([QUESTION])), "takes one solution"),

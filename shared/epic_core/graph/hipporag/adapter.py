@@ -25,6 +25,7 @@ from epic_core.graph.hipporag.record import Record, digest_of
 from epic_core.graph.hipporag.report import HippoReport
 from epic_core.lm.failures import kind_of
 from epic_core.memory import EpicMemory
+from epic_core.runtime.batching import coerced
 from epic_core.runtime.threads import in_thread
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Steerings
@@ -153,7 +154,7 @@ class EpicHippoRAG:
         """
         with self._lock:
             given = _documents(docs)
-            items = _items([doc for doc in given if not isinstance(doc, str) or doc.strip()])
+            items = coerced([doc for doc in given if not isinstance(doc, str) or doc.strip()])
             report = HippoReport(memory=self.memory.add(items, progress=progress))
             if len(items) < len(given):
                 report.warnings.append(f"{len(given) - len(items)} documents without text were left out.")
@@ -188,7 +189,7 @@ class EpicHippoRAG:
             docs: Texts as they were given or retrieved, or `Item`s.
         """
         with self._lock:
-            items = _items(_documents(docs))
+            items = coerced(_documents(docs))
             self._record.follow()
             held = [item for item in (self._record.item(one.text) for one in items) if item is not None]
             self.memory.forget(*{item.id: item for item in [*items, *held]}.values())
@@ -221,8 +222,8 @@ class EpicHippoRAG:
         report.removed = self._record.follow(given, anew=True, trusted=trusted)
         passages = set(self._instance.passages.values())
         entering = self._record.entering()
-        new = {one.text for one in entering if one.text not in passages}
-        self._index([one.text for one in entering if one.text in new], report)
+        new = [text for text in dict.fromkeys(entering.values()) if text not in passages]
+        self._index(new, report)
         if entering:
             self._record.enter(entering)
         report.indexed, report.foreign, report.failures = len(new), len(self.foreign), self._record.failures
@@ -270,8 +271,7 @@ class EpicHippoRAG:
             UnknownPreferenceError: for a preference that the memory does not have.
             EncoderError: if the embedding model fails for the preferences.
         """
-        count = None if num_to_retrieve is None else checked_k(num_to_retrieve, "num_to_retrieve")
-        return self._ask("retrieve", queries, gold_docs, num_to_retrieve=count, **steering)[0]
+        return self._ask("retrieve", queries, gold_docs, num_to_retrieve=num_to_retrieve, **steering)[0]
 
     def retrieve_dpr(
         self,
@@ -281,8 +281,7 @@ class EpicHippoRAG:
         **steering: Unpack[Steering],
     ) -> Any:
         """Do the same as `retrieve`, by the similarity of passages alone."""
-        count = None if num_to_retrieve is None else checked_k(num_to_retrieve, "num_to_retrieve")
-        return self._ask("retrieve_dpr", queries, gold_docs, num_to_retrieve=count, **steering)[0]
+        return self._ask("retrieve_dpr", queries, gold_docs, num_to_retrieve=num_to_retrieve, **steering)[0]
 
     def rag_qa(
         self, queries: Sequence[Any], gold_docs: Any = None, gold_answers: Any = None, **steering: Unpack[Steering]
@@ -356,6 +355,8 @@ class EpicHippoRAG:
         asked = _queries(queries)
         if not asked and method.startswith("rag_qa"):
             raise InvalidInputError("There are no queries. Give at least one.")
+        if options.get("num_to_retrieve") is not None:
+            options["num_to_retrieve"] = checked_k(options["num_to_retrieve"], "num_to_retrieve")
         if gold is not None:
             gold = _gold_docs(gold, len(asked))
         with self._lock:
@@ -418,16 +419,6 @@ def _documents(docs: Any) -> list[Any]:
     if isinstance(docs, (bytes, Mapping)) or not isinstance(docs, (str, Item, Iterable)):
         raise InvalidInputError(f"EpicHippoRAG takes texts or Items, not {type(docs).__name__}.")
     return [docs] if isinstance(docs, (str, Item)) else list(docs)
-
-
-def _items(docs: Iterable[Any]) -> list[Item]:
-    items = []
-    for number, doc in enumerate(docs, start=1):
-        try:
-            items.append(Item.of(doc))
-        except InvalidInputError as error:
-            raise InvalidInputError(f"Document {number}: {error}") from None
-    return items
 
 
 def _queries(queries: Any) -> list[Any]:

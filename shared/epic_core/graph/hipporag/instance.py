@@ -72,11 +72,6 @@ class Instance:
         there = set(self.raw.graph.vs["name"]) if self.raw.graph.vcount() else set()
         return [text for key, text in self.passages.items() if key not in there]
 
-    @property
-    def folder(self) -> Path:
-        """The folder of its files."""
-        return Path(self.raw.working_dir)
-
     # changes
 
     def index(self, texts: Sequence[str], openie: Any) -> None:

@@ -8,10 +8,11 @@ in the instance's folder: all others were the user's own before.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.graph.hipporag.instance import Instance, write_json
@@ -23,14 +24,6 @@ from epic_core.types.metadata import copied
 _VERSION = 1
 # The separator of an instruction and the text, if both are indexed.
 _GAP = "\n\n"
-
-
-class Entering(NamedTuple):
-    """An item that the memory holds and the graph does not: the text to index, the item, and its mark."""
-
-    text: str
-    item: Item
-    mark: str
 
 
 class Record:
@@ -53,7 +46,7 @@ class Record:
         self._memory = memory
         self._session = memory._session
         self._instructed = instructed
-        self._path = instance.folder / "epic_passages.json"
+        self._path = Path(instance.raw.working_dir) / "epic_passages.json"
         # Marks of items, which identify version and form, to the digests of the texts that were indexed.
         self._marks, self.failed = self._read()
         # For passages from the memory: the item by the indexed text, and the indexed text by the item's text.
@@ -96,14 +89,13 @@ class Record:
 
     # following the memory
 
-    def entering(self) -> list[Entering]:
-        """Return the items that the memory holds and the graph is not known to hold."""
-        held = self._held().items()
-        return [Entering(self._text(one), one.item, mark) for mark, one in held if mark not in self._marks]
+    def entering(self) -> dict[str, str]:
+        """Return the texts to index for items that the memory holds and the graph is not known to hold, by marks."""
+        return {mark: self._text(one) for mark, one in self._held().items() if mark not in self._marks}
 
-    def enter(self, entered: Iterable[Entering]) -> None:
+    def enter(self, entered: Mapping[str, str]) -> None:
         """Record that passages are in the graph."""
-        self._marks |= {one.mark: digest_of(one.text) for one in entered}
+        self._marks |= {mark: digest_of(text) for mark, text in entered.items()}
         self._followed = None
         self._write()
 
