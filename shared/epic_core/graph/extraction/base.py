@@ -154,11 +154,9 @@ class PhraseExtractor:
     async def astream(self, texts: Sequence[str]) -> AsyncIterator[tuple[int, Extraction | Unextracted]]:
         """Do the same as `stream` in a worker thread."""
         for begin in range(0, len(texts), _AT_ONCE):
-            for place, found in enumerate(await in_thread(self._extracted, texts[begin : begin + _AT_ONCE]), begin):
+            part = map(self.extract, texts[begin : begin + _AT_ONCE])
+            for place, found in enumerate(await in_thread(list, part), begin):
                 yield place, found
-
-    def _extracted(self, texts: Sequence[str]) -> list[Extraction]:
-        return [self.extract(text) for text in texts]
 
 
 def _facts(text: str, spelt: Mapping[str, str], whole: Sequence[tuple[str, Phrase]]) -> Iterator[Fact]:

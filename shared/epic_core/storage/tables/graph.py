@@ -295,17 +295,11 @@ class Graph(Repository):
 
     def relations(self, item: int) -> list[tuple[int, str, int]]:
         """Return the facts of a passage: entity row, relation, entity row."""
-        found = list(self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", [item]))
-        said: list[tuple[int, str, int]] = []
-        for crc, *columns in found:
-            PASSAGES.verify(self.path, crc, *columns)
-            _, _, entities, facts, relations, _ = columns
-            with decoding(self.path):
-                rows = (np.frombuffer(entities, dtype="<u4") % _OTHERWISE).tolist()
-                pairs = np.frombuffer(facts, dtype="<u2").reshape(-1, 2).tolist()
-                words = [""] * len(pairs) if relations is None else json.loads(inflated(relations))
-                said += [(rows[one], str(word), rows[other]) for (one, other), word in zip(pairs, words, strict=True)]
-        return said
+        _, facts = self.mentions_and_facts([item])
+        stored = self.db.scalar("SELECT relations FROM passages WHERE item = ?", (item,))
+        with decoding(self.path):
+            words = [""] * len(facts) if stored is None else json.loads(inflated(stored))
+            return [(one, str(word), other) for (_, one, other), word in zip(facts.tolist(), words, strict=True)]
 
     def entities_called(self, namespace: str, after: int = 0) -> dict[int, str]:
         """Return entity row to name, for entities after some row, oldest first."""
