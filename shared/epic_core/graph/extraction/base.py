@@ -155,7 +155,7 @@ class PhraseExtractor:
         """Do the same as `stream` in a worker thread."""
         for begin in range(0, len(texts), _AT_ONCE):
             part = map(self.extract, texts[begin : begin + _AT_ONCE])
-            for place, found in enumerate(await in_thread(list, part), begin):
+            for place, found in enumerate(await in_thread(list[Extraction], part), begin):
                 yield place, found
 
 

@@ -239,6 +239,8 @@ class EpicHippoRAG:
         extractor = self._extractor or HippoExtractor(self.hipporag.openie, self._attempts)
         openie = SafeOpenIE(extractor.stream)
         self._instance.index(texts, openie)
+        for text in texts:
+            self._record.failed.pop(digest_of(text), None)
         self._record.failed |= {digest_of(text): reason for text, reason in openie.failed.items()}
         if openie.left_out:
             report.warnings.append(
