@@ -163,7 +163,8 @@ class Network:
         # As numpy needs them for indexing: otherwise it would convert them in each step.
         mentions, size = self._mentions.astype(np.intp), len(self._entities)
         degrees = np.bincount(mentions, minlength=size) + np.bincount(target, weights, size)
-        unknown = np.setdiff1d(np.fromiter(passages, dtype=np.int64), self._passages)
+        given = np.fromiter(passages, dtype=np.int64)
+        unknown = given[~np.isin(given, self._passages)]
         ids, counts = np.concatenate([self._passages, unknown]), np.pad(self._counts, (0, len(unknown)))
         by_passage, by_entity = _weights(ids, passages), _weights(self._entities, entities)
         by_entity[degrees == 0.0] = 0.0
