@@ -12,7 +12,6 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -131,53 +130,9 @@ class Script:
         return json.dumps({"triples": found})
 
 
-def like_development() -> Any:
-    """HippoRAG with what the development version has in addition: a preprocessor, and questions in several steps."""
-    module = imported()
-    own: Any = module.HippoRAG
-
-    class Development(own):  # type: ignore[misc]
-        def __init__(self, **config: Any) -> None:
-            super().__init__(**config)
-            self.text_preprocessor: Any = Paragraphs()
-            self.metadata: dict[str, Any] = {}
-
-        def index(self, docs: Sequence[Any]) -> None:
-            chunks = self.text_preprocessor.preprocess(docs)
-            assert all(isinstance(chunk, Chunk) for chunk in chunks)
-            self.metadata |= {chunk.content: chunk.metadata for chunk in chunks}
-            super().index([chunk.content for chunk in chunks])
-
-        def retrieve_ircot(self, queries: Sequence[str], max_qa_steps: int) -> Any:
-            return [self.retrieve([query + "?" * step])[0] for query in queries for step in range(max_qa_steps)]
-
-    return Development
-
-
-@dataclass
-class Chunk:
-    """A part of a document, as the development version has it."""
-
-    content: str
-    source_id: str | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
-
-
-class Paragraphs:
-    """Cuts documents into paragraphs."""
-
-    def preprocess(self, docs: Sequence[str]) -> list[Chunk]:
-        return [
-            Chunk(content=part, source_id=f"doc {number}", metadata={"paragraph": place})
-            for number, doc in enumerate(docs)
-            for place, part in enumerate(doc.split("\n\n"))
-        ]
-
-
 def instance(folder: Path, server: LMServer, monkeypatch: pytest.MonkeyPatch, **config: Any) -> Any:
-    """A HippoRAG instance in a folder, with the embedding above and the server's model; of another `kind`, if given."""
+    """A HippoRAG instance in a folder, with the embedding above and the server's model."""
     module = imported()
-    kind = config.pop("kind", module.HippoRAG)
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     monkeypatch.setattr(module, "_get_embedding_model_class", lambda **_: Embedding)
     settings = module.BaseConfig(
@@ -187,6 +142,6 @@ def instance(folder: Path, server: LMServer, monkeypatch: pytest.MonkeyPatch, **
         max_retry_attempts=1,
         **{"embedding_model_name": "static", **config},
     )
-    made = kind(global_config=settings)
+    made = module.HippoRAG(global_config=settings)
     made.llm_model.max_retries = 1
     return made

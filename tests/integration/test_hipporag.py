@@ -1,41 +1,31 @@
 """EPIC in front of the real HippoRAG 2; what is known to break there is shown to break first, and then does not.
 
-Needs `hipporag`, installed without its pins (`.ci/run` does it), 2.0.0a3 or 2.0.0a4.
+Needs `hipporag` 2.0.0a4, installed without its pins (`.ci/run` does it).
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hipporag_real import Embedding, Script, imported, instance, like_development
+from hipporag_real import Embedding, Script, imported, instance
 
 from epic_core import EpicMemory, Item
 from epic_core.errors import InvalidInputError, NoPreferencesError, StoreError, UnknownPreferenceError
 from epic_core.graph.extraction import PhraseExtractor
 from epic_core.graph.hipporag import EpicHippoRAG
-from epic_core.graph.hipporag.openie import SafeOpenIE, UnsafeExtractionWarning, evaluates
+from epic_core.graph.hipporag.openie import HippoExtractor, SafeOpenIE
 from epic_core.types import Candidate, Decision, Verdict
 from helpers import Answering, DiscardAll, KeepAll, Raising, UndecidedAll, keep
 from lm_servers import LMServer, Reply
 
 imported()
-try:
-    VERSION = version("hipporag")
-except PackageNotFoundError:
-    VERSION = "development"
-released = pytest.mark.skipif(
-    VERSION not in ("2.0.0a3", "2.0.0a4"), reason="stands in for what a later version has itself"
-)
 
 SOLD = "Idris Pell sold the old tractor in May."
 FARM = "Sallow Green bought a tractor and grows leeks."
@@ -186,11 +176,7 @@ def test_of_facts_of_which_one_scores_nothing_the_others_count(make: Make, scrip
 
 
 def test_one_passage_with_one_fact_is_found(make: Make) -> None:
-    raw, rag = make.raw(), make.epic()
-    raw.index([SOLD])
-    if VERSION == "2.0.0a3":  # of one score it makes 0 / 0
-        with pytest.raises(AssertionError):
-            raw.retrieve([QUESTION])
+    rag = make.epic()
     rag.index([SOLD])
     solution = rag.retrieve([QUESTION])[0]
     assert solution.docs == [SOLD]
@@ -240,8 +226,7 @@ def test_what_a_model_answers_is_not_run(make: Make, script: Script, tmp_path: P
     script.raw["Mallory"] = f'{{"{step}": [{code}, ["a", "b", "c"]]}}'.replace("]]", "] ]")
     doc = "Mallory wrote: whoever reads this runs it."
     raw, rag = make.raw(), make.epic()
-    with suppress(ZeroDivisionError):  # 2.0.0a3, where nothing is extracted
-        raw.index([doc])
+    raw.index([doc])
     assert trap.exists()
     trap.unlink()
     report = rag.index([doc])
@@ -250,26 +235,13 @@ def test_what_a_model_answers_is_not_run(make: Make, script: Script, tmp_path: P
     assert report.memory.kept == 1
 
 
-def test_extraction_that_evaluates_is_named_aloud(make: Make) -> None:
-    raw = make.raw()
-    assert evaluates(raw.openie)
-    assert not evaluates(SafeOpenIE(raw.openie))
-    with pytest.warns(UnsafeExtractionWarning, match='extraction="safe"'):
-        make.epic(hipporag=raw, extraction="own")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        make.epic(hipporag=raw)
-        make.epic(hipporag=raw, extraction=PhraseExtractor())
-
-
-def test_own_and_safe_extraction_find_the_same(make: Make) -> None:
-    safe = make.epic()
-    with pytest.warns(UnsafeExtractionWarning):
-        own = make.epic(extraction="own")
-    own.index(DOCS)
-    safe.index(DOCS)
-    assert edges(own) == edges(safe)
-    assert safe.openie.__class__ is own.openie.__class__  # in place of the instance's only while it is called
+def test_safe_extraction_finds_what_the_instances_own_finds(make: Make) -> None:
+    raw, rag = make.raw(), make.epic()
+    own = raw.openie
+    for one in (raw, rag):
+        one.index(DOCS)
+    assert edges(raw) == edges(rag)
+    assert rag.openie.__class__ is own.__class__  # in place of the instance's only while it is called
 
 
 def test_what_was_deleted_last_is_not_on_disk_and_does_not_come_in_the_way(make: Make) -> None:
@@ -292,8 +264,7 @@ def test_entities_go_with_the_last_passage_that_names_them(make: Make) -> None:
         one.index(DOCS)
         one.delete([SOLD])
         one.delete([FARM])
-    if VERSION in ("2.0.0a3", "2.0.0a4"):  # a later version does that right
-        assert "tractor" in entities(raw)  # SOLD was deleted, and is still taken for a source
+    assert "tractor" in entities(raw)  # SOLD was deleted, and is still taken for a source
     assert entities(rag) == {"lentil soup", "leeks"}
     assert set(rag.graph.vs["content"]) == {"lentil soup", "leeks", SOUP}
 
@@ -364,10 +335,7 @@ def test_an_extraction_file_of_another_store_does_not_come_in_the_way(make: Make
 
 def test_passages_without_any_entity_are_found(make: Make, script: Script) -> None:
     script.triples = {}
-    raw, rag = make.raw(), make.epic()
-    if VERSION == "2.0.0a3":
-        with pytest.raises(ZeroDivisionError):
-            raw.index([SOLD, SOUP])
+    rag = make.epic()
     report = rag.index([SOLD, SOUP])
     assert set(found(rag)) == {SOLD, SOUP}
     assert script.shown == []  # no model is asked to choose among no facts
@@ -497,10 +465,8 @@ def test_a_graph_of_another_memory_is_not_emptied_unasked(make: Make, tmp_path: 
 def test_a_memory_that_may_not_be_written_is_asked(make: Make, tmp_path: Path) -> None:
     with EpicMemory.open(tmp_path / "me.epic", [GARDEN], verifier=KeepAll(), coarse=False) as memory:
         make.epic(memory, make.raw("kept")).index(DOCS)
-    raw = make.raw("kept")
-    raw.delete([SOLD])
     with EpicMemory.open(tmp_path / "me.epic", read_only=True) as memory:
-        assert set(found(make.epic(memory, raw))) == {FARM, SOUP}
+        assert set(found(make.epic(memory, make.raw("kept")))) == set(DOCS)
 
 
 def test_a_preference_that_goes_takes_its_passages_along_and_one_that_comes_brings_some(make: Make) -> None:
@@ -524,21 +490,13 @@ def test_a_preference_that_goes_takes_its_passages_along_and_one_that_comes_brin
     assert set(found(rag)) == set(DOCS)
 
 
-def test_what_is_deleted_behind_our_back_leaves_the_memory(make: Make) -> None:
+@pytest.mark.parametrize("lost", [[SOLD], DOCS], ids=["one", "all"])
+def test_what_the_instance_has_lost_is_indexed_again(make: Make, lost: list[str]) -> None:
     rag = make.epic()
     rag.index(DOCS)
-    rag.hipporag.delete([SOLD])
-    report = rag.update()
-    assert {item.text for item in rag.memory.items()} == {FARM, SOUP}
-    assert (report.passages, report.indexed) == (2, 0)
-
-
-def test_a_store_that_was_lost_is_filled_again(make: Make) -> None:
-    rag = make.epic()
-    rag.index(DOCS)
-    rag.hipporag.delete(DOCS)
-    assert rag.update().indexed == 3
-    assert len(rag.memory) == 3
+    rag.hipporag.delete(lost)
+    assert rag.update().indexed == len(lost)
+    assert texts(rag) == set(DOCS)
 
 
 def test_passages_from_before_stay_until_they_are_judged(make: Make) -> None:
@@ -652,14 +610,14 @@ def test_what_cannot_be_extracted_is_indexed_and_tried_again(make: Make, script:
 )
 def test_answers_are_read_as_far_as_they_go(make: Make, script: Script, answer: str, triples: list[list[str]]) -> None:
     script.raw["Idris"] = answer
-    openie = SafeOpenIE(make.raw().openie)
+    openie = SafeOpenIE(HippoExtractor(make.raw().openie, {}).stream)
     _, found = openie.batch_openie({"one": {"content": SOLD}})
     assert found["one"].triples == triples
     assert openie.failed == {}
 
 
 def test_another_extractor_can_take_its_place(make: Make, server: LMServer) -> None:
-    rag = make.epic(extraction=PhraseExtractor())
+    rag = make.epic(extractor=PhraseExtractor())
     rag.index(DOCS)
     assert server.calls == 0
     assert "idris pell" in entities(rag)
@@ -732,27 +690,6 @@ def test_preferences_are_embedded_once(make: Make) -> None:
     for number in range(3):
         rag.retrieve([f"Question {number}?"])
     assert rag.embedding_model.embedded.count(GARDEN) == 1
-
-
-@released
-def test_questions_in_several_steps_are_steered_at_each(make: Make) -> None:
-    rag = make.epic(keeping(["I avoid hotels with casinos."]), make.raw(kind=like_development()))
-    rag.index([CASINO, QUIET])
-    assert [one.docs[0] for one in rag.retrieve_ircot([STAY], max_qa_steps=2)] == [QUIET, QUIET]
-    assert [one.docs[0] for one in rag.retrieve_ircot([STAY], max_qa_steps=2, steering="off")] == [CASINO, CASINO]
-
-
-@released
-def test_what_a_preprocessor_cuts_is_judged_piece_by_piece(make: Make) -> None:
-    raw = make.raw(kind=like_development())
-    own = raw.text_preprocessor
-    rag = make.epic(keeping(verifier=only("leeks")), raw)
-    report = rag.index([f"{SOLD}\n\n{FARM}\n\n ", SOUP, Item(text="Leeks, in leeks.\n\nNot cut.", metadata={"a": 1})])
-    assert (report.memory.seen, report.passages) == (4, 3)
-    assert raw.metadata[FARM] == {"paragraph": 1, "source_id": "doc 0"}
-    assert raw.metadata["Leeks, in leeks.\n\nNot cut."] == {"a": 1}
-    assert {hit.item.text for hit in rag.search(QUESTION)} == texts(rag)
-    assert raw.text_preprocessor is own
 
 
 # instructions and answers
@@ -901,10 +838,9 @@ def test_bad_input_is_named(make: Make) -> None:
         ({"hipporag": object()}, "no HippoRAG 2 instance"),
         ({"memory": "me.epic"}, "must be an EpicMemory"),
         ({"instructions": "some"}, "instructions knows"),
-        ({"extraction": "fast"}, "extraction is"),
         ({"floor": 2.0}, "floor must be"),
         ({"floor": "high"}, "floor must be"),
-        ({"extraction": PhraseExtractor}, "extraction is"),
+        ({"extractor": PhraseExtractor}, "extractor must be"),
     ]:
         given = {"hipporag": raw, "memory": keeping(), **arguments}
         with pytest.raises(InvalidInputError, match=said):
@@ -914,7 +850,7 @@ def test_bad_input_is_named(make: Make) -> None:
     rag = make.epic(hipporag=raw)
     for call, said in [
         (lambda: rag.index(7), "takes texts or Items"),
-        (lambda: rag.index([SOLD, 7]), "Document 2"),
+        (lambda: rag.index([SOLD, 7]), "Item 1"),
         (lambda: rag.delete([7]), "must be a string"),
         (lambda: rag.delete(None), "takes texts or Items"),
         (lambda: rag.hits(rag.retrieve([QUESTION])), "takes one solution"),

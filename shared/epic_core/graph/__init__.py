@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from epic_core.graph.extraction.base import Extraction, Extractor, Fact, PhraseExtractor, Unextracted, entity_key
     from epic_core.graph.extraction.lm import LMExtractor
     from epic_core.graph.hipporag.adapter import EpicHippoRAG
-    from epic_core.graph.hipporag.building import HippoReport
+    from epic_core.graph.hipporag.report import HippoReport
     from epic_core.graph.memory import GraphMemory
     from epic_core.graph.reports import GraphReport, Neighbour
     from epic_core.graph.search import GraphHits
@@ -22,7 +22,7 @@ _MODULES = {
     "GraphHits": "search",
     "GraphMemory": "memory",
     "GraphReport": "reports",
-    "HippoReport": "hipporag.building",
+    "HippoReport": "hipporag.report",
     "LMExtractor": "extraction.lm",
     "Neighbour": "reports",
     "PhraseExtractor": "extraction.base",

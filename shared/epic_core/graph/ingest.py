@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import ChainMap
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from epic_core.encoders.base import Embed
 from epic_core.errors import BudgetError, EncoderError
-from epic_core.graph.extraction.base import LONGEST_NAME, Extraction, Extractor, Unextracted, entity_key
-from epic_core.graph.loaded import Growth, HeldGraph
+from epic_core.graph.entity_linking import Near, name_features, synonyms
+from epic_core.graph.extraction.base import LONGEST_NAME, Extraction, Extractor, Fact, Unextracted, entity_key
+from epic_core.graph.loaded import LoadedGraph
 from epic_core.graph.reports import GraphReport
-from epic_core.graph.synonyms import Near, called, synonyms
 from epic_core.pipeline.eviction import make_room
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
@@ -28,7 +28,7 @@ from epic_core.storage.vector_codec import code_length, rounded
 from epic_core.types import BuildReport, FloatArray, Item, Usage
 from epic_core.types.validation import writable
 
-Hold: TypeAlias = Callable[[], HeldGraph | None]
+Hold: TypeAlias = Callable[[], LoadedGraph | None]
 
 _BLOCK = 256
 _LONGEST_REASON = 500
@@ -55,29 +55,16 @@ class Work:
     clock: Clock
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """An extractor's answers for some passages, by their items' rows.
+class Answered(NamedTuple):
+    """An extractor's answer for an item, with the names of its entities by their keys."""
 
-    Attributes:
-        named: Key to name, of each passage's entities.
-    """
+    item: Item
+    answer: Extraction | Unextracted
+    names: dict[str, str]
 
-    items: Mapping[int, Item]
-    answers: Mapping[int, Extraction | Unextracted]
-    named: Mapping[int, dict[str, str]]
 
-    def of(self, rows: Collection[int]) -> Found:
-        """Return the same for some of the passages."""
-        return replace(self, answers={row: answer for row, answer in self.answers.items() if row in rows})
-
-    def names(self) -> dict[str, str]:
-        """Return key to name of all entities, with the first spelling of a name."""
-        names: dict[str, str] = {}
-        for row in self.answers:
-            for key, name in self.named[row].items():
-                names.setdefault(key, name)
-        return names
+Found: TypeAlias = Mapping[int, Answered]
+"""Answers by the rows of their items."""
 
 
 def grow(work: Work, rows: Sequence[int], progress: Progress) -> Effects[None]:
@@ -104,8 +91,8 @@ def grow(work: Work, rows: Sequence[int], progress: Progress) -> Effects[None]:
             waiting -= answers.keys()
             for answer in answers.values():
                 report.usage.add(answer.usage)
-            named = {row: _named(answer) for row, answer in answers.items()}
-            yield from _fitted(work, Found(items=items, answers=answers, named=named))
+            found = {row: Answered(items[row], answer, _named(answer)) for row, answer in answers.items()}
+            yield from _fitted(work, found)
             progress.advance(len(answers))
             if batch.last:
                 break
@@ -117,14 +104,15 @@ def _fitted(work: Work, found: Found) -> Effects[None]:
     if session.budget is None:
         yield from _written(work, found)
         return
-    for row, answer in found.answers.items():
-        entities = len(found.named[row])
+    for row, one in found.items():
         evicted = BuildReport()
         room = False
         try:
-            needed = _GROWTH + (code_length(session.encoder.dimension) + _ROW) * entities + _said(answer)
+            needed = _GROWTH + (code_length(session.encoder.dimension) + _ROW) * len(one.names)
+            if isinstance(one.answer, Extraction):
+                needed += sum(4 + len(fact.relation.encode()) for fact in one.answer.facts)
             if needed <= session.budget.largest_item and (yield from make_room(session, needed, evicted)):
-                yield from _written(work, found.of([row]))
+                yield from _written(work, {row: one})
                 room = True
         except BudgetError:
             pass
@@ -132,17 +120,12 @@ def _fitted(work: Work, found: Found) -> Effects[None]:
         report.evicted += evicted.evicted
 
 
-def _said(answer: Extraction | Unextracted) -> int:
-    """Return about how many bytes the facts of a passage take."""
-    return 0 if isinstance(answer, Unextracted) else sum(4 + len(fact.relation.encode()) for fact in answer.facts)
-
-
 def _written(work: Work, found: Found) -> Effects[None]:
     """Commit answers, with embeddings of names that are new."""
     session, store, clock = work.session, work.session.store, work.clock
     encoder, vectors = session.encoder, dict[str, FloatArray]()
-    growth = None
-    while growth is None:
+    passages: list[PassageRow] | None = None
+    while passages is None:
         with session.lock, store.reading():
             new = _new(work.hold(), _alive(store, found))
         missing = [name for name in new.values() if name not in vectors]
@@ -151,71 +134,75 @@ def _written(work: Work, found: Found) -> Effects[None]:
             # As the file will return them: synonyms must not depend on when a vector was read.
             vectors.update(zip(missing, rounded(encoded), strict=True))
         started = time.perf_counter()
-        with session.lock:
-            with store.transaction():
-                held, alive = work.hold(), _alive(store, found)
-                if held is None or held.encoder is not encoder:
-                    raise EncoderError("The memory was embedded anew while this was going on. Do it again.")
-                new = _new(held, alive)
-                # If not, an entity or a spelling has gone meanwhile, with the last passage that had it: try again.
-                if all(name in vectors for name in new.values()):
-                    started = clock.add("writing", started)
-                    near = _near(held, new, vectors, work.synonymy)
-                    started = clock.add("synonyms", started)
-                    growth = _write(store, held, verifier_number(work.extractor.name), alive, new, vectors, near)
-            if growth is not None:
-                with store.reading():
-                    held.apply(growth)
+        with session.lock, store.transaction():
+            held, alive = work.hold(), _alive(store, found)
+            if held is None or held.encoder is not encoder:
+                raise EncoderError("The memory was embedded anew while this was going on. Do it again.")
+            new = _new(held, alive)
+            # If not, an entity or a spelling has gone meanwhile, with the last passage that had it: try again.
+            if all(name in vectors for name in new.values()):
+                started = clock.add("writing", started)
+                near = _near(held, new, vectors, work.synonymy)
+                started = clock.add("synonyms", started)
+                rows = _write_entities(store, held, new, vectors, near)
+                row_of = ChainMap(rows, held.names.row_of)
+                name_of = ChainMap({rows[key]: name for key, name in new.items()}, held.names.name_of)
+                passages = [_passage(row, one, work.extractor, row_of, name_of) for row, one in alive.items()]
+                store.graph.put_passages(passages)
         clock.add("writing", started)
-    _count(work.report, alive, growth)
+    report = work.report
+    report.entities += len(new)
+    report.synonyms += sum(map(len, near))
+    report.passages += len(passages)
+    for passage in passages:
+        report.facts += len(passage.facts)
+        report.without_entities += not passage.entities and passage.failure is None
+        if passage.failure is not None:
+            report.failed += 1
+            report.note(found[passage.item].item.id, passage.failure, found[passage.item].answer)
 
 
 def _alive(store: Store, found: Found) -> Found:
     """Return the answers without those for passages that have gone or been shortened meanwhile."""
-    items = store.items.at(list(found.answers))
-    return found.of({row for row, item in items.items() if item.text == found.items[row].text})
+    items = store.items.at(list(found))
+    return {row: one for row, one in found.items() if row in items and items[row].text == one.item.text}
 
 
-def _new(held: HeldGraph | None, found: Found) -> dict[str, str]:
-    """Return key to name of the entities that the graph does not have yet."""
-    return {key: name for key, name in found.names().items() if held is None or key not in held.names.row_of}
+def _new(held: LoadedGraph | None, found: Found) -> dict[str, str]:
+    """Return key to name of the entities that the graph does not have yet, with the first spelling of each."""
+    names: dict[str, str] = {}
+    for one in found.values():
+        for key, name in one.names.items():
+            if held is None or key not in held.names.row_of:
+                names.setdefault(key, name)
+    return names
 
 
 def _near(
-    held: HeldGraph, new: Mapping[str, str], vectors: Mapping[str, FloatArray], synonymy: float | None
+    held: LoadedGraph, new: Mapping[str, str], vectors: Mapping[str, FloatArray], synonymy: float | None
 ) -> list[Near]:
     """Return the synonyms of new entities."""
     if not new or synonymy is None:
         return [[] for _ in new]
     stacked = np.stack([vectors[name] for name in new.values()])
-    return synonyms(held.names.called, called(list(new), stacked), synonymy)
+    return synonyms(held.names.features, name_features(list(new), stacked), synonymy)
 
 
-def _write(
-    store: Store,
-    held: HeldGraph,
-    number: int,
-    found: Found,
-    new: Mapping[str, str],
-    vectors: Mapping[str, FloatArray],
-    near: Sequence[Near],
-) -> Growth:
-    growth = Growth()
-    there = len(held.names.keys)
+def _write_entities(
+    store: Store, held: LoadedGraph, new: Mapping[str, str], vectors: Mapping[str, FloatArray], near: Sequence[Near]
+) -> dict[str, int]:
+    """Write entities with their synonyms, and return key to row."""
+    rows: list[int] = []
+    earlier = held.names.rows
     for (key, name), alike in zip(new.items(), near, strict=True):
-        rows = [
-            int(held.names.rows[place]) if place < there else growth.entities[place - there][0] for place, _ in alike
+        # Places after those of the earlier entities are of new ones, all before this one.
+        synonyms = [
+            (int(earlier[place]) if place < len(earlier) else rows[place - len(earlier)], cosine)
+            for place, cosine in alike
         ]
-        cosines = [cosine for _, cosine in alike]
-        entity = NewEntity(name=name, key=key, vector=vectors[name], near=list(zip(rows, cosines, strict=True)))
-        growth.entities.append((store.graph.add_entity(held.namespace, entity), entity))
-    row_of = ChainMap({entity.key: row for row, entity in growth.entities}, held.names.row_of)
-    name_of = ChainMap({row: entity.name for row, entity in growth.entities}, held.names.name_of)
-    growth.passages = [_passage(row, found, number, row_of, name_of) for row in found.answers]
-    growth.replaced = store.graph.put_passages(growth.passages)
-    growth.crcs = store.graph.crcs_of_passages([passage.item for passage in growth.passages])
-    growth.marks, growth.newest = store.graph.marks(), store.graph.newest()
-    return growth
+        entity = NewEntity(name=name, key=key, vector=vectors[name], near=synonyms)
+        rows.append(store.graph.add_entity(held.namespace, entity))
+    return dict(zip(new, rows, strict=True))
 
 
 def _named(answer: Extraction | Unextracted) -> dict[str, str]:
@@ -231,15 +218,16 @@ def _named(answer: Extraction | Unextracted) -> dict[str, str]:
     return named
 
 
-def _passage(row: int, found: Found, number: int, row_of: Mapping[str, int], called: Mapping[int, str]) -> PassageRow:
-    answer = found.answers[row]
-    if isinstance(answer, Unextracted):
-        reason = writable(answer.reason)[:_LONGEST_REASON] or "no reason given"
+def _passage(
+    row: int, one: Answered, extractor: Extractor, row_of: Mapping[str, int], name_of: Mapping[int, str]
+) -> PassageRow:
+    number = verifier_number(extractor.name)
+    if isinstance(one.answer, Unextracted):
+        reason = writable(one.answer.reason)[:_LONGEST_REASON] or "no reason given"
         return PassageRow(item=row, extractor=number, failure=reason)
-    named = found.named[row]
-    place = {key: number for number, key in enumerate(named)}
+    place = {key: number for number, key in enumerate(one.names)}
     facts, relations = [], []
-    for fact in answer.facts:
+    for fact in one.answer.facts:
         ends = entity_key(writable(fact.subject)), entity_key(writable(fact.object))
         if ends[0] != ends[1] and ends[0] in place and ends[1] in place:
             facts.append((place[ends[0]], place[ends[1]]))
@@ -247,28 +235,15 @@ def _passage(row: int, found: Found, number: int, row_of: Mapping[str, int], cal
     return PassageRow(
         item=row,
         extractor=number,
-        entities=[row_of[key] for key in named],
+        entities=[row_of[key] for key in one.names],
         facts=facts,
         relations=relations,
-        otherwise=[row_of[key] for key, name in named.items() if called[row_of[key]] != name],
+        otherwise=[row_of[key] for key, name in one.names.items() if name_of[row_of[key]] != name],
     )
-
-
-def _count(report: GraphReport, found: Found, growth: Growth) -> None:
-    report.passages += len(growth.passages)
-    report.entities += len(growth.entities)
-    report.synonyms += sum(len(entity.near) for _, entity in growth.entities)
-    for passage in growth.passages:
-        report.facts += len(passage.facts)
-        report.without_entities += not passage.entities and passage.failure is None
-        if passage.failure is not None:
-            report.failed += 1
-            report.note(found.items[passage.item].id, passage.failure, found.answers[passage.item])
 
 
 def extractions_by(extractor: Extractor, texts: Sequence[str]) -> AnswerStream[Extraction | Unextracted]:
     """Return the answers of an extractor to texts, checked for their types."""
-    from epic_core.graph.extraction.base import Extraction, Fact, Unextracted
 
     def sound(answer: Extraction | Unextracted) -> bool:
         if isinstance(answer, Unextracted):

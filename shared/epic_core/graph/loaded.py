@@ -2,122 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import DamagedError
-from epic_core.graph.arrays import Ids, summed
+from epic_core.graph.entity_linking import Names
 from epic_core.graph.pagerank import Network
-from epic_core.graph.synonyms import Called, called
 from epic_core.storage.store import Store
-from epic_core.storage.tables.graph import EntityRows, GraphMarks, NewEntity, PassageRow
-from epic_core.types import FloatArray
-
-_AT_ONCE = 500
-_ROOM = 1.25
-_DEAD_SHARE = 0.2
+from epic_core.storage.tables.graph import GraphMarks
 
 
-@dataclass(kw_only=True)
-class Growth:
-    """Changes of a commit to a graph: new entities with their rows, and passages.
-
-    Attributes:
-        crcs: Checksums of the passages, by their items.
-        replaced: Whether anything was removed as well, so that the graph has to be read from the file again.
-        marks, newest: The file's marks and newest rows after the change, read inside its transaction.
-    """
-
-    entities: list[tuple[int, NewEntity]] = field(default_factory=list)
-    passages: list[PassageRow] = field(default_factory=list)
-    crcs: dict[int, int] = field(default_factory=dict)
-    replaced: bool = False
-    marks: GraphMarks = field(default_factory=GraphMarks)
-    newest: tuple[int, int] = (0, 0)
-
-
-class Names:
-    """Entities with their names, keys and embeddings.
-
-    Attributes:
-        row_of: Key to row.
-        name_of: Row to name.
-    """
-
-    def __init__(self, dimension: int) -> None:
-        self.row_of: dict[str, int] = {}
-        self.name_of: dict[int, str] = {}
-        self._place_of: dict[int, int] = {}
-        self._keys: list[str] = []
-        self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._called = called([], np.empty((0, dimension), dtype=np.float32))
-
-    def __len__(self) -> int:
-        return len(self.name_of)
-
-    # A removed entity leaves its place behind: no key, and a zero vector, which resembles nothing.
-
-    @property
-    def keys(self) -> list[str]:
-        """The keys by place."""
-        return self._keys
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """The rows by place, shape `(n,)`."""
-        return self._rows[: len(self._keys)]
-
-    @property
-    def vectors(self) -> FloatArray:
-        """E(name) by place, shape `(n, d)`."""
-        return self.called.vectors
-
-    @property
-    def called(self) -> Called:
-        """The features of names that synonymy compares, by place."""
-        return self._called.at(slice(len(self._keys)))
-
-    def add(self, rows: Sequence[int], names: Sequence[str], keys: Sequence[str], vectors: FloatArray) -> None:
-        """Add new entities."""
-        size, count = len(self._keys), len(rows)
-        if size + count > len(self._rows):
-            room = int(_ROOM * (size + count)) + 16 - size
-            self._rows = _longer(self.rows, room)
-            self._called = Called(*(_longer(column, room) for column in self.called))
-        self._rows[size : size + count] = rows
-        part = slice(size, size + count)
-        self._called.vectors[part], self._called.heads[part], self._called.numbers[part] = called(keys, vectors)
-        self._keys += keys
-        self.row_of.update(zip(keys, rows, strict=True))
-        self.name_of.update(zip(rows, names, strict=True))
-        self._place_of.update(zip(rows, range(size, size + count), strict=True))
-
-    def remove(self, rows: Collection[int]) -> None:
-        """Remove entities, which have to be present."""
-        for row in rows:
-            place = self._place_of.pop(row)
-            del self.row_of[self._keys[place]], self.name_of[row]
-            self._keys[place], self._rows[place] = "", -1
-            self._called.vectors[place] = self._called.heads[place] = 0.0
-        if len(self._keys) - len(self) > _DEAD_SHARE * len(self._keys) + 16:
-            kept = np.flatnonzero(self.rows >= 0)
-            self._keys = [self._keys[place] for place in kept.tolist()]
-            self._rows, self._called = self._rows[kept], self._called.at(kept)
-            self._place_of = {row: place for place, row in enumerate(self._rows.tolist())}
-
-
-class HeldGraph:
+class LoadedGraph:
     """One namespace's graph, loaded into RAM.
 
     Attributes:
-        network: Passages by item row, entities by entity row. Items that are not in the graph yet are present without
-            entities.
+        network: Passages by item row, entities by entity row.
         names: The names of its entities.
     """
 
@@ -144,17 +45,12 @@ class HeldGraph:
         """
         marks = self._store.graph.marks()
         if marks != self._marks:
-            with self._whole():
+            try:
                 self._read_anew(marks)
-
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Reset the graph if the block raises, so that the next read starts from scratch."""
-        try:
-            yield
-        except BaseException:
-            self._begin()
-            raise
+            except BaseException:
+                # So that the next read starts from scratch.
+                self._begin()
+                raise
 
     def _read_anew(self, marks: GraphMarks) -> None:
         store, namespace = self._store, self.namespace
@@ -186,67 +82,17 @@ class HeldGraph:
         if len(set(found.keys)) < len(found.keys) or not self.names.row_of.keys().isdisjoint(found.keys):
             raise DamagedError(self._store.path, "two of its entities have one key")
         self.names.add(found.rows, found.names, found.keys, found.vectors)
-        if not self._crc_of and len(changed) >= _AT_ONCE:
-            self.network = Network.of(*self._said(list(changed)), self._known(found))
-        else:
-            self.network.remove(gone)
-            self.network.drop_entities(gone_entities)
-            pairs, cosines = self._known(found)
-            self.network.link([(int(one), int(other)) for one, other in pairs], cosines.tolist())
-            self.network.extend(*self._said(list(changed)))
+        self.network.remove(gone)
+        if any(self.network.mentions(gone_entities)):
+            raise DamagedError(self._store.path, "a passage names an entity that is not there")
+        self.network.drop_entities(gone_entities)
+        # Without synonyms that have gone since.
+        known = np.isin(found.pairs[:, 1], self.names.rows) & (found.cosines > 0.0)
+        self.network.link(found.pairs[known], found.cosines[known])
+        mentions, facts = self._store.graph.mentions_and_facts(list(changed))
+        if not np.isin(mentions[:, 1], self.names.rows).all():
+            raise DamagedError(self._store.path, "a passage names an entity that is not there")
+        self.network.add(np.array(list(changed), dtype=np.int64), mentions, facts)
         for item in gone:
             del self._crc_of[item]
         self._crc_of.update(changed)
-
-    def _said(self, items: Sequence[int]) -> tuple[Ids, tuple[Ids, Ids], tuple[Ids, Ids]]:
-        """Return the rows of items in the form a network takes; items that are not in the graph have empty rows."""
-        rows = self._store.graph.passage_rows(items)
-        if not np.isin(rows.entities, self.names.rows).all():
-            raise DamagedError(self._store.path, "a passage names an entity that is not there")
-        outside = np.setdiff1d(np.array(items, dtype=np.int64), rows.items)
-        mention_starts, fact_starts = (
-            np.concatenate([starts, np.full(len(outside), starts[-1])])
-            for starts in (rows.entity_starts, rows.fact_starts)
-        )
-        return np.concatenate([rows.items, outside]), (mention_starts, rows.entities), (fact_starts, rows.facts)
-
-    def _known(self, found: EntityRows) -> tuple[NDArray[np.int64], FloatArray]:
-        """Return synonym pairs and cosines, without entities that have gone since."""
-        known = np.isin(found.pairs[:, 1], self.names.rows) & (found.cosines > 0.0)
-        return found.pairs[known], found.cosines[known]
-
-    def apply(self, growth: Growth) -> None:
-        """Apply a committed change; reread the file if it also removed anything. Call it as `refresh`."""
-        if growth.replaced:
-            self.refresh()
-            return
-        with self._whole():
-            self._grow(growth)
-
-    def _grow(self, growth: Growth) -> None:
-        if growth.entities:
-            rows = [row for row, _ in growth.entities]
-            entities = [entity for _, entity in growth.entities]
-            vectors = np.stack([entity.vector for entity in entities])
-            self.names.add(rows, [one.name for one in entities], [one.key for one in entities], vectors)
-            near = [(row, other, cosine) for row, entity in growth.entities for other, cosine in entity.near]
-            self.network.link([(row, other) for row, other, _ in near], [cosine for *_, cosine in near])
-        passages = growth.passages
-        self.network.extend(
-            [passage.item for passage in passages],
-            (
-                summed([len(passage.entities) for passage in passages]),
-                [entity for passage in passages for entity in passage.entities],
-            ),
-            (
-                summed([len(passage.facts) for passage in passages]),
-                [(p.entities[one], p.entities[other]) for p in passages for one, other in p.facts],
-            ),
-        )
-        self._crc_of.update(growth.crcs)
-        self._marks, self._newest, self._hint = growth.marks, growth.newest, self._store.graph.hints.end
-
-
-def _longer(column: NDArray[Any], room: int) -> Any:
-    """Return an array with spare room at its end."""
-    return np.concatenate([column, np.empty((room, *column.shape[1:]), dtype=column.dtype)])

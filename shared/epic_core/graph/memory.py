@@ -5,29 +5,49 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
 from epic_core.context import ALLOWANCE, format_context, told_in_context
 from epic_core.errors import InvalidInputError, UnknownEntityError
 from epic_core.filters import Filter
-from epic_core.graph.extraction.base import Extractor, PhraseExtractor, entity_key
+from epic_core.graph.extraction.base import Extractor, PhraseExtractor, checked_extractor, entity_key
 from epic_core.graph.ingest import Work, grow
-from epic_core.graph.loaded import HeldGraph
+from epic_core.graph.loaded import LoadedGraph
 from epic_core.graph.reports import GraphReport, Neighbour
 from epic_core.graph.search import GraphHits, Reader, Walk, search
 from epic_core.memory import EpicMemory, Options
-from epic_core.pipeline.ingest import add_batch
-from epic_core.pipeline.search import Keys, MinScore, Search, checked_search
+from epic_core.pipeline.search import Keys, MinScore, checked_search
 from epic_core.pipeline.session import Session
-from epic_core.runtime.batching import Items, abatches, batches, checked_part
+from epic_core.runtime.batching import Items
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
 from epic_core.storage.store import Store
 from epic_core.storage.tables.entries import verifier_number
-from epic_core.types import Item, Preference, checked_text
+from epic_core.types import BuildReport, Item, Preference, checked_text
 from epic_core.types.modes import Mode, StancePolicy
+
+
+class OpenOptions(Options, total=False):
+    """The keyword arguments of `EpicMemory.open`."""
+
+    sync: bool
+    reencode: bool
+    must_exist: bool
+    read_only: bool
+
+
+class SearchOptions(TypedDict, total=False):
+    """The keyword arguments of `GraphMemory.search`."""
+
+    filter: Filter | None
+    steering: Mode | None
+    preferences: Iterable[str | Preference] | None
+    stance_policy: StancePolicy
+    embed: Sequence[str] | None
+    keys: Keys
+    min_score: MinScore
 
 
 class GraphMemory:
@@ -78,9 +98,8 @@ class GraphMemory:
         self.memory = memory
         self._phrases = PhraseExtractor()
         self._reader = Reader(memory.encoder)
-        self._loaded: HeldGraph | None = None
-        # Every row up to this one was offered to the graph: `add` skips rows that did not fit, `update` tries them
-        # again.
+        self._loaded: LoadedGraph | None = None
+        # The last row that was offered to the graph: `add` skips those before it that did not fit, `update` does not.
         self._offered = 0
         if self._store.writable:
             self._store.graph.begin()
@@ -95,18 +114,14 @@ class GraphMemory:
         synonymy: float | None = 0.8,
         damping: float = 0.5,
         passage_weight: float = 0.05,
-        sync: bool = False,
-        reencode: bool = False,
-        must_exist: bool = False,
-        read_only: bool = False,
-        **options: Unpack[Options],
+        **options: Unpack[OpenOptions],
     ) -> GraphMemory:
         """Open the graph memory in a file, or make it. Use it in a `with`, or `close()` it.
 
         A memory's file without a graph gets one: `update()` adds the items that it holds.
 
         Args:
-            path, preferences, sync, reencode, must_exist, read_only, **options: As for `EpicMemory.open`.
+            path, preferences, **options: As for `EpicMemory.open`.
             extractor, synonymy, damping, passage_weight: As for `GraphMemory`.
 
         Raises:
@@ -114,9 +129,7 @@ class GraphMemory:
         """
         # First, so that an invalid argument leaves no file behind.
         _checked(extractor, synonymy, damping, passage_weight)
-        memory = EpicMemory.open(
-            path, preferences, sync=sync, reencode=reencode, must_exist=must_exist, read_only=read_only, **options
-        )
+        memory = EpicMemory.open(path, preferences, **options)
         try:
             return cls(
                 memory=memory,
@@ -144,23 +157,21 @@ class GraphMemory:
         Raises:
             EpicError: as `EpicMemory.add`.
         """
-        self._store.check_writable()
-        report, clocks = GraphReport(), (self.memory._new_report()[1], Clock())
-        with Progress(items, shown=progress) as bar:
-            for batch in batches(items):
-                run(add_batch(self._session, batch, report.memory, clocks[0], bar), clocks[0])
-                run(self._growing(report, clocks[1], after=self._offered), clocks[1])
-        return self._finished(report, clocks)
+        report, clock = _begun()
+        with Progress(shown=progress) as bar:
+            report.memory = self.memory.add(
+                items, progress=lambda _: run(self._growing(report, clock, bar, after=self._offered), clock)
+            )
+        return report
 
     async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool = False) -> GraphReport:
         """Do the same as `add` without blocking the event loop; also takes an asynchronous iterable."""
-        self._store.check_writable()
-        report, clocks = GraphReport(), (self.memory._new_report()[1], Clock())
-        with Progress(items, shown=progress) as bar:
-            async for batch in abatches(items):
-                await arun(add_batch(self._session, batch, report.memory, clocks[0], bar), clocks[0])
-                await arun(self._growing(report, clocks[1], after=self._offered), clocks[1])
-        return self._finished(report, clocks)
+        report, clock = _begun()
+        with Progress(shown=progress) as bar:
+            report.memory = await self.memory.aadd(
+                items, progress=lambda _: arun(self._growing(report, clock, bar, after=self._offered), clock)
+            )
+        return report
 
     def update(self, *, progress: bool = False) -> GraphReport:
         """Add the items that the memory holds and the graph does not, such as items added to the memory itself."""
@@ -172,17 +183,11 @@ class GraphMemory:
 
     def retry(self, *, progress: bool = False) -> GraphReport:
         """Verify undecided items again, as `EpicMemory.retry` does, and extract again where the extractor failed."""
-        memory = self.memory.retry(progress=progress)
-        report = self._grown(failed=True, progress=progress)
-        report.memory = memory
-        return report
+        return self._grown(self.memory.retry(progress=progress), failed=True, progress=progress)
 
     async def aretry(self, *, progress: bool = False) -> GraphReport:
         """Do the same as `retry` without blocking the event loop."""
-        memory = await self.memory.aretry(progress=progress)
-        report = await self._agrown(failed=True, progress=progress)
-        report.memory = memory
-        return report
+        return await self._agrown(await self.memory.aretry(progress=progress), failed=True, progress=progress)
 
     def reextract(self, *, progress: bool = False) -> GraphReport:
         """Extract passages of other extractors again: after a change of `extractor`."""
@@ -192,74 +197,56 @@ class GraphMemory:
         """Do the same as `reextract` without blocking the event loop."""
         return await self._agrown(others=True, progress=progress)
 
-    def _grown(self, *, failed: bool = False, others: bool = False, progress: bool = False) -> GraphReport:
-        self._store.check_writable()
-        report, clock = GraphReport(), Clock()
+    def _grown(
+        self, memory: BuildReport | None = None, *, progress: bool, failed: bool = False, others: bool = False
+    ) -> GraphReport:
+        report, clock = _begun(memory)
         with Progress(shown=progress) as bar:
             run(self._growing(report, clock, bar, failed=failed, others=others), clock)
-        report.timings = clock.parts
         return report
 
-    async def _agrown(self, *, failed: bool = False, others: bool = False, progress: bool = False) -> GraphReport:
-        self._store.check_writable()
-        report, clock = GraphReport(), Clock()
+    async def _agrown(
+        self, memory: BuildReport | None = None, *, progress: bool, failed: bool = False, others: bool = False
+    ) -> GraphReport:
+        report, clock = _begun(memory)
         with Progress(shown=progress) as bar:
             await arun(self._growing(report, clock, bar, failed=failed, others=others), clock)
-        report.timings = clock.parts
         return report
 
     def _growing(
         self,
         report: GraphReport,
         clock: Clock,
-        bar: Progress | None = None,
+        bar: Progress,
         *,
         failed: bool = False,
         others: bool = False,
         after: int = 0,
     ) -> Effects[None]:
-        namespace, number = self.memory.namespace, verifier_number(self.extractor.name)
-        self._store.graph.begin()
+        """Add passages after some row that are outside the graph, failed ones, and those of other extractors."""
+        self._store.check_writable()
+        namespace, graph = self.memory.namespace, self._store.graph
+        graph.begin()
         with self._session.lock, self._store.reading():
-            newest, _ = self._store.graph.newest()
-            rows = set(self._store.graph.outside(namespace, after))
+            rows = set(graph.outside(namespace, after))
             if failed:
-                rows.update(row for row, *_ in self._store.graph.failed_passages(namespace))
+                rows.update(row for row, *_ in graph.failed_passages(namespace))
             if others:
-                rows.update(self._store.graph.extracted_by_others(namespace, number))
-        if rows:
-            bar = bar or Progress()
-            work = Work(
-                session=self._session,
-                hold=self._looked,
-                extractor=self.extractor,
-                synonymy=self._synonymy,
-                report=report,
-                clock=clock,
-            )
-            yield from grow(work, sorted(rows), bar)
-        self._offered = newest
-
-    def _finished(self, report: GraphReport, clocks: tuple[Clock, Clock]) -> GraphReport:
-        report.memory = self.memory._finished(report.memory, clocks[0])
-        report.timings = clocks[1].parts
-        return report
+                rows.update(graph.extracted_by_others(namespace, verifier_number(self.extractor.name)))
+        work = Work(
+            session=self._session,
+            hold=self._looked,
+            extractor=self.extractor,
+            synonymy=self._synonymy,
+            report=report,
+            clock=clock,
+        )
+        yield from grow(work, sorted(rows), bar)
+        self._offered = max(rows | {self._offered})
 
     # retrieving
 
-    def search(
-        self,
-        query: str,
-        k: int = 5,
-        *,
-        filter: Filter | None = None,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        stance_policy: StancePolicy = "prefer",
-        embed: Sequence[str] | None = None,
-        keys: Keys = "both",
-        min_score: MinScore = "auto",
-    ) -> GraphHits:
+    def search(self, query: str, k: int = 5, **options: Unpack[SearchOptions]) -> GraphHits:
         """Return the k passages that a walk from the query visits most, under the user's preferences.
 
         Args:
@@ -270,40 +257,21 @@ class GraphMemory:
 
         Returns:
             Hits, best first. A score is the passage's share of the walk, with 1 for the most visited passage, times a
-                factor
-            for its stance. In signed mode, unless the stance policy is "any", the first 20 gain 0.35 of the amount by
-                which
-            their score by `QuerySteering.score_texts` exceeds the lowest among them. If the query names no entity of
-                the
-            graph, hits and scores are those of `EpicMemory.search`.
+            factor for its stance. In signed mode, unless the stance policy is "any", the first 20 gain 0.35 of the
+            amount by which their score by `QuerySteering.score_texts` exceeds the lowest among them. If the query names
+            no entity of the graph, hits and scores are those of `EpicMemory.search`.
 
         Raises:
             InvalidInputError: as `EpicMemory.search`.
             UnknownPreferenceError: for a preference that the memory does not have.
         """
         clock = Clock()
-        asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed, keys, min_score)
-        return run(search(self._session, self._looked, self._phrases, self._reading(), self._walk, asked, clock), clock)
+        return run(self._searching(query, k, clock, **options), clock)
 
-    async def asearch(
-        self,
-        query: str,
-        k: int = 5,
-        *,
-        filter: Filter | None = None,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        stance_policy: StancePolicy = "prefer",
-        embed: Sequence[str] | None = None,
-        keys: Keys = "both",
-        min_score: MinScore = "auto",
-    ) -> GraphHits:
+    async def asearch(self, query: str, k: int = 5, **options: Unpack[SearchOptions]) -> GraphHits:
         """Do the same as `search` without blocking the event loop."""
         clock = Clock()
-        asked = self._checked(query, k, filter, steering, preferences, stance_policy, embed, keys, min_score)
-        return await arun(
-            search(self._session, self._looked, self._phrases, self._reading(), self._walk, asked, clock), clock
-        )
+        return await arun(self._searching(query, k, clock, **options), clock)
 
     def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
         """Return the context for a model, as `EpicMemory.context` does, from this graph's `search`."""
@@ -315,19 +283,21 @@ class GraphMemory:
         told, options = told_in_context(options)
         return format_context(await self.asearch(query, k, **options), preferences=told, allowance=allowance)
 
-    def _checked(
+    def _searching(
         self,
         query: str,
         k: int,
-        filter: Filter | None,
-        steering: Mode | None,
-        preferences: Iterable[str | Preference] | None,
-        stance_policy: str,
-        embed: Sequence[str] | None,
-        keys: str,
-        min_score: MinScore,
-    ) -> Search:
-        return checked_search(
+        clock: Clock,
+        *,
+        filter: Filter | None = None,
+        steering: Mode | None = None,
+        preferences: Iterable[str | Preference] | None = None,
+        stance_policy: StancePolicy = "prefer",
+        embed: Sequence[str] | None = None,
+        keys: Keys = "both",
+        min_score: MinScore = "auto",
+    ) -> Effects[GraphHits]:
+        asked = checked_search(
             self._session,
             query,
             k,
@@ -341,6 +311,9 @@ class GraphMemory:
             keys=keys,
             min_score=min_score,
         )
+        if self._reader.encoder is not self._session.encoder:
+            self._reader = Reader(self._session.encoder)
+        return search(self._session, self._looked, self._phrases, self._reader, self._walk, asked, clock)
 
     # inspection
 
@@ -356,7 +329,7 @@ class GraphMemory:
             if held is None or (item_id is not None and row is None):
                 return []
             name_of = held.names.name_of
-            rows = name_of if row is None else self._store.graph.passage_rows([row]).entities.tolist()
+            rows = name_of if row is None else self._store.graph.mentions_and_facts([row])[0][:, 1].tolist()
             return [name_of[one] for one in rows]
 
     def facts(self, item_id: str) -> list[tuple[str, str, str]]:
@@ -384,8 +357,8 @@ class GraphMemory:
             held = self._looked()
             if held is None or key not in held.names.row_of:
                 raise UnknownEntityError(f"The graph has no entity {entity!r}. graph.entities() lists those it has.")
-            rows, weights = held.network.neighbours(held.names.row_of[key])
-            pairs = sorted(zip(rows.tolist(), weights.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0]))
+            found = held.network.neighbours(held.names.row_of[key])
+            pairs = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
             return [Neighbour(name=held.names.name_of[other], weight=weight) for other, weight in pairs]
 
     def failures(self) -> dict[str, str]:
@@ -411,16 +384,11 @@ class GraphMemory:
     def _store(self) -> Store:
         return self.memory._session.store
 
-    def _reading(self) -> Reader:
-        if self._reader.encoder is not self._session.encoder:
-            self._reader = Reader(self._session.encoder)
-        return self._reader
-
     def _passage(self, item_id: object) -> int | None:
         row: int | None = self._store.items.row(self.memory.namespace, checked_text(item_id, "The item's id"))
         return row
 
-    def _looked(self) -> HeldGraph | None:
+    def _looked(self) -> LoadedGraph | None:
         """Return the graph in the file's current state; None if the file has none and cannot be written.
 
         The caller holds the lock.
@@ -430,7 +398,7 @@ class GraphMemory:
         if not self._store.graph.begun:
             return None
         if self._loaded is None or self._loaded.encoder is not session.encoder:
-            self._loaded = HeldGraph(self._store, self.memory.namespace, session.encoder)
+            self._loaded = LoadedGraph(self._store, self.memory.namespace, session.encoder)
         self._loaded.refresh()
         return self._loaded
 
@@ -457,14 +425,15 @@ class GraphMemory:
         self.close()
 
 
+def _begun(memory: BuildReport | None = None) -> tuple[GraphReport, Clock]:
+    clock = Clock()
+    return GraphReport(memory=memory or BuildReport(), timings=clock.parts), clock
+
+
 def _checked(
     extractor: Extractor | None, synonymy: float | None, damping: float, passage_weight: float
 ) -> tuple[Extractor, float | None, Walk]:
-    extractor = PhraseExtractor() if extractor is None else extractor
-    for method in ("stream", "astream"):
-        checked_part("extractor", extractor, method)
-    if not isinstance(getattr(extractor, "name", None), str):
-        raise InvalidInputError("extractor must have a name, which changes when what it would find changes.")
+    extractor = PhraseExtractor() if extractor is None else checked_extractor(extractor)
     walk = Walk(
         damping=_between("damping", damping, 0.0, 1.0),
         passage_weight=_between("passage_weight", passage_weight, 0.0, 1e6),

@@ -11,9 +11,9 @@ say for and against the preferences that are relevant to them all (`QuerySteerin
 from __future__ import annotations
 
 import time
+from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from epic_core.encoders.base import Embed, Encoder
 from epic_core.encoders.cache import EmbedCached, TextVectors
-from epic_core.graph.extraction.base import PhraseExtractor
-from epic_core.graph.loaded import HeldGraph
-from epic_core.graph.seeds import entity_seeds, names_by_key
+from epic_core.graph.entity_linking import entity_seeds
+from epic_core.graph.extraction.base import PhraseExtractor, entity_key
+from epic_core.graph.loaded import LoadedGraph
 from epic_core.pipeline import ranking
 from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, mean_vector, sampled
 from epic_core.pipeline.session import Session
@@ -43,18 +43,17 @@ class Walk:
     Attributes:
         damping: The probability that it goes on along an edge instead of restarting, in [0, 1).
         passage_weight: The weight of the nearest passage as a start, at least 0; an entity's is at most 1.
-        passages: At how many passages it starts.
-        told_apart: Of how many of the most visited passages the texts are scored in signed mode.
-        telling: The weight of the texts' scores; a share of the walk is at most 1.
     """
 
-    damping: float = 0.5
-    passage_weight: float = 0.05
-    passages: int = 50
-    told_apart: int = 20
-    telling: float = 0.35
+    damping: float
+    passage_weight: float
 
 
+# At how many passages the walk starts.
+_STARTS = 50
+# Of how many of the most visited passages the texts are scored in signed mode, and the weight of these scores; a share
+# of the walk is at most 1.
+_SCORED, _TEXTS = 20, 0.35
 # Factors for shares under the stance policy "prefer". Cosines differ by a third, shares by orders of magnitude: a
 # memory subtracts a penalty, a share needs a factor.
 LEFT = {Stance.SUPPORTS: 1.0, Stance.NEUTRAL: 0.8, Stance.MIXED: 0.4, Stance.CONFLICTS: 0.1}
@@ -109,7 +108,7 @@ class Visited:
 
 def search(
     session: Session,
-    hold: Callable[[], HeldGraph | None],
+    hold: Callable[[], LoadedGraph | None],
     phrases: PhraseExtractor,
     reader: Reader,
     walk: Walk,
@@ -123,7 +122,7 @@ def search(
         reader: The caches for the memory's encoder.
     """
     encoder, started = session.encoder, time.perf_counter()
-    named = names_by_key(phrases.names(asked.query))
+    named = {key: name for name in phrases.names(asked.query) if (key := entity_key(name))}
     with session.lock, session.store.reading():
         held = hold()
         unknown = [] if held is None or not len(held.names) else [k for k in named if k not in held.names.row_of]
@@ -137,7 +136,7 @@ def search(
     with session.lock, session.store.reading():
         held, started = hold(), time.perf_counter()
         if held is not None and session.encoder is encoder:
-            seeds = entity_seeds(held, named, dict(zip(unknown, vectors, strict=True)))
+            seeds = entity_seeds(held.names, held.network, named, dict(zip(unknown, vectors, strict=True)))
             clock.add("linking", started)
             visited = _walked(session, held, walk, asked, vector, seeds, clock) if seeds else None
     said: FloatArray | None = None
@@ -151,12 +150,12 @@ def search(
         hits = yield from found_near(session, asked, vector, clock)
         return GraphHits(hits, **vars(hits))
     with session.lock, session.store.reading():
-        return _answered(session, walk, asked, visited, said, clock)
+        return _answered(session, asked, visited, said, clock)
 
 
 def _walked(
     session: Session,
-    held: HeldGraph,
+    held: LoadedGraph,
     walk: Walk,
     asked: Search,
     vector: FloatArray,
@@ -169,19 +168,19 @@ def _walked(
     steered = session.steering_of(space, asked.mode).steer_for_index(vector, only=positions)
     started = clock.add("steering", started)
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
-    near, cosines = _near(session, space, replace(asked, k=max(asked.k, walk.passages)), steered.vector, allowed)
+    near, cosines = _near(session, space, replace(asked, k=max(asked.k, _STARTS)), steered.vector, allowed)
     started = clock.add("index", started)
-    passages = _passage_seeds(space, near[: walk.passages], walk.passage_weight)
+    passages = _passage_seeds(space, near[:_STARTS], walk.passage_weight)
     ids, shares = held.network.pagerank(seeds, passages, damping=walk.damping)
-    tells = asked.mode == "signed" and bool(space.preferences) and asked.stance_policy != "any"
-    count = max(asked.k, walk.told_apart) if tells else asked.k
+    scores_texts = asked.mode == "signed" and bool(space.preferences) and asked.stance_policy != "any"
+    count = max(asked.k, _SCORED) if scores_texts else asked.k
     best = _best(space, replace(asked, k=count), steered.vector, near, cosines, allowed, ids, shares)
     started = clock.add("walk", started)
     texts: list[str] = []
-    if tells:
-        told = [space.item_of[row] for row, _ in best[: walk.told_apart]]
-        items = session.store.items.at(told)
-        texts = [items[item].text for item in told]
+    if scores_texts:
+        rows = [space.item_of[row] for row, _ in best[:_SCORED]]
+        items = session.store.items.at(rows)
+        texts = [items[row].text for row in rows]
         clock.add("index", started)
     total = sum(seeds.values())
     names = [(held.names.name_of[row], weight / total) for row, weight in seeds.items()]
@@ -193,9 +192,7 @@ def _walked(
         entities=sorted(names, key=lambda pair: -pair[1]),
         texts=texts,
         matters=session.steering_of(space, "signed").matters(vector, only=positions) if asked.mode == "signed" else [],
-        preferences=tuple(
-            space.preferences[row] for row in (range(len(space.preferences)) if positions is None else positions)
-        ),
+        preferences=tuple(space.preferences if positions is None else [space.preferences[row] for row in positions]),
     )
 
 
@@ -212,32 +209,23 @@ def _near(
     found = ranking.candidates(
         space, session.store, asked.query, vector, asked.k, entries_allowed=allowed, items_allowed=items
     )
-    allowed_rows = None if allowed is None else set(allowed.tolist())
+    rows_of = _allowed_rows(space, allowed)
     cosines = dict(found.entries.values())
     near: list[tuple[int, float]] = []
     for item, topic in zip(found.rows, found.topics.tolist(), strict=True):
-        rows = [row for row in space.rows_of.get(item, ()) if allowed_rows is None or row in allowed_rows]
-        if rows:
+        if rows := rows_of(item):
             row = _spoken_for(space, rows, vector, cosines)
-            taken_off = PENALTY[space.stance_of[row]] if asked.stance_policy == "prefer" else 0.0
-            near.append((row, topic - taken_off))
+            near.append((row, topic - (PENALTY[space.stance_of[row]] if asked.stance_policy == "prefer" else 0.0)))
     near.sort(key=lambda pair: -pair[1])
     return near[: asked.k], cosines
 
 
-def _answered(
-    session: Session,
-    walk: Walk,
-    asked: Search,
-    visited: Visited,
-    said: FloatArray | None,
-    clock: Clock,
-) -> GraphHits:
+def _answered(session: Session, asked: Search, visited: Visited, said: FloatArray | None, clock: Clock) -> GraphHits:
     started = time.perf_counter()
     space, best, steered = session.space(asked.namespace), visited.best, visited.steered
     if said is not None:
         # Scoring a text never lowers its rank: passages that were not scored stay behind.
-        gained = (walk.telling * (said - said.min(initial=np.inf))).tolist()
+        gained = (_TEXTS * (said - said.min(initial=np.inf))).tolist()
         first = [(row, share + gain) for (row, share), gain in zip(best, gained, strict=False)]
         best = sorted(first, key=lambda pair: -pair[1]) + best[len(first) :]
     # Without passages that have gone meanwhile.
@@ -281,28 +269,32 @@ def _best(
     The most visited passage's share is 1; a share is multiplied by a factor for the stance. Passages that the walk does
     not reach come last, by similarity.
     """
-    allowed_rows = None if allowed is None else set(allowed.tolist())
+    rows_of = _allowed_rows(space, allowed)
     reached = np.flatnonzero(shares > 0.0)
     order = reached[np.lexsort((ids[reached], -shares[reached]))]
     found: list[tuple[int, float]] = []
     scores: list[float] = []
     items = set()
-    for place in order.tolist():
-        share = float(shares[place] / shares[order[0]])
-        if len(scores) >= asked.k and share <= scores[0]:
+    for item, share in zip(ids[order].tolist(), (shares[order] / shares[order[:1]]).tolist(), strict=True):
+        if len(scores) >= asked.k and share <= scores[-asked.k]:
             break  # no later passage can score higher
-        item = int(ids[place])
-        rows = [row for row in space.rows_of.get(item, ()) if allowed_rows is None or row in allowed_rows]
-        if rows:
+        if rows := rows_of(item):
             row = _spoken_for(space, rows, vector, cosines)
-            found.append((row, share * (LEFT[space.stance_of[row]] if asked.stance_policy == "prefer" else 1.0)))
+            score = share * (LEFT[space.stance_of[row]] if asked.stance_policy == "prefer" else 1.0)
+            found.append((row, score))
+            insort(scores, score)
             items.add(item)
-            heappush(scores, found[-1][1])
-            if len(scores) > asked.k:
-                heappop(scores)
     found.sort(key=lambda pair: -pair[1])
     found += [(row, 0.0) for row, _ in near if space.item_of[row] not in items]
     return found[: asked.k]
+
+
+def _allowed_rows(space: Namespace, allowed: NDArray[np.int64] | None) -> Callable[[int], Sequence[int]]:
+    """Return a function of an item's row to those of its entries' rows that may be found."""
+    if allowed is None:
+        return lambda item: space.rows_of.get(item, ())
+    rows = set(allowed.tolist())
+    return lambda item: [row for row in space.rows_of.get(item, ()) if row in rows]
 
 
 def _spoken_for(space: Namespace, rows: Sequence[int], vector: FloatArray, cosines: dict[int, float]) -> int:

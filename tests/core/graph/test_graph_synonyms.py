@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from epic_core import Item
 from epic_core.graph import Extraction
-from epic_core.graph.synonyms import MOST, called, synonyms
+from epic_core.graph.entity_linking import MOST_SYNONYMS, name_features, synonyms
 from epic_core.types import FloatArray
 from graph_helpers import Saying, made
 
@@ -37,7 +37,7 @@ def test_all_pairs_are_looked_at(
     vectors = unit(middles[random.integers(0, 5, count + earlier)] + spread * random.standard_normal(dimension))
     vectors = unit(vectors + spread / 10 * random.standard_normal(vectors.shape))
     keys = [f"name {number}" for number in random.integers(0, 2, count + earlier)]
-    before, after = called(keys[:earlier], vectors[:earlier]), called(keys[earlier:], vectors[earlier:])
+    before, after = name_features(keys[:earlier], vectors[:earlier]), name_features(keys[earlier:], vectors[earlier:])
     found = synonyms(before, after, least)
     assert len(found) == count
     cosines = vectors.astype(np.float64) @ vectors.astype(np.float64).T
@@ -50,8 +50,8 @@ def test_all_pairs_are_looked_at(
             assert cosine == pytest.approx(cosines[place, other], abs=0.003)
             assert cosines[place, other] >= least - 1e-5
         # What is as alike as rounding can tell may be among them or not.
-        assert len([one for one in alike if one >= least + 1e-5][:MOST]) <= len(near)
-        assert len(near) <= len([one for one in alike if one >= least - 1e-5][:MOST])
+        assert len([one for one in alike if one >= least + 1e-5][:MOST_SYNONYMS]) <= len(near)
+        assert len(near) <= len([one for one in alike if one >= least - 1e-5][:MOST_SYNONYMS])
         assert all(cosine >= alike[len(near) - 1] - 0.003 for _, cosine in near)
 
 

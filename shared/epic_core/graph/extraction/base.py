@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction.keys import entity_key
 from epic_core.graph.extraction.noun_phrases import Phrase, phrases
+from epic_core.runtime.batching import checked_part
 from epic_core.runtime.threads import in_thread
 from epic_core.types import Usage
 
@@ -87,6 +88,20 @@ class Extractor(Protocol):
         ...
 
 
+def checked_extractor(extractor: Extractor) -> Extractor:
+    """Check an extractor, and return it.
+
+    Raises:
+        InvalidInputError: if it is none.
+    """
+    for method in ("stream", "astream"):
+        checked_part("extractor", extractor, method)
+    # A framework's chat model has both methods, but no name.
+    if not isinstance(getattr(extractor, "name", None), str):
+        raise InvalidInputError("extractor must have a name, which changes when what it would find changes.")
+    return extractor
+
+
 class PhraseExtractor:
     """Extractor of names and noun phrases, and of pairs that stand side by side: no language model, any script.
 
@@ -139,11 +154,9 @@ class PhraseExtractor:
     async def astream(self, texts: Sequence[str]) -> AsyncIterator[tuple[int, Extraction | Unextracted]]:
         """Do the same as `stream` in a worker thread."""
         for begin in range(0, len(texts), _AT_ONCE):
-            for place, found in enumerate(await in_thread(self._extracted, texts[begin : begin + _AT_ONCE]), begin):
+            part = map(self.extract, texts[begin : begin + _AT_ONCE])
+            for place, found in enumerate(await in_thread(list[Extraction], part), begin):
                 yield place, found
-
-    def _extracted(self, texts: Sequence[str]) -> list[Extraction]:
-        return [self.extract(text) for text in texts]
 
 
 def _facts(text: str, spelt: Mapping[str, str], whole: Sequence[tuple[str, Phrase]]) -> Iterator[Fact]:

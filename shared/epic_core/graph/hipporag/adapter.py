@@ -8,32 +8,40 @@ be tried again, and an item that leaves the memory, for whatever reason, leaves 
 from __future__ import annotations
 
 import threading
-import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
+
+from typing_extensions import Unpack
 
 from epic_core.context import format_context, format_hit
 from epic_core.errors import InvalidInputError
-from epic_core.graph.extraction.base import Extractor
-from epic_core.graph.hipporag.building import Building, HippoReport, cut, several
+from epic_core.graph.extraction.base import Extractor, checked_extractor
+from epic_core.graph.hipporag.encoder import HippoEncoder
 from epic_core.graph.hipporag.instance import Instance
-from epic_core.graph.hipporag.openie import UnsafeExtractionWarning, evaluates
-from epic_core.graph.hipporag.record import Record
-from epic_core.graph.hipporag.steering import HippoEncoder, QueryMover
+from epic_core.graph.hipporag.openie import HippoExtractor, SafeOpenIE
+from epic_core.graph.hipporag.record import Record, digest_of
+from epic_core.graph.hipporag.report import HippoReport
 from epic_core.lm.failures import kind_of
 from epic_core.memory import EpicMemory
+from epic_core.runtime.batching import coerced
 from epic_core.runtime.threads import in_thread
+from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Steerings
-from epic_core.types import Hits, Item, Preference, checked_k, checked_text
+from epic_core.types import FloatArray, Hits, Item, Preference, checked_k, checked_text
 from epic_core.types.modes import Mode, checked_mode
 from epic_core.types.validation import checked_tau
 
 Instructions: TypeAlias = Literal["answer", "index", "off"]
 """Where instructions go: to the model that answers, into the indexed text, or nowhere."""
 
-# Methods of newer versions that also ask questions.
-_ASKING = ("retrieve_ircot", "answer_with_ircot")
+
+class Steering(TypedDict, total=False):
+    """What steers a call: a mode in place of the memory's own, and which of the memory's preferences."""
+
+    steering: Mode | None
+    preferences: Iterable[str | Preference] | None
 
 
 class EpicHippoRAG:
@@ -45,11 +53,10 @@ class EpicHippoRAG:
             for hit in rag.hits(solution):
                 print(hit.score, hit.text, hit.instructions)
 
-    The instance is used without a fork, and its methods are restored after every call. Known failures of the releases
-    2.0.0a3 and a4 and of the development version are avoided: documents that are invisible after `index`, stale query
-    vectors, assertions where no fact counts, empty stores, edges that double with each `index`, a first extraction that
-    fails, leftovers of deleted passages. Its other attributes and methods are available under their own names; set
-    attributes on the instance itself. Safe to use from several threads, which are served one at a time.
+    The instance, of the release 2.0.0a4, is used without a fork, and its methods are restored after every call; known
+    failures are avoided (docs/graph_rag.md). Its other attributes and methods are available under their own names; set
+    attributes on the instance itself. Safe to use from several threads, which are served one at a time. Each method has
+    a variant for asyncio, which runs it in a worker thread: `aindex`, `aretrieve`, and so on.
 
     The text of kept items is stored twice: by the memory, compressed, and by HippoRAG. A file `epic_passages.json`
     in the instance's folder lists the passages that came from the memory.
@@ -62,9 +69,8 @@ class EpicHippoRAG:
             alone is indexed and returned. "index": the instructions are also indexed in front of the text, so that it
             is found by what it is good for; but the words of a preference become entities that link all passages kept
             for it, which PageRank does not tell apart. "off": nowhere.
-        extraction: HippoRAG's own extraction evaluates its language model's answers as Python. "safe" asks the same
-            model with the same prompts, and reads JSON only; "own" leaves HippoRAG's extraction as it is, with a
-            warning. An `Extractor` of epic_core replaces it: `PhraseExtractor()` asks no language model.
+        extractor: Finds entities and facts: `PhraseExtractor()` asks no language model. Default: the instance's own
+            language model and prompts, with answers that are read as JSON; HippoRAG evaluates them as Python.
         floor: Cosine in [-1, 1], of the instance's embedding model, from which a preference steers a query. Default:
             rel(p) decides (`epic_core.steering.relevance`); in paper mode every preference steers.
 
@@ -81,43 +87,33 @@ class EpicHippoRAG:
         memory: EpicMemory,
         *,
         instructions: Instructions = "answer",
-        extraction: Literal["safe", "own"] | Extractor = "safe",
+        extractor: Extractor | None = None,
         floor: float | None = None,
     ) -> None:
         if not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"memory must be an EpicMemory, not {kind_of(memory)}.")
         if instructions not in get_args(Instructions):
             raise InvalidInputError(f"instructions knows {', '.join(get_args(Instructions))}; not {instructions!r}.")
-        # Extractors have a name; a framework's chat model also has `stream`, but no name.
-        if extraction not in ("safe", "own") and not (
-            isinstance(extraction, Extractor) and isinstance(extraction.name, str) and not isinstance(extraction, type)
-        ):
-            raise InvalidInputError(f'extraction is "safe", "own" or an Extractor, not {kind_of(extraction)}.')
         if isinstance(hipporag, EpicHippoRAG):
             raise InvalidInputError("This EpicHippoRAG has a memory. Give its instance: hipporag.hipporag.")
         self._instance = Instance(hipporag)
         self._memory = memory
         self._instructions: Instructions = instructions
-        self._steerings = Steerings(
-            HippoEncoder(hipporag), floor=None if floor is None else checked_tau(floor, "floor")
-        )
+        self._extractor = None if extractor is None else checked_extractor(extractor)
+        floor = None if floor is None else checked_tau(floor, "floor")
+        self._steerings = Steerings(HippoEncoder(hipporag), floor=floor)
         self._lock = threading.RLock()
         self._record = Record(self._instance, memory, instructed=instructions == "index")
-        self._building = Building(self._instance, self._record, extraction)
-        if extraction == "own" and evaluates(hipporag.openie):
-            warnings.warn(
-                f"{type(hipporag.openie).__name__} of this HippoRAG instance evaluates what its language model answers"
-                " as Python: a passage that tells the model what to answer can run code on this machine. Leave"
-                ' extraction="own" out, or give extraction="safe".',
-                UnsafeExtractionWarning,
-                stacklevel=2,
-            )
+        # How often each failed passage was tried again.
+        self._attempts: dict[str, int] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in ("hipporag", "memory"):
+        if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        found = getattr(self.hipporag, name)
-        return partial(self._ask, name) if name in _ASKING else found
+        if name.startswith("a") and callable(getattr(type(self), name[1:], None)):
+            method = getattr(self, name[1:])
+            return lambda *args, **options: in_thread(partial(method, *args, **options))
+        return getattr(self.hipporag, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and not hasattr(type(self), name):
@@ -143,13 +139,12 @@ class EpicHippoRAG:
 
     # building
 
-    def index(self, docs: str | Item | Iterable[Any], *, progress: bool = False) -> HippoReport:
+    def index(self, docs: str | Item | Iterable[str | Item], *, progress: bool = False) -> HippoReport:
         """Offer documents to the memory, and index those that it keeps.
 
         Args:
-            docs: Texts, `Item`s, or what the instance's own preprocessor takes; if it has one, it cuts them first.
-                Documents without text are left out. A text that is held already costs nothing; a text that was in the
-                graph before and is not kept is removed from it.
+            docs: Texts or `Item`s. Those without text are left out. A text that is held already costs nothing; a text
+                that was in the graph before and is not kept is removed from it.
             progress: Show a progress bar while they are judged.
 
         Raises:
@@ -158,11 +153,12 @@ class EpicHippoRAG:
             Exception: any exception of HippoRAG's; the graph is unchanged then, and `update` tries again.
         """
         with self._lock:
-            items, blank = cut(docs, getattr(self.hipporag, "text_preprocessor", None))
+            given = _documents(docs)
+            items = coerced([doc for doc in given if not isinstance(doc, str) or doc.strip()])
             report = HippoReport(memory=self.memory.add(items, progress=progress))
-            if blank:
-                report.warnings.append(f"{blank} documents without text were left out.")
-            return self._building.follow(report, {item.text for item in items})
+            if len(items) < len(given):
+                report.warnings.append(f"{len(given) - len(items)} documents without text were left out.")
+            return self._follow(report, {item.text for item in items})
 
     def update(self) -> HippoReport:
         """Make the graph hold what the memory holds: index new items, remove items that are gone.
@@ -170,12 +166,17 @@ class EpicHippoRAG:
         It does so even if that empties the graph, as for a new memory.
         """
         with self._lock:
-            return self._building.follow(HippoReport(), trusted=True)
+            return self._follow(HippoReport(), trusted=True)
 
     def retry(self, *, progress: bool = False) -> HippoReport:
         """Verify undecided documents again, and extract passages again whose extraction failed."""
         with self._lock:
-            return self._building.again(HippoReport(memory=self.memory.retry(progress=progress)))
+            report = HippoReport(memory=self.memory.retry(progress=progress))
+            self._record.follow()
+            again = [text for text in self._instance.passages.values() if digest_of(text) in self._record.failed]
+            self._attempts = {text: self._attempts.get(text, 0) + 1 for text in again}
+            self._record.remove(again)
+            return self._follow(report)
 
     def adopt(self, *, progress: bool = False) -> HippoReport:
         """Offer the passages that were in the graph before to the memory; remove those that it does not keep."""
@@ -188,11 +189,11 @@ class EpicHippoRAG:
             docs: Texts as they were given or retrieved, or `Item`s.
         """
         with self._lock:
-            items = [Item.of(doc) for doc in several(docs)]
+            items = coerced(_documents(docs))
             self._record.follow()
             held = [item for item in (self._record.item(one.text) for one in items) if item is not None]
             self.memory.forget(*{item.id: item for item in [*items, *held]}.values())
-            return self._building.follow(HippoReport(), {one.text for one in items})
+            return self._follow(HippoReport(), {one.text for one in items})
 
     def forget(self, *items: str | Item) -> int:
         """Forget items as `EpicMemory.forget` does; they are removed from the graph as well."""
@@ -215,6 +216,38 @@ class EpicHippoRAG:
             self._record.follow()
             return self._record.failures
 
+    def _follow(self, report: HippoReport, given: Collection[str] = (), *, trusted: bool = False) -> HippoReport:
+        """Make the graph hold what the memory holds; of the given texts, remove those that the memory does not hold."""
+        started = time.perf_counter()
+        report.removed = self._record.follow(given, anew=True, trusted=trusted)
+        passages = set(self._instance.passages.values())
+        entering = self._record.entering()
+        new = [text for text in dict.fromkeys(entering.values()) if text not in passages]
+        self._index(new, report)
+        if entering:
+            self._record.enter(entering)
+        report.indexed, report.foreign, report.failures = len(new), len(self.foreign), self._record.failures
+        report.passages = len(self._instance.passages)
+        report.seconds = time.perf_counter() - started
+        return report
+
+    def _index(self, texts: Iterable[str], report: HippoReport) -> None:
+        """Index texts, and the passages that the graph has lost."""
+        texts = list(dict.fromkeys([*texts, *self._instance.unlinked]))
+        if not texts:
+            return
+        extractor = self._extractor or HippoExtractor(self.hipporag.openie, self._attempts)
+        openie = SafeOpenIE(extractor.stream)
+        self._instance.index(texts, openie)
+        for text in texts:
+            self._record.failed.pop(digest_of(text), None)
+        self._record.failed |= {digest_of(text): reason for text, reason in openie.failed.items()}
+        if openie.left_out:
+            report.warnings.append(
+                f"{openie.left_out} facts were left out: HippoRAG keeps the letters of A-Z only, and their names have"
+                " none."
+            )
+
     # retrieval
 
     def retrieve(
@@ -222,9 +255,7 @@ class EpicHippoRAG:
         queries: Sequence[str],
         num_to_retrieve: int | None = None,
         gold_docs: Any = None,
-        *,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
+        **steering: Unpack[Steering],
     ) -> Any:
         """Call the instance's `retrieve`; its facts and passages are searched with steered queries.
 
@@ -242,39 +273,20 @@ class EpicHippoRAG:
             UnknownPreferenceError: for a preference that the memory does not have.
             EncoderError: if the embedding model fails for the preferences.
         """
-        count = None if num_to_retrieve is None else checked_k(num_to_retrieve, "num_to_retrieve")
-        return self._ask(
-            "retrieve", queries, num_to_retrieve=count, gold_docs=gold_docs, steering=steering, preferences=preferences
-        )
+        return self._ask("retrieve", queries, gold_docs, num_to_retrieve=num_to_retrieve, **steering)[0]
 
     def retrieve_dpr(
         self,
         queries: Sequence[str],
         num_to_retrieve: int | None = None,
         gold_docs: Any = None,
-        *,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
+        **steering: Unpack[Steering],
     ) -> Any:
         """Do the same as `retrieve`, by the similarity of passages alone."""
-        count = None if num_to_retrieve is None else checked_k(num_to_retrieve, "num_to_retrieve")
-        return self._ask(
-            "retrieve_dpr",
-            queries,
-            num_to_retrieve=count,
-            gold_docs=gold_docs,
-            steering=steering,
-            preferences=preferences,
-        )
+        return self._ask("retrieve_dpr", queries, gold_docs, num_to_retrieve=num_to_retrieve, **steering)[0]
 
     def rag_qa(
-        self,
-        queries: Sequence[Any],
-        gold_docs: Any = None,
-        gold_answers: Any = None,
-        *,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
+        self, queries: Sequence[Any], gold_docs: Any = None, gold_answers: Any = None, **steering: Unpack[Steering]
     ) -> Any:
         """Call the instance's `rag_qa`: retrieve for texts, and have its language model answer by the instructions.
 
@@ -283,21 +295,13 @@ class EpicHippoRAG:
             gold_docs, gold_answers: As the instance takes them.
             steering, preferences: As in `retrieve`; instructions for other preferences are not read.
         """
-        gold = {"gold_docs": gold_docs, "gold_answers": gold_answers}
-        return self._ask("rag_qa", queries, steering=steering, preferences=preferences, **gold)
+        return self._ask("rag_qa", queries, gold_docs, gold_answers=gold_answers, **steering)[0]
 
     def rag_qa_dpr(
-        self,
-        queries: Sequence[Any],
-        gold_docs: Any = None,
-        gold_answers: Any = None,
-        *,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
+        self, queries: Sequence[Any], gold_docs: Any = None, gold_answers: Any = None, **steering: Unpack[Steering]
     ) -> Any:
         """Do the same as `rag_qa`, by the similarity of passages alone."""
-        gold = {"gold_docs": gold_docs, "gold_answers": gold_answers}
-        return self._ask("rag_qa_dpr", queries, steering=steering, preferences=preferences, **gold)
+        return self._ask("rag_qa_dpr", queries, gold_docs, gold_answers=gold_answers, **steering)[0]
 
     def hits(self, solution: Any, *, preferences: Iterable[str | Preference] | None = None) -> Hits:
         """Return the passages of a solution as hits, in their order: items, instructions, stances, scores.
@@ -314,163 +318,119 @@ class EpicHippoRAG:
             raise InvalidInputError(f"hits takes one solution, retrieve([...])[0], not {kind_of(solution)}.")
         with self._lock:
             self._record.follow()
-            under = None if preferences is None else _ids(self._held(preferences))
-            scores = getattr(solution, "doc_scores", None)
-            scored = [0.0] * len(solution.docs) if scores is None else [float(score) for score in scores]
+            under = _ids(self._chosen(preferences))
+            scores = map(float, solution.doc_scores)
             return Hits(
-                self._record.hit(text, score, under=under) for text, score in zip(solution.docs, scored, strict=True)
+                self._record.hit(text, score, under=under) for text, score in zip(solution.docs, scores, strict=True)
             )
 
-    def search(
-        self,
-        query: str,
-        k: int = 5,
-        *,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-    ) -> Hits:
+    def search(self, query: str, k: int = 5, **steering: Unpack[Steering]) -> Hits:
         """Return the k passages for one query as hits, like `EpicMemory.search`; it combines `retrieve` and `hits`.
 
         Raises:
             InvalidInputError: for an empty query, or k below 1.
         """
-        given = None if preferences is None else _several(preferences)
         with self._lock:
-            movers: list[QueryMover] = []
-            solutions = self._ask(
-                "retrieve",
-                [query],
-                steering=steering,
-                preferences=given,
-                movers=movers,
-                num_to_retrieve=checked_k(k),
-            )
-            hits = self.hits(solutions[0], preferences=given)
-            steered = movers[0].steered.get(query) if movers else None
-        if steered is not None:
-            hits.vector = steered.vector
-            hits.steered_by = [(one.preference.text, one.similarity, one.weight) for one in steered.preferences]
+            preferences = steering["preferences"] = self._chosen(steering.get("preferences"))
+            solutions, steered = self._ask("retrieve", [query], None, num_to_retrieve=checked_k(k), **steering)
+            hits = self.hits(solutions[0], preferences=preferences)
+        if query in steered:
+            hits.vector = steered[query].vector
+            hits.steered_by = [(one.preference.text, one.similarity, one.weight) for one in steered[query].preferences]
         return hits
 
-    def context(self, query: str, k: int = 5, **options: Any) -> str:
+    def context(self, query: str, k: int = 5, **steering: Unpack[Steering]) -> str:
         """Return the context for a model: the formatted hits of `search`, which takes the options."""
-        return format_context(self.search(query, k, **options))
-
-    # asynchronous variants: HippoRAG is synchronous, so they run in a worker thread
-
-    async def aindex(self, docs: Any, *, progress: bool = False) -> HippoReport:
-        """Do the same as `index` in a worker thread."""
-        return await in_thread(partial(self.index, docs, progress=progress))
-
-    async def aupdate(self) -> HippoReport:
-        """Do the same as `update` in a worker thread."""
-        return await in_thread(self.update)
-
-    async def aretry(self, *, progress: bool = False) -> HippoReport:
-        """Do the same as `retry` in a worker thread."""
-        return await in_thread(partial(self.retry, progress=progress))
-
-    async def aadopt(self, *, progress: bool = False) -> HippoReport:
-        """Do the same as `adopt` in a worker thread."""
-        return await in_thread(partial(self.adopt, progress=progress))
-
-    async def adelete(self, docs: Any) -> HippoReport:
-        """Do the same as `delete` in a worker thread."""
-        return await in_thread(self.delete, docs)
-
-    async def aforget(self, *items: str | Item) -> int:
-        """Do the same as `forget` in a worker thread."""
-        return await in_thread(self.forget, *items)
-
-    async def aretrieve(self, queries: Sequence[str], *args: Any, **options: Any) -> Any:
-        """Do the same as `retrieve` in a worker thread."""
-        return await in_thread(partial(self.retrieve, queries, *args, **options))
-
-    async def aretrieve_dpr(self, queries: Sequence[str], *args: Any, **options: Any) -> Any:
-        """Do the same as `retrieve_dpr` in a worker thread."""
-        return await in_thread(partial(self.retrieve_dpr, queries, *args, **options))
-
-    async def arag_qa(self, queries: Sequence[Any], *args: Any, **options: Any) -> Any:
-        """Do the same as `rag_qa` in a worker thread."""
-        return await in_thread(partial(self.rag_qa, queries, *args, **options))
-
-    async def asearch(self, query: str, k: int = 5, **options: Any) -> Hits:
-        """Do the same as `search` in a worker thread."""
-        return await in_thread(partial(self.search, query, k, **options))
-
-    async def acontext(self, query: str, k: int = 5, **options: Any) -> str:
-        """Do the same as `context` in a worker thread."""
-        return format_context(await self.asearch(query, k, **options))
-
-    # helpers of retrieval
+        return format_context(self.search(query, k, **steering))
 
     def _ask(
         self,
         method: str,
         queries: Any,
-        *args: Any,
+        gold: Any,
+        *,
         steering: Mode | None = None,
         preferences: Iterable[str | Preference] | None = None,
-        movers: list[QueryMover] | None = None,
         **options: Any,
-    ) -> Any:
-        """Call a method of the instance that asks questions, with steered queries."""
-        ask = getattr(self.hipporag, method)
-        asked = _checked_queries(queries)
-        if not asked and method.startswith(("rag_qa", "answer")):
+    ) -> tuple[Any, dict[str, SteeredQuery]]:
+        """Call a method of the instance that asks questions; return its result, and the steered queries by text."""
+        asked = _queries(queries)
+        if not asked and method.startswith("rag_qa"):
             raise InvalidInputError("There are no queries. Give at least one.")
+        if options.get("num_to_retrieve") is not None:
+            options["num_to_retrieve"] = checked_k(options["num_to_retrieve"], "num_to_retrieve")
+        if gold is not None:
+            gold = _gold_docs(gold, len(asked))
         with self._lock:
             self._record.follow()
-            if not getattr(self.hipporag, "ready_to_retrieve", True):
-                self._building.index({}, HippoReport())
+            if not self.hipporag.ready_to_retrieve:
+                self._index([], HippoReport())
             mode = self.memory._session.steering if steering is None else checked_mode(steering)
-            held = self.memory.preferences if preferences is None else self._held(preferences)
-            mover = None if mode == "off" or not held else QueryMover(self._steerings, held, mode)
-            told = partial(self._told, under=None if preferences is None else _ids(held))
-            if mover is not None and movers is not None:
-                movers.append(mover)
-            gold = options.get("gold_docs")
+            chosen = self._chosen(preferences)
+            held = self.memory.preferences if chosen is None else chosen
+            steered: dict[str, SteeredQuery] = {}
+            steer = None if mode == "off" or not held else self._steer(held, mode, steered)
+            reader = None if self._instructions == "off" else partial(self._with_guidance, under=_ids(chosen))
             if gold is not None:
-                gold = _checked_gold(gold, len(asked))
                 options["gold_docs"] = [[self._record.indexed(text) for text in texts] for texts in gold]
-            given = {name: value for name, value in options.items() if value is not None}
-            with self._instance.asking(mover, None if self._instructions == "off" else told):
-                result = ask(asked, *args, **given)
-            return self._returned(result, gold)
+            with self._instance.asking(steer, reader):
+                result = getattr(self.hipporag, method)(asked, **options)
+            for number, solution in enumerate(result[0] if isinstance(result, tuple) else result):
+                items = [self._record.item(text) for text in solution.docs]
+                solution.docs = [
+                    text if item is None else item.text for text, item in zip(solution.docs, items, strict=True)
+                ]
+                if gold is not None and solution.gold_docs is not None:
+                    solution.gold_docs = gold[number]
+            return result, steered
 
-    def _held(self, preferences: Iterable[str | Preference]) -> list[Preference]:
+    def _steer(
+        self, preferences: Sequence[Preference], mode: Mode, steered: dict[str, SteeredQuery]
+    ) -> Callable[[str, str, FloatArray], FloatArray]:
+        """Return a function that steers embeddings of queries, and keeps those by which passages are searched."""
+        steering = self._steerings.of(tuple(preferences), mode)
+
+        def steer(text: str, kind: str, vector: FloatArray) -> FloatArray:
+            found = steering.steer_vector(vector)
+            if kind == "passage":
+                steered[text] = found
+            return found.vector
+
+        return steer
+
+    def _chosen(self, preferences: Iterable[str | Preference] | None) -> list[Preference] | None:
         """Return those of the memory's preferences that are given."""
+        if preferences is None:
+            return None
+        if isinstance(preferences, (str, Preference)):
+            preferences = [preferences]
+        if not isinstance(preferences, Iterable):
+            raise InvalidInputError(f"preferences must be several texts, not {kind_of(preferences)}.")
         with self.memory._session.lock:
             space = self.memory._session.space()
-            return [space.preferences[place] for place in space.positions(_several(preferences))]
+            return [space.preferences[place] for place in space.positions(preferences)]
 
-    def _returned(self, result: Any, gold: Any) -> Any:
-        """Return the instance's answer, with the user's texts in place of the indexed ones."""
-        solutions = result[0] if isinstance(result, tuple) else result
-        for number, solution in enumerate(solutions):
-            solution.docs = [self._theirs(text) for text in solution.docs]
-            if gold is not None and getattr(solution, "gold_docs", None) is not None:
-                solution.gold_docs = gold[number]
-        return result
-
-    def _theirs(self, text: str) -> str:
-        item = self._record.item(text)
-        return text if item is None else item.text
-
-    def _told(self, text: str, *, under: Collection[str | None] | None) -> str:
-        """Return a passage in the form for the model that answers: with its guidance for this user."""
+    def _with_guidance(self, text: str, *, under: Collection[str | None] | None) -> str:
+        """Return a passage as the model that answers reads it: with its guidance for this user."""
         hit = self._record.hit(text, under=under)
         return format_hit(1, hit).partition("\n")[2] if hit.entries else text
 
 
-def _checked_queries(queries: Any) -> list[Any]:
+def _documents(docs: Any) -> list[Any]:
+    """Return documents as a list; a single document becomes a list of one."""
+    if isinstance(docs, (bytes, Mapping)) or not isinstance(docs, (str, Item, Iterable)):
+        raise InvalidInputError(f"EpicHippoRAG takes texts or Items, not {type(docs).__name__}.")
+    return [docs] if isinstance(docs, (str, Item)) else list(docs)
+
+
+def _queries(queries: Any) -> list[Any]:
     if isinstance(queries, (str, bytes, Mapping)) or not isinstance(queries, Iterable):
         raise InvalidInputError(f"Give queries as a list, not as {type(queries).__name__}.")
     # A solution of an earlier call stands for its question.
     return [one if hasattr(one, "question") else checked_text(one, "A query") for one in queries]
 
 
-def _checked_gold(gold: Any, number: int) -> list[list[str]]:
+def _gold_docs(gold: Any, number: int) -> list[list[str]]:
     """Check the gold documents, a list for each query."""
     given = list(gold)
     if len(given) != number or any(isinstance(texts, str) for texts in given):
@@ -478,14 +438,6 @@ def _checked_gold(gold: Any, number: int) -> list[list[str]]:
     return [list(texts) for texts in given]
 
 
-def _several(preferences: object) -> list[Any]:
-    if isinstance(preferences, (str, Preference)):
-        return [preferences]
-    if isinstance(preferences, (bytes, Mapping)) or not isinstance(preferences, Iterable):
-        raise InvalidInputError(f"preferences must be several texts, not {kind_of(preferences)}.")
-    return list(preferences)
-
-
-def _ids(preferences: Iterable[Preference]) -> frozenset[str | None]:
+def _ids(preferences: Iterable[Preference] | None) -> frozenset[str | None] | None:
     """Return the ids of the preferences whose entries count, and None: entries without a preference always count."""
-    return frozenset((None, *(one.id for one in preferences)))
+    return None if preferences is None else frozenset((None, *(one.id for one in preferences)))

@@ -8,10 +8,11 @@ in the instance's folder: all others were the user's own before.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.graph.hipporag.instance import Instance, write_json
@@ -20,18 +21,9 @@ from epic_core.storage.tables.items import HeldItem
 from epic_core.types import Hit, Item, MemoryEntry
 from epic_core.types.metadata import copied
 
-_FILE = "epic_passages.json"
 _VERSION = 1
 # The separator of an instruction and the text, if both are indexed.
 _GAP = "\n\n"
-
-
-class Entering(NamedTuple):
-    """An item that the memory holds and the graph does not: the text to index, the item, and its mark."""
-
-    text: str
-    item: Item
-    mark: str
 
 
 class Record:
@@ -52,7 +44,10 @@ class Record:
     def __init__(self, instance: Instance, memory: EpicMemory, *, instructed: bool) -> None:
         self._instance = instance
         self._memory = memory
+        self._session = memory._session
         self._instructed = instructed
+        self._path = Path(instance.raw.working_dir) / "epic_passages.json"
+        # Marks of items, which identify version and form, to the digests of the texts that were indexed.
         self._marks, self.failed = self._read()
         # For passages from the memory: the item by the indexed text, and the indexed text by the item's text.
         self._items: dict[str, Item] = {}
@@ -65,7 +60,7 @@ class Record:
 
     def knows(self, text: str) -> bool:
         """Tell whether a passage came from the memory."""
-        return digest_of(text) in self._marks
+        return digest_of(text) in self._marks.values()
 
     def item(self, text: str) -> Item | None:
         """Return the item of a passage, given by the indexed text or the item's text."""
@@ -83,37 +78,31 @@ class Record:
         item = self.item(text)
         if item is None:
             return Hit(item=Item(text=text), score=score, tier="fallback")
-        entries = self._entries(item)
-        kept = entries if under is None else [one for one in entries if one.preference_id in under]
-        return Hit(item=replace(item, metadata=copied(item.metadata)), score=score, entries=tuple(kept))
+        entries = tuple(one for one in self._entries(item) if under is None or one.preference_id in under)
+        return Hit(item=replace(item, metadata=copied(item.metadata)), score=score, entries=entries)
 
     @property
     def failures(self) -> dict[str, str]:
         """Why passages are without facts: item id to reason."""
-        if not self.failed:
-            return {}
-        ids = {digest_of(text): item.id for text, item in self._items.items()}
+        ids = {digest_of(text): item.id for text, item in self._items.items()} if self.failed else {}
         return {ids[key]: reason for key, reason in self.failed.items() if key in ids}
 
     # following the memory
 
-    def entering(self) -> list[Entering]:
-        """Return the items that the memory holds and the graph is not known to hold."""
-        known = {mark for marks in self._marks.values() for mark in marks}
-        return [Entering(self._text(one), one.item, mark) for one, mark in self._held() if mark not in known]
+    def entering(self) -> dict[str, str]:
+        """Return the texts to index for items that the memory holds and the graph is not known to hold, by marks."""
+        return {mark: self._text(one) for mark, one in self._held().items() if mark not in self._marks}
 
-    def enter(self, entered: Iterable[Entering]) -> None:
+    def enter(self, entered: Mapping[str, str]) -> None:
         """Record that passages are in the graph."""
-        for one in entered:
-            self._marks.setdefault(digest_of(one.text), []).append(one.mark)
+        self._marks |= {mark: digest_of(text) for mark, text in entered.items()}
         self._followed = None
         self._write()
 
     def follow(self, given: Collection[str] = (), *, anew: bool = False, trusted: bool = False) -> int:
         """Remove passages from the graph that the memory no longer holds; return how many.
 
-        Passages that were removed from the graph in another way leave the memory; but if all are gone at once, the
-        graph was probably lost, and they are indexed anew.
+        Passages that were removed from it in another way are indexed again.
 
         Args:
             given: Texts of passages to remove as well unless the memory holds them.
@@ -123,44 +112,42 @@ class Record:
         Raises:
             InvalidInputError: if it holds none of the passages that came from a memory, and so seems to be another one.
         """
-        if not (anew or given) and self._followed == self._session():
+        if not (anew or given) and self._followed == self._state():
             return 0
         there = {digest_of(text): text for text in self._instance.passages.values()}
-        lost = [key for key in self._marks if key not in there]
-        held = {mark: one for one, mark in self._held()}
-        self._trusted = self._trusted or trusted
-        if not self._trusted:
-            self._check([marks for key, marks in self._marks.items() if key in there], held)
-        if lost and len(lost) < len(self._marks) and self._memory._session.store.writable:
-            self._memory.forget(*{held[mark].item.id for key in lost for mark in self._marks[key] if mark in held})
-            held = {mark: one for one, mark in self._held()}
-        kept = {key: [mark for mark in self._marks[key] if mark in held] for key in self._marks if key not in lost}
-        leaving = [there[key] for key, marks in kept.items() if not marks]
+        held = self._held()
+        self._check([mark for mark, key in self._marks.items() if key in there], held, trusted)
+        kept = {mark: key for mark, key in self._marks.items() if mark in held and key in there}
+        left = set(self._marks.values()) - set(kept.values())
         if given:
             wanted = {self._text(one) for one in held.values()}
-            leaving += [text for key, text in there.items() if text in given and key not in kept and text not in wanted]
-        changed = kept != self._marks
+            own = set(self._marks.values())
+            left |= {key for key, text in there.items() if text in given and key not in own and text not in wanted}
+        leaving = [there[key] for key in left if key in there]
         # Remove first: a passage that cannot be removed would count as the user's own once its mark is gone.
         self.remove(leaving)
-        self._marks = {key: marks for key, marks in kept.items() if marks}
-        if changed:
+        if kept != self._marks:
+            self._marks = kept
             self._write()
-        first = {there[key]: marks[0] for key, marks in self._marks.items()}
-        self._items = {text: _as_indexed(held[mark].item, text, mark) for text, mark in first.items()}
+        # Of items with the same text, the first.
+        self._items = {
+            there[key]: _as_indexed(held[mark].item, there[key], mark) for mark, key in reversed(kept.items())
+        }
         self._indexed = {item.text: text for text, item in self._items.items()}
-        self._followed = self._session()
+        self._followed = self._state()
         return len(leaving)
 
-    def _check(self, passages: Sequence[Sequence[str]], held: Iterable[str]) -> None:
-        """Check that the memory holds a passage that came from a memory; passages are given by their marks.
+    def _check(self, marks: Sequence[str], held: Iterable[str], trusted: bool) -> None:
+        """Check that the memory holds an item of those whose passages are in the graph.
 
         Raises:
             InvalidInputError: if it holds none of them.
         """
         versions = {_version(mark) for mark in held}
-        if passages and not any(_version(mark) in versions for marks in passages for mark in marks):
+        known = any(_version(mark) in versions for mark in marks)
+        if marks and not (known or trusted or self._trusted):
             raise InvalidInputError(
-                f"This memory holds none of the {len(passages)} passages that came into the graph from a memory: it is"
+                f"This memory holds none of the {len(marks)} passages that came into the graph from a memory: it is"
                 " another one, or they were in a memory in RAM. Give the memory they came from,"
                 " EpicMemory.open(path), or index the same documents again; update() takes them out of the graph."
             )
@@ -171,23 +158,22 @@ class Record:
         if not texts:
             return
         self._instance.delete(texts)
-        for text in texts:
-            self._marks.pop(digest_of(text), None)
-            self.failed.pop(digest_of(text), None)
+        gone = set(map(digest_of, texts))
+        self._marks = {mark: key for mark, key in self._marks.items() if key not in gone}
+        self.failed = {key: reason for key, reason in self.failed.items() if key not in gone}
         self._followed = None
         self._write()
 
-    def _session(self) -> object:
+    def _state(self) -> object:
         # The revision does not change when a preference expires.
         return self._memory.revision, tuple(preference.id for preference in self._memory.preferences)
 
-    def _held(self) -> list[tuple[HeldItem, str]]:
-        """Return the items held under a live preference, each with its mark, which identifies its version and form."""
-        session = self._memory._session
-        with session.lock, session.store.reading():
-            space = session.space()
-            held = [one for row, one in session.store.items.held(space.namespace) if space.rows_of.get(row)]
-        return [(one, _mark(one, self._instruction(one.item))) for one in held]
+    def _held(self) -> dict[str, HeldItem]:
+        """Return the items held under a live preference, by their marks, which identify version and form."""
+        with self._session.lock, self._session.store.reading():
+            space = self._session.space()
+            held = [one for row, one in self._session.store.items.held(space.namespace) if space.rows_of.get(row)]
+        return {_mark(one, self._instruction(one.item)): one for one in held}
 
     def _text(self, one: HeldItem) -> str:
         """Return the text to index for an item."""
@@ -196,42 +182,37 @@ class Record:
 
     def _instruction(self, item: Item) -> str:
         """Return the instructions in front of the indexed text; empty if they are not indexed."""
-        if not self._instructed:
-            return ""
-        return "\n".join(entry.instruction for entry in self._entries(item) if entry.instruction)
+        entries = self._entries(item) if self._instructed else []
+        return "\n".join(entry.instruction for entry in entries if entry.instruction)
 
     def _entries(self, item: Item) -> list[MemoryEntry]:
         """Return an item's entries under live preferences; none if another thread has just forgotten it."""
-        session = self._memory._session
-        with session.lock, session.store.reading():
-            space = session.space()
-            row = session.store.items.row(space.namespace, item.id)
-            entries = [] if row is None else session.store.entries.of_item(space.namespace, row)
+        with self._session.lock, self._session.store.reading():
+            space, store = self._session.space(), self._session.store
+            row = store.items.row(space.namespace, item.id)
+            entries = [] if row is None else store.entries.of_item(space.namespace, row)
             live = {None, *(preference.id for preference in space.preferences)}
         return [entry for entry in entries if entry.preference_id in live]
 
     # the file
 
-    def _read(self) -> tuple[dict[str, list[str]], dict[str, str]]:
-        folder = self._instance.folder
-        if folder is None or not (path := folder / _FILE).exists():
+    def _read(self) -> tuple[dict[str, str], dict[str, str]]:
+        if not self._path.exists():
             return {}, {}
         try:
-            known: Any = json.loads(path.read_text(encoding="utf-8"))
+            known: Any = json.loads(self._path.read_text(encoding="utf-8"))
             version, marks, failed = known["version"], dict(known["passages"]), dict(known["failed"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(
-                f"{path} cannot be read: {error}. Go back to a copy of the folder; or remove the file: passages that"
-                " the memory holds are known again then, and others taken for your own."
+                f"{self._path} cannot be read: {error}. Go back to a copy of the folder; or remove the file: passages"
+                " that the memory holds are known again then, and others taken for your own."
             ) from error
         if version != _VERSION:
-            raise StoreError(f"{path} is of version {version}, and {_VERSION} is read here. Update epic-memory.")
+            raise StoreError(f"{self._path} is of version {version}, and {_VERSION} is read here. Update epic-memory.")
         return marks, failed
 
     def _write(self) -> None:
-        if self._instance.folder is not None:
-            known = {"version": _VERSION, "passages": self._marks, "failed": self.failed}
-            write_json(self._instance.folder / _FILE, known)
+        write_json(self._path, {"version": _VERSION, "passages": self._marks, "failed": self.failed})
 
 
 def digest_of(text: str) -> str:

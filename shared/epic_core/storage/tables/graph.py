@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,7 @@ from epic_core.types import FloatArray
 _NEAR = np.dtype([("row", "<u4"), ("cosine", "u1")])
 _ENTITY = ", ".join(f"e.{name}" for name in ENTITIES.checked)
 _PASSAGE = ", ".join(f"p.{name}" for name in PASSAGES.checked)
-_CRCS = (
-    "SELECT i.row, coalesce(p.crc, -1) FROM items i LEFT JOIN passages p ON p.item = i.row"
-    " WHERE i.namespace = ? AND EXISTS (SELECT 1 FROM entries e WHERE e.item = i.row)"
-)
+_CRCS = "SELECT p.item, p.crc FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ?"
 _CALLED = "SELECT row, name FROM entities WHERE namespace = ?"
 MOST_ENTITIES = 2**16
 """Most entities of one passage: a place among them has two bytes."""
@@ -83,23 +80,6 @@ class PassageRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PassageRows:
-    """Entities and facts of several passages, as arrays.
-
-    Attributes:
-        items: Item rows of the passages, shape `(p,)`.
-        entity_starts, entities: Entity rows; those of passage n are from `entity_starts[n]` to `entity_starts[n + 1]`.
-        fact_starts, facts: The same for facts, which are pairs of entity rows: shape `(f, 2)`.
-    """
-
-    items: NDArray[np.int64]
-    entity_starts: NDArray[np.int64]
-    entities: NDArray[np.int64]
-    fact_starts: NDArray[np.int64]
-    facts: NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True)
 class EntityRows:
     """Entities: their rows, names, keys, embeddings `(n, d)`, and synonyms as pairs of rows with cosines."""
 
@@ -111,25 +91,16 @@ class EntityRows:
     cosines: FloatArray
 
 
-@dataclass(frozen=True, kw_only=True)
-class GraphMarks:
-    """Numbers of items, entities and passages in a file, and the sums of the checksums of items and passages."""
+class GraphMarks(NamedTuple):
+    """Numbers of entities and of passages in a file, and the sum of the passages' checksums."""
 
-    items: int = 0
-    held: int = 0
     entities: int = 0
     passages: int = 0
     said: int = 0
 
     def plus(self, other: GraphMarks) -> GraphMarks:
         """Return the sums of both."""
-        return GraphMarks(
-            items=self.items + other.items,
-            held=self.held + other.held,
-            entities=self.entities + other.entities,
-            passages=self.passages + other.passages,
-            said=self.said + other.said,
-        )
+        return GraphMarks(*map(sum, zip(self, other, strict=True)))
 
 
 class Hints:
@@ -203,8 +174,8 @@ class Graph(Repository):
             vector=packed(entity.vector.reshape(1, -1))[0],
         )
 
-    def put_passages(self, passages: Sequence[PassageRow]) -> bool:
-        """Write the extractions of passages in place of earlier ones; tell whether there were any."""
+    def put_passages(self, passages: Sequence[PassageRow]) -> None:
+        """Write the extractions of passages, in place of earlier ones."""
         self.hints.add(items=[passage.item for passage in passages])
         left = self._said([passage.item for passage in passages])
         said: Counter[int] = Counter()
@@ -224,7 +195,6 @@ class Graph(Repository):
             )
         said.subtract(left)
         self._count(said)
-        return bool(left)
 
     def leave(self, items: Sequence[int]) -> None:
         """Remove passages, with the entities that no other passage names, and the spellings that no other has."""
@@ -296,53 +266,40 @@ class Graph(Repository):
         return [int(row) for (row,) in found]
 
     def passage_crcs(self, namespace: str, after: int = 0) -> dict[int, int]:
-        """Return item row to the passage's checksum, for items after some row; -1 for items not in the graph."""
-        return dict(self.db.read(f"{_CRCS} AND i.row > ? ORDER BY i.row", (namespace, after)))
+        """Return item row to checksum, for the passages of items after some row."""
+        return dict(self.db.read(f"{_CRCS} AND p.item > ? ORDER BY p.item", (namespace, after)))
 
     def passage_crcs_at(self, namespace: str, items: Sequence[int]) -> dict[int, int]:
         """Return the same as `passage_crcs`, for the given items."""
-        return dict(self.db.among(f"{_CRCS} AND i.row IN", items, namespace))
+        return dict(self.db.among(f"{_CRCS} AND p.item IN", items, namespace))
 
-    def passage_rows(self, items: Sequence[int]) -> PassageRows:
-        """Return the entities and facts of passages."""
+    def mentions_and_facts(self, items: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the entities and the facts of passages, by item and in the passages' order.
+
+        Returns:
+            Rows of item and entity, shape `(m, 2)`; rows of item, entity and entity, shape `(f, 3)`.
+        """
         found = sorted(self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", items), key=_item_of)
         for crc, *columns in found:
             PASSAGES.verify(self.path, crc, *columns)
+        rows = np.array([row[1] for row in found], dtype=np.int64)
         with decoding(self.path):
-            entity_starts, spelt = _joined([row[3] for row in found], np.dtype("<u4"))
-            entities = (spelt % _OTHERWISE).astype(np.int64)
+            starts, spelt = _joined([row[3] for row in found], np.dtype("<u4"))
             fact_starts, places = _joined([row[4] for row in found], np.dtype(("<u2", 2)))
-            counts = np.repeat(np.diff(entity_starts), np.diff(fact_starts))
-            first = np.repeat(entity_starts[:-1], np.diff(fact_starts))
-            pairs = places.astype(np.int64)
-            if (pairs >= counts[:, None]).any():
+            entities, sizes, facts = (spelt % _OTHERWISE).astype(np.int64), np.diff(starts), np.diff(fact_starts)
+            if (places >= np.repeat(sizes, facts)[:, None]).any():
                 raise ValueError("a fact of an entity that is not its passage's")
-            facts = entities[pairs + first[:, None]] if len(pairs) else pairs
-        return PassageRows(
-            items=np.array([row[1] for row in found], dtype=np.int64),
-            entity_starts=entity_starts,
-            entities=entities,
-            fact_starts=fact_starts,
-            facts=facts,
-        )
+            ends = entities[places + np.repeat(starts[:-1], facts)[:, None]]
+        mentions = np.stack([np.repeat(rows, sizes), entities], axis=1)
+        return mentions, np.column_stack([np.repeat(rows, facts), ends])
 
     def relations(self, item: int) -> list[tuple[int, str, int]]:
         """Return the facts of a passage: entity row, relation, entity row."""
-        found = list(self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", [item]))
-        said: list[tuple[int, str, int]] = []
-        for crc, *columns in found:
-            PASSAGES.verify(self.path, crc, *columns)
-            _, _, entities, facts, relations, _ = columns
-            with decoding(self.path):
-                rows = (np.frombuffer(entities, dtype="<u4") % _OTHERWISE).tolist()
-                pairs = np.frombuffer(facts, dtype="<u2").reshape(-1, 2).tolist()
-                words = [""] * len(pairs) if relations is None else json.loads(inflated(relations))
-                said += [(rows[one], str(word), rows[other]) for (one, other), word in zip(pairs, words, strict=True)]
-        return said
-
-    def crcs_of_passages(self, items: Sequence[int]) -> dict[int, int]:
-        """Return item row to checksum, for passages."""
-        return dict(self.db.among("SELECT item, crc FROM passages WHERE item IN", items))
+        _, facts = self.mentions_and_facts([item])
+        stored = self.db.scalar("SELECT relations FROM passages WHERE item = ?", (item,))
+        with decoding(self.path):
+            words = [""] * len(facts) if stored is None else json.loads(inflated(stored))
+            return [(one, str(word), other) for (_, one, other), word in zip(facts.tolist(), words, strict=True)]
 
     def entities_called(self, namespace: str, after: int = 0) -> dict[int, str]:
         """Return entity row to name, for entities after some row, oldest first."""
@@ -379,30 +336,18 @@ class Graph(Repository):
     def marks(self) -> GraphMarks:
         """Return the numbers that show whether a graph has changed."""
         sums = {name: (rows, total) for name, rows, total in self.db.read("SELECT name, rows, total FROM sums")}
-        return GraphMarks(
-            items=sums["items"][0],
-            held=sums["items"][1],
-            entities=sums.get("entities", (0, 0))[0],
-            passages=sums.get("passages", (0, 0))[0],
-            said=sums.get("passages", (0, 0))[1],
-        )
+        return GraphMarks(sums.get("entities", (0, 0))[0], *sums.get("passages", (0, 0)))
 
     def newest(self) -> tuple[int, int]:
-        """Return the highest rows of items and of entities, in any namespace; 0 without any."""
-        item, entity = (self.db.scalar(f"SELECT max(row) FROM {table}") for table in ("items", "entities"))
+        """Return the highest rows of an item with a passage and of an entity, in any namespace; 0 without any."""
+        item, entity = self.db.scalar("SELECT max(item) FROM passages"), self.db.scalar("SELECT max(row) FROM entities")
         return int(item or 0), int(entity or 0)
 
     def added_since(self, item: int, entity: int) -> GraphMarks:
-        """Return the marks of the items and entities after some rows."""
-        items, held = self.db.read("SELECT count(*), coalesce(sum(crc), 0) FROM items WHERE row > ?", (item,))[0]
-        passages, said = self.db.read("SELECT count(*), coalesce(sum(crc), 0) FROM passages WHERE item > ?", (item,))[0]
-        return GraphMarks(
-            items=int(items),
-            held=int(held),
-            entities=int(self.db.scalar("SELECT count(*) FROM entities WHERE row > ?", (entity,))),
-            passages=int(passages),
-            said=int(said),
-        )
+        """Return the marks of the passages and entities after some rows."""
+        entities = self.db.scalar("SELECT count(*) FROM entities WHERE row > ?", (entity,))
+        passages = self.db.read("SELECT count(*), coalesce(sum(crc), 0) FROM passages WHERE item > ?", (item,))[0]
+        return GraphMarks(entities, *passages)
 
     def counts(self, namespace: str) -> dict[str, int]:
         """Return the numbers of entities, of passages in the graph, and of those whose extraction failed."""
