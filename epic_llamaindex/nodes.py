@@ -26,8 +26,8 @@ from epic_core.integrations.reranking import CONTENT, content_of
 from epic_core.types.metadata import copied
 from epic_llamaindex.filters import SOURCE
 
-Guidance: TypeAlias = Literal["metadata", "text"]
-"""Where a node's guidance goes: into its metadata only, or also into its text, in the form for a model."""
+Guidance: TypeAlias = Literal["metadata", "text", "none"]
+"""Where a node's guidance goes: into its metadata; also into its text, in the form for a model; or nowhere."""
 
 INDEX = f"{PREFIX}index_id"
 """The metadata key for the `index_id` of an item's node, if that is an IndexNode."""
@@ -114,7 +114,7 @@ def memory_item(node: object) -> Item:
     return Item(id=node.node_id, text=content_of(text_of(node), node.metadata), metadata=metadata)
 
 
-def node_of(hit: Hit, number: int = 1, *, guidance: Guidance | Literal["none"] = "metadata") -> NodeWithScore:
+def node_of(hit: Hit, number: int = 1, *, guidance: Guidance = "metadata") -> NodeWithScore:
     """Make a node of a hit.
 
     Its guidance is in the metadata; with `guidance="text"`, also in the text, in the form for a model; with "none", the
@@ -146,3 +146,10 @@ def node_of(hit: Hit, number: int = 1, *, guidance: Guidance | Literal["none"] =
     }
     node = TextNode(**fields) if index_id is None else IndexNode(**fields, index_id=str(index_id))
     return NodeWithScore(node=node, score=hit.score)
+
+
+def node_id_of(item: Item) -> str:
+    """Return the id of the node that an item was made of, as a whole or as a chunk."""
+    whole, _, number = item.id.rpartition("#")
+    cut = "chunks" in item.metadata and number == str(item.metadata.get("chunk"))
+    return whole if whole and cut else item.id

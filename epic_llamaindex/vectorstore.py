@@ -30,9 +30,8 @@ from epic_core.errors import InvalidInputError, StoreError
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
 from epic_core.types import FloatArray
-from epic_llamaindex.adapters import encoder_of
 from epic_llamaindex.arguments import asked_of, check_local, check_none_left, result_of, several_ids
-from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import checked_nodes
 from epic_llamaindex.records import SOURCE_KEY, condition_of, node_of_record, record_of
 

@@ -34,8 +34,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm import Completion, LanguageModel, Message, Token
 from epic_core.verification import EmbeddedVerifier, LMVerifier
-from epic_llamaindex.adapters import LlamaIndexLM, lm_of, verifier_of
-from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.models import EpicEmbedding, LlamaIndexLM, lm_of, verifier_of
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from scripted import EXPECTED, WAYS, Add, Own, adding, memory_with, nothing_lost, pairs_of, patient, script

@@ -32,8 +32,7 @@ from epic_core.encoders import Encoder, default_encoder
 from epic_core.encoders.base import default_tau
 from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
 from epic_core.steering.relevance import default_floor, sample_texts
-from epic_llamaindex.adapters import LlamaIndexEncoder, encoder_of
-from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, encoder_of
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, SyncEmbedding
 

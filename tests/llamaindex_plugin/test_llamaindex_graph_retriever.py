@@ -26,8 +26,8 @@ from epic_core.errors import InvalidInputError, MemoryClosedError, StoreError, U
 from epic_core.graph.extraction import Extraction, PhraseExtractor, Unextracted
 from epic_core.graph.memory import GraphMemory
 from epic_llamaindex import EpicRetriever, SteeredRetriever
-from epic_llamaindex.embeddings import EpicEmbedding
-from epic_llamaindex.graph import EpicGraphRetriever
+from epic_llamaindex.graph_retriever import EpicGraphRetriever
+from epic_llamaindex.models import EpicEmbedding
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedLLM
 
@@ -320,7 +320,7 @@ class Named:
 async def test_passages_the_extractor_fails_for_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
     found = {ITEMS[0].text: Extraction(("Oscar Lindqvist",), ())}
     options: dict[str, Any] = {"preferences": PREFERENCES, "llm": KeepAll(), "tau": -1.0, "extractor": Named(found)}
-    with caplog.at_level(logging.WARNING, logger="epic_llamaindex.graph"):
+    with caplog.at_level(logging.WARNING, logger="epic_llamaindex.graph_retriever"):
         retriever = EpicGraphRetriever.from_defaults(nodes=nodes(["oscar", "nuts"]), **options)
         assert "1 of 2 passages are in the graph without entities" in caplog.text
         assert "no idea" in caplog.text

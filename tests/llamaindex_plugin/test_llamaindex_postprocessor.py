@@ -34,7 +34,7 @@ from epic_core.errors import EncoderError, InvalidInputError, LMSetupError, LMUn
 from epic_core.integrations.reranking import RememberingEncoder
 from epic_core.steering.relevance import sample_texts
 from epic_core.verification import LMVerifier
-from epic_llamaindex.adapters import LlamaIndexLM
+from epic_llamaindex.models import LlamaIndexLM
 from epic_llamaindex.nodes import node_of
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
 from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll

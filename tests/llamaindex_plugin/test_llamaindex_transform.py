@@ -52,9 +52,8 @@ from epic_core.errors import (
 from epic_core.pipeline.judge import JUDGED_AT_ONCE
 from epic_core.types import BuildReport
 from epic_core.verification import LMVerifier
-from epic_llamaindex.adapters import encoder_of
-from epic_llamaindex.embeddings import EpicEmbedding
-from epic_llamaindex.transform import EpicTransform
+from epic_llamaindex.ingestion import EpicTransform
+from epic_llamaindex.models import EpicEmbedding, encoder_of
 from helpers import HashEncoder, KeepAll, Raising
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, SyncEmbedding
 from scripted import (
@@ -428,9 +427,6 @@ async def test_metadata_may_be_anything(run: Run) -> None:
     odd = {"lock": threading.Lock(), "set": {1}, "nan": float("nan"), "bytes": b"\x00", "kind": dict}
     (found,) = await run(step(), [TextNode(text="red wine", metadata=odd)])
     assert {key: found.metadata[key] for key in odd} == odd
-    keep = step()
-    keep([TextNode(text="red wine", metadata=odd)])
-    assert keep.reprocess() == type(keep.reprocess())(gone=[], kept=[])
 
 
 # running
@@ -441,25 +437,22 @@ async def test_nothing_blocks_the_event_loop() -> None:
     keep = step(lm, encoder=encoder, embed_model=model)
     here = threading.get_ident()
     assert ids(await keep.acall(nodes())) == KEPT
-    await keep.areprocess(nodes())
     assert here not in encoder.sync_threads and not model.threads and lm.most_at_once == 3
     slow = SyncEmbedding()
     await EpicTransform(preferences=[WINE], embed_model=slow, llm=KeepAll()).acall(nodes())
     assert slow.threads and here not in slow.threads
 
 
-class Hashed(TextNode):
-    """Says in which threads it is looked at in full."""
-
-    @property
-    def hash(self) -> str:
-        self.metadata["threads"].append(threading.get_ident())
-        return super().hash
-
-
 async def test_thousands_of_nodes_are_not_copied_on_the_event_loop() -> None:
-    (found,) = await step().acall([Hashed(text="red wine", metadata={"threads": []})])
-    assert found.metadata["threads"] and threading.get_ident() not in found.metadata["threads"]
+    threads: list[int] = []
+
+    class Copied(TextNode):
+        def model_copy(self, **options: Any) -> Any:
+            threads.append(threading.get_ident())
+            return super().model_copy(**options)
+
+    await step().acall([Copied(text="red wine")])
+    assert threads and threading.get_ident() not in threads
 
 
 async def test_a_framework_model_is_not_called_synchronously() -> None:
@@ -483,7 +476,7 @@ def test_two_threads_at_once() -> None:
         thread.join()
     assert found[0] == found[2] == step()(nodes())
     assert found[1] == step()(other)
-    assert keep.undecided == [] and not keep.reprocess().gone
+    assert keep.undecided == []
 
 
 async def test_preferences_may_change_while_others_run() -> None:
@@ -495,8 +488,6 @@ async def test_preferences_may_change_while_others_run() -> None:
         keep.preferences = [preference]
         await keep.acall(nodes(1))
     assert len(await running) == 200
-    changed = keep.reprocess()
-    assert {node.metadata["epic_preference"] for node in changed.kept} <= {TRAIN}
 
 
 @contextmanager
@@ -554,7 +545,6 @@ async def test_what_a_model_does_not_decide_is_an_error_and_nothing_is_lost(run:
     assert await run(keep, given) == step()(given)
     assert {asked.chunk for asked in lm.asked} == {node.text for node in given[10:14] + given[15:19]}
     assert keep.undecided == [] and keep.report.undecided == 0
-    assert keep.reprocess() == type(keep.reprocess())(gone=[], kept=[])
 
 
 async def test_undecided_nodes_can_be_skipped(run: Run, caplog: pytest.LogCaptureFixture) -> None:
@@ -590,40 +580,7 @@ async def test_what_the_model_cannot_decide_does_not_hold_up_the_rest(
     assert plain.metadata == one.metadata and plain.text == one.text and plain is not one
     assert [node for node in found if node is not plain] == [decided[key] for key in KEPT if key != one.node_id]
     lm.hook = None
-    changed = keep.reprocess()
-    assert changed.gone == [one.node_id] and changed.kept == [decided[one.node_id]]
-    assert keep.undecided == []
-
-
-async def test_what_was_undecided_is_kept_from_the_moment_that_is_asked_for(run: Run) -> None:
-    given = nodes()
-    lm = Scripted(lambda asked: "I cannot help with that." if asked.chunk == given[12].text else None)
-    keep = step(lm)
-    with pytest.raises(UndecidedError):
-        await run(keep, given)
-    keep.on_undecided = "keep"
-    changed = keep.reprocess()
-    assert changed.gone == [] and ids(changed.kept) == KEPT
-    assert keep.reprocess().kept == [] and keep.undecided == [given[12]]
-
-
-async def test_a_run_that_fails_leaves_verdicts_as_they_are(run: Run) -> None:
-    encoder = HashEncoder()
-    keep = step(encoder=encoder)
-    await run(keep, nodes())
-
-    class Broken(HashEncoder):
-        def encode(self, texts: Sequence[str]) -> Any:
-            raise EncoderError("It is gone.")
-
-        async def aencode(self, texts: Sequence[str]) -> Any:
-            raise EncoderError("It is gone.")
-
-    keep.encoder = Broken()
-    new = TextNode(id_="new", text="red wine")
-    with pytest.raises(EncoderError):
-        await run(keep, [*nodes(), new])
-    assert keep.undecided == [new]
+    assert await run(keep, keep.undecided) == [decided[one.node_id]] and keep.undecided == []
 
 
 async def test_media_do_not_bring_guidance_of_their_own(run: Run) -> None:
@@ -667,24 +624,13 @@ async def test_a_closed_memory_says_so(run: Run) -> None:
 
 async def test_undecided_nodes_that_come_again_with_other_ids_are_the_same_ones(run: Run) -> None:
     lm = Scripted(lambda asked: "what?")
-    keep = step(lm, on_undecided="skip", ledger=0)
+    keep = step(lm, on_undecided="skip")
     source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="document", hash="v1")}
     for _ in range(2):
         await run(keep, [TextNode(text="red wine", relationships=dict(source))])
         assert len(keep.undecided) == 1
     lm.hook = None
     await run(keep, [TextNode(text="red wine", relationships=dict(source))])
-    assert keep.undecided == []
-
-
-async def test_undecided_nodes_are_not_forgotten(run: Run) -> None:
-    lm = Scripted(stalls_at(0))
-    keep = step(lm, on_undecided="skip", ledger=2)
-    found = await run(keep, nodes())
-    assert len(keep.undecided) == 4
-    lm.hook = None
-    changed = keep.reprocess()
-    assert sorted(ids(changed.kept) + ids(found)) == sorted(KEPT)
     assert keep.undecided == []
 
 
@@ -807,7 +753,7 @@ def test_a_memory_brings_all_it_needs() -> None:
     for name, value in refused.items():
         with pytest.raises(ValidationError, match=f"With memory=, {name} would be ignored"):
             EpicTransform(memory=memory, **{name: value})
-    keep = EpicTransform(memory=memory, annotate=False, on_undecided="skip", ledger=3, embed_model=EpicEmbedding())
+    keep = EpicTransform(memory=memory, annotate=False, on_undecided="skip", embed_model=EpicEmbedding())
     with pytest.raises(ValidationError, match="it has its own"):
         keep.tau = 0.1
     assert keep.tau is None and ids(keep(nodes())) == KEPT
@@ -866,7 +812,6 @@ def test_a_model_can_be_exchanged() -> None:
         ("embed_model", "all-minilm", "LlamaIndex embedding model"),
         ("llm", "qwen3:4b", "LlamaIndex LLM"),
         ("on_undecided", "wait", "on_undecided"),
-        ("ledger", -1, "ledger"),
         ("threshold", 3, "threshold"),
     ],
 )
@@ -922,7 +867,6 @@ async def test_a_preference_that_expires_meanwhile_counts_no_more(monkeypatch: p
         ({"memory": "me.epic"}, "memory"),
         ({"annotate": "perhaps"}, "annotate"),
         ({"on_undecided": "wait"}, "on_undecided"),
-        ({"ledger": -1}, "ledger"),
     ],
 )
 def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any], match: str) -> None:
@@ -1032,10 +976,10 @@ def test_models_are_given_again() -> None:
 @pytest.mark.parametrize("how", ["copy", "deepcopy", "model_copy"])
 def test_a_copy_shares_settings_and_models_and_nothing_that_was_seen(how: str) -> None:
     lm = Scripted(stalls_at(0))
-    keep = step(lm, on_undecided="skip", ledger=7)
+    keep = step(lm, on_undecided="skip")
     keep(nodes())
     other = keep.model_copy() if how == "model_copy" else getattr(copy, how)(keep)
-    assert other.to_dict() == keep.to_dict() and other.llm is keep.llm and other.ledger == 7
+    assert other.to_dict() == keep.to_dict() and other.llm is keep.llm
     assert keep.undecided and other.undecided == [] and other.report == BuildReport()
     other.preferences.append("blue sky")
     assert keep.preferences == [WINE, TRAIN]
@@ -1045,10 +989,10 @@ def test_a_copy_shares_settings_and_models_and_nothing_that_was_seen(how: str) -
 
 
 def test_it_is_pickled_without_what_it_has_seen() -> None:
-    keep = EpicTransform(preferences=[WINE], embed_model=EpicEmbedding(), tau=0.1, ledger=5)
+    keep = EpicTransform(preferences=[WINE], embed_model=EpicEmbedding(), tau=0.1)
     keep(nodes())
     again = pickle.loads(pickle.dumps(keep))
-    assert again.to_dict() == keep.to_dict() and again.ledger == 5 and again.report == BuildReport()
+    assert again.to_dict() == keep.to_dict() and again.report == BuildReport()
     assert again(nodes()) == keep(nodes())
 
 

@@ -17,21 +17,23 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from epic_core.context import MATTERING, format_hit
-from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
+from epic_core.encoders.base import Embed, Encoder, aembed, embed
 from epic_core.encoders.cache import TextVectors
-from epic_core.errors import InvalidInputError, LMError, LMUnavailableError, NoPreferencesError
+from epic_core.errors import LMError, LMUnavailableError, NoPreferencesError
+from epic_core.integrations.judging_memory import Judge
 from epic_core.integrations.metadata import REWRITE, as_metadata, guidance_of
 from epic_core.lm.base import LanguageModel
 from epic_core.lm.retries import RetryPolicy
 from epic_core.memory import EpicMemory
 from epic_core.runtime.batching import storable
-from epic_core.runtime.threads import in_thread
-from epic_core.steering.cache import Steerings
+from epic_core.runtime.effects import Effects
+from epic_core.steering.cache import Steer, Steerings
+from epic_core.steering.query_steering import QuerySteering
 from epic_core.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Preference, Stance
-from epic_core.types.modes import Mode, checked_mode
+from epic_core.types.modes import Mode
 from epic_core.types.verdicts import PENALTY, Judged
 from epic_core.verification.lm import LMVerifier
 
@@ -121,15 +123,12 @@ class Reranker:
         mode: How the query is steered: "signed", "paper" or "off".
         keep: Which texts are returned: "all", "relevant" or "supports". Texts that could not be judged always are.
         rerank: Whether texts change places.
-
-    Raises:
-        InvalidInputError: for an unknown `mode` or `keep`.
     """
 
     def __init__(self, memory: EpicMemory, *, mode: Mode = "signed", keep: Keep = "all", rerank: bool = True) -> None:
         self.memory = memory
-        self.mode = checked_mode(mode)
-        self.keep = checked_keep(keep)
+        self.mode = mode
+        self.keep = keep
         self.rerank = rerank
         self._known: tuple[Encoder, Steerings] | None = None
 
@@ -137,60 +136,37 @@ class Reranker:
         self,
         query: str | None,
         texts: Sequence[tuple[str, Mapping[str, Any]]],
+        report: BuildReport,
         *,
         top_n: int | None = None,
-        report: BuildReport | None = None,
-    ) -> list[Ranked]:
+    ) -> Effects[list[Ranked]]:
         """Return the texts, best first; empty texts come last, in the order given.
 
         Args:
             query: Without one, texts are ranked by stance, then by similarity to the preferences, then by the order
                 given.
             texts: Each with its metadata.
-            top_n: How many are returned at most; default: all.
             report: A report to be filled in.
+            top_n: How many are returned at most; default: all.
 
         Raises:
             NoPreferencesError: if the memory has none, or all have expired.
             ReadOnlyError: if a model has to be asked, and its verdicts cannot be stored.
             EncoderError: if the encoder fails.
         """
-        preferences = self._preferences()
-        work = _Work(self, query, texts, preferences)
-        if work.to_judge:
-            work.take(list(self.memory.judge(work.to_judge, report=report)))
-        if not work.to_embed:
-            return work.finished(top_n)
-        steerings = self._steerings()
-        steering = steerings.of(preferences, self.mode)
-        steered = steering.steer_vector(embed_query(steerings.encoder, work.query))
-        return work.finished(top_n, embed(steerings.encoder, work.to_embed) @ steered.vector)
-
-    async def arank(
-        self,
-        query: str | None,
-        texts: Sequence[tuple[str, Mapping[str, Any]]],
-        *,
-        top_n: int | None = None,
-        report: BuildReport | None = None,
-    ) -> list[Ranked]:
-        """Do the same as `rank` without blocking the event loop."""
-        preferences = await in_thread(self._preferences)
-        work = _Work(self, query, texts, preferences)
-        if work.to_judge:
-            work.take([judged async for judged in self.memory.ajudge(work.to_judge, report=report)])
-        if not work.to_embed:
-            return work.finished(top_n)
-        steerings = self._steerings()
-        steering = await steerings.aof(preferences, self.mode)
-        steered = steering.steer_vector(await aembed_query(steerings.encoder, work.query))
-        return work.finished(top_n, await aembed(steerings.encoder, work.to_embed) @ steered.vector)
-
-    def _preferences(self) -> tuple[Preference, ...]:
-        live = tuple(self.memory.preferences)
-        if not live:
+        preferences = tuple(self.memory.preferences)
+        if not preferences:
             raise NoPreferencesError("There are no preferences to rank by. Give some: preferences=['...'].")
-        return live
+        work = _Work(self, query, texts, preferences)
+        if work.to_judge:
+            work.take((yield Judge(self.memory, work.to_judge, report)))
+        if not work.to_embed:
+            return work.finished(top_n)
+        steerings = self._steerings()
+        steering: QuerySteering = yield Steer(steerings, preferences, self.mode)
+        asked: FloatArray = yield Embed(steerings.encoder, [work.query], "", query=True)
+        vectors: FloatArray = yield Embed(steerings.encoder, work.to_embed, "")
+        return work.finished(top_n, vectors @ steering.steer_vector(asked[0]).vector)
 
     def _steerings(self) -> Steerings:
         """Return the steerings of the current encoder, which changes if the memory is embedded anew."""
@@ -380,15 +356,3 @@ def _facts(told: Mapping[str, Any]) -> dict[str, Any]:
 
 def _stance(facts: Mapping[str, Any]) -> Stance:
     return Stance(facts["stance"])
-
-
-def checked_keep(keep: str) -> Keep:
-    """Check which texts a re-ranking is to return.
-
-    Raises:
-        InvalidInputError: for an unknown choice.
-    """
-    for known in get_args(Keep):
-        if keep == known:
-            return known  # type: ignore[no-any-return]
-    raise InvalidInputError(f"keep must be one of {', '.join(get_args(Keep))}; not {keep!r}.")

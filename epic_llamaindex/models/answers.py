@@ -17,7 +17,7 @@ _PROMPT = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_c
 _ANSWER = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
 
 
-def read(response: ChatResponse) -> Completion:
+def completion_of(response: ChatResponse) -> Completion:
     """Return the completion in a response, without its thinking blocks.
 
     Raises:

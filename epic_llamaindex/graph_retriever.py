@@ -27,8 +27,9 @@ from epic_core.lm import LanguageModel
 from epic_core.lm.failures import kind_of
 from epic_core.steering import Mode
 from epic_core.types.modes import StancePolicy
-from epic_llamaindex.adapters import lm_of
-from epic_llamaindex.retrievers import EpicRetriever, Guidance
+from epic_llamaindex.models import lm_of
+from epic_llamaindex.nodes import Guidance
+from epic_llamaindex.retriever import EpicRetriever
 
 dispatcher = get_dispatcher(__name__)
 _logger = logging.getLogger(__name__)
