@@ -1,10 +1,9 @@
-"""Checks of the arguments and queries of a vector store, and its query results."""
+"""Arguments and queries of a vector store: their checks, and the search for a query."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sized
-from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 
 from epic_core.collection import Collection, Matches
 from epic_core.errors import EncoderMismatchError, InvalidInputError
+from epic_core.integrations.calls import Call
+from epic_core.runtime.effects import Effects
 from epic_core.types import checked_k
 from epic_llamaindex.records import CLASS_KEY, REFERRING, SOURCE_KEY, condition_of, node_of_record
 
@@ -20,30 +21,8 @@ _MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)
 _KNOWN = ("preferences", "steering", "mmr_threshold")
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A query of a vector store.
-
-    Attributes:
-        k: How many nodes are returned.
-        fetched: How many of the best nodes they are chosen from.
-        threshold: How diverse they have to be, from 0, most diverse, to 1; None to return the best.
-        options: The arguments for `Collection.search`, the query among them.
-    """
-
-    k: int
-    fetched: int
-    threshold: float | None
-    options: dict[str, Any]
-
-
-def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collection) -> Asked:
-    """Check a query.
-
-    Args:
-        query: The query.
-        kwargs: The options given beside it.
-        collection: The collection that is searched.
+def queried(collection: Collection, query: VectorStoreQuery, kwargs: dict[str, Any]) -> Effects[VectorStoreQueryResult]:
+    """Search a collection for the nodes that fit a query best; `kwargs` are the options given beside the query.
 
     Raises:
         InvalidInputError: for a query that cannot be answered.
@@ -59,10 +38,10 @@ def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collec
     if query.query_str is None and query.query_embedding is None:
         raise InvalidInputError("There is nothing to search for: give query_embedding or query_str.")
     _check_dimension(query.query_embedding, collection)
-    k, threshold = checked_k(query.similarity_top_k), None
-    if query.mode == VectorStoreQueryMode.MMR:
-        threshold = _threshold(kwargs.get("mmr_threshold"), query.mmr_threshold)
+    k, diverse = checked_k(query.similarity_top_k), query.mode == VectorStoreQueryMode.MMR
+    threshold = _threshold(kwargs.get("mmr_threshold"), query.mmr_threshold) if diverse else 1.0
     options = {
+        "k": max(20, 4 * k) if diverse else k,
         "query": query.query_str,
         "embedding": query.query_embedding,
         "where": condition_of(query.filters),
@@ -70,7 +49,23 @@ def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collec
         "preferences": kwargs.get("preferences"),
         "steering": kwargs.get("steering"),
     }
-    return Asked(k, k if threshold is None else max(20, 4 * k), threshold, options)
+    matches: Matches = yield Call(partial(collection.search, **options), partial(collection.asearch, **options))
+    chosen = list(matches)
+    if diverse and chosen:
+        _, places = get_top_k_mmr_embeddings(
+            matches.vector,  # type: ignore[arg-type]
+            [match.vector for match in chosen],  # type: ignore[misc]
+            similarity_fn=lambda one, other: float(np.dot(one, other)),  # both are unit vectors
+            similarity_top_k=k,
+            embedding_ids=list(range(len(chosen))),
+            mmr_threshold=threshold,
+        )
+        chosen = [chosen[place] for place in places]
+    return VectorStoreQueryResult(
+        nodes=[node_of_record(match.record, collection.path) for match in chosen],
+        similarities=[match.score for match in chosen],
+        ids=[match.record.id for match in chosen],
+    )
 
 
 def _check_dimension(embedding: object, collection: Collection) -> None:
@@ -95,26 +90,6 @@ def _restricted(query: VectorStoreQuery, collection: Collection) -> set[str] | N
         if not held.issubset(collection.having(CLASS_KEY, REFERRING)):
             ids = held if ids is None else ids & held
     return ids
-
-
-def result_of(matches: Matches, asked: Asked, path: Path | None) -> VectorStoreQueryResult:
-    """Convert matches to LlamaIndex's query result; `path` is the file's, for errors."""
-    chosen = list(matches)
-    if asked.threshold is not None and chosen:
-        _, places = get_top_k_mmr_embeddings(
-            matches.vector,  # type: ignore[arg-type]
-            [match.vector for match in chosen],  # type: ignore[misc]
-            similarity_fn=lambda one, other: float(np.dot(one, other)),  # both are unit vectors
-            similarity_top_k=asked.k,
-            embedding_ids=list(range(len(chosen))),
-            mmr_threshold=asked.threshold,
-        )
-        chosen = [chosen[place] for place in places]
-    return VectorStoreQueryResult(
-        nodes=[node_of_record(match.record, path) for match in chosen],
-        similarities=[match.score for match in chosen],
-        ids=[match.record.id for match in chosen],
-    )
 
 
 def check_none_left(options: dict[str, Any], *known: str) -> None:

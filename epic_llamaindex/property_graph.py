@@ -333,7 +333,9 @@ class _Guidance:
         # The texts that were judged are the keys of the cache.
         texts, known = {passage.node_id: passage.get_content(mode) for passage in passages}, self._known
         found = {text: judged for text in texts.values() if (judged := known.get(text)) is not None}
-        new: list[tuple[str, Mapping[str, Any]]] = [(text, {}) for text in set(texts.values()) - found.keys()]
+        new: list[tuple[str, Mapping[str, Any]]] = [
+            (text, {}) for text in dict.fromkeys(texts.values()) if text not in found
+        ]
         if new:
             report = BuildReport()
             for one in (yield from Reranker(memory, mode="off", rerank=False).rank(None, new, report)):

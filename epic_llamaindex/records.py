@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +58,6 @@ def record_of(node: BaseNode) -> Record:
     if kind is None:
         raise InvalidInputError(f"The {name} is a {type(node).__name__}: only {', '.join(_CLASSES)} can be stored.")
     _check_obj(node, name)
-    with suppress(RecursionError):  # too deep a nesting is also refused later, on storing
-        _check_dates(node.metadata, name)
     keys = keys_of_guidance(node.metadata, name)
     try:
         metadata = {key if not key.startswith(_OURS) else _OURS + key: value for key, value in node.metadata.items()}
@@ -131,18 +127,6 @@ def _check_obj(node: BaseNode, name: str) -> None:
                 f"The {name} stands for an object of type {type(obj).__name__}, which cannot be stored. Give the node"
                 " to the index in objects=[...], which keeps the object out of its stores."
             ) from None
-
-
-def _check_dates(value: Any, name: str) -> None:
-    """Refuse dates, the most common values that are not JSON, and tell what to store instead."""
-    if isinstance(value, (date, time)):
-        raise InvalidInputError(
-            f"The {name} has a {type(value).__name__} in its metadata, which is not JSON: store its text,"
-            " value.isoformat(). Filters compare such texts as they stand in time."
-        )
-    if isinstance(value, (dict, list, tuple)):
-        for part in value.values() if isinstance(value, dict) else value:
-            _check_dates(part, name)
 
 
 def _by_content(node: BaseNode) -> tuple[Key, ...]:
