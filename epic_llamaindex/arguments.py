@@ -22,13 +22,7 @@ _KNOWN = ("preferences", "steering", "mmr_threshold")
 
 
 def queried(collection: Collection, query: VectorStoreQuery, kwargs: dict[str, Any]) -> Effects[VectorStoreQueryResult]:
-    """Search a collection for the nodes that fit a query best; `kwargs` are the options given beside the query.
-
-    Raises:
-        InvalidInputError: for a query that cannot be answered.
-        EncoderMismatchError: for an embedding of another dimension than the collection's.
-        TypeError: for unknown options.
-    """
+    """Search a collection for the nodes that fit a query best; `kwargs` are the options given beside the query."""
     if not isinstance(query, VectorStoreQuery):
         raise InvalidInputError(f"Expected a VectorStoreQuery, found {type(query).__name__}.")
     check_none_left({name: value for name, value in kwargs.items() if name not in _KNOWN}, *_KNOWN)
@@ -40,7 +34,7 @@ def queried(collection: Collection, query: VectorStoreQuery, kwargs: dict[str, A
     _check_dimension(query.query_embedding, collection)
     k, diverse = checked_k(query.similarity_top_k), query.mode == VectorStoreQueryMode.MMR
     threshold = _threshold(kwargs.get("mmr_threshold"), query.mmr_threshold) if diverse else 1.0
-    options = {
+    options: dict[str, Any] = {
         "k": max(20, 4 * k) if diverse else k,
         "query": query.query_str,
         "embedding": query.query_embedding,
@@ -93,22 +87,14 @@ def _restricted(query: VectorStoreQuery, collection: Collection) -> set[str] | N
 
 
 def check_none_left(options: dict[str, Any], *known: str) -> None:
-    """Refuse unknown options; `known` are named in the error.
-
-    Raises:
-        TypeError: naming the unknown options.
-    """
+    """Refuse unknown options; `known` are named in the error."""
     if options:
         others = f"it knows {', '.join(map(repr, known))}" if known else "there are none"
         raise TypeError(f"EpicVectorStore does not know {', '.join(map(repr, sorted(options)))} here: {others}.")
 
 
 def several_ids(ids: Iterable[str]) -> list[str]:
-    """Return ids as a list, without duplicates.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Return ids as a list, without duplicates."""
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
         raise InvalidInputError(f"Give ids as a list, not as {type(ids).__name__}.")
     listed = list(ids)
@@ -119,11 +105,7 @@ def several_ids(ids: Iterable[str]) -> list[str]:
 
 
 def check_local(fs: Any) -> None:
-    """Refuse a file system other than this machine's.
-
-    Raises:
-        InvalidInputError: for any other.
-    """
+    """Refuse a file system other than this machine's."""
     protocol = getattr(fs, "protocol", ())
     if fs is not None and "file" not in ((protocol,) if isinstance(protocol, str) else protocol):
         raise InvalidInputError(

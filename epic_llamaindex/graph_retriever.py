@@ -171,11 +171,7 @@ class EpicGraphRetriever(EpicRetriever):
 
 
 def extractor_of(extractor: Extractor | LLM | LanguageModel | None) -> Extractor | None:
-    """Return an extractor for what a user gave: a model reads the passages; None is the graph's default.
-
-    Raises:
-        InvalidInputError: for anything but an extractor, an LLM, a language model or None.
-    """
+    """Return an extractor for what a user gave: a model reads the passages; None is the graph's default."""
     if extractor is None or (not isinstance(extractor, (type, BaseComponent)) and isinstance(extractor, Extractor)):
         return extractor
     if isinstance(extractor, LLM) or callable(getattr(extractor, "complete", None)):

@@ -58,13 +58,12 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
 
     Writing: messages that leave the buffer are offered as a conversation to the memory, which keeps what matters to its
     preferences. Only texts of the user and the assistant count; tool calls, system messages and images do not. Each
-    window of a conversation has the session's id in its metadata, as `session_id`, and the same text in two sessions
-    makes two items. Windows that a model's failure leaves undecided wait in the memory for `memory.retry()`. A failure
-    is logged as a warning and does not end the chat, unless the memory is closed or was opened for reading only.
+    window of a conversation has the session's id in its metadata, as `session_id`. Windows that a model's failure
+    leaves undecided wait for `memory.retry()`. A failure is logged as a warning and does not end the chat, unless the
+    memory is closed or was opened for reading only.
 
-    Users: a memory writes for the namespace it was opened with. For several users, give the chat of each a block with a
-    memory of that namespace. `namespace=`, here or in `Memory.aget(..., namespace=...)`, reads the items of another
-    namespace in the same file.
+    Users: a memory writes for the namespace it was opened with, so the chat of each user has a block with a memory of
+    its own. `namespace=`, here or in `Memory.aget(..., namespace=...)`, reads another namespace of the same file.
 
     Attributes:
         memory: The memory; the caller closes it.

@@ -34,11 +34,7 @@ INDEX = f"{PREFIX}index_id"
 
 
 def checked_nodes(nodes: object) -> list[BaseNode]:
-    """Check nodes and return them as a list.
-
-    Raises:
-        InvalidInputError: for anything but several nodes.
-    """
+    """Check nodes and return them as a list."""
     if isinstance(nodes, (BaseNode, str, bytes, Mapping)) or not isinstance(nodes, Iterable):
         raise InvalidInputError(f"Give several nodes in a list, not {type(nodes).__name__}.")
     found = list(nodes)
@@ -91,11 +87,7 @@ def with_said(
 
 
 def memory_item(node: object) -> Item:
-    """Make an item for a memory of a node, with its metadata, the id of its source document and its `index_id`.
-
-    Raises:
-        InvalidInputError: for anything but a node, one without text, or metadata that is not JSON.
-    """
+    """Make an item for a memory of a node, with its metadata, the id of its source document and its `index_id`."""
     if not isinstance(node, BaseNode):
         raise InvalidInputError(f"Expected nodes, found {type(node).__name__}: TextNode(text=...).")
     metadata = own_metadata(node.metadata)

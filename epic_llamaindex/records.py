@@ -48,11 +48,7 @@ _MEDIA = ("text_resource", "image_resource", "audio_resource", "video_resource")
 
 
 def record_of(node: BaseNode) -> Record:
-    """Make a record of a node, found by the instructions of its guidance and its text, else by embedding or text.
-
-    Raises:
-        InvalidInputError: for guidance that cannot be read, or a node that cannot be stored.
-    """
+    """Make a record of a node, found by the instructions of its guidance and its text, else by embedding or text."""
     name = f"node {node.node_id!r}"
     kind = next((made for made in _CLASSES.values() if made in type(node).__mro__), None)
     if kind is None:
@@ -75,11 +71,7 @@ def record_of(node: BaseNode) -> Record:
 
 
 def node_of_record(record: Record, path: Path | None) -> BaseNode:
-    """Make the node that a record was made of, without its embedding.
-
-    Raises:
-        DamagedError: for a record that was not made of a node, naming the file at `path`.
-    """
+    """Make the node that a record was made of, without its embedding."""
     with decoding(path):
         metadata = {
             key.removeprefix(_OURS): value
@@ -99,11 +91,7 @@ def node_of_record(record: Record, path: Path | None) -> BaseNode:
 
 
 def condition_of(filters: MetadataFilters | Filter | None) -> Filter | None:
-    """Convert filters over nodes to a filter over their records; `doc_id` and its synonyms mean the source document.
-
-    Raises:
-        InvalidInputError: for anything but filters.
-    """
+    """Convert filters over nodes to a filter over their records; `doc_id` and its synonyms mean the source document."""
     given = filter_of(filters)
     return None if given is None else given.renamed(_stored)
 

@@ -53,9 +53,8 @@ class SteeredRetriever(BaseRetriever):
     VectorContextRetriever, or any other with an embedding model. The query is embedded as the leaf would embed it and
     steered, and the leaf is asked with that embedding; its `similarity_top_k` and filters apply. If, in mode "signed",
     the metadata of nodes gives their stance to these preferences (`EpicTransform` writes it) and one of them conflicts
-    with a preference, a copy of the leaf with a larger `similarity_top_k` fetches more, and the best of them by
-    similarity and stance are returned, as many as the leaf had found; for that, the fetched texts are embedded. The
-    vectors of the last 4,096 texts are cached.
+    with a preference, a copy of the leaf fetches more, and the best of them by similarity and stance are returned, as
+    many as the leaf had found; for that, the fetched texts are embedded, and the last 4,096 vectors cached.
 
     Put retrievers that ask others (fusion, router, auto-merging) around it: QueryFusionRetriever([SteeredRetriever(
     leaf, ...)]). Their bundles should come without an embedding, or with one of this model's: an embedding in the
@@ -65,8 +64,8 @@ class SteeredRetriever(BaseRetriever):
     nodes were ranked by stance, the similarity less the stance's penalty. Their metadata is the leaf's, so that a
     fusion with other retrievers, or of several queries, recognises a node.
 
-    One retriever serves one user and has its own cache of embeddings; another user needs another retriever over the
-    same leaf, which costs no more than embedding the preferences. Safe to use from several threads.
+    One retriever serves one user; another over the same leaf costs no more than embedding the preferences. Safe to use
+    from several threads.
 
     Args:
         retriever: The leaf. It is never changed.

@@ -17,11 +17,7 @@ from epic_core.runtime.effects import Effects
 
 
 def reingested(pipeline: IngestionPipeline, step: TransformComponent, show_progress: bool) -> Effects[list[BaseNode]]:
-    """Run a pipeline's steps on the documents in its docstore, and replace their nodes in its vector store.
-
-    Raises:
-        InvalidInputError: if there are no documents, or the step is not one of the pipeline's.
-    """
+    """Run a pipeline's steps on the documents in its docstore, and replace their nodes in its vector store."""
     documents = _documents_of(pipeline, step)
     cache = None if pipeline.disable_cache else pipeline.cache
     options: dict[str, Any] = {"cache": cache, "show_progress": show_progress}

@@ -18,11 +18,7 @@ _ANSWER = ("completion_tokens", "output_tokens", "candidates_token_count", "eval
 
 
 def completion_of(response: ChatResponse) -> Completion:
-    """Return the completion in a response, without its thinking blocks.
-
-    Raises:
-        LMUnavailableError: if the server broke off before the answer was complete.
-    """
+    """Return the completion in a response, without its thinking blocks."""
     if _of(response.raw, "done") is False:  # Ollama's
         raise LMUnavailableError("The server broke off in the middle of an answer.")
     text = "".join(block.text for block in response.message.blocks if isinstance(block, TextBlock))

@@ -154,11 +154,7 @@ def _messages(messages: Sequence[Mapping[str, str]]) -> list[ChatMessage]:
 
 
 def lm_of(llm: LLM | LanguageModel) -> LanguageModel:
-    """Return a language model for the model that a user gave.
-
-    Raises:
-        InvalidInputError: for anything but an LLM or a language model.
-    """
+    """Return a language model for the model that a user gave."""
     if isinstance(llm, LLM):
         return LlamaIndexLM(llm)
     if not isinstance(llm, (type, BaseComponent)) and callable(getattr(llm, "complete", None)):
@@ -170,11 +166,7 @@ def lm_of(llm: LLM | LanguageModel) -> LanguageModel:
 
 
 def verifier_of(llm: LLM | LanguageModel | Verifier | None, encoder: Encoder) -> Verifier:
-    """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model.
-
-    Raises:
-        InvalidInputError: for anything but an LLM, a language model, a verifier or None.
-    """
+    """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model."""
     if llm is None:
         return EmbeddedVerifier(encoder)
     if not isinstance(llm, (type, BaseComponent)) and isinstance(llm, Verifier):

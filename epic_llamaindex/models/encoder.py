@@ -205,11 +205,7 @@ class EpicEmbedding(BaseEmbedding):
 
 
 def encoder_of(embed_model: BaseEmbedding | Encoder | str | None) -> Encoder:
-    """Return an encoder for the embedding model a user gave: None is the embedded encoder, a string an encoder's name.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Return an encoder for the model a user gave: None is the embedded encoder, a string an encoder's name."""
     if embed_model is None:
         return default_encoder()
     if isinstance(embed_model, EpicEmbedding):

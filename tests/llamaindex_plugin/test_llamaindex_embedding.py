@@ -18,13 +18,11 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from hypothesis import given
 from hypothesis import strategies as st
-from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core import MockEmbedding
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.schema import QueryBundle, TextNode
 from pydantic import Field, ValidationError
 
 from epic_core import EpicMemory
@@ -396,26 +394,6 @@ def test_an_encoders_error_comes_through() -> None:
     model.fail_with(RuntimeError("out of memory"))
     with pytest.raises(EncoderError, match="out of memory"):
         EpicEmbedding(LlamaIndexEncoder(model)).get_query_embedding("a")
-
-
-async def test_an_index_runs_on_it() -> None:
-    nodes = [TextNode(text="A stew of beans without meat."), TextNode(text="The night train to the coast.")]
-    index = VectorStoreIndex(nodes, embed_model=EpicEmbedding())
-    retriever = index.as_retriever(similarity_top_k=1)
-    for found in (retriever.retrieve("vegan food"), await retriever.aretrieve(QueryBundle("vegan food"))):
-        assert [hit.node.get_content() for hit in found] == ["A stew of beans without meat."]
-    assert all(node.embedding is None for node in nodes)
-
-
-async def test_a_pipeline_runs_on_it() -> None:
-    pipeline = IngestionPipeline(transformations=[EpicEmbedding()])
-    nodes = pipeline.run(nodes=[TextNode(text=text) for text in TEXTS])
-    expected = default_encoder().encode(TEXTS).tolist()
-    assert [node.embedding for node in nodes] == expected
-    nodes = await IngestionPipeline(transformations=[EpicEmbedding()]).arun(
-        nodes=[TextNode(text=text) for text in TEXTS]
-    )
-    assert [node.embedding for node in nodes] == expected
 
 
 def test_it_is_an_embedding_model_that_others_hear_of() -> None:

@@ -752,21 +752,6 @@ async def test_a_query_engine_answers_by_it() -> None:
     assert "Interpretation Guidance:" in llm.prompts[0] and TOFU in llm.prompts[0] and STEW not in llm.prompts[0]
 
 
-def test_threads_share_one() -> None:
-    processor = EpicNodePostprocessor(preferences=[VEGAN])
-    nodes = found(STEW, SOUP, STEAM, TOFU)
-    outs: list[list[str]] = []
-    threads = [
-        threading.Thread(target=lambda: outs.append(ids(processor.postprocess_nodes(nodes, query_str=QUERY))))
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outs == [["n3", "n1", "n0", "n2"]] * 8
-
-
 # whatever is given
 
 WORDS = st.sampled_from(["red", "wine", "tea", "bad", "half", "steam", " "])
