@@ -134,7 +134,9 @@ class SteeredVectorContextRetriever(BasePGRetriever):
             raise InvalidInputError(f"similarity_score must be a number, not {kind_of(similarity_score)}.")
         if preferences is None and guidance is None:
             raise InvalidInputError("Give the preferences to steer by: preferences=['...'], or guidance=.")
-        model = embed_model if isinstance(embed_model, BaseEmbedding) else EpicEmbedding(_given(embed_model))
+        if embed_model is None:
+            raise InvalidInputError("Give embed_model=, the model that the graph's entities were embedded with.")
+        model = embed_model if isinstance(embed_model, BaseEmbedding) else EpicEmbedding(encoder_of(embed_model))
         self._guidance = guidance
         self._leaf = _VectorContext(
             graph_store,
@@ -360,12 +362,6 @@ def _guidance_under(judged: Ranked, preferences: frozenset[str] | None) -> dict[
         return {}
     said = as_metadata(facts)
     return {**said, REWRITE: judged.rewrite} if judged.rewrite else said
-
-
-def _given(embed_model: object) -> Encoder:
-    if embed_model is None:
-        raise InvalidInputError("Give embed_model=, the model that the graph's entities were embedded with.")
-    return encoder_of(embed_model)  # type: ignore[arg-type]
 
 
 def delete_passages(index: PropertyGraphIndex, node_ids: Iterable[str]) -> None:
