@@ -133,7 +133,7 @@ class EpicGraphRetriever(EpicRetriever):
         try:
             if reads is not None:
                 retriever.graph = GraphMemory(memory=retriever.memory, extractor=reads)
-            retriever._told(retriever.graph.update())
+            retriever._reported(retriever.graph.update())
         except BaseException:
             retriever.close()
             raise
@@ -152,7 +152,7 @@ class EpicGraphRetriever(EpicRetriever):
         extracts them again.
         """
         kept = super().add_nodes(nodes, upsert=upsert, progress=progress)
-        return self._told(self.graph.update(progress=progress), kept)
+        return self._reported(self.graph.update(progress=progress), kept)
 
     @override
     async def aadd_nodes(
@@ -160,9 +160,9 @@ class EpicGraphRetriever(EpicRetriever):
     ) -> BuildReport:
         """Do the same as `add_nodes` without blocking the event loop."""
         kept = await super().aadd_nodes(nodes, upsert=upsert, progress=progress)
-        return self._told(await self.graph.aupdate(progress=progress), kept)
+        return self._reported(await self.graph.aupdate(progress=progress), kept)
 
-    def _told(self, report: GraphReport, kept: BuildReport | None = None) -> BuildReport:
+    def _reported(self, report: GraphReport, kept: BuildReport | None = None) -> BuildReport:
         if kept is not None:
             report.memory = kept
         self.report = report

@@ -219,7 +219,7 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
                     self._report = await self.memory.aadd_conversation(
                         conversation, metadata=metadata, chunker=ConversationChunker(max_turns=_TURNS, overlap=1)
                     )
-                    self._tell(self._report)
+                    self._warn_of_undecided(self._report)
         except ReadOnlyError as error:
             raise ReadOnlyError(f"{error} EpicMemoryBlock(accept_short_term_memory=False) only reads.") from error
         except MemoryClosedError:
@@ -241,7 +241,7 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
         ]
         return [one for one in said if one["role"] in heard and one["content"]]
 
-    def _tell(self, report: BuildReport) -> None:
+    def _warn_of_undecided(self, report: BuildReport) -> None:
         if report.undecided:
             _logger.warning(
                 "%d parts of the conversation are undecided, as a model failed, and wait: memory.retry(). %s",

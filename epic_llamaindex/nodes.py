@@ -54,8 +54,8 @@ def copy_of(node: BaseNode, metadata: dict[str, Any] | None = None, **update: An
 
     The `epic_*` metadata is excluded from the text to embed and from the text for a model.
     """
-    said = copied(node.metadata) if metadata is None else metadata
-    ours = [key for key in said if key.startswith(PREFIX)]
+    kept = copied(node.metadata) if metadata is None else metadata
+    ours = [key for key in kept if key.startswith(PREFIX)]
     excluded = {
         # Keys of earlier guidance may be gone from the metadata, so they are dropped here.
         name: [*(key for key in getattr(node, name) if not key.startswith(PREFIX)), *ours]
@@ -71,19 +71,19 @@ def copy_of(node: BaseNode, metadata: dict[str, Any] | None = None, **update: An
         parts = {f"{name}_resource": part.model_copy() for name, part in media.items() if part is not None}
     if node.embedding is not None:
         parts["embedding"] = list(node.embedding)
-    return node.model_copy(update={"metadata": said, "relationships": links, **excluded, **parts, **update})
+    return node.model_copy(update={"metadata": kept, "relationships": links, **excluded, **parts, **update})
 
 
 def _link(link: RelatedNodeInfo) -> RelatedNodeInfo:
     return link.model_copy(update={"metadata": copied(link.metadata)})
 
 
-def with_said(
-    found: NodeWithScore, said: Mapping[str, Any], *, without: Sequence[str] = (), **update: Any
+def with_metadata(
+    found: NodeWithScore, added: Mapping[str, Any], *, without: Sequence[str] = (), **update: Any
 ) -> NodeWithScore:
     """Return a copy of a retrieved node with more metadata; `update` changes the score."""
     own = {key: copied(value) for key, value in found.node.metadata.items() if key not in without}
-    return NodeWithScore(node=copy_of(found.node, {**own, **said}), score=update.get("score", found.score))
+    return NodeWithScore(node=copy_of(found.node, {**own, **added}), score=update.get("score", found.score))
 
 
 def memory_item(node: object) -> Item:

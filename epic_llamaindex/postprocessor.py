@@ -145,7 +145,7 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         call = _Call(self, nodes, query_bundle)
-        with call.told(), call.without_preferences():
+        with call.events(), call.without_preferences():
             run(call.ranked())
         return call.found
 
@@ -155,7 +155,7 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         call = _Call(self, nodes, query_bundle)
-        with call.told(), call.without_preferences():
+        with call.events(), call.without_preferences():
             await arun(call.ranked())
         return call.found
 
@@ -196,7 +196,7 @@ class _Call:
         self._bundle = query
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def events(self) -> Iterator[None]:
         """Send LlamaIndex's start and end events around the block."""
         top_n, model = self._processor.top_n or len(self.nodes), self._processor.models["verifier"]
         _dispatcher.event(ReRankStartEvent(query=self._bundle, nodes=self.nodes, top_n=top_n, model_name=model))
@@ -242,16 +242,16 @@ class _Call:
 
     def _node(self, number: int, ranked: Ranked) -> NodeWithScore:
         found = self.nodes[ranked.place]
-        said, metadata = ranked.metadata, copied(found.node.metadata)
+        guidance, metadata = ranked.metadata, copied(found.node.metadata)
         # Guidance that the node already had, and that is unchanged, stays as it is.
-        if ranked.decision is not None and said.get("epic_alignments") != metadata.get("epic_alignments"):
-            metadata = {**{key: value for key, value in metadata.items() if key not in GUIDANCE}, **said}
-        told = ranked.decision is not None and (self._processor.guidance == "text" or ranked.place in self._guided)
+        if ranked.decision is not None and guidance.get("epic_alignments") != metadata.get("epic_alignments"):
+            metadata = {**{key: value for key, value in metadata.items() if key not in GUIDANCE}, **guidance}
+        guided = ranked.decision is not None and (self._processor.guidance == "text" or ranked.place in self._guided)
         if ranked.decision is not None:
             metadata.pop(CONTENT, None)
-        if told:
+        if guided:
             metadata[CONTENT] = self.texts[ranked.place][0]
         node = copy_of(found.node, metadata)
-        if told:
+        if guided:
             node.set_content(format_hit(number, ranked.hit))
         return NodeWithScore(node=node, score=found.score if ranked.score is None else ranked.score)

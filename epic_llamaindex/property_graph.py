@@ -43,7 +43,7 @@ from epic_core.steering import Mode
 from epic_core.types import Decision, checked_k
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, encoder_of
-from epic_llamaindex.nodes import with_said
+from epic_llamaindex.nodes import with_metadata
 from epic_llamaindex.steered_retriever import SteeredRetriever
 
 _logger = logging.getLogger(__name__)
@@ -246,7 +246,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         """Return passages in place of their facts, with the facts' guidance."""
         passages = super()._add_source_text(retrieved_nodes, og_node_map)
         return [
-            with_said(passage, {key: value for key, value in fact.node.metadata.items() if key.startswith(PREFIX)})
+            with_metadata(passage, {key: value for key, value in fact.node.metadata.items() if key.startswith(PREFIX)})
             for fact, passage in zip(retrieved_nodes, passages, strict=True)
         ]
 
@@ -284,8 +284,8 @@ class _VectorContext(VectorContextRetriever):
             return facts
         passages = yield Call(self._graph_store.get_llama_nodes, self._graph_store.aget_llama_nodes, ids)
         judged = yield from self._guidance.of(passages)
-        said = {node_id: _guidance_under(one, self.under) for node_id, one in judged.items()}
-        return [with_said(fact, said.get(fact.node.ref_doc_id or "", {})) for fact in facts]
+        guidance = {node_id: _guidance_under(one, self.under) for node_id, one in judged.items()}
+        return [with_metadata(fact, guidance.get(fact.node.ref_doc_id or "", {})) for fact in facts]
 
     @property
     def _widened(self) -> int:
@@ -360,8 +360,8 @@ def _guidance_under(judged: Ranked, preferences: frozenset[str] | None) -> dict[
     facts = [one for one in judged.guidance if preferences is None or one["preference"] in preferences]
     if not facts:
         return {}
-    said = as_metadata(facts)
-    return {**said, REWRITE: judged.rewrite} if judged.rewrite else said
+    metadata = as_metadata(facts)
+    return {**metadata, REWRITE: judged.rewrite} if judged.rewrite else metadata
 
 
 def delete_passages(index: PropertyGraphIndex, node_ids: Iterable[str]) -> None:

@@ -131,9 +131,9 @@ def _taken_apart(node: BaseNode, kind: type[BaseNode]) -> tuple[str, dict[str, A
         del rest["obj"]
     if node.relationships:
         rest["relationships"] = {
-            role.value: [_said(one, node.metadata) for one in link]
+            role.value: [_fields_of(one, node.metadata) for one in link]
             if isinstance(link, list)
-            else _said(link, node.metadata)
+            else _fields_of(link, node.metadata)
             for role, link in node.relationships.items()
         }
     if isinstance(node, TextNode):
@@ -151,8 +151,8 @@ def _taken_apart(node: BaseNode, kind: type[BaseNode]) -> tuple[str, dict[str, A
     return str(text.text), rest
 
 
-def _said(link: RelatedNodeInfo, own: Mapping[str, Any]) -> dict[str, Any]:
-    said: dict[str, Any] = {
+def _fields_of(link: RelatedNodeInfo, own: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {
         "node_id": link.node_id,
         "node_type": link.node_type,
         "hash": link.hash,
@@ -160,14 +160,14 @@ def _said(link: RelatedNodeInfo, own: Mapping[str, Any]) -> dict[str, Any]:
     }
     # Usually it is the node's own metadata. Compare as text: 1 and True are equal, and the order of keys matters.
     if str(link.metadata) == str(own):
-        said["metadata"] = True
-    return {name: value for name, value in said.items() if value not in (None, {})}
+        fields["metadata"] = True
+    return {name: value for name, value in fields.items() if value not in (None, {})}
 
 
-def _link(said: Any, own: Mapping[str, Any]) -> Any:
-    if isinstance(said, Sequence):
-        return [_link(one, own) for one in said]
-    link = RelatedNodeInfo(**{**said, **({"metadata": dict(own)} if said.get("metadata") is True else {})})
+def _link(fields: Any, own: Mapping[str, Any]) -> Any:
+    if isinstance(fields, Sequence):
+        return [_link(one, own) for one in fields]
+    link = RelatedNodeInfo(**{**fields, **({"metadata": dict(own)} if fields.get("metadata") is True else {})})
     if link.node_type in set(ObjectType):
         link.node_type = ObjectType(link.node_type)
     return link

@@ -122,7 +122,7 @@ class EpicRetriever(BaseRetriever):
         leading = list(objects or ())
         self._index_ids = {node.node_id: node.index_id for node in leading}
         # The objects of added index nodes, by their `index_id`.
-        self._led_to: dict[str, Any] = {}
+        self._objects: dict[str, Any] = {}
         super().__init__(
             callback_manager=callback_manager,
             object_map={**(object_map or {}), **{node.index_id: node.obj for node in leading}},
@@ -205,7 +205,7 @@ class EpicRetriever(BaseRetriever):
             earlier = [] if documents is None else retriever._earlier([one for one in items if isinstance(one, Item)])
             if items:
                 made.add(items)
-            retriever._lead(offered)
+            retriever._note_objects(offered)
             retriever._forget(earlier)
         except BaseException:
             made.close()
@@ -242,13 +242,13 @@ class EpicRetriever(BaseRetriever):
 
     @dispatcher.span
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query, embed = _asked(query_bundle)
+        query, embed = _query_of(query_bundle)
         return self._nodes(self._searched.search(query, self._similarity_top_k, embed=embed, **self._options))
 
     # BaseRetriever decorates `_retrieve`, but not this method.
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query, embed = _asked(query_bundle)
+        query, embed = _query_of(query_bundle)
         return self._nodes(await self._searched.asearch(query, self._similarity_top_k, embed=embed, **self._options))
 
     def _nodes(self, hits: Hits) -> list[NodeWithScore]:
@@ -271,7 +271,7 @@ class EpicRetriever(BaseRetriever):
                 node.index_id = index_id
                 break
         if isinstance(node, IndexNode) and node.obj is None:
-            node.obj = self._led_to.get(node.index_id)
+            node.obj = self._objects.get(node.index_id)
         return found
 
     # the nodes it retrieves from
@@ -306,7 +306,7 @@ class EpicRetriever(BaseRetriever):
         report: BuildReport = yield Call(
             partial(memory.add, progress=progress), partial(memory.aadd, progress=progress), items
         )
-        self._lead(given)
+        self._note_objects(given)
         self._forget(earlier)
         return report
 
@@ -345,25 +345,25 @@ class EpicRetriever(BaseRetriever):
         documents, new = {str(item.metadata.get(SOURCE, item.id)) for item in items}, {item.id for item in items}
         return [item for item in self._of_documents(documents) if node_id_of(item) not in new]
 
-    def _lead(self, nodes: Iterable[object]) -> None:
+    def _note_objects(self, nodes: Iterable[object]) -> None:
         """Remember the objects of index nodes, and the current version of nodes that index nodes refer to."""
         given = list(nodes)
-        self._led_to.update(
+        self._objects.update(
             {one.index_id: one.obj for one in given if isinstance(one, IndexNode) and one.obj is not None}
         )
         for node in given:
-            if isinstance(node, BaseNode) and not isinstance(node, IndexNode) and node.node_id in self._led_to:
-                self._led_to[node.node_id] = copy_of(node)
+            if isinstance(node, BaseNode) and not isinstance(node, IndexNode) and node.node_id in self._objects:
+                self._objects[node.node_id] = copy_of(node)
 
     def _forget(self, items: Sequence[Item]) -> int:
         for item in items:
-            self._led_to.pop(item.id, None)
-            self._led_to.pop(str(item.metadata.get(INDEX)), None)
+            self._objects.pop(item.id, None)
+            self._objects.pop(str(item.metadata.get(INDEX)), None)
         # Pass items, not ids: some may be gone by now, and an unknown id is an error.
         return self.memory.forget(*items) if items else 0
 
 
-def _asked(query_bundle: object) -> tuple[str, list[str] | None]:
+def _query_of(query_bundle: object) -> tuple[str, list[str] | None]:
     """Return the query, and the texts to embed in its place."""
     if not isinstance(query_bundle, QueryBundle):
         raise InvalidInputError(f"A query is a text or a QueryBundle, not {type(query_bundle).__name__}.")

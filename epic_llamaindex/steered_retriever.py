@@ -29,7 +29,7 @@ from epic_core.types import FloatArray
 from epic_core.types.modes import Mode, checked_mode
 from epic_core.types.validation import checked_tau
 from epic_llamaindex.models import EpicEmbedding, encoder_of
-from epic_llamaindex.nodes import text_of, with_said
+from epic_llamaindex.nodes import text_of, with_metadata
 from epic_llamaindex.retriever import EpicRetriever
 from epic_llamaindex.vectorstore import EpicVectorStore
 
@@ -181,11 +181,11 @@ class SteeredRetriever(BaseRetriever):
             partial(search.find, target, len(first), fetch, _read),
             partial(search.afind, target, len(first), afetch, _read),
         )
-        said = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
+        described = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
         return [
-            self._copy(one.document, said)
+            self._copy(one.document, described)
             if one.score is None
-            else self._copy(one.document, {**said, "epic_score": one.score}, score=one.score)
+            else self._copy(one.document, {**described, "epic_score": one.score}, score=one.score)
             for one in found
         ]
 
@@ -231,9 +231,11 @@ class SteeredRetriever(BaseRetriever):
                 return wider
         return None
 
-    def _copy(self, found: NodeWithScore, said: Mapping[str, Any], **update: float) -> NodeWithScore:
+    def _copy(self, found: NodeWithScore, described: Mapping[str, Any], **update: float) -> NodeWithScore:
         # A fusion identifies a node by text and metadata: they stay the leaf's unless `annotate` is on.
-        return with_said(found, said if self._annotate else {}, without=_OURS if self._annotate else (), **update)
+        return with_metadata(
+            found, described if self._annotate else {}, without=_OURS if self._annotate else (), **update
+        )
 
 
 def _read(found: NodeWithScore) -> tuple[str, Mapping[str, Any]]:
@@ -293,10 +295,10 @@ def _check_steered_once(leaf: BaseRetriever) -> None:
     if not isinstance(store, EpicVectorStore):
         return
     # The arguments that a VectorIndexRetriever passes to its store with each query.
-    said = getattr(leaf, "_kwargs", None) or {}
-    own = said.get("preferences")
+    options = getattr(leaf, "_kwargs", None) or {}
+    own = options.get("preferences")
     own = store.preferences if own is None else own
-    if own and (said.get("steering") or store.steering) != "off":
+    if own and (options.get("steering") or store.steering) != "off":
         raise InvalidInputError(
             f"The EpicVectorStore that this {type(leaf).__name__} searches is given preferences itself, and would steer"
             " a second time. Give the preferences to one of them."

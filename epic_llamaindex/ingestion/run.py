@@ -86,7 +86,7 @@ class Run:
             gone.pop(node.node_id, None)
         relink(kept, gone)
         self._step._take(self.nodes, undecided)
-        self._tell(undecided)
+        self._hand_over_report(undecided)
         return kept
 
     def _annotated(self, node: BaseNode, judged: Judged, vectors: Mapping[str, list[float]]) -> BaseNode:
@@ -98,7 +98,7 @@ class Run:
         vector = vectors.get(self._found_by(node, judged))
         return copy_of(node, metadata) if vector is None else copy_of(node, metadata, embedding=list(vector))
 
-    def _tell(self, undecided: Sequence[BaseNode]) -> None:
+    def _hand_over_report(self, undecided: Sequence[BaseNode]) -> None:
         """Hand over the report; log a warning of undecided nodes, which might otherwise go unseen."""
         step, report = self._step, self.report
         step._report = report
@@ -109,20 +109,20 @@ class Run:
             report.warnings.append(f"{blank} nodes without text were left out.")
         if not undecided:
             return
-        said = (
+        summary = (
             f"{len(undecided)} of {len(self._judged)} nodes are undecided, as a model failed:"
             f" {next(iter(report.failures.values()), 'no reason was given')}"
         )
-        report.warnings.append(said)
+        report.warnings.append(summary)
         named = ", ".join(sorted(node.node_id for node in undecided)[:20])
         if step.on_undecided == "raise":
             raise UndecidedError(
-                f"{said} What was decided is remembered: run it again when the model answers. Where a document store"
+                f"{summary} What was decided is remembered: run it again when the model answers. Where a document store"
                 " skips the documents by then, give the step its own `undecided`. To go on nevertheless, give"
                 f" on_undecided='keep', which takes such nodes in as they are, or 'skip'. Undecided: {named}"
             )
         done = "kept without guidance" if step.on_undecided == "keep" else "left out"
-        _logger.warning("%s They are %s, and in `undecided`: %s", said, done, named)
+        _logger.warning("%s They are %s, and in `undecided`: %s", summary, done, named)
 
 
 def _is_media(node: BaseNode) -> bool:
