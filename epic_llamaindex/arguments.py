@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sized
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ def queried(collection: Collection, query: VectorStoreQuery, kwargs: dict[str, A
         "preferences": kwargs.get("preferences"),
         "steering": kwargs.get("steering"),
     }
-    matches: Matches = yield Call(partial(collection.search, **options), partial(collection.asearch, **options))
+    matches: Matches = yield Call(collection.search, collection.asearch, **options)
     chosen = list(matches)
     if diverse and chosen:
         _, places = get_top_k_mmr_embeddings(

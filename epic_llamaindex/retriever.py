@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, get_args
@@ -302,10 +301,7 @@ class EpicRetriever(BaseRetriever):
         given = checked_nodes(nodes)
         items = [memory_item(node) for node in given]
         earlier = self._earlier(items) if upsert else []
-        memory = self.memory
-        report: BuildReport = yield Call(
-            partial(memory.add, progress=progress), partial(memory.aadd, progress=progress), items
-        )
+        report: BuildReport = yield Call(self.memory.add, self.memory.aadd, items, progress=progress)
         self._note_objects(given)
         self._forget(earlier)
         return report

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any
 
 from llama_index.core.ingestion import IngestionPipeline, arun_transformations, run_transformations
 from llama_index.core.schema import BaseNode, TransformComponent
@@ -19,13 +17,13 @@ from epic_core.runtime.effects import Effects
 def reingested(pipeline: IngestionPipeline, step: TransformComponent, show_progress: bool) -> Effects[list[BaseNode]]:
     """Run a pipeline's steps on the documents in its docstore, and replace their nodes in its vector store."""
     documents = _documents_of(pipeline, step)
-    cache = None if pipeline.disable_cache else pipeline.cache
-    options: dict[str, Any] = {"cache": cache, "show_progress": show_progress}
     nodes: Sequence[BaseNode] = yield Call(
-        partial(run_transformations, **options),
-        partial(arun_transformations, **options),
+        run_transformations,
+        arun_transformations,
         documents,
         pipeline.transformations,
+        cache=None if pipeline.disable_cache else pipeline.cache,
+        show_progress=show_progress,
     )
     store = pipeline.vector_store
     if store is not None:
@@ -33,7 +31,7 @@ def reingested(pipeline: IngestionPipeline, step: TransformComponent, show_progr
             yield Call(store.delete, store.adelete, source)
         # A document that was not split is itself a node, and some stores do not know its source.
         whole = [document.node_id for document in documents]
-        yield Call(partial(_delete_nodes, store), partial(_adelete_nodes, store), whole)
+        yield Call(_delete_nodes, _adelete_nodes, store, whole)
         embedded = [node for node in nodes if node.embedding is not None]
         if embedded:
             yield Call(store.add, store.async_add, embedded)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
@@ -15,9 +16,8 @@ class Call(Effect):
     """A call of either of two functions that give the same result.
 
     Args:
-        call: The function that is called in synchronous code.
-        acall: The function that is called in asynchronous code.
-        arguments: The arguments of both.
+        call, acall: The functions that are called in synchronous and in asynchronous code.
+        arguments, options: The arguments of both.
         explain: Raises an error that explains another one, if it can.
     """
 
@@ -27,24 +27,26 @@ class Call(Effect):
         acall: Callable[..., Awaitable[Any]],
         *arguments: Any,
         explain: Callable[[Exception], None] = lambda _: None,
+        **options: Any,
     ) -> None:
-        self._call = call
-        self._acall = acall
-        self._arguments = arguments
+        self._call = partial(call, *arguments, **options)
+        self._acall = partial(acall, *arguments, **options)
         self._explain = explain
 
     @override
     def run(self, stopped: threading.Event | None) -> Any:
+        """Call the synchronous function."""
         try:
-            return self._call(*self._arguments)
+            return self._call()
         except Exception as error:
             self._explain(error)
             raise
 
     @override
     async def arun(self) -> Any:
+        """Call the asynchronous function."""
         try:
-            return await self._acall(*self._arguments)
+            return await self._acall()
         except Exception as error:
             self._explain(error)
             raise
