@@ -7,17 +7,14 @@ try:
 except ImportError as error:
     raise MissingExtraError("llama-index-core", "llamaindex") from error
 
-from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
-from epic_llamaindex.embeddings import EpicEmbedding
-from epic_llamaindex.graph import EpicGraphRetriever
+from epic_llamaindex.graph_retriever import EpicGraphRetriever
+from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.memory_block import EpicMemoryBlock
+from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
-from epic_llamaindex.property_graph import SteeredVectorContextRetriever
-from epic_llamaindex.property_graph_changes import adelete_passages, delete_passages
-from epic_llamaindex.retrievers import EpicRetriever
-from epic_llamaindex.seen import Reprocessed
-from epic_llamaindex.steered import SteeredRetriever
-from epic_llamaindex.transform import EpicTransform
+from epic_llamaindex.property_graph import SteeredVectorContextRetriever, adelete_passages, delete_passages
+from epic_llamaindex.retriever import EpicRetriever
+from epic_llamaindex.steered_retriever import SteeredRetriever
 from epic_llamaindex.vectorstore import EpicVectorStore
 
 __all__ = [
@@ -30,7 +27,6 @@ __all__ = [
     "EpicVectorStore",
     "LlamaIndexEncoder",
     "LlamaIndexLM",
-    "Reprocessed",
     "SteeredRetriever",
     "SteeredVectorContextRetriever",
     "adelete_passages",

@@ -1,10 +1,8 @@
-"""Checks of the arguments and queries of a vector store, and its query results."""
+"""Arguments and queries of a vector store: their checks, and the search for a query."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sized
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,8 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 
 from epic_core.collection import Collection, Matches
 from epic_core.errors import EncoderMismatchError, InvalidInputError
+from epic_core.integrations.calls import Call
+from epic_core.runtime.effects import Effects
 from epic_core.types import checked_k
 from epic_llamaindex.records import CLASS_KEY, REFERRING, SOURCE_KEY, condition_of, node_of_record
 
@@ -20,36 +20,8 @@ _MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)
 _KNOWN = ("preferences", "steering", "mmr_threshold")
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A query of a vector store.
-
-    Attributes:
-        k: How many nodes are returned.
-        fetched: How many of the best nodes they are chosen from.
-        threshold: How diverse they have to be, from 0, most diverse, to 1; None to return the best.
-        options: The arguments for `Collection.search`, the query among them.
-    """
-
-    k: int
-    fetched: int
-    threshold: float | None
-    options: dict[str, Any]
-
-
-def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collection) -> Asked:
-    """Check a query.
-
-    Args:
-        query: The query.
-        kwargs: The options given beside it.
-        collection: The collection that is searched.
-
-    Raises:
-        InvalidInputError: for a query that cannot be answered.
-        EncoderMismatchError: for an embedding of another dimension than the collection's.
-        TypeError: for unknown options.
-    """
+def queried(collection: Collection, query: VectorStoreQuery, kwargs: dict[str, Any]) -> Effects[VectorStoreQueryResult]:
+    """Search a collection for the nodes that fit a query best; `kwargs` are the options given beside the query."""
     if not isinstance(query, VectorStoreQuery):
         raise InvalidInputError(f"Expected a VectorStoreQuery, found {type(query).__name__}.")
     check_none_left({name: value for name, value in kwargs.items() if name not in _KNOWN}, *_KNOWN)
@@ -59,10 +31,10 @@ def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collec
     if query.query_str is None and query.query_embedding is None:
         raise InvalidInputError("There is nothing to search for: give query_embedding or query_str.")
     _check_dimension(query.query_embedding, collection)
-    k, threshold = checked_k(query.similarity_top_k), None
-    if query.mode == VectorStoreQueryMode.MMR:
-        threshold = _threshold(kwargs.get("mmr_threshold"), query.mmr_threshold)
-    options = {
+    k, diverse = checked_k(query.similarity_top_k), query.mode == VectorStoreQueryMode.MMR
+    threshold = _threshold(kwargs.get("mmr_threshold"), query.mmr_threshold) if diverse else 1.0
+    options: dict[str, Any] = {
+        "k": max(20, 4 * k) if diverse else k,
         "query": query.query_str,
         "embedding": query.query_embedding,
         "where": condition_of(query.filters),
@@ -70,7 +42,23 @@ def asked_of(query: VectorStoreQuery, kwargs: dict[str, Any], collection: Collec
         "preferences": kwargs.get("preferences"),
         "steering": kwargs.get("steering"),
     }
-    return Asked(k, k if threshold is None else max(20, 4 * k), threshold, options)
+    matches: Matches = yield Call(collection.search, collection.asearch, **options)
+    chosen = list(matches)
+    if diverse and chosen:
+        _, places = get_top_k_mmr_embeddings(
+            matches.vector,  # type: ignore[arg-type]
+            [match.vector for match in chosen],  # type: ignore[misc]
+            similarity_fn=lambda one, other: float(np.dot(one, other)),  # both are unit vectors
+            similarity_top_k=k,
+            embedding_ids=list(range(len(chosen))),
+            mmr_threshold=threshold,
+        )
+        chosen = [chosen[place] for place in places]
+    return VectorStoreQueryResult(
+        nodes=[node_of_record(match.record, collection.path) for match in chosen],
+        similarities=[match.score for match in chosen],
+        ids=[match.record.id for match in chosen],
+    )
 
 
 def _check_dimension(embedding: object, collection: Collection) -> None:
@@ -97,43 +85,15 @@ def _restricted(query: VectorStoreQuery, collection: Collection) -> set[str] | N
     return ids
 
 
-def result_of(matches: Matches, asked: Asked, path: Path | None) -> VectorStoreQueryResult:
-    """Convert matches to LlamaIndex's query result; `path` is the file's, for errors."""
-    chosen = list(matches)
-    if asked.threshold is not None and chosen:
-        _, places = get_top_k_mmr_embeddings(
-            matches.vector,  # type: ignore[arg-type]
-            [match.vector for match in chosen],  # type: ignore[misc]
-            similarity_fn=lambda one, other: float(np.dot(one, other)),  # both are unit vectors
-            similarity_top_k=asked.k,
-            embedding_ids=list(range(len(chosen))),
-            mmr_threshold=asked.threshold,
-        )
-        chosen = [chosen[place] for place in places]
-    return VectorStoreQueryResult(
-        nodes=[node_of_record(match.record, path) for match in chosen],
-        similarities=[match.score for match in chosen],
-        ids=[match.record.id for match in chosen],
-    )
-
-
 def check_none_left(options: dict[str, Any], *known: str) -> None:
-    """Refuse unknown options; `known` are named in the error.
-
-    Raises:
-        TypeError: naming the unknown options.
-    """
+    """Refuse unknown options; `known` are named in the error."""
     if options:
         others = f"it knows {', '.join(map(repr, known))}" if known else "there are none"
         raise TypeError(f"EpicVectorStore does not know {', '.join(map(repr, sorted(options)))} here: {others}.")
 
 
 def several_ids(ids: Iterable[str]) -> list[str]:
-    """Return ids as a list, without duplicates.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Return ids as a list, without duplicates."""
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
         raise InvalidInputError(f"Give ids as a list, not as {type(ids).__name__}.")
     listed = list(ids)
@@ -144,11 +104,7 @@ def several_ids(ids: Iterable[str]) -> list[str]:
 
 
 def check_local(fs: Any) -> None:
-    """Refuse a file system other than this machine's.
-
-    Raises:
-        InvalidInputError: for any other.
-    """
+    """Refuse a file system other than this machine's."""
     protocol = getattr(fs, "protocol", ())
     if fs is not None and "file" not in ((protocol,) if isinstance(protocol, str) else protocol):
         raise InvalidInputError(

@@ -58,13 +58,12 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
 
     Writing: messages that leave the buffer are offered as a conversation to the memory, which keeps what matters to its
     preferences. Only texts of the user and the assistant count; tool calls, system messages and images do not. Each
-    window of a conversation has the session's id in its metadata, as `session_id`, and the same text in two sessions
-    makes two items. Windows that a model's failure leaves undecided wait in the memory for `memory.retry()`. A failure
-    is logged as a warning and does not end the chat, unless the memory is closed or was opened for reading only.
+    window of a conversation has the session's id in its metadata, as `session_id`. Windows that a model's failure
+    leaves undecided wait for `memory.retry()`. A failure is logged as a warning and does not end the chat, unless the
+    memory is closed or was opened for reading only.
 
-    Users: a memory writes for the namespace it was opened with. For several users, give the chat of each a block with a
-    memory of that namespace. `namespace=`, here or in `Memory.aget(..., namespace=...)`, reads the items of another
-    namespace in the same file.
+    Users: a memory writes for the namespace it was opened with, so the chat of each user has a block with a memory of
+    its own. `namespace=`, here or in `Memory.aget(..., namespace=...)`, reads another namespace of the same file.
 
     Attributes:
         memory: The memory; the caller closes it.
@@ -220,7 +219,7 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
                     self._report = await self.memory.aadd_conversation(
                         conversation, metadata=metadata, chunker=ConversationChunker(max_turns=_TURNS, overlap=1)
                     )
-                    self._tell(self._report)
+                    self._warn_of_undecided(self._report)
         except ReadOnlyError as error:
             raise ReadOnlyError(f"{error} EpicMemoryBlock(accept_short_term_memory=False) only reads.") from error
         except MemoryClosedError:
@@ -242,7 +241,7 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
         ]
         return [one for one in said if one["role"] in heard and one["content"]]
 
-    def _tell(self, report: BuildReport) -> None:
+    def _warn_of_undecided(self, report: BuildReport) -> None:
         if report.undecided:
             _logger.warning(
                 "%d parts of the conversation are undecided, as a model failed, and wait: memory.retry(). %s",

@@ -26,19 +26,15 @@ from epic_core.integrations.reranking import CONTENT, content_of
 from epic_core.types.metadata import copied
 from epic_llamaindex.filters import SOURCE
 
-Guidance: TypeAlias = Literal["metadata", "text"]
-"""Where a node's guidance goes: into its metadata only, or also into its text, in the form for a model."""
+Guidance: TypeAlias = Literal["metadata", "text", "none"]
+"""Where a node's guidance goes: into its metadata; also into its text, in the form for a model; or nowhere."""
 
 INDEX = f"{PREFIX}index_id"
 """The metadata key for the `index_id` of an item's node, if that is an IndexNode."""
 
 
 def checked_nodes(nodes: object) -> list[BaseNode]:
-    """Check nodes and return them as a list.
-
-    Raises:
-        InvalidInputError: for anything but several nodes.
-    """
+    """Check nodes and return them as a list."""
     if isinstance(nodes, (BaseNode, str, bytes, Mapping)) or not isinstance(nodes, Iterable):
         raise InvalidInputError(f"Give several nodes in a list, not {type(nodes).__name__}.")
     found = list(nodes)
@@ -58,8 +54,8 @@ def copy_of(node: BaseNode, metadata: dict[str, Any] | None = None, **update: An
 
     The `epic_*` metadata is excluded from the text to embed and from the text for a model.
     """
-    said = copied(node.metadata) if metadata is None else metadata
-    ours = [key for key in said if key.startswith(PREFIX)]
+    kept = copied(node.metadata) if metadata is None else metadata
+    ours = [key for key in kept if key.startswith(PREFIX)]
     excluded = {
         # Keys of earlier guidance may be gone from the metadata, so they are dropped here.
         name: [*(key for key in getattr(node, name) if not key.startswith(PREFIX)), *ours]
@@ -75,27 +71,23 @@ def copy_of(node: BaseNode, metadata: dict[str, Any] | None = None, **update: An
         parts = {f"{name}_resource": part.model_copy() for name, part in media.items() if part is not None}
     if node.embedding is not None:
         parts["embedding"] = list(node.embedding)
-    return node.model_copy(update={"metadata": said, "relationships": links, **excluded, **parts, **update})
+    return node.model_copy(update={"metadata": kept, "relationships": links, **excluded, **parts, **update})
 
 
 def _link(link: RelatedNodeInfo) -> RelatedNodeInfo:
     return link.model_copy(update={"metadata": copied(link.metadata)})
 
 
-def with_said(
-    found: NodeWithScore, said: Mapping[str, Any], *, without: Sequence[str] = (), **update: Any
+def with_metadata(
+    found: NodeWithScore, added: Mapping[str, Any], *, without: Sequence[str] = (), **update: Any
 ) -> NodeWithScore:
     """Return a copy of a retrieved node with more metadata; `update` changes the score."""
     own = {key: copied(value) for key, value in found.node.metadata.items() if key not in without}
-    return NodeWithScore(node=copy_of(found.node, {**own, **said}), score=update.get("score", found.score))
+    return NodeWithScore(node=copy_of(found.node, {**own, **added}), score=update.get("score", found.score))
 
 
 def memory_item(node: object) -> Item:
-    """Make an item for a memory of a node, with its metadata, the id of its source document and its `index_id`.
-
-    Raises:
-        InvalidInputError: for anything but a node, one without text, or metadata that is not JSON.
-    """
+    """Make an item for a memory of a node, with its metadata, the id of its source document and its `index_id`."""
     if not isinstance(node, BaseNode):
         raise InvalidInputError(f"Expected nodes, found {type(node).__name__}: TextNode(text=...).")
     metadata = own_metadata(node.metadata)
@@ -114,7 +106,7 @@ def memory_item(node: object) -> Item:
     return Item(id=node.node_id, text=content_of(text_of(node), node.metadata), metadata=metadata)
 
 
-def node_of(hit: Hit, number: int = 1, *, guidance: Guidance | Literal["none"] = "metadata") -> NodeWithScore:
+def node_of(hit: Hit, number: int = 1, *, guidance: Guidance = "metadata") -> NodeWithScore:
     """Make a node of a hit.
 
     Its guidance is in the metadata; with `guidance="text"`, also in the text, in the form for a model; with "none", the
@@ -146,3 +138,10 @@ def node_of(hit: Hit, number: int = 1, *, guidance: Guidance | Literal["none"] =
     }
     node = TextNode(**fields) if index_id is None else IndexNode(**fields, index_id=str(index_id))
     return NodeWithScore(node=node, score=hit.score)
+
+
+def node_id_of(item: Item) -> str:
+    """Return the id of the node that an item was made of, as a whole or as a chunk."""
+    whole, _, number = item.id.rpartition("#")
+    cut = "chunks" in item.metadata and number == str(item.metadata.get("chunk"))
+    return whole if whole and cut else item.id

@@ -6,26 +6,19 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
-from pydantic import (
-    Field,
-    PrivateAttr,
-    computed_field,
-    model_validator,
-)
+from pydantic import Field, PrivateAttr, computed_field, model_validator
 from typing_extensions import Self, override
 
 from epic_core import BuildReport, EpicMemory
 from epic_core.context import format_hit
-from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
-from epic_core.integrations.judging_memory import Prepared
 from epic_core.integrations.reranking import (
     CONTENT,
     GUIDANCE,
@@ -37,20 +30,17 @@ from epic_core.integrations.reranking import (
     waited_for,
 )
 from epic_core.runtime.batching import unique_preferences
-from epic_core.runtime.threads import in_thread
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.types.metadata import copied
 from epic_core.types.validation import checked_tau
-from epic_core.verification import LMVerifier, Verifier
-from epic_llamaindex.adapters import encoder_of, verifier_of
-from epic_llamaindex.component import JudgingComponent
-from epic_llamaindex.nodes import Guidance, copy_of, text_of
+from epic_core.verification import LMVerifier
+from epic_llamaindex.models import encoder_of, verifier_of
+from epic_llamaindex.models.component import JudgingComponent
+from epic_llamaindex.nodes import copy_of, text_of
 
 _logger = logging.getLogger(__name__)
 _dispatcher = get_dispatcher(__name__)
-
-# Fields that a memory replaces with its own.
-_A_MEMORYS = ("preferences", "embed_model", "llm", "tau")
 
 
 class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
@@ -107,22 +97,17 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     keep: Keep = Field(default="all", frozen=True)
     top_n: int | None = Field(default=None, ge=1, frozen=True)
     rerank: bool = Field(default=True, frozen=True)
-    guidance: Guidance = Field(default="metadata", frozen=True)
+    guidance: Literal["metadata", "text"] = Field(default="metadata", frozen=True)
 
-    _encoder: Encoder = PrivateAttr()
-    _verifier: Verifier = PrivateAttr()
-    _judging: Prepared = PrivateAttr(default_factory=Prepared)
+    _of_memory: ClassVar[tuple[str, ...]] = ("preferences", "embed_model", "llm", "tau")
     _ranker: Reranker | None = PrivateAttr(default=None)
     _preparing: Any = PrivateAttr(default_factory=threading.Lock)
-    _report: BuildReport = PrivateAttr(default_factory=BuildReport)
     _warned: bool = PrivateAttr(default=False)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.memory is not None:
-            given = [name for name in _A_MEMORYS if getattr(self, name) not in (None, [])]
-            if given:
-                raise InvalidInputError(f"With memory=, {', '.join(given)} would be ignored: it has its own.")
+            self._refuse_beside_memory()
             return self
         if not unique_preferences(self.preferences):
             raise InvalidInputError("Give the preferences to judge by: preferences=['...'], or a memory.")
@@ -160,10 +145,8 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         call = _Call(self, nodes, query_bundle)
-        with call.told():
-            if call.nodes:
-                with call.without_preferences():
-                    call.take(self._prepared().rank(call.query, call.texts, top_n=self.top_n, report=call.report))
+        with call.events(), call.without_preferences():
+            run(call.ranked())
         return call.found
 
     @_dispatcher.span
@@ -172,32 +155,17 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         call = _Call(self, nodes, query_bundle)
-        with call.told():
-            if call.nodes:
-                with call.without_preferences():
-                    ranker = await in_thread(self._prepared)
-                    call.take(await ranker.arank(call.query, call.texts, top_n=self.top_n, report=call.report))
+        with call.events(), call.without_preferences():
+            await arun(call.ranked())
         return call.found
 
-    def _prepared(self) -> Reranker:
+    def _prepared_ranker(self) -> Reranker:
         """Return the reranker for the current preferences; made on first use, as an encoder may ask a server."""
-        memory = self.memory
-        if memory is None:
-            memory = self._judging.memory(
-                unique_preferences(self.preferences),
-                encoder=self._encoder,
-                verifier=self._verifier,
-                tau=self.tau,
-                keep_rate=None,
-                coarse=True,
-                fine=True,
-            )
+        memory = self._memory_with(tau=self.tau) if self.memory is None else self.memory
         with self._preparing:
             if self._ranker is None:
                 self._ranker = Reranker(memory, mode=self.mode, keep=self.keep, rerank=self.rerank)
             return self._ranker
-
-    # copies
 
     def __getstate__(self) -> dict[str, Any]:
         # An attribute that cannot be pickled raises; the base class leaves it out, and another model would decide.
@@ -228,7 +196,7 @@ class _Call:
         self._bundle = query
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def events(self) -> Iterator[None]:
         """Send LlamaIndex's start and end events around the block."""
         top_n, model = self._processor.top_n or len(self.nodes), self._processor.models["verifier"]
         _dispatcher.event(ReRankStartEvent(query=self._bundle, nodes=self.nodes, top_n=top_n, model_name=model))
@@ -254,7 +222,13 @@ class _Call:
                 _logger.warning("Nodes stay as they were found while there are no preferences: %s", error)
             self._processor._warned = True
 
-    def take(self, ranked: Sequence[Ranked]) -> None:
+    def ranked(self) -> Effects[None]:
+        """Judge and rank the nodes."""
+        if self.nodes:
+            ranker = self._processor._prepared_ranker()
+            self._take((yield from ranker.rank(self.query, self.texts, self.report, top_n=self._processor.top_n)))
+
+    def _take(self, ranked: Sequence[Ranked]) -> None:
         """Make the nodes to return, store the report, and warn of undecided texts."""
         self.found = [self._node(number, one) for number, one in enumerate(ranked, start=1)]
         report = self._processor._report = self.report
@@ -268,16 +242,16 @@ class _Call:
 
     def _node(self, number: int, ranked: Ranked) -> NodeWithScore:
         found = self.nodes[ranked.place]
-        said, metadata = ranked.metadata, copied(found.node.metadata)
+        guidance, metadata = ranked.metadata, copied(found.node.metadata)
         # Guidance that the node already had, and that is unchanged, stays as it is.
-        if ranked.decision is not None and said.get("epic_alignments") != metadata.get("epic_alignments"):
-            metadata = {**{key: value for key, value in metadata.items() if key not in GUIDANCE}, **said}
-        told = ranked.decision is not None and (self._processor.guidance == "text" or ranked.place in self._guided)
+        if ranked.decision is not None and guidance.get("epic_alignments") != metadata.get("epic_alignments"):
+            metadata = {**{key: value for key, value in metadata.items() if key not in GUIDANCE}, **guidance}
+        guided = ranked.decision is not None and (self._processor.guidance == "text" or ranked.place in self._guided)
         if ranked.decision is not None:
             metadata.pop(CONTENT, None)
-        if told:
+        if guided:
             metadata[CONTENT] = self.texts[ranked.place][0]
         node = copy_of(found.node, metadata)
-        if told:
+        if guided:
             node.set_content(format_hit(number, ranked.hit))
         return NodeWithScore(node=node, score=found.score if ranked.score is None else ranked.score)

@@ -4,37 +4,47 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Real
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from llama_index.core import PropertyGraphIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.graph_stores.types import LabelledNode, PropertyGraphStore
+from llama_index.core.graph_stores import SimplePropertyGraphStore
+from llama_index.core.graph_stores.types import (
+    TRIPLET_SOURCE_KEY,
+    VECTOR_SOURCE_KEY,
+    EntityNode,
+    LabelledNode,
+    LabelledPropertyGraph,
+    PropertyGraphStore,
+    Relation,
+)
 from llama_index.core.indices.property_graph import BasePGRetriever, VectorContextRetriever
 from llama_index.core.indices.property_graph.sub_retrievers.base import DEFAULT_PREAMBLE
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
-from llama_index.core.vector_stores import MetadataFilters
+from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from typing_extensions import Self
 
 from epic_core import BuildReport, EpicMemory, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.integrations.calls import Call
 from epic_core.integrations.judging_memory import settings_of
 from epic_core.integrations.metadata import PREFIX, REWRITE, as_metadata
 from epic_core.integrations.reranking import Ranked, Reranker
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.batching import unique_preferences
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
 from epic_core.types import Decision, checked_k
-from epic_llamaindex.adapters import encoder_of
-from epic_llamaindex.embeddings import EpicEmbedding
-from epic_llamaindex.nodes import with_said
-from epic_llamaindex.steered import SteeredRetriever
-from epic_llamaindex.transform import EpicTransform
+from epic_llamaindex.ingestion import EpicTransform
+from epic_llamaindex.models import EpicEmbedding, encoder_of
+from epic_llamaindex.nodes import with_metadata
+from epic_llamaindex.steered_retriever import SteeredRetriever
 
 _logger = logging.getLogger(__name__)
 
@@ -124,7 +134,9 @@ class SteeredVectorContextRetriever(BasePGRetriever):
             raise InvalidInputError(f"similarity_score must be a number, not {kind_of(similarity_score)}.")
         if preferences is None and guidance is None:
             raise InvalidInputError("Give the preferences to steer by: preferences=['...'], or guidance=.")
-        model = embed_model if isinstance(embed_model, BaseEmbedding) else EpicEmbedding(_given(embed_model))
+        if embed_model is None:
+            raise InvalidInputError("Give embed_model=, the model that the graph's entities were embedded with.")
+        model = embed_model if isinstance(embed_model, BaseEmbedding) else EpicEmbedding(encoder_of(embed_model))
         self._guidance = guidance
         self._leaf = _VectorContext(
             graph_store,
@@ -234,7 +246,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         """Return passages in place of their facts, with the facts' guidance."""
         passages = super()._add_source_text(retrieved_nodes, og_node_map)
         return [
-            with_said(passage, {key: value for key, value in fact.node.metadata.items() if key.startswith(PREFIX)})
+            with_metadata(passage, {key: value for key, value in fact.node.metadata.items() if key.startswith(PREFIX)})
             for fact, passage in zip(retrieved_nodes, passages, strict=True)
         ]
 
@@ -254,28 +266,31 @@ class _VectorContext(VectorContextRetriever):
 
     def retrieve_from_graph(self, query_bundle: QueryBundle, limit: int | None = None) -> list[NodeWithScore]:
         facts = super().retrieve_from_graph(query_bundle, limit or self._widened)
-        ids = _passages(facts)
-        if self._guidance is None or not ids:
+        try:
+            return run(self._guided(facts))
+        except NoPreferencesError:
             return facts
-        passages = self._graph_store.get_llama_nodes(ids)
-        return self._told(facts, self._guidance.of(passages))
 
     async def aretrieve_from_graph(self, query_bundle: QueryBundle, limit: int | None = None) -> list[NodeWithScore]:
         facts = await super().aretrieve_from_graph(query_bundle, limit or self._widened)
-        ids = _passages(facts)
+        try:
+            return await arun(self._guided(facts))
+        except NoPreferencesError:
+            return facts
+
+    def _guided(self, facts: list[NodeWithScore]) -> Effects[list[NodeWithScore]]:
+        ids = list(dict.fromkeys(one.node.ref_doc_id for one in facts if one.node.ref_doc_id is not None))
         if self._guidance is None or not ids:
             return facts
-        passages = await self._graph_store.aget_llama_nodes(ids)
-        return self._told(facts, await self._guidance.aof(passages))
+        passages = yield Call(self._graph_store.get_llama_nodes, self._graph_store.aget_llama_nodes, ids)
+        judged = yield from self._guidance.of(passages)
+        guidance = {node_id: _guidance_under(one, self.under) for node_id, one in judged.items()}
+        return [with_metadata(fact, guidance.get(fact.node.ref_doc_id or "", {})) for fact in facts]
 
     @property
     def _widened(self) -> int:
         """The limit of facts, raised in proportion if a copy of the retriever is to find more entities."""
         return self._limit * self._similarity_top_k // self._narrow
-
-    def _told(self, facts: Sequence[NodeWithScore], judged: Mapping[str, Ranked]) -> list[NodeWithScore]:
-        said = {node_id: _guidance_under(one, self.under) for node_id, one in judged.items()}
-        return [with_said(fact, said.get(fact.node.ref_doc_id or "", {})) for fact in facts]
 
 
 class _NoneForNone:
@@ -307,68 +322,37 @@ class _Guidance:
         self._settings: tuple[object, ...] = ()
         self._known: dict[str, Ranked] = {}
 
-    def of(self, passages: Sequence[BaseNode]) -> dict[str, Ranked]:
+    def of(self, passages: Sequence[BaseNode]) -> Effects[dict[str, Ranked]]:
         """Return the verdicts on passages, by the passages' ids."""
-        texts, report = self._texts(passages), BuildReport()
-        try:
-            ranker, known = self._ready()
-            found, new = _looked_up(known, texts.values())
-            if new:
-                found |= _remembered(known, new, ranker.rank(None, new, report=report), report)
-        except NoPreferencesError:
-            return {}
-        return {node_id: found[text] for node_id, text in texts.items()}
-
-    async def aof(self, passages: Sequence[BaseNode]) -> dict[str, Ranked]:
-        """Do the same as `of` without blocking the event loop."""
-        texts, report = self._texts(passages), BuildReport()
-        try:
-            ranker, known = await in_thread(self._ready)
-            found, new = _looked_up(known, texts.values())
-            if new:
-                found |= _remembered(known, new, await ranker.arank(None, new, report=report), report)
-        except NoPreferencesError:
-            return {}
-        return {node_id: found[text] for node_id, text in texts.items()}
-
-    def _ready(self) -> tuple[Reranker, dict[str, Ranked]]:
-        """Return the reranker that judges, and the cache of verdicts under its current settings."""
-        memory = self._source._ready() if isinstance(self._source, EpicTransform) else self._source
+        source = self._source
+        if isinstance(source, EpicTransform):
+            memory, mode = source._judging_memory(), source.metadata_mode
+        else:
+            memory, mode = source, MetadataMode.NONE
         settings = (memory.encoder, memory.verifier, settings_of(memory))
         if settings != self._settings:
             self._settings, self._known = settings, {}
-        return Reranker(memory, mode="off", rerank=False), self._known
-
-    def _texts(self, passages: Sequence[BaseNode]) -> dict[str, str]:
-        """Return the texts that were judged, by the passages' ids; they are the keys of the cache."""
-        mode = self._source.metadata_mode if isinstance(self._source, EpicTransform) else MetadataMode.NONE
-        return {passage.node_id: passage.get_content(mode) for passage in passages}
-
-
-_Texts: TypeAlias = list[tuple[str, Mapping[str, Any]]]
-
-
-def _looked_up(known: Mapping[str, Ranked], texts: Iterable[str]) -> tuple[dict[str, Ranked], _Texts]:
-    """Return the cached verdicts on texts, and the texts without one, each once."""
-    found = {text: judged for text in texts if (judged := known.get(text)) is not None}
-    return found, [(text, {}) for text in dict.fromkeys(texts) if text not in found]
-
-
-def _remembered(
-    known: dict[str, Ranked], new: _Texts, judged: Sequence[Ranked], report: BuildReport
-) -> dict[str, Ranked]:
-    """Return the verdicts on new texts by text, and cache all except undecided ones."""
-    found = {new[one.place][0]: one for one in judged}
-    known |= {text: one for text, one in found.items() if one.decision is not Decision.UNDECIDED}
-    for text in list(known)[: max(0, len(known) - _MOST_KNOWN)]:
-        known.pop(text, None)
-    if report.undecided:
-        _logger.warning(
-            "%d passages are without guidance, as a model failed: %s",
-            report.undecided,
-            next(iter(report.failures.values()), "no reason was given"),
-        )
-    return found
+        # The texts that were judged are the keys of the cache.
+        texts, known = {passage.node_id: passage.get_content(mode) for passage in passages}, self._known
+        found = {text: judged for text in texts.values() if (judged := known.get(text)) is not None}
+        new: list[tuple[str, Mapping[str, Any]]] = [
+            (text, {}) for text in dict.fromkeys(texts.values()) if text not in found
+        ]
+        if new:
+            report = BuildReport()
+            for one in (yield from Reranker(memory, mode="off", rerank=False).rank(None, new, report)):
+                found[new[one.place][0]] = one
+                if one.decision is not Decision.UNDECIDED:
+                    known[new[one.place][0]] = one
+            for text in list(known)[: max(0, len(known) - _MOST_KNOWN)]:
+                known.pop(text, None)
+            if report.undecided:
+                _logger.warning(
+                    "%d passages are without guidance, as a model failed: %s",
+                    report.undecided,
+                    next(iter(report.failures.values()), "no reason was given"),
+                )
+        return {node_id: found[text] for node_id, text in texts.items()}
 
 
 def _guidance_under(judged: Ranked, preferences: frozenset[str] | None) -> dict[str, Any]:
@@ -376,15 +360,88 @@ def _guidance_under(judged: Ranked, preferences: frozenset[str] | None) -> dict[
     facts = [one for one in judged.guidance if preferences is None or one["preference"] in preferences]
     if not facts:
         return {}
-    said = as_metadata(facts)
-    return {**said, REWRITE: judged.rewrite} if judged.rewrite else said
+    metadata = as_metadata(facts)
+    return {**metadata, REWRITE: judged.rewrite} if judged.rewrite else metadata
 
 
-def _passages(facts: Sequence[NodeWithScore]) -> list[str]:
-    return list(dict.fromkeys(one.node.ref_doc_id for one in facts if one.node.ref_doc_id is not None))
+def delete_passages(index: PropertyGraphIndex, node_ids: Iterable[str]) -> None:
+    """Remove passages from a property graph index, and the facts and entities that no other passage supports.
+
+    Use it in place of `index.delete_nodes`, which leaves the facts in the graph; from the framework's own store in RAM
+    that method also removes the neighbours of a passage, after which the store fails. Other stores run their own
+    `delete_llama_nodes`. A fact that another passage states as well goes with the passage it was extracted from first.
+
+    Args:
+        index: The index; the passages also leave its docstore, the entities its vector store.
+        node_ids: The ids of passages; unknown ids are ignored.
+
+    Raises:
+        InvalidInputError: for anything but a property graph index, or for ids given as one text.
+    """
+    run(_deleted(index, node_ids))
 
 
-def _given(embed_model: object) -> Encoder:
-    if embed_model is None:
-        raise InvalidInputError("Give embed_model=, the model that the graph's entities were embedded with.")
-    return encoder_of(embed_model)  # type: ignore[arg-type]
+async def adelete_passages(index: PropertyGraphIndex, node_ids: Iterable[str]) -> None:
+    """Do the same as `delete_passages` without blocking the event loop."""
+    await arun(_deleted(index, node_ids), threaded=False)
+
+
+def _deleted(index: PropertyGraphIndex, node_ids: Iterable[str]) -> Effects[None]:
+    if not isinstance(index, PropertyGraphIndex):
+        raise InvalidInputError(f"index must be a PropertyGraphIndex, not {type(index).__name__}.")
+    if isinstance(node_ids, str) or not isinstance(node_ids, Iterable):
+        raise InvalidInputError("Give the ids of several nodes in a list: delete_passages(index, ['...']).")
+    gone = frozenset(node_ids)
+    if not gone:
+        return
+    store, vectors = index.property_graph_store, index.vector_store
+    if isinstance(store, SimplePropertyGraphStore):
+        entities = _taken_out(store.graph, gone)
+        if vectors is not None and entities:
+            yield Call(vectors.delete_nodes, vectors.adelete_nodes, *_held_as(vectors, entities))
+    else:
+        yield Call(store.delete_llama_nodes, store.adelete_llama_nodes, sorted(gone))
+    docstore = index.docstore
+    for node_id in gone:
+        yield Call(docstore.delete_document, docstore.adelete_document, node_id, False)
+
+
+def _held_as(vectors: BasePydanticVectorStore, entities: list[str]) -> tuple[list[str] | None, MetadataFilters | None]:
+    """Return the ids or filters that delete entities: in a store that keeps texts, an index gives them other ids."""
+    if not vectors.stores_text:
+        return entities, None
+    named = MetadataFilter(key=VECTOR_SOURCE_KEY, operator=FilterOperator.IN, value=entities)
+    return None, MetadataFilters(filters=[named])
+
+
+def _taken_out(graph: LabelledPropertyGraph, gone: Set[str]) -> list[str]:
+    """Remove passages, and what only they support, from a graph in RAM; return the ids of the removed entities."""
+    touched: set[str] = set()
+    stays: dict[str, Relation] = {}
+    for subject, label, other in sorted(graph.triplets):
+        key = graph._get_relation_key(subj_id=subject, rel_id=label, obj_id=other)
+        relation = graph.relations.get(key)
+        # Facts may lead nowhere if nodes were deleted in another way.
+        there = subject in graph.nodes and other in graph.nodes
+        if relation is None or not there or gone & {subject, other, relation.properties.get(TRIPLET_SOURCE_KEY)}:
+            graph.triplets.remove((subject, label, other))
+            graph.relations.pop(key, None)
+            touched |= {subject, other}
+        else:
+            stays[subject] = relation
+            stays.setdefault(other, relation)
+    left = [
+        node_id
+        for node_id, node in graph.nodes.items()
+        if isinstance(node, EntityNode)
+        and node_id not in stays
+        and (node_id in touched or node.properties.get(TRIPLET_SOURCE_KEY) in gone)
+    ]
+    for node_id in [*left, *gone]:
+        graph.nodes.pop(node_id, None)
+    for node_id, relation in stays.items():
+        properties, source = graph.nodes[node_id].properties, relation.properties.get(TRIPLET_SOURCE_KEY)
+        # A fact's passage is looked up through its subject, which has to refer to a passage that stays.
+        if properties.get(TRIPLET_SOURCE_KEY) in gone and source is not None:
+            graph.nodes[node_id].properties = {**properties, TRIPLET_SOURCE_KEY: source}
+    return left

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -50,18 +48,12 @@ _MEDIA = ("text_resource", "image_resource", "audio_resource", "video_resource")
 
 
 def record_of(node: BaseNode) -> Record:
-    """Make a record of a node, found by the instructions of its guidance and its text, else by embedding or text.
-
-    Raises:
-        InvalidInputError: for guidance that cannot be read, or a node that cannot be stored.
-    """
+    """Make a record of a node, found by the instructions of its guidance and its text, else by embedding or text."""
     name = f"node {node.node_id!r}"
     kind = next((made for made in _CLASSES.values() if made in type(node).__mro__), None)
     if kind is None:
         raise InvalidInputError(f"The {name} is a {type(node).__name__}: only {', '.join(_CLASSES)} can be stored.")
     _check_obj(node, name)
-    with suppress(RecursionError):  # too deep a nesting is also refused later, on storing
-        _check_dates(node.metadata, name)
     keys = keys_of_guidance(node.metadata, name)
     try:
         metadata = {key if not key.startswith(_OURS) else _OURS + key: value for key, value in node.metadata.items()}
@@ -79,11 +71,7 @@ def record_of(node: BaseNode) -> Record:
 
 
 def node_of_record(record: Record, path: Path | None) -> BaseNode:
-    """Make the node that a record was made of, without its embedding.
-
-    Raises:
-        DamagedError: for a record that was not made of a node, naming the file at `path`.
-    """
+    """Make the node that a record was made of, without its embedding."""
     with decoding(path):
         metadata = {
             key.removeprefix(_OURS): value
@@ -103,11 +91,7 @@ def node_of_record(record: Record, path: Path | None) -> BaseNode:
 
 
 def condition_of(filters: MetadataFilters | Filter | None) -> Filter | None:
-    """Convert filters over nodes to a filter over their records; `doc_id` and its synonyms mean the source document.
-
-    Raises:
-        InvalidInputError: for anything but filters.
-    """
+    """Convert filters over nodes to a filter over their records; `doc_id` and its synonyms mean the source document."""
     given = filter_of(filters)
     return None if given is None else given.renamed(_stored)
 
@@ -133,18 +117,6 @@ def _check_obj(node: BaseNode, name: str) -> None:
             ) from None
 
 
-def _check_dates(value: Any, name: str) -> None:
-    """Refuse dates, the most common values that are not JSON, and tell what to store instead."""
-    if isinstance(value, (date, time)):
-        raise InvalidInputError(
-            f"The {name} has a {type(value).__name__} in its metadata, which is not JSON: store its text,"
-            " value.isoformat(). Filters compare such texts as they stand in time."
-        )
-    if isinstance(value, (dict, list, tuple)):
-        for part in value.values() if isinstance(value, dict) else value:
-            _check_dates(part, name)
-
-
 def _by_content(node: BaseNode) -> tuple[Key, ...]:
     # The text that an index would embed; an image without a caption is stored, but cannot be found.
     content = node.get_content(metadata_mode=MetadataMode.EMBED)
@@ -159,9 +131,9 @@ def _taken_apart(node: BaseNode, kind: type[BaseNode]) -> tuple[str, dict[str, A
         del rest["obj"]
     if node.relationships:
         rest["relationships"] = {
-            role.value: [_said(one, node.metadata) for one in link]
+            role.value: [_fields_of(one, node.metadata) for one in link]
             if isinstance(link, list)
-            else _said(link, node.metadata)
+            else _fields_of(link, node.metadata)
             for role, link in node.relationships.items()
         }
     if isinstance(node, TextNode):
@@ -179,8 +151,8 @@ def _taken_apart(node: BaseNode, kind: type[BaseNode]) -> tuple[str, dict[str, A
     return str(text.text), rest
 
 
-def _said(link: RelatedNodeInfo, own: Mapping[str, Any]) -> dict[str, Any]:
-    said: dict[str, Any] = {
+def _fields_of(link: RelatedNodeInfo, own: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {
         "node_id": link.node_id,
         "node_type": link.node_type,
         "hash": link.hash,
@@ -188,14 +160,14 @@ def _said(link: RelatedNodeInfo, own: Mapping[str, Any]) -> dict[str, Any]:
     }
     # Usually it is the node's own metadata. Compare as text: 1 and True are equal, and the order of keys matters.
     if str(link.metadata) == str(own):
-        said["metadata"] = True
-    return {name: value for name, value in said.items() if value not in (None, {})}
+        fields["metadata"] = True
+    return {name: value for name, value in fields.items() if value not in (None, {})}
 
 
-def _link(said: Any, own: Mapping[str, Any]) -> Any:
-    if isinstance(said, Sequence):
-        return [_link(one, own) for one in said]
-    link = RelatedNodeInfo(**{**said, **({"metadata": dict(own)} if said.get("metadata") is True else {})})
+def _link(fields: Any, own: Mapping[str, Any]) -> Any:
+    if isinstance(fields, Sequence):
+        return [_link(one, own) for one in fields]
+    link = RelatedNodeInfo(**{**fields, **({"metadata": dict(own)} if fields.get("metadata") is True else {})})
     if link.node_type in set(ObjectType):
         link.node_type = ObjectType(link.node_type)
     return link

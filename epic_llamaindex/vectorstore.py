@@ -23,16 +23,18 @@ from llama_index.core.vector_stores.types import (
 from typing_extensions import Self, override
 
 from epic_core import Filter, Preference
-from epic_core.collection import COLLECTION, Collection, Record
-from epic_core.encoders import Encoder, aembed, default_encoder, embed
+from epic_core.collection import COLLECTION, Collection
+from epic_core.encoders import Encoder, default_encoder
+from epic_core.encoders.base import Embed
 from epic_core.encoders.by_name import NAMES, is_encoder_name
 from epic_core.errors import InvalidInputError, StoreError
+from epic_core.integrations.calls import Call
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
 from epic_core.types import FloatArray
-from epic_llamaindex.adapters import encoder_of
-from epic_llamaindex.arguments import asked_of, check_local, check_none_left, result_of, several_ids
-from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.arguments import check_local, check_none_left, queried, several_ids
+from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import checked_nodes
 from epic_llamaindex.records import SOURCE_KEY, condition_of, node_of_record, record_of
 
@@ -100,8 +102,6 @@ class EpicVectorStore(BasePydanticVectorStore):
                 " path=."
             )
         encoder = encoder_of(embed_model)
-        if path is not None and (must_exist or read_only):
-            _check_there(path)
         collection = Collection(
             encoder,
             path,
@@ -169,33 +169,29 @@ class EpicVectorStore(BasePydanticVectorStore):
             EncoderError: if the embedding model fails; nothing is stored then.
             EncoderMismatchError: for embeddings of another dimension than the model's.
         """
-        check_none_left(kwargs)
-        records, first = self._records(nodes)
-        if first is not None:
-            self._compare(embed(self._collection.encoder, [_embedded(first)])[0], first)
-        return self._collection.add(records)
+        return run(self._added(nodes, kwargs))
 
     @override
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
         """Do the same as `add` without blocking the event loop."""
-        check_none_left(kwargs)
-        records, first = await in_thread(self._records, nodes)
-        if first is not None:
-            self._compare((await aembed(self._collection.encoder, [_embedded(first)]))[0], first)
-        return await self._collection.aadd(records)
+        return await arun(self._added(nodes, kwargs))
 
-    def _records(self, nodes: Sequence[BaseNode]) -> tuple[list[Record], BaseNode | None]:
-        """Return the records of nodes and, if no embedding was compared yet, the first node with text and embedding."""
+    def _added(self, nodes: Sequence[BaseNode], kwargs: dict[str, Any]) -> Effects[list[str]]:
+        check_none_left(kwargs)
         given = checked_nodes(nodes)
         records = [record_of(node) for node in given]
-        if self._compared:
-            return records, None
-        embedded = (
-            node
-            for node, record in zip(given, records, strict=True)
-            if record.keys and record.keys[0].vector is not None and _embedded(node).strip()
-        )
-        return records, next(embedded, None)
+        if not self._compared:
+            embedded = (
+                node
+                for node, record in zip(given, records, strict=True)
+                if record.keys and record.keys[0].vector is not None and _embedded(node).strip()
+            )
+            first = next(embedded, None)
+            if first is not None:
+                vectors: FloatArray = yield Embed(self._collection.encoder, [_embedded(first)], "")
+                self._compare(vectors[0], first)
+        ids: list[str] = yield Call(self._collection.add, self._collection.aadd, records)
+        return ids
 
     def _compare(self, own: FloatArray, node: BaseNode) -> None:
         given = np.asarray(node.embedding, dtype=np.float64)
@@ -205,7 +201,7 @@ class EpicVectorStore(BasePydanticVectorStore):
                 f"The embedding of node {node.node_id!r} is not what {self._collection.encoder.name} makes of it. If"
                 " the index uses another embedding model, give both the same: EpicVectorStore(embed_model), or"
                 " VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model).",
-                stacklevel=3,
+                stacklevel=6,
             )
         self._compared = True
 
@@ -215,7 +211,7 @@ class EpicVectorStore(BasePydanticVectorStore):
         check_none_left(delete_kwargs)
         if not isinstance(ref_doc_id, str):
             raise InvalidInputError(f"The id of a document is a text, not {type(ref_doc_id).__name__}.")
-        self._remove(self._collection.having(SOURCE_KEY, {ref_doc_id}))
+        self._collection.delete(self._collection.having(SOURCE_KEY, {ref_doc_id}))
 
     @override
     async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
@@ -242,7 +238,7 @@ class EpicVectorStore(BasePydanticVectorStore):
         if where is not None:
             held = self._collection.ids(where)
             chosen = held if chosen is None else list(set(chosen).intersection(held))
-        self._remove(chosen or [])
+        self._collection.delete(chosen or [])
 
     @override
     async def adelete_nodes(
@@ -258,15 +254,12 @@ class EpicVectorStore(BasePydanticVectorStore):
     @override
     def clear(self) -> None:
         """Remove all nodes."""
-        self._remove(None)
+        self._collection.delete()
 
     @override
     async def aclear(self) -> None:
         """Do the same as `clear` without blocking the event loop."""
         await in_thread(self.clear)
-
-    def _remove(self, ids: list[str] | None) -> None:
-        self._collection.delete(ids)
 
     # reading
 
@@ -307,15 +300,12 @@ class EpicVectorStore(BasePydanticVectorStore):
             EncoderMismatchError: for an embedding of another dimension than the model's.
             TypeError: for other arguments.
         """
-        asked = asked_of(query, kwargs, self._collection)
-        return result_of(self._collection.search(k=asked.fetched, **asked.options), asked, self.path)
+        return run(queried(self._collection, query, kwargs))
 
     @override
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Do the same as `query` without blocking the event loop."""
-        asked = await in_thread(asked_of, query, kwargs, self._collection)
-        matches = await self._collection.asearch(k=asked.fetched, **asked.options)
-        return await in_thread(result_of, matches, asked, self.path)
+        return await arun(queried(self._collection, query, kwargs))
 
     # files
 
@@ -450,16 +440,6 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     def __str__(self) -> str:
         return repr(self)
-
-
-def _check_there(path: str | Path) -> None:
-    place = Path(path)
-    if not place.exists() or (place.is_file() and place.stat().st_size == 0):
-        what = f"{path} is empty" if place.exists() else f"There is no vector store at {path}"
-        raise StoreError(
-            f"{what}. store.persist(path) writes one, and so does index.storage_context.persist(persist_dir=...);"
-            " EpicVectorStore(path=...) makes a new one."
-        )
 
 
 def _embedded(node: BaseNode) -> str:

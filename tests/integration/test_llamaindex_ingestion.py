@@ -29,14 +29,13 @@ from pydantic import Field
 
 from epic_core import Preference, Stance
 from epic_core.encoders import OllamaEncoder, default_encoder
-from epic_core.errors import EncoderError, InvalidInputError, LMUnavailableError, NoPreferencesError, UndecidedError
+from epic_core.errors import EncoderError, LMUnavailableError, NoPreferencesError, UndecidedError
 from epic_core.lm import OllamaLM
 from epic_core.lm.prompting import Prompt
 from epic_core.verification import EmbeddedVerifier
 from epic_core.verification.prompts import Prompts
-from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
-from epic_llamaindex.embeddings import EpicEmbedding
-from epic_llamaindex.transform import EpicTransform
+from epic_llamaindex.ingestion import EpicTransform
+from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from lm_servers import LMServer, Reply
@@ -114,9 +113,6 @@ async def test_a_pipeline_gives_what_the_step_keeps(cached: bool, run: Run) -> N
     assert texts(again) == OF_WINE and lm.calls == calls
     assert (found == again) == cached  # a splitter gives new ids
     assert [node.metadata for node in found] == [node.metadata for node in again]
-    if not cached:
-        keep.preferences = [TRAIN]
-        assert set(keep.reprocess().gone) == {node.node_id for node in again}
 
 
 NODES = [TextNode(text=text, id_=f"n{number}") for number, text in enumerate(SENTENCES)]
@@ -242,7 +238,7 @@ async def test_what_changes_no_answer_is_a_hit(run: Run) -> None:
     cache = IngestionCache()
     for number, key in enumerate(["sk-1", "sk-2"]):
         made = {"llm": llm(api_key=key, timeout=number), "embed_model": embedding(api_key=key, embed_batch_size=5)}
-        keep = step(**made, show_progress=bool(number), ledger=5 + number)
+        keep = step(**made, show_progress=bool(number))
         await run(IngestionPipeline(transformations=[keep], cache=cache), nodes=list(NODES))
         assert keep.report.seen == (0 if number else 5)
     assert "sk-1" not in json.dumps(cache.cache.get_all(collection=cache.collection)) + str(keep.to_dict())
@@ -282,8 +278,6 @@ async def test_a_cache_that_was_stored(tmp_path: Path, run: Run) -> None:
         again = await run(second, documents=DOCUMENTS)
         assert keep.report.seen == seen
         assert seen or again == found
-        changed = keep.reprocess(splitter().get_nodes_from_documents(DOCUMENTS))
-        assert len(changed.gone) == 10 or seen
 
 
 async def test_nothing_undecided_is_cached(run: Run) -> None:
@@ -382,11 +376,10 @@ STRATEGIES = list(DocstoreStrategy)
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.value)
 @pytest.mark.parametrize("cached", [True, False])
-async def test_a_document_store_skips_and_reprocess_catches_up(
+async def test_a_document_store_skips_and_reingest_catches_up(
     strategy: DocstoreStrategy, cached: bool, run: Run
 ) -> None:
-    lm = Scripted()
-    keep = step(lm, embed_model=EpicEmbedding())
+    keep = step(embed_model=EpicEmbedding())
     pipeline = stored(keep, strategy, disable_cache=not cached)
     store = pipeline.vector_store
     assert isinstance(store, SimpleVectorStore)
@@ -394,29 +387,9 @@ async def test_a_document_store_skips_and_reprocess_catches_up(
     assert texts(found) == OF_WINE and in_store(store) == {node.node_id for node in found}
     keep.preferences = [WINE, TRAIN]
     assert await run(pipeline, documents=list(DOCUMENTS)) == []
-    changed = keep.reprocess()
-    store.delete_nodes(changed.gone)
-    store.add(changed.kept)
-    fresh = step(lm, preferences=[WINE, TRAIN])(splitter().get_nodes_from_documents(DOCUMENTS))
-    held = {node.node_id: node for node in [*found, *changed.kept]}
-    assert sorted(texts([held[one] for one in in_store(store)])) == sorted(texts(fresh))
-    assert keep.reprocess().gone == []
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES[:1] + STRATEGIES[2:], ids=lambda one: one.value)
-async def test_a_document_that_changes_takes_its_old_nodes_away(strategy: DocstoreStrategy, run: Run) -> None:
-    keep = step(embed_model=EpicEmbedding())
-    pipeline = stored(keep, strategy)
-    await run(pipeline, documents=list(DOCUMENTS))
-    changed = Document(text=SENTENCES[0] + " And more red wine.", id_="one", metadata={"title": "One"})
-    await run(pipeline, documents=[changed, DOCUMENTS[1]])
-    store = pipeline.vector_store
-    assert isinstance(store, SimpleVectorStore)
-    held = in_store(store)
-    keep.preferences = [TRAIN]
-    again = keep.reprocess()
-    assert set(again.gone) <= held and len(again.gone) == len(held)
-    assert {node.ref_doc_id for node in again.kept} == {"two"}
+    changed = keep.reingest(pipeline)
+    fresh = step(preferences=[WINE, TRAIN])(splitter().get_nodes_from_documents(DOCUMENTS))
+    assert texts(changed) == texts(fresh) and in_store(store) == {node.node_id for node in changed}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.value)
@@ -426,15 +399,13 @@ async def test_a_model_that_fails_loses_no_document(strategy: DocstoreStrategy, 
     pipeline = stored(keep, strategy)
     store = pipeline.vector_store
     assert isinstance(store, SimpleVectorStore)
-    with pytest.raises(UndecidedError):
+    with pytest.raises(UndecidedError, match="its own `undecided`"):
         await run(pipeline, documents=list(DOCUMENTS))
     assert in_store(store) == set()
     lm.hook = None
     await run(pipeline, documents=list(DOCUMENTS))
-    changed = keep.reprocess()
-    store.delete_nodes(changed.gone)
-    if changed.kept:
-        store.add(changed.kept)
+    if keep.undecided:
+        store.add(keep(keep.undecided))
     assert len(in_store(store)) == 4 and keep.undecided == []
 
 
@@ -450,22 +421,7 @@ async def test_an_embedding_model_that_fails_loses_no_document(part: str, run: R
     assert len(keep.undecided) == 10
     assert await run(pipeline, documents=list(DOCUMENTS)) == []  # known by now
     model.fail_with(None)
-    changed = keep.reprocess()
-    assert changed.gone == [] and set(OF_WINE) <= set(texts(changed.kept)) and keep.undecided == []
-
-
-async def test_documents_that_were_deleted_do_not_come_back(run: Run) -> None:
-    keep = step(embed_model=EpicEmbedding())
-    pipeline = stored(keep, DocstoreStrategy.UPSERTS_AND_DELETE)
-    await run(pipeline, documents=list(DOCUMENTS))
-    await run(pipeline, documents=DOCUMENTS[1:])
-    assert keep.forget(["one"]) == 5 and keep.forget("one") == 0
-    keep.preferences = [WINE, TRAIN]
-    assert {node.ref_doc_id for node in keep.reprocess().kept} == {"two"}
-    keep.preferences = [WINE]
-    last = splitter().get_nodes_from_documents(DOCUMENTS)[0]
-    keep([last])
-    assert keep.forget([last.node_id]) == 1
+    assert set(OF_WINE) <= set(texts(keep(keep.undecided))) and keep.undecided == []
 
 
 # workers
@@ -499,38 +455,7 @@ async def test_errors_come_back_from_workers() -> None:
         await _arun(IngestionPipeline(transformations=[EpicTransform()]), nodes=list(NODES), num_workers=2)
 
 
-# later embedding steps
-
-
-async def test_a_later_embedding_step_is_an_error(run: Run) -> None:
-    lm = Scripted()
-    keep = step(lm, embed_model=EpicEmbedding())
-    pipeline = IngestionPipeline(transformations=[splitter(), keep, EpicEmbedding()])
-    for _ in range(2):
-        with pytest.raises(InvalidInputError, match="EpicEmbedding comes after an EpicTransform with embed_model="):
-            await run(pipeline, documents=DOCUMENTS)
-    assert lm.calls == 0
-    for later in (ScriptedEmbedding(), step(embed_model=EpicEmbedding())):
-        pipeline = IngestionPipeline(transformations=[keep, splitter(), later], disable_cache=True)
-        with pytest.raises(InvalidInputError, match=f"{type(later).__name__} comes after"):
-            await run(pipeline, documents=DOCUMENTS)
-
-
-async def test_a_later_embedding_step_is_an_error_where_the_cache_would_answer(run: Run) -> None:
-    cache = IngestionCache()
-    keep = step(embed_model=EpicEmbedding())
-    await run(IngestionPipeline(transformations=[keep], cache=cache), nodes=list(NODES))
-    pipeline = IngestionPipeline(transformations=[keep, ScriptedEmbedding()], cache=cache)
-    with pytest.raises(InvalidInputError, match="ScriptedEmbedding comes after"):
-        await run(pipeline, nodes=list(NODES))
-
-
-def test_a_later_embedding_step_is_an_error_in_an_index() -> None:
-    keep = step(embed_model=EpicEmbedding())
-    with pytest.raises(InvalidInputError, match="EpicEmbedding comes after"):
-        VectorStoreIndex.from_documents(
-            DOCUMENTS, transformations=[splitter(), keep, EpicEmbedding()], embed_model=EpicEmbedding()
-        )
+# other embedding steps
 
 
 class Later(TransformComponent):
@@ -544,7 +469,6 @@ async def test_other_steps_are_no_error(run: Run) -> None:
     given = [
         [EpicEmbedding(), step(embed_model=EpicEmbedding()), Later()],
         [step(), EpicEmbedding()],
-        [step(fine=False, embed_model=EpicEmbedding()), EpicEmbedding()],
     ]
     for steps in given:
         found = await run(IngestionPipeline(transformations=steps), nodes=list(NODES))
@@ -579,13 +503,6 @@ def test_an_index_takes_documents_in_later() -> None:
     changed = Document(text="No more of that.", id_="one", metadata={"title": "One"})
     assert index.refresh_ref_docs([changed, DOCUMENTS[1]]) == [True, False]
     assert sorted(texts(list(index.docstore.docs.values()))) == sorted(OF_WINE[2:])
-    keep.preferences = [TRAIN]
-    again = keep.reprocess()
-    index.delete_nodes(again.gone)
-    index.insert_nodes(again.kept)
-    found = index.as_retriever(similarity_top_k=9).retrieve("anything")
-    assert sorted(one.text for one in found) == sorted([SENTENCES[2], SENTENCES[4]])
-    assert {one.metadata["epic_preference"] for one in found} == {TRAIN}
 
 
 def test_an_index_that_was_stored(tmp_path: Path) -> None:

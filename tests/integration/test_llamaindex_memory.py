@@ -20,8 +20,8 @@ from pydantic import Field
 
 from epic_core import EpicMemory, Stance
 from epic_core.verification import LMVerifier
-from epic_llamaindex.adapters import LlamaIndexLM
 from epic_llamaindex.memory_block import EpicMemoryBlock
+from epic_llamaindex.models import LlamaIndexLM
 from llamaindex_models import ScriptedLLM
 from scripted import answer_to, read_prompt
 

@@ -25,8 +25,7 @@ from epic_core.encoders import OllamaEncoder, default_encoder
 from epic_core.errors import EncoderError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm import Message, OllamaLM
 from epic_core.verification import LMVerifier
-from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
-from epic_llamaindex.embeddings import EpicEmbedding
+from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply, in_turn
 from scripted import (

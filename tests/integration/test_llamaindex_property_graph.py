@@ -64,8 +64,7 @@ from epic_core.errors import (
 from epic_core.types import Decision, Verdict
 from epic_core.verification import LMVerifier
 from epic_llamaindex import EpicEmbedding, EpicNodePostprocessor, EpicTransform, EpicVectorStore, SteeredRetriever
-from epic_llamaindex.property_graph import SteeredVectorContextRetriever
-from epic_llamaindex.property_graph_changes import adelete_passages, delete_passages
+from epic_llamaindex.property_graph import SteeredVectorContextRetriever, adelete_passages, delete_passages
 from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, keep
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from scripted import Own, Script
@@ -778,10 +777,8 @@ def test_passages_follow_the_preferences() -> None:
     )
     index = graph_of(kept(passages()))
     kept.preferences = [train]
-    changed = kept.reprocess()
-    assert sorted(changed.gone) == sorted(HOTELS)
-    delete_passages(index, changed.gone)
-    index.insert_nodes(changed.kept)
+    delete_passages(index, HOTELS)
+    index.insert_nodes(kept(passages()))
     assert {node.id for node in graph(index).get_all_nodes()} == {"steam", "Steam engines", "Water", "guide"}
     (found,) = SteeredVectorContextRetriever.from_index(index, guidance=kept).retrieve("steam")
     assert (found.node_id, found.metadata["epic_preference"]) == ("steam", train)

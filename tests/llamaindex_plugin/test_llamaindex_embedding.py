@@ -8,7 +8,6 @@ import math
 import pickle
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,22 +17,18 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from hypothesis import given
 from hypothesis import strategies as st
-from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core import MockEmbedding
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.schema import QueryBundle, TextNode
 from pydantic import Field, ValidationError
 
 from epic_core import EpicMemory
 from epic_core.encoders import Encoder, default_encoder
-from epic_core.encoders.base import default_tau
-from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
-from epic_core.steering.relevance import default_floor, sample_texts
-from epic_llamaindex.adapters import LlamaIndexEncoder, encoder_of
-from epic_llamaindex.embeddings import EpicEmbedding
+from epic_core.errors import EncoderError, InvalidInputError
+from epic_core.steering.relevance import sample_texts
+from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, encoder_of
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, SyncEmbedding
 
@@ -86,13 +81,6 @@ async def test_embeddings_are_unit_vectors_in_order(kind: str, batch: int, encod
     np.testing.assert_allclose(vectors, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-5)
     assert (await encode(encoder, [])).shape == (0, 96)
     assert model.queries == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_sync_and_async_are_equal(kind: str) -> None:
-    encoder = LlamaIndexEncoder(KINDS[kind](shift=0.3))
-    np.testing.assert_array_equal(encoder.encode(TEXTS), await encoder.aencode(TEXTS))
-    np.testing.assert_array_equal(encoder.encode_query("wine"), await encoder.aencode_query("wine"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -184,17 +172,6 @@ def test_the_fingerprint_does_not_change_with_what_does_not() -> None:
     assert LlamaIndexEncoder(ScriptedEmbedding(), name="mine").fingerprint == plain
 
 
-def test_a_memory_is_not_opened_with_another_model(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    with EpicMemory.open(path, ["red wine"], encoder=encoder_of(Instructed()), verifier=KeepAll()) as memory:
-        memory.add(["a red wine"])
-    with EpicMemory.open(path, encoder=encoder_of(Instructed(api_key="sk-new")), verifier=KeepAll()) as memory:
-        assert len(memory.search("wine")) == 1
-    for other in (Instructed(model_name="other"), Instructed(query_instruction="Find:")):
-        with pytest.raises(EncoderMismatchError):
-            EpicMemory.open(path, encoder=encoder_of(other), verifier=KeepAll())
-
-
 async def test_a_memory_embeds_queries_as_queries() -> None:
     model = ScriptedEmbedding()
     memory = EpicMemory(["night trains"], encoder=encoder_of(model), verifier=KeepAll(), tau=0.05)
@@ -206,12 +183,6 @@ async def test_a_memory_embeds_queries_as_queries() -> None:
     assert [query for query in model.queries if query not in sample_texts()] == ["night"] * 2
     assert len(model.queries) == len(set(model.queries)) + 1
     assert "night" not in model.documents
-
-
-def test_tau_and_floor_are_there_only_where_given() -> None:
-    plain, own = encoder_of(ScriptedEmbedding()), LlamaIndexEncoder(ScriptedEmbedding(), tau=0.55, floor=0.45)
-    assert (default_tau(plain), default_floor(plain)) == (0.3, 0.2)
-    assert (default_tau(own), default_floor(own)) == (0.55, 0.45)
 
 
 @pytest.mark.parametrize(
@@ -397,26 +368,6 @@ def test_an_encoders_error_comes_through() -> None:
     model.fail_with(RuntimeError("out of memory"))
     with pytest.raises(EncoderError, match="out of memory"):
         EpicEmbedding(LlamaIndexEncoder(model)).get_query_embedding("a")
-
-
-async def test_an_index_runs_on_it() -> None:
-    nodes = [TextNode(text="A stew of beans without meat."), TextNode(text="The night train to the coast.")]
-    index = VectorStoreIndex(nodes, embed_model=EpicEmbedding())
-    retriever = index.as_retriever(similarity_top_k=1)
-    for found in (retriever.retrieve("vegan food"), await retriever.aretrieve(QueryBundle("vegan food"))):
-        assert [hit.node.get_content() for hit in found] == ["A stew of beans without meat."]
-    assert all(node.embedding is None for node in nodes)
-
-
-async def test_a_pipeline_runs_on_it() -> None:
-    pipeline = IngestionPipeline(transformations=[EpicEmbedding()])
-    nodes = pipeline.run(nodes=[TextNode(text=text) for text in TEXTS])
-    expected = default_encoder().encode(TEXTS).tolist()
-    assert [node.embedding for node in nodes] == expected
-    nodes = await IngestionPipeline(transformations=[EpicEmbedding()]).arun(
-        nodes=[TextNode(text=text) for text in TEXTS]
-    )
-    assert [node.embedding for node in nodes] == expected
 
 
 def test_it_is_an_embedding_model_that_others_hear_of() -> None:

@@ -19,8 +19,8 @@ from llama_index.core.schema import BaseNode, Document, NodeRelationship, Relate
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from epic_core.types import Decision, Verdict
-from epic_llamaindex.embeddings import EpicEmbedding
-from epic_llamaindex.transform import EpicTransform
+from epic_llamaindex.ingestion import EpicTransform
+from epic_llamaindex.models import EpicEmbedding
 from helpers import Answering, HashEncoder, keep
 
 NEXT, PREVIOUS, PARENT, CHILD, SOURCE = (

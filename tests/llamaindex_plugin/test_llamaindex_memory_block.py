@@ -1,4 +1,4 @@
-"""`EpicMemoryBlock`: what it reads and writes, and what the core has for it."""
+"""`EpicMemoryBlock`: what it reads and writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from pydantic import ValidationError
 
 from epic_core import EpicMemory, Filter, Stance
 from epic_core.context import documents_of_context, format_context, without_tags
-from epic_core.encoders import default_encoder
 from epic_core.errors import EncoderError, InvalidInputError, MemoryClosedError, ReadOnlyError
 from epic_llamaindex.memory_block import EpicMemoryBlock
 from helpers import AlteredEncoder, HashEncoder, KeepAll, UndecidedAll
@@ -464,49 +463,3 @@ def test_a_block_is_stored_without_its_memory(filters: Any) -> None:
     assert "memory" not in stored and "secret" not in json.dumps(stored)
     again = EpicMemoryBlock(**stored, memory=memory)
     assert again == block and again._filter == block._filter
-
-
-# conversations with metadata, in the core
-
-
-async def test_windows_have_the_metadata_of_their_conversation() -> None:
-    memory, other = held(), held()
-    messages = [{"role": "user", "content": f"red wine {number}"} for number in range(12)]
-    memory.add_conversation(messages, metadata={"session_id": "a", "kind": "x", "window": 7})
-    await other.aadd_conversation(messages, metadata={"session_id": "a", "kind": "x", "window": 7})
-    items = [hit.item for hit in memory.search("red wine")]
-    assert [item.metadata for item in sorted(items, key=lambda item: item.metadata["window"])] == [
-        {"session_id": "a", "kind": "conversation", "window": 0},
-        {"session_id": "a", "kind": "conversation", "window": 1},
-    ]
-    assert items == [hit.item for hit in other.search("red wine")]
-
-
-def test_the_same_words_with_other_metadata_are_another_item() -> None:
-    memory = held()
-    messages = [{"role": "user", "content": "red wine"}]
-    kept = [
-        memory.add_conversation(messages, metadata=metadata).kept
-        for metadata in (None, {}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": "1", "b": 2}, {"a": 1})
-    ]
-    assert kept == [1, 0, 1, 0, 1, 1] and len(memory) == 4
-    assert memory.add(["user: red wine"]).kept == 1 and len(memory) == 4  # it is the one without metadata, as before
-
-
-@pytest.mark.parametrize(
-    "metadata", [{"a": object()}, {1: "a"}, ["a"], {"a": float("nan")}], ids=["object", "key", "list", "nan"]
-)
-def test_metadata_that_cannot_be(metadata: Any) -> None:
-    memory = held()
-    with pytest.raises(InvalidInputError):
-        memory.add_conversation([{"role": "user", "content": "red wine"}], metadata=metadata)
-    assert len(memory) == 0
-
-
-def test_the_embedded_parts_keep_what_matters() -> None:
-    memory = EpicMemory(["I follow a strict vegan diet."], encoder=default_encoder())
-    said: Sequence[dict[str, str]] = [{"role": "user", "content": "I cooked a vegan lentil stew."}]
-    assert memory.add_conversation(said, metadata={"session_id": "a"}).kept == 1
-    assert memory.search("dinner", filter=Filter.eq("session_id", "a")) and not memory.search(
-        "dinner", filter=Filter.eq("session_id", "b")
-    )

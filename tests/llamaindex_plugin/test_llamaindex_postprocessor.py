@@ -34,7 +34,7 @@ from epic_core.errors import EncoderError, InvalidInputError, LMSetupError, LMUn
 from epic_core.integrations.reranking import RememberingEncoder
 from epic_core.steering.relevance import sample_texts
 from epic_core.verification import LMVerifier
-from epic_llamaindex.adapters import LlamaIndexLM
+from epic_llamaindex.models import LlamaIndexLM
 from epic_llamaindex.nodes import node_of
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
 from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll
@@ -750,21 +750,6 @@ async def test_a_query_engine_answers_by_it() -> None:
     assert str(answer) == str(other) == "Tofu." and ids(answer.source_nodes) == ids(other.source_nodes) == ["n3"]
     assert len(llm.prompts) == 2 and llm.prompts[0] == llm.prompts[1]
     assert "Interpretation Guidance:" in llm.prompts[0] and TOFU in llm.prompts[0] and STEW not in llm.prompts[0]
-
-
-def test_threads_share_one() -> None:
-    processor = EpicNodePostprocessor(preferences=[VEGAN])
-    nodes = found(STEW, SOUP, STEAM, TOFU)
-    outs: list[list[str]] = []
-    threads = [
-        threading.Thread(target=lambda: outs.append(ids(processor.postprocess_nodes(nodes, query_str=QUERY))))
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outs == [["n3", "n1", "n0", "n2"]] * 8
 
 
 # whatever is given

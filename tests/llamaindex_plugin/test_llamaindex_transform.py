@@ -12,7 +12,6 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +34,6 @@ from llama_index.core.schema import (
     NodeRelationship,
     RelatedNodeInfo,
     TextNode,
-    TransformComponent,
 )
 from pydantic import ValidationError
 
@@ -45,32 +43,25 @@ from epic_core.errors import (
     EncoderError,
     InvalidInputError,
     LMUnavailableError,
-    MemoryClosedError,
-    NoPreferencesError,
     UndecidedError,
 )
 from epic_core.pipeline.judge import JUDGED_AT_ONCE
 from epic_core.types import BuildReport
-from epic_core.verification import LMVerifier
-from epic_llamaindex.adapters import encoder_of
-from epic_llamaindex.embeddings import EpicEmbedding
-from epic_llamaindex.transform import EpicTransform
-from helpers import HashEncoder, KeepAll, Raising
+from epic_llamaindex.ingestion import EpicTransform
+from epic_llamaindex.models import EpicEmbedding, encoder_of
+from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, SyncEmbedding
 from scripted import (
     BOTH,
     TRAIN,
     WINE,
     Asked,
-    Hanging,
     Own,
     Scripted,
     anew,
     answer_to,
-    cancelled,
     documents,
     memory_of,
-    opened,
     read_prompt,
     verifier_of,
 )
@@ -134,17 +125,6 @@ WAYS: dict[str, Run] = {"call": _call, "acall": _acall}
 def run(request: pytest.FixtureRequest) -> Run:
     """Runs a step with or without blocking the event loop; inside a running loop both times."""
     return WAYS[request.param]
-
-
-def test_it_is_a_transformation() -> None:
-    assert isinstance(step(), TransformComponent)
-    assert EpicTransform.class_name() == "EpicTransform"
-
-
-async def test_both_ways_give_the_same(run: Run) -> None:
-    found = await run(step(), nodes())
-    assert found == step()(nodes())
-    assert ids(found) == KEPT
 
 
 @pytest.mark.slow
@@ -428,9 +408,6 @@ async def test_metadata_may_be_anything(run: Run) -> None:
     odd = {"lock": threading.Lock(), "set": {1}, "nan": float("nan"), "bytes": b"\x00", "kind": dict}
     (found,) = await run(step(), [TextNode(text="red wine", metadata=odd)])
     assert {key: found.metadata[key] for key in odd} == odd
-    keep = step()
-    keep([TextNode(text="red wine", metadata=odd)])
-    assert keep.reprocess() == type(keep.reprocess())(gone=[], kept=[])
 
 
 # running
@@ -441,49 +418,22 @@ async def test_nothing_blocks_the_event_loop() -> None:
     keep = step(lm, encoder=encoder, embed_model=model)
     here = threading.get_ident()
     assert ids(await keep.acall(nodes())) == KEPT
-    await keep.areprocess(nodes())
     assert here not in encoder.sync_threads and not model.threads and lm.most_at_once == 3
     slow = SyncEmbedding()
     await EpicTransform(preferences=[WINE], embed_model=slow, llm=KeepAll()).acall(nodes())
     assert slow.threads and here not in slow.threads
 
 
-class Hashed(TextNode):
-    """Says in which threads it is looked at in full."""
-
-    @property
-    def hash(self) -> str:
-        self.metadata["threads"].append(threading.get_ident())
-        return super().hash
-
-
 async def test_thousands_of_nodes_are_not_copied_on_the_event_loop() -> None:
-    (found,) = await step().acall([Hashed(text="red wine", metadata={"threads": []})])
-    assert found.metadata["threads"] and threading.get_ident() not in found.metadata["threads"]
+    threads: list[int] = []
 
+    class Copied(TextNode):
+        def model_copy(self, **options: Any) -> Any:
+            threads.append(threading.get_ident())
+            return super().model_copy(**options)
 
-async def test_a_framework_model_is_not_called_synchronously() -> None:
-    llm = llama()
-    await EpicTransform(preferences=[WINE, TRAIN], encoder=HashEncoder(), llm=llm).acall(nodes(1))
-    assert llm.seen and not llm.threads
-
-
-def test_two_threads_at_once() -> None:
-    keep = step(Scripted(concurrency=2, seconds=0.001))
-    other = [TextNode(text=f"night train {n}", id_=f"other {n}") for n in range(90)]
-    found: dict[int, list[BaseNode]] = {}
-
-    def work(place: int, given: list[TextNode]) -> None:
-        found[place] = keep(given)
-
-    threads = [threading.Thread(target=work, args=one) for one in enumerate([nodes(), other, nodes()])]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found[0] == found[2] == step()(nodes())
-    assert found[1] == step()(other)
-    assert keep.undecided == [] and not keep.reprocess().gone
+    await step().acall([Copied(text="red wine")])
+    assert threads and threading.get_ident() not in threads
 
 
 async def test_preferences_may_change_while_others_run() -> None:
@@ -495,8 +445,6 @@ async def test_preferences_may_change_while_others_run() -> None:
         keep.preferences = [preference]
         await keep.acall(nodes(1))
     assert len(await running) == 200
-    changed = keep.reprocess()
-    assert {node.metadata["epic_preference"] for node in changed.kept} <= {TRAIN}
 
 
 @contextmanager
@@ -517,14 +465,6 @@ async def test_there_is_a_span(run: Run) -> None:
     with spans() as names:
         await run(step(), nodes(1))
     assert len([name for name in names if name.startswith("EpicTransform.")]) == 1
-
-
-async def test_a_bar_counts_every_node(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    await run(step(show_progress=True), nodes(20))
-    shown = capsys.readouterr()
-    assert "100/100" in shown.err and shown.out == ""
-    await run(step(), nodes(1))
-    assert capsys.readouterr().err == ""
 
 
 # reports, and what has no verdict
@@ -554,7 +494,6 @@ async def test_what_a_model_does_not_decide_is_an_error_and_nothing_is_lost(run:
     assert await run(keep, given) == step()(given)
     assert {asked.chunk for asked in lm.asked} == {node.text for node in given[10:14] + given[15:19]}
     assert keep.undecided == [] and keep.report.undecided == 0
-    assert keep.reprocess() == type(keep.reprocess())(gone=[], kept=[])
 
 
 async def test_undecided_nodes_can_be_skipped(run: Run, caplog: pytest.LogCaptureFixture) -> None:
@@ -590,40 +529,7 @@ async def test_what_the_model_cannot_decide_does_not_hold_up_the_rest(
     assert plain.metadata == one.metadata and plain.text == one.text and plain is not one
     assert [node for node in found if node is not plain] == [decided[key] for key in KEPT if key != one.node_id]
     lm.hook = None
-    changed = keep.reprocess()
-    assert changed.gone == [one.node_id] and changed.kept == [decided[one.node_id]]
-    assert keep.undecided == []
-
-
-async def test_what_was_undecided_is_kept_from_the_moment_that_is_asked_for(run: Run) -> None:
-    given = nodes()
-    lm = Scripted(lambda asked: "I cannot help with that." if asked.chunk == given[12].text else None)
-    keep = step(lm)
-    with pytest.raises(UndecidedError):
-        await run(keep, given)
-    keep.on_undecided = "keep"
-    changed = keep.reprocess()
-    assert changed.gone == [] and ids(changed.kept) == KEPT
-    assert keep.reprocess().kept == [] and keep.undecided == [given[12]]
-
-
-async def test_a_run_that_fails_leaves_verdicts_as_they_are(run: Run) -> None:
-    encoder = HashEncoder()
-    keep = step(encoder=encoder)
-    await run(keep, nodes())
-
-    class Broken(HashEncoder):
-        def encode(self, texts: Sequence[str]) -> Any:
-            raise EncoderError("It is gone.")
-
-        async def aencode(self, texts: Sequence[str]) -> Any:
-            raise EncoderError("It is gone.")
-
-    keep.encoder = Broken()
-    new = TextNode(id_="new", text="red wine")
-    with pytest.raises(EncoderError):
-        await run(keep, [*nodes(), new])
-    assert keep.undecided == [new]
+    assert await run(keep, keep.undecided) == [decided[one.node_id]] and keep.undecided == []
 
 
 async def test_media_do_not_bring_guidance_of_their_own(run: Run) -> None:
@@ -657,17 +563,9 @@ async def test_metadata_is_judged_where_that_is_asked_for(run: Run) -> None:
         step(metadata_mode="some")
 
 
-async def test_a_closed_memory_says_so(run: Run) -> None:
-    memory = EpicMemory([WINE], encoder=HashEncoder())
-    keep = EpicTransform(memory=memory)
-    memory.close()
-    with pytest.raises(MemoryClosedError):
-        await run(keep, nodes())
-
-
 async def test_undecided_nodes_that_come_again_with_other_ids_are_the_same_ones(run: Run) -> None:
     lm = Scripted(lambda asked: "what?")
-    keep = step(lm, on_undecided="skip", ledger=0)
+    keep = step(lm, on_undecided="skip")
     source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="document", hash="v1")}
     for _ in range(2):
         await run(keep, [TextNode(text="red wine", relationships=dict(source))])
@@ -675,57 +573,6 @@ async def test_undecided_nodes_that_come_again_with_other_ids_are_the_same_ones(
     lm.hook = None
     await run(keep, [TextNode(text="red wine", relationships=dict(source))])
     assert keep.undecided == []
-
-
-async def test_undecided_nodes_are_not_forgotten(run: Run) -> None:
-    lm = Scripted(stalls_at(0))
-    keep = step(lm, on_undecided="skip", ledger=2)
-    found = await run(keep, nodes())
-    assert len(keep.undecided) == 4
-    lm.hook = None
-    changed = keep.reprocess()
-    assert sorted(ids(changed.kept) + ids(found)) == sorted(KEPT)
-    assert keep.undecided == []
-
-
-async def test_nothing_is_asked_twice(run: Run) -> None:
-    lm = Scripted(stalls_at(2))
-    keep = step(lm, on_undecided="skip")
-    await run(keep, nodes())
-    assert lm.calls == 16
-    lm.hook = None
-    await run(keep, nodes())
-    assert lm.calls == 16 + 4
-    await run(keep, [TextNode(text=node.text) for node in nodes()])
-    assert lm.calls == 20 and keep.report.usage.calls == 0 and keep.report.cached == 24
-
-
-async def test_a_verifier_that_breaks_off_leaves_the_rest_undecided(run: Run) -> None:
-    given = [TextNode(text=f"red wine {n}", id_=str(n)) for n in range(5)]
-    keep = step(llm=Raising(TimeoutError("slow"), after=3), preferences=[WINE])
-    with pytest.raises(UndecidedError, match="TimeoutError: slow"):
-        await run(keep, given)
-    assert keep.undecided == given[3:]
-    assert ids(await run(keep, given)) == ["0", "1", "2", "3", "4"]
-
-
-async def test_an_interruption_loses_nothing(run: Run) -> None:
-    lm = Scripted()
-    keep = step(lm)
-    lm.interrupt_at = {6}
-    with pytest.raises(KeyboardInterrupt):
-        keep(nodes())
-    assert ids(await run(keep, nodes())) == KEPT
-    assert lm.calls == 16 + 1
-
-
-async def test_a_cancelled_run_loses_nothing() -> None:
-    lm = Hanging()
-    keep = step(lm)
-    lm.interrupt_at = {6}
-    await cancelled(keep.acall(nodes()), lm)
-    assert ids(await keep.acall(nodes())) == KEPT
-    assert lm.calls == 16 + 1
 
 
 # models
@@ -739,21 +586,6 @@ def llama(**options: Any) -> ScriptedLLM:
 def _answer(messages: list[Any]) -> str:
     asked = read_prompt([{"role": one.role.value, "content": one.content} for one in messages])
     return answer_to(asked, lambda chunk, preference: None if f"no{preference[-4:]}" in chunk else Stance.SUPPORTS)
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "llm": llama,
-    "language model": Scripted,
-    "verifier": lambda: LMVerifier(Scripted()),
-}
-
-
-@pytest.mark.parametrize("model", MODELS)
-async def test_any_kind_of_model_decides(model: str, run: Run) -> None:
-    found = await run(step(llm=MODELS[model]()), nodes())
-    expected = step()(nodes())
-    assert ids(found) == ids(expected)
-    assert [one.metadata["epic_instruction"] for one in found] == [one.metadata["epic_instruction"] for one in expected]
 
 
 @pytest.mark.parametrize("part", ["encoder", "embed_model"])
@@ -787,17 +619,6 @@ async def test_a_memory_judges_and_takes_nothing_in(run: Run) -> None:
     assert "item 4" in ids(await run(keep, nodes()))
 
 
-async def test_a_memorys_file_remembers_what_was_decided(tmp_path: Path, run: Run) -> None:
-    path, lm = tmp_path / "me.epic", Scripted(stalls_at(3))
-    with opened(path, lm) as memory, pytest.raises(UndecidedError):
-        await run(EpicTransform(memory=memory), nodes())
-    lm = Scripted()
-    with opened(path, lm) as memory:
-        keep = EpicTransform(memory=memory, embed_model=HashEncoder())
-        assert ids(await run(keep, nodes())) == KEPT
-        assert lm.calls == 4
-
-
 def test_a_memory_brings_all_it_needs() -> None:
     memory = memory_of(Scripted())
     refused: dict[str, Any] = {
@@ -807,7 +628,7 @@ def test_a_memory_brings_all_it_needs() -> None:
     for name, value in refused.items():
         with pytest.raises(ValidationError, match=f"With memory=, {name} would be ignored"):
             EpicTransform(memory=memory, **{name: value})
-    keep = EpicTransform(memory=memory, annotate=False, on_undecided="skip", ledger=3, embed_model=EpicEmbedding())
+    keep = EpicTransform(memory=memory, annotate=False, on_undecided="skip", embed_model=EpicEmbedding())
     with pytest.raises(ValidationError, match="it has its own"):
         keep.tau = 0.1
     assert keep.tau is None and ids(keep(nodes())) == KEPT
@@ -861,13 +682,7 @@ def test_a_model_can_be_exchanged() -> None:
     ("name", "value", "match"),
     [
         ("preferences", ["a", "a"], "given twice"),
-        ("tau", 2.0, "between -1 and 1"),
-        ("keep_rate", 0.0, "keep_rate must be a share"),
-        ("embed_model", "all-minilm", "LlamaIndex embedding model"),
         ("llm", "qwen3:4b", "LlamaIndex LLM"),
-        ("on_undecided", "wait", "on_undecided"),
-        ("ledger", -1, "ledger"),
-        ("threshold", 3, "threshold"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_and_the_old_one_stays(name: str, value: Any, match: str) -> None:
@@ -876,14 +691,6 @@ def test_a_setting_that_cannot_be_is_refused_and_the_old_one_stays(name: str, va
     with pytest.raises(ValidationError, match=match):
         setattr(keep, name, value)
     assert keep.to_dict() == before and ids(keep(nodes())) == KEPT
-
-
-def test_preferences_that_have_expired_do_not_count() -> None:
-    past, future = (datetime.now(timezone.utc) + timedelta(days=days) for days in (-1, 1))
-    keep = step(preferences=[Preference(text=WINE, expires_at=past), Preference(text=TRAIN, expires_at=future)])
-    assert keep(nodes()) == step(preferences=[TRAIN])(nodes())
-    with pytest.raises(NoPreferencesError):
-        step(preferences=[Preference(text=WINE, expires_at=past)])(nodes())
 
 
 async def test_a_preference_that_expires_meanwhile_counts_no_more(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
@@ -922,7 +729,6 @@ async def test_a_preference_that_expires_meanwhile_counts_no_more(monkeypatch: p
         ({"memory": "me.epic"}, "memory"),
         ({"annotate": "perhaps"}, "annotate"),
         ({"on_undecided": "wait"}, "on_undecided"),
-        ({"ledger": -1}, "ledger"),
     ],
 )
 def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any], match: str) -> None:
@@ -984,13 +790,6 @@ async def test_what_a_pipeline_passes_on_to_all_steps_does_not_matter(run: Run) 
     assert ids(await run(step(), nodes(), show_progress=True, use_async=False)) == KEPT
 
 
-@pytest.mark.parametrize("preferences", [[], None])
-async def test_without_preferences_nothing_can_be_kept(preferences: Any, run: Run) -> None:
-    keep = EpicTransform() if preferences is None else step(preferences=preferences)
-    with pytest.raises(NoPreferencesError, match="no preferences"):
-        await run(keep, nodes())
-
-
 # stored, copied, sent
 
 
@@ -1032,10 +831,10 @@ def test_models_are_given_again() -> None:
 @pytest.mark.parametrize("how", ["copy", "deepcopy", "model_copy"])
 def test_a_copy_shares_settings_and_models_and_nothing_that_was_seen(how: str) -> None:
     lm = Scripted(stalls_at(0))
-    keep = step(lm, on_undecided="skip", ledger=7)
+    keep = step(lm, on_undecided="skip")
     keep(nodes())
     other = keep.model_copy() if how == "model_copy" else getattr(copy, how)(keep)
-    assert other.to_dict() == keep.to_dict() and other.llm is keep.llm and other.ledger == 7
+    assert other.to_dict() == keep.to_dict() and other.llm is keep.llm
     assert keep.undecided and other.undecided == [] and other.report == BuildReport()
     other.preferences.append("blue sky")
     assert keep.preferences == [WINE, TRAIN]
@@ -1045,10 +844,10 @@ def test_a_copy_shares_settings_and_models_and_nothing_that_was_seen(how: str) -
 
 
 def test_it_is_pickled_without_what_it_has_seen() -> None:
-    keep = EpicTransform(preferences=[WINE], embed_model=EpicEmbedding(), tau=0.1, ledger=5)
+    keep = EpicTransform(preferences=[WINE], embed_model=EpicEmbedding(), tau=0.1)
     keep(nodes())
     again = pickle.loads(pickle.dumps(keep))
-    assert again.to_dict() == keep.to_dict() and again.ledger == 5 and again.report == BuildReport()
+    assert again.to_dict() == keep.to_dict() and again.report == BuildReport()
     assert again(nodes()) == keep(nodes())
 
 

@@ -1,15 +1,20 @@
-"""Memory in RAM by which an ingestion step judges, and which follows the step's settings."""
+"""Judging for a plugin: the memory in RAM that follows a component's settings, and the effect that asks a memory."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from typing_extensions import override
 
 from epic_core.encoders.base import Encoder
 from epic_core.errors import NoPreferencesError
 from epic_core.memory import EpicMemory
-from epic_core.types import Preference
+from epic_core.runtime.effects import Effect
+from epic_core.types import BuildReport, Item, Preference
+from epic_core.types.verdicts import Judged
 from epic_core.verification.base import Verifier
 
 
@@ -60,6 +65,25 @@ class Prepared:
                 self._settings = calibrated
             _hold(memory, wanted)
             return memory
+
+
+@dataclass
+class Judge(Effect):
+    """An effect whose result is the verdicts of a memory on items, one for each, in order."""
+
+    memory: EpicMemory
+    items: Sequence[Item | str]
+    report: BuildReport | None = None
+    progress: bool = False
+
+    @override
+    def run(self, stopped: threading.Event | None) -> list[Judged]:
+        return list(self.memory.judge(self.items, report=self.report, progress=self.progress))
+
+    @override
+    async def arun(self) -> list[Judged]:
+        judging = self.memory.ajudge(self.items, report=self.report, progress=self.progress)
+        return [judged async for judged in judging]
 
 
 def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:

@@ -17,21 +17,23 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from epic_core.context import MATTERING, format_hit
-from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
+from epic_core.encoders.base import Embed, Encoder, aembed, embed
 from epic_core.encoders.cache import TextVectors
-from epic_core.errors import InvalidInputError, LMError, LMUnavailableError, NoPreferencesError
+from epic_core.errors import LMError, LMUnavailableError, NoPreferencesError
+from epic_core.integrations.judging_memory import Judge
 from epic_core.integrations.metadata import REWRITE, as_metadata, guidance_of
 from epic_core.lm.base import LanguageModel
 from epic_core.lm.retries import RetryPolicy
 from epic_core.memory import EpicMemory
 from epic_core.runtime.batching import storable
-from epic_core.runtime.threads import in_thread
-from epic_core.steering.cache import Steerings
-from epic_core.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Preference, Stance
-from epic_core.types.modes import Mode, checked_mode
+from epic_core.runtime.effects import Effects
+from epic_core.steering.cache import Steer, Steerings
+from epic_core.steering.query_steering import QuerySteering
+from epic_core.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Stance
+from epic_core.types.modes import Mode
 from epic_core.types.verdicts import PENALTY, Judged
 from epic_core.verification.lm import LMVerifier
 
@@ -121,15 +123,12 @@ class Reranker:
         mode: How the query is steered: "signed", "paper" or "off".
         keep: Which texts are returned: "all", "relevant" or "supports". Texts that could not be judged always are.
         rerank: Whether texts change places.
-
-    Raises:
-        InvalidInputError: for an unknown `mode` or `keep`.
     """
 
     def __init__(self, memory: EpicMemory, *, mode: Mode = "signed", keep: Keep = "all", rerank: bool = True) -> None:
         self.memory = memory
-        self.mode = checked_mode(mode)
-        self.keep = checked_keep(keep)
+        self.mode = mode
+        self.keep = keep
         self.rerank = rerank
         self._known: tuple[Encoder, Steerings] | None = None
 
@@ -137,60 +136,64 @@ class Reranker:
         self,
         query: str | None,
         texts: Sequence[tuple[str, Mapping[str, Any]]],
+        report: BuildReport,
         *,
         top_n: int | None = None,
-        report: BuildReport | None = None,
-    ) -> list[Ranked]:
+    ) -> Effects[list[Ranked]]:
         """Return the texts, best first; empty texts come last, in the order given.
 
         Args:
             query: Without one, texts are ranked by stance, then by similarity to the preferences, then by the order
                 given.
             texts: Each with its metadata.
-            top_n: How many are returned at most; default: all.
             report: A report to be filled in.
+            top_n: How many are returned at most; default: all.
 
         Raises:
             NoPreferencesError: if the memory has none, or all have expired.
             ReadOnlyError: if a model has to be asked, and its verdicts cannot be stored.
             EncoderError: if the encoder fails.
         """
-        preferences = self._preferences()
-        work = _Work(self, query, texts, preferences)
-        if work.to_judge:
-            work.take(list(self.memory.judge(work.to_judge, report=report)))
-        if not work.to_embed:
-            return work.finished(top_n)
-        steerings = self._steerings()
-        steering = steerings.of(preferences, self.mode)
-        steered = steering.steer_vector(embed_query(steerings.encoder, work.query))
-        return work.finished(top_n, embed(steerings.encoder, work.to_embed) @ steered.vector)
-
-    async def arank(
-        self,
-        query: str | None,
-        texts: Sequence[tuple[str, Mapping[str, Any]]],
-        *,
-        top_n: int | None = None,
-        report: BuildReport | None = None,
-    ) -> list[Ranked]:
-        """Do the same as `rank` without blocking the event loop."""
-        preferences = await in_thread(self._preferences)
-        work = _Work(self, query, texts, preferences)
-        if work.to_judge:
-            work.take([judged async for judged in self.memory.ajudge(work.to_judge, report=report)])
-        if not work.to_embed:
-            return work.finished(top_n)
-        steerings = self._steerings()
-        steering = await steerings.aof(preferences, self.mode)
-        steered = steering.steer_vector(await aembed_query(steerings.encoder, work.query))
-        return work.finished(top_n, await aembed(steerings.encoder, work.to_embed) @ steered.vector)
-
-    def _preferences(self) -> tuple[Preference, ...]:
-        live = tuple(self.memory.preferences)
-        if not live:
+        preferences = tuple(self.memory.preferences)
+        if not preferences:
             raise NoPreferencesError("There are no preferences to rank by. Give some: preferences=['...'].")
-        return live
+        names = {preference.text for preference in preferences}
+        found: list[Ranked] = []
+        blank: list[Ranked] = []
+        for place, (given, metadata) in enumerate(texts):
+            text = storable(given)
+            if text.strip():
+                found.append(_carried(place, text, metadata, names) or Ranked(place=place, text=text))
+            else:
+                blank.append(Ranked(place=place, text=text))
+        # Each text once: an index may hold it twice.
+        to_judge = list(dict.fromkeys(one.text for one in found if one.decision is None))
+        if to_judge:
+            judged: list[Judged] = yield Judge(self.memory, to_judge, report)
+            verdicts = {one.item.text: one for one in judged}
+            found = [one if one.decision is not None else _decided(one, verdicts[one.text]) for one in found]
+        found = [one for one in found if self._keeps(one)]
+        if not self.rerank:
+            return sorted([*found, *blank], key=lambda one: one.place)[:top_n]
+        query = storable(query or "").strip()
+        if query and found:
+            steerings = self._steerings()
+            steering: QuerySteering = yield Steer(steerings, preferences, self.mode)
+            asked: FloatArray = yield Embed(steerings.encoder, [query], "", query=True)
+            vectors: FloatArray = yield Embed(steerings.encoder, [one.text for one in found], "")
+            cosines: list[float] = (vectors @ steering.steer_vector(asked[0]).vector).tolist()
+            scores = [cosine - PENALTY[one.stance] for cosine, one in zip(cosines, found, strict=True)]
+            found = [replace(one, score=score) for one, score in zip(found, scores, strict=True)]
+            found.sort(key=lambda one: one.score or 0.0, reverse=True)
+        else:
+            # Sorting is stable: equal texts stay in the order given.
+            found.sort(key=lambda one: (PENALTY[one.stance], -one.similarity))
+        return [*found, *blank][:top_n]
+
+    def _keeps(self, one: Ranked) -> bool:
+        if self.keep == "all" or one.decision is Decision.UNDECIDED:
+            return True
+        return one.decision is Decision.KEEP and (self.keep == "relevant" or one.stance not in _AGAINST)
 
     def _steerings(self) -> Steerings:
         """Return the steerings of the current encoder, which changes if the memory is embedded anew."""
@@ -201,67 +204,9 @@ class Reranker:
         return known[1]
 
 
-class _Work:
-    """One re-ranking: the texts to judge, the texts to embed, and the results."""
-
-    def __init__(
-        self,
-        ranker: Reranker,
-        query: str | None,
-        texts: Sequence[tuple[str, Mapping[str, Any]]],
-        preferences: Sequence[Preference],
-    ) -> None:
-        self.query = storable(query or "").strip()
-        self._ranker = ranker
-        self._found: list[Ranked] = []
-        self._blank: list[Ranked] = []
-        names = {preference.text for preference in preferences}
-        for place, (given, metadata) in enumerate(texts):
-            text = storable(given)
-            if not text.strip():
-                self._blank.append(Ranked(place=place, text=text))
-                continue
-            self._found.append(carried(place, text, metadata, names) or Ranked(place=place, text=text))
-        # Each text once: an index may hold it twice.
-        self.to_judge = list(dict.fromkeys(one.text for one in self._found if one.decision is None))
-
-    def take(self, judged: Sequence[Judged]) -> None:
-        """Enter the verdicts on the texts to judge."""
-        said = {one.item.text: one for one in judged}
-        for number, one in enumerate(self._found):
-            if one.decision is None:
-                known = said[one.text]
-                guidance = tuple(guidance_of(known)) if known.kept else ()
-                decided = replace(one, decision=known.verdict.decision, guidance=guidance, rewrite=known.rewrite)
-                self._found[number] = decided
-
-    @property
-    def to_embed(self) -> list[str]:
-        """The texts to rank by the query; none without a query or re-ranking."""
-        return [one.text for one in self._left()] if self._ranker.rerank and self.query else []
-
-    def _left(self) -> list[Ranked]:
-        return [one for one in self._found if self._keeps(one)]
-
-    def _keeps(self, one: Ranked) -> bool:
-        keep = self._ranker.keep
-        if keep == "all" or one.decision is Decision.UNDECIDED:
-            return True
-        return one.decision is Decision.KEEP and (keep == "relevant" or one.stance not in _AGAINST)
-
-    def finished(self, top_n: int | None, cosines: FloatArray | None = None) -> list[Ranked]:
-        left = self._left()
-        if not self._ranker.rerank:
-            left = sorted([*left, *self._blank], key=lambda one: one.place)
-            return left[:top_n]
-        if cosines is None:
-            # Sorting is stable: equal texts stay in the order given.
-            left.sort(key=lambda one: (PENALTY[one.stance], -one.similarity))
-        else:
-            scores = [float(cosine) - PENALTY[one.stance] for cosine, one in zip(cosines, left, strict=True)]
-            left = [replace(one, score=score) for one, score in zip(left, scores, strict=True)]
-            left.sort(key=lambda one: one.score or 0.0, reverse=True)
-        return [*left, *self._blank][:top_n]
+def _decided(ranked: Ranked, judged: Judged) -> Ranked:
+    guidance = tuple(guidance_of(judged)) if judged.kept else ()
+    return replace(ranked, decision=judged.verdict.decision, guidance=guidance, rewrite=judged.rewrite)
 
 
 class _Waiting(RetryPolicy):
@@ -337,7 +282,7 @@ class RememberingEncoder:
         return getattr(self.encoder, name)
 
 
-def carried(place: int, text: str, metadata: Mapping[str, Any], preferences: Collection[str]) -> Ranked | None:
+def _carried(place: int, text: str, metadata: Mapping[str, Any], preferences: Collection[str]) -> Ranked | None:
     """Return a text with the guidance in its metadata under some preferences; None if there is none it can read."""
     try:
         told = json.loads(metadata.get("epic_alignments") or "[]")
@@ -380,15 +325,3 @@ def _facts(told: Mapping[str, Any]) -> dict[str, Any]:
 
 def _stance(facts: Mapping[str, Any]) -> Stance:
     return Stance(facts["stance"])
-
-
-def checked_keep(keep: str) -> Keep:
-    """Check which texts a re-ranking is to return.
-
-    Raises:
-        InvalidInputError: for an unknown choice.
-    """
-    for known in get_args(Keep):
-        if keep == known:
-            return known  # type: ignore[no-any-return]
-    raise InvalidInputError(f"keep must be one of {', '.join(get_args(Keep))}; not {keep!r}.")

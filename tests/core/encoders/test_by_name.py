@@ -238,7 +238,7 @@ def test_llamaindexs_side_takes_names(tmp_path: Path) -> None:
     from llama_index.core.schema import TextNode
 
     from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicTransform, EpicVectorStore
-    from epic_llamaindex.adapters import encoder_of as llamaindexs
+    from epic_llamaindex.models import encoder_of as llamaindexs
 
     assert llamaindexs("static") is default_encoder() and llamaindexs(MINILM) is encoder_of(MINILM)
     assert EpicEmbedding("static").encoder is default_encoder()

@@ -17,12 +17,8 @@ _PROMPT = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_c
 _ANSWER = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
 
 
-def read(response: ChatResponse) -> Completion:
-    """Return the completion in a response, without its thinking blocks.
-
-    Raises:
-        LMUnavailableError: if the server broke off before the answer was complete.
-    """
+def completion_of(response: ChatResponse) -> Completion:
+    """Return the completion in a response, without its thinking blocks."""
     if _of(response.raw, "done") is False:  # Ollama's
         raise LMUnavailableError("The server broke off in the middle of an answer.")
     text = "".join(block.text for block in response.message.blocks if isinstance(block, TextBlock))

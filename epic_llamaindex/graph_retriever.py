@@ -27,8 +27,9 @@ from epic_core.lm import LanguageModel
 from epic_core.lm.failures import kind_of
 from epic_core.steering import Mode
 from epic_core.types.modes import StancePolicy
-from epic_llamaindex.adapters import lm_of
-from epic_llamaindex.retrievers import EpicRetriever, Guidance
+from epic_llamaindex.models import lm_of
+from epic_llamaindex.nodes import Guidance
+from epic_llamaindex.retriever import EpicRetriever
 
 dispatcher = get_dispatcher(__name__)
 _logger = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ class EpicGraphRetriever(EpicRetriever):
         try:
             if reads is not None:
                 retriever.graph = GraphMemory(memory=retriever.memory, extractor=reads)
-            retriever._told(retriever.graph.update())
+            retriever._reported(retriever.graph.update())
         except BaseException:
             retriever.close()
             raise
@@ -151,7 +152,7 @@ class EpicGraphRetriever(EpicRetriever):
         extracts them again.
         """
         kept = super().add_nodes(nodes, upsert=upsert, progress=progress)
-        return self._told(self.graph.update(progress=progress), kept)
+        return self._reported(self.graph.update(progress=progress), kept)
 
     @override
     async def aadd_nodes(
@@ -159,9 +160,9 @@ class EpicGraphRetriever(EpicRetriever):
     ) -> BuildReport:
         """Do the same as `add_nodes` without blocking the event loop."""
         kept = await super().aadd_nodes(nodes, upsert=upsert, progress=progress)
-        return self._told(await self.graph.aupdate(progress=progress), kept)
+        return self._reported(await self.graph.aupdate(progress=progress), kept)
 
-    def _told(self, report: GraphReport, kept: BuildReport | None = None) -> BuildReport:
+    def _reported(self, report: GraphReport, kept: BuildReport | None = None) -> BuildReport:
         if kept is not None:
             report.memory = kept
         self.report = report
@@ -170,11 +171,7 @@ class EpicGraphRetriever(EpicRetriever):
 
 
 def extractor_of(extractor: Extractor | LLM | LanguageModel | None) -> Extractor | None:
-    """Return an extractor for what a user gave: a model reads the passages; None is the graph's default.
-
-    Raises:
-        InvalidInputError: for anything but an extractor, an LLM, a language model or None.
-    """
+    """Return an extractor for what a user gave: a model reads the passages; None is the graph's default."""
     if extractor is None or (not isinstance(extractor, (type, BaseComponent)) and isinstance(extractor, Extractor)):
         return extractor
     if isinstance(extractor, LLM) or callable(getattr(extractor, "complete", None)):

@@ -1,4 +1,4 @@
-"""Adapters from LlamaIndex's models to the core: embedding models as an `Encoder`, an LLM as a `LanguageModel`."""
+"""Adapter from a LlamaIndex LLM to a language model of the core, and the verifier made of it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.schema import BaseComponent
 
-from epic_core.encoders import Encoder, by_name, default_encoder
-from epic_core.encoders.adapted import AdaptedEncoder, is_encoder
+from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.lm import Completion, LanguageModel
 from epic_core.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
@@ -22,148 +20,8 @@ from epic_core.lm.base import Schema
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.threads import in_thread
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
-from epic_llamaindex.answers import only_thought, read
-from epic_llamaindex.embeddings import EpicEmbedding
-
-# The attributes that hold a model's name; `metadata` has it as well, but may ask a server.
-_NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment", "engine")
-
-# Default names of the framework for models and classes that give no name of their own.
-_NAMELESS = {"", "unknown", "base_component", "custom_llm"}
-
-
-def _name_of(model: BaseComponent) -> str:
-    """Return `llamaindex:<class>:<model>`, or `llamaindex:<class>` if the model gives no name."""
-    kind = model.class_name()
-    named = (getattr(model, name, None) for name in _NAMES)
-    found = [value for value in named if isinstance(value, str) and value.strip() not in _NAMELESS]
-    return ":".join(["llamaindex", type(model).__name__ if kind in _NAMELESS else kind, *found[:1]])
-
-
-def _inherits(model: BaseComponent, base: type[BaseComponent], method: str) -> bool:
-    """Tell whether a model's class inherits a method unchanged.
-
-    The framework wraps methods anew in each class, so module and qualified name are compared.
-    """
-    own, given = getattr(type(model), method), getattr(base, method)
-    return (own.__module__, own.__qualname__) == (given.__module__, given.__qualname__)
-
-
-# encoders
-
-# Settings that change what is embedded, or how; an unset one counts as absent. Other settings are left out, such as
-# addresses, keys, timeouts and batch sizes: a setting that an update of an integration adds must not make an older
-# file unusable.
-_TOLD = (
-    "model_name", "query_instruction", "text_instruction", "query_prefix", "text_prefix", "dimensions",
-    "output_dimension", "mode", "task", "task_type", "input_type", "pooling",
-)  # fmt: skip
-
-
-def _settings_of(model: BaseEmbedding) -> str:
-    """Return the settings that change embeddings, as text."""
-    values = [(name, getattr(model, name, None)) for name in _TOLD]
-    plain = [(name, getattr(value, "value", value)) for name, value in values]  # the value of an enumeration's member
-    return "".join(f"\x1f{name}={value}" for name, value in plain if isinstance(value, (str, int)) and value)
-
-
-class LlamaIndexEncoder(AdaptedEncoder):
-    """Any LlamaIndex embedding model as an encoder: `LlamaIndexEncoder(OllamaEmbedding("nomic-embed-text"))`.
-
-    Items and preferences are embedded as texts, a user's query as a query. Nothing is sent before the first use.
-    A model without asynchronous calls of its own is called in a worker thread.
-
-    Args:
-        embed_model: The embedding model.
-        name: Stored with a memory, which can be opened only with an encoder of that name. Default: made of the
-            class and of the model's name.
-        fingerprint: Identifies the weights. Default: a digest of name, dimension and the settings that change
-            embeddings (the model's name, instructions or prefixes, dimensions, mode, task, input type, pooling). It
-            stays the same if the weights change under the same name; give a fingerprint where that can happen, or where
-            another setting matters.
-        tau: The coarse filter's threshold that suits the model, a cosine in [-1, 1]. Default: the core's own.
-        floor: The similarity from which a preference steers, a cosine in [-1, 1]. Default: the core's own.
-
-    Attributes:
-        embed_model: The embedding model.
-        name: The name.
-        tau, floor: Present only if they were given.
-
-    Raises:
-        InvalidInputError: if an argument is invalid.
-        EncoderError: on use, if the model fails or does not return one embedding for each text.
-    """
-
-    def __init__(
-        self,
-        embed_model: BaseEmbedding,
-        *,
-        name: str | None = None,
-        fingerprint: str | None = None,
-        tau: float | None = None,
-        floor: float | None = None,
-    ) -> None:
-        if not isinstance(embed_model, BaseEmbedding):
-            raise InvalidInputError(f"embed_model must be a LlamaIndex embedding model, not {kind_of(embed_model)}.")
-        made = checked_name(name, _name_of(embed_model))
-        super().__init__(made, fingerprint=fingerprint, tau=tau, floor=floor, settings=_settings_of(embed_model))
-        self.embed_model = embed_model
-        # The framework's fall-backs for texts call the synchronous method on the event loop. A model that keeps them
-        # has no real asynchronous call for a query either: there is no fall-back for queries, so every model has to
-        # write one.
-        asynchronous = ("_aget_text_embedding", "_aget_text_embeddings")
-        self._in_thread = all(_inherits(embed_model, BaseEmbedding, method) for method in asynchronous)
-
-    def _documents(self, texts: list[str]) -> object:
-        return self.embed_model.get_text_embedding_batch(texts)
-
-    async def _adocuments(self, texts: list[str]) -> object:
-        if self._in_thread:
-            return await in_thread(self._documents, texts)
-        return await self.embed_model.aget_text_embedding_batch(texts)
-
-    def _query(self, text: str) -> object:
-        return self.embed_model.get_query_embedding(text)
-
-    async def _aquery(self, text: str) -> object:
-        if self._in_thread:
-            return await in_thread(self._query, text)
-        return await self.embed_model.aget_query_embedding(text)
-
-    def __repr__(self) -> str:
-        return f"LlamaIndexEncoder({self.name!r})"
-
-
-def encoder_of(embed_model: BaseEmbedding | Encoder | str | None) -> Encoder:
-    """Return an encoder for the embedding model a user gave: None is the embedded encoder, a string an encoder's name.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
-    if embed_model is None:
-        return default_encoder()
-    if isinstance(embed_model, EpicEmbedding):
-        return embed_model.encoder
-    if isinstance(embed_model, BaseEmbedding):
-        return LlamaIndexEncoder(embed_model)
-    if isinstance(embed_model, str):
-        if by_name.is_encoder_name(embed_model):
-            return by_name.encoder_of(embed_model)
-    elif is_encoder(embed_model):
-        return embed_model
-    raise InvalidInputError(
-        "embed_model must be a LlamaIndex embedding model, such as OllamaEmbedding(model_name=...), an encoder of"
-        f" epic_core, the name of one ({by_name.NAMES}), or None for the embedded one; not {_told(embed_model)}."
-    )
-
-
-def _told(value: object) -> str:
-    return repr(value) if isinstance(value, str) else kind_of(value)
-
-
-# language models
-
-_MOST_MADE = 256
+from epic_llamaindex.models.answers import completion_of, only_thought
+from epic_llamaindex.models.encoder import inherits, name_of
 
 
 class LlamaIndexLM(AdaptedLM):
@@ -211,16 +69,16 @@ class LlamaIndexLM(AdaptedLM):
         self._is_openai = bool(kinds & {"OpenAI", "LiteLLM"})
         self._limited_by = limit_of(type(llm).model_fields)
         super().__init__(
-            checked_name(name, _name_of(llm)),
+            checked_name(name, name_of(llm)),
             concurrency=concurrency,
             context=self._window(llm) if context is None else context,
             structured=structured and (self._is_ollama or self._is_openai),
             limited=self._is_ollama or self._limited_by is not None,
         )
         self.llm = llm
-        self._in_thread = _inherits(llm, CustomLLM, "achat")  # its `achat` calls `chat` on the event loop
+        self._in_thread = inherits(llm, CustomLLM, "achat")  # its `achat` calls `chat` on the event loop
         self._ready: LLM | None = None if self._is_ollama else llm
-        self._made: dict[int, LLM] = {}
+        self._limited: tuple[int, LLM] | None = None
         self._lock = threading.Lock()
 
     def _window(self, llm: LLM) -> int | None:
@@ -240,7 +98,7 @@ class LlamaIndexLM(AdaptedLM):
         return await model.achat(_messages(messages), **self._form(schema))
 
     def _read(self, answer: ChatResponse) -> Completion:
-        return read(answer)
+        return completion_of(answer)
 
     def _only_thought(self, answer: ChatResponse, completion: Completion) -> bool:
         return only_thought(answer, completion)
@@ -261,14 +119,11 @@ class LlamaIndexLM(AdaptedLM):
                 self._ready = self._with_window()
             if limit is None:
                 return self._ready
-            made = self._made.get(limit)
-            if made is None:
+            if self._limited is None or self._limited[0] != limit:
                 # Copy the last copy, which already has its clients.
-                last = next(reversed(self._made.values()), self._ready)
-                if len(self._made) >= _MOST_MADE:
-                    self._made.clear()
-                made = self._made[limit] = self._limited(last, limit)
-            return made
+                last = self._ready if self._limited is None else self._limited[1]
+                self._limited = limit, self._with_limit(last, limit)
+            return self._limited[1]
 
     def _with_window(self) -> LLM:
         """Return a copy of Ollama's LLM that knows its context size; else it asks in each call, on the event loop."""
@@ -282,7 +137,7 @@ class LlamaIndexLM(AdaptedLM):
             llm.context_window = self.context
         return llm  # type: ignore[no-any-return]
 
-    def _limited(self, last: LLM, limit: int) -> LLM:
+    def _with_limit(self, last: LLM, limit: int) -> LLM:
         if self._is_ollama:
             options = self.llm.additional_kwargs  # type: ignore[attr-defined]
             own = options.get("num_predict")
@@ -299,11 +154,7 @@ def _messages(messages: Sequence[Mapping[str, str]]) -> list[ChatMessage]:
 
 
 def lm_of(llm: LLM | LanguageModel) -> LanguageModel:
-    """Return a language model for the model that a user gave.
-
-    Raises:
-        InvalidInputError: for anything but an LLM or a language model.
-    """
+    """Return a language model for the model that a user gave."""
     if isinstance(llm, LLM):
         return LlamaIndexLM(llm)
     if not isinstance(llm, (type, BaseComponent)) and callable(getattr(llm, "complete", None)):
@@ -315,11 +166,7 @@ def lm_of(llm: LLM | LanguageModel) -> LanguageModel:
 
 
 def verifier_of(llm: LLM | LanguageModel | Verifier | None, encoder: Encoder) -> Verifier:
-    """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model.
-
-    Raises:
-        InvalidInputError: for anything but an LLM, a language model, a verifier or None.
-    """
+    """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model."""
     if llm is None:
         return EmbeddedVerifier(encoder)
     if not isinstance(llm, (type, BaseComponent)) and isinstance(llm, Verifier):

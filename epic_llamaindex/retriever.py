@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.indices.base import BaseIndex
+from llama_index.core.ingestion.pipeline import run_transformations
 from llama_index.core.llms import LLM
+from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import (
     BaseNode,
     IndexNode,
@@ -29,20 +31,19 @@ from epic_core import BuildReport, EpicMemory, Filter, Hit, Hits, Item, Preferen
 from epic_core.context import format_preferences
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.calls import Call
 from epic_core.lm import LanguageModel
 from epic_core.memory import Options
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.types import checked_k, checked_text
 from epic_core.types.modes import Mode, StancePolicy, checked_mode, checked_stance_policy
 from epic_core.verification import Verifier
-from epic_llamaindex.adapters import encoder_of, verifier_of
 from epic_llamaindex.filters import SOURCE, filter_of
-from epic_llamaindex.nodes import INDEX, checked_nodes, copy_of, memory_item, node_of
-from epic_llamaindex.offered import node_id_of, objects_of, offered_nodes
+from epic_llamaindex.models import encoder_of, verifier_of
+from epic_llamaindex.nodes import INDEX, Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of
 
 dispatcher = get_dispatcher(__name__)
-
-Guidance: TypeAlias = Literal["metadata", "text", "none"]
 
 
 class EpicRetriever(BaseRetriever):
@@ -53,12 +54,10 @@ class EpicRetriever(BaseRetriever):
 
     A node has its item's id, text and metadata, and the link to its source document; an IndexNode stays one, with its
     `index_id`. Guidance is in flat `epic_*` metadata, excluded from the text to embed and from the text for a model.
-    The metadata does not depend on the query, so that a fusion of several queries recognises a node. For a fusion with
-    other retrievers over the same nodes, use `guidance="none"`.
+    The metadata does not depend on the query, so that a fusion of several queries recognises a node.
 
-    The memory embeds the text of a query bundle, or the mean of its `custom_embedding_strs`, as HyDE writes them. An
-    embedding in the bundle is not used: it may be another model's, as a VectorIndexRetriever writes its own into a
-    shared bundle.
+    The memory embeds the text of a query bundle, or the mean of its `custom_embedding_strs`, as HyDE writes them; not
+    the embedding in the bundle, which may be another model's.
 
     `with` or `close()` closes the memory if the retriever opened or made it.
 
@@ -69,8 +68,8 @@ class EpicRetriever(BaseRetriever):
         preferences: Which of the memory's preferences may steer and match; default: all.
         namespace: The namespace of another user in the same file.
         guidance: "metadata"; or "text": the text of a node is in the form for a model (its number, the guidance and the
-            content), for query engines that pass on nothing but texts; the text then depends on the query; or "none": a
-            node has the text and metadata it was added with, without any guidance in them.
+            content), for query engines that pass on nothing but texts; or "none": a node has the text and metadata it
+            was added with, for a fusion with other retrievers over the same nodes.
         steering: "signed", "paper" or "off"; default: the memory's own.
         stance_policy: "prefer" ranks items that support a preference above items that conflict with it, "only_supports"
             leaves out items that conflict, in part or whole, "any" ranks by similarity alone.
@@ -81,9 +80,6 @@ class EpicRetriever(BaseRetriever):
             `index_id` of an index node or the id of an item; or index nodes whose `index_id` or id is that of an item's
             node. The object of an index node (`obj`) is known to the retriever it is added with; a file does not store
             it.
-
-    Attributes:
-        memory: The memory.
 
     Raises:
         InvalidInputError: if an argument is invalid; from a call, for a query without text.
@@ -125,7 +121,7 @@ class EpicRetriever(BaseRetriever):
         leading = list(objects or ())
         self._index_ids = {node.node_id: node.index_id for node in leading}
         # The objects of added index nodes, by their `index_id`.
-        self._led_to: dict[str, Any] = {}
+        self._objects: dict[str, Any] = {}
         super().__init__(
             callback_manager=callback_manager,
             object_map={**(object_map or {}), **{node.index_id: node.obj for node in leading}},
@@ -185,14 +181,7 @@ class EpicRetriever(BaseRetriever):
             raise InvalidInputError(
                 "Give embed_model= and llm=, which also take an encoder and a verifier of epic_core."
             )
-        offered = offered_nodes(
-            documents=documents,
-            transformations=transformations,
-            nodes=nodes,
-            texts=texts,
-            docstore=docstore,
-            index=index,
-        )
+        offered = _offered(documents, transformations, nodes, texts, docstore, index)
         items = [memory_item(one) if isinstance(one, BaseNode) else one for one in offered]
         encoder = encoder_of(embed_model)
         options = {**options, "encoder": encoder, "verifier": verifier_of(llm, encoder)}
@@ -215,7 +204,7 @@ class EpicRetriever(BaseRetriever):
             earlier = [] if documents is None else retriever._earlier([one for one in items if isinstance(one, Item)])
             if items:
                 made.add(items)
-            retriever._lead(offered)
+            retriever._note_objects(offered)
             retriever._forget(earlier)
         except BaseException:
             made.close()
@@ -252,13 +241,13 @@ class EpicRetriever(BaseRetriever):
 
     @dispatcher.span
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query, embed = _asked(query_bundle)
+        query, embed = _query_of(query_bundle)
         return self._nodes(self._searched.search(query, self._similarity_top_k, embed=embed, **self._options))
 
     # BaseRetriever decorates `_retrieve`, but not this method.
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query, embed = _asked(query_bundle)
+        query, embed = _query_of(query_bundle)
         return self._nodes(await self._searched.asearch(query, self._similarity_top_k, embed=embed, **self._options))
 
     def _nodes(self, hits: Hits) -> list[NodeWithScore]:
@@ -281,7 +270,7 @@ class EpicRetriever(BaseRetriever):
                 node.index_id = index_id
                 break
         if isinstance(node, IndexNode) and node.obj is None:
-            node.obj = self._led_to.get(node.index_id)
+            node.obj = self._objects.get(node.index_id)
         return found
 
     # the nodes it retrieves from
@@ -300,24 +289,21 @@ class EpicRetriever(BaseRetriever):
                 added then.
             EpicError: as `EpicMemory.add` raises it; with `upsert`, nothing is forgotten then.
         """
-        given = checked_nodes(nodes)
-        items = [memory_item(node) for node in given]
-        earlier = self._earlier(items) if upsert else []
-        report = self.memory.add(items, progress=progress)
-        self._lead(given)
-        self._forget(earlier)
-        return report
+        return run(self._added(nodes, upsert, progress))
 
     async def aadd_nodes(
         self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False
     ) -> BuildReport:
         """Do the same as `add_nodes` without blocking the event loop."""
+        return await arun(self._added(nodes, upsert, progress))
+
+    def _added(self, nodes: Iterable[BaseNode], upsert: bool, progress: bool) -> Effects[BuildReport]:
         given = checked_nodes(nodes)
-        items = await in_thread(lambda: [memory_item(node) for node in given])  # slow for thousands of nodes
-        earlier = await in_thread(self._earlier, items) if upsert else []
-        report = await self.memory.aadd(items, progress=progress)
-        self._lead(given)
-        await in_thread(self._forget, earlier)
+        items = [memory_item(node) for node in given]
+        earlier = self._earlier(items) if upsert else []
+        report: BuildReport = yield Call(self.memory.add, self.memory.aadd, items, progress=progress)
+        self._note_objects(given)
+        self._forget(earlier)
         return report
 
     def delete_ref_doc(self, ref_doc_id: str) -> int:
@@ -355,23 +341,25 @@ class EpicRetriever(BaseRetriever):
         documents, new = {str(item.metadata.get(SOURCE, item.id)) for item in items}, {item.id for item in items}
         return [item for item in self._of_documents(documents) if node_id_of(item) not in new]
 
-    def _lead(self, nodes: Iterable[object]) -> None:
+    def _note_objects(self, nodes: Iterable[object]) -> None:
         """Remember the objects of index nodes, and the current version of nodes that index nodes refer to."""
         given = list(nodes)
-        self._led_to.update(objects_of(given))
+        self._objects.update(
+            {one.index_id: one.obj for one in given if isinstance(one, IndexNode) and one.obj is not None}
+        )
         for node in given:
-            if isinstance(node, BaseNode) and not isinstance(node, IndexNode) and node.node_id in self._led_to:
-                self._led_to[node.node_id] = copy_of(node)
+            if isinstance(node, BaseNode) and not isinstance(node, IndexNode) and node.node_id in self._objects:
+                self._objects[node.node_id] = copy_of(node)
 
     def _forget(self, items: Sequence[Item]) -> int:
         for item in items:
-            self._led_to.pop(item.id, None)
-            self._led_to.pop(str(item.metadata.get(INDEX)), None)
+            self._objects.pop(item.id, None)
+            self._objects.pop(str(item.metadata.get(INDEX)), None)
         # Pass items, not ids: some may be gone by now, and an unknown id is an error.
         return self.memory.forget(*items) if items else 0
 
 
-def _asked(query_bundle: object) -> tuple[str, list[str] | None]:
+def _query_of(query_bundle: object) -> tuple[str, list[str] | None]:
     """Return the query, and the texts to embed in its place."""
     if not isinstance(query_bundle, QueryBundle):
         raise InvalidInputError(f"A query is a text or a QueryBundle, not {type(query_bundle).__name__}.")
@@ -401,3 +389,33 @@ def _opened(memory: object, embed_model: BaseEmbedding | Encoder | str | None) -
         if given != own:
             raise InvalidInputError(f"The memory is open, with the encoder {own}: leave out embed_model={given}.")
     return memory
+
+
+def _offered(
+    documents: Iterable[BaseNode] | None,
+    transformations: Sequence[TransformComponent] | None,
+    nodes: Iterable[BaseNode] | None,
+    texts: Iterable[str] | None,
+    docstore: BaseDocumentStore | None,
+    index: BaseIndex[Any] | None,
+) -> Sequence[str | BaseNode]:
+    """Return the nodes or texts that a new memory is offered, from the one source that is given."""
+    if sum(source is not None for source in (documents, nodes, texts, docstore, index)) > 1:
+        raise InvalidInputError("Give one of documents, nodes, texts, docstore and index.")
+    if transformations is not None and documents is None:
+        raise InvalidInputError("transformations= make nodes of documents=. Give both, or nodes= as they are.")
+    if documents is not None:
+        # Copies, as a transformation may change its input.
+        whole = [copy_of(document) for document in checked_nodes(documents)]
+        steps = [SentenceSplitter()] if transformations is None else list(transformations)
+        return checked_nodes(run_transformations(whole, steps))
+    if texts is not None:
+        return [texts] if isinstance(texts, str) else list(texts)
+    if index is not None:
+        docstore = index.docstore
+    if docstore is not None:
+        held = list(docstore.docs.values())
+        if not held:
+            raise InvalidInputError("This docstore holds no nodes: many vector stores keep them instead. Give nodes=.")
+        nodes = [node for node in held if isinstance(node, BaseNode)]
+    return [] if nodes is None else checked_nodes(nodes)

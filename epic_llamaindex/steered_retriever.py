@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,17 +19,18 @@ from llama_index_instrumentation import get_dispatcher
 
 from epic_core import Preference
 from epic_core.encoders import Encoder
-from epic_core.encoders.base import aembed_query, embed_query
+from epic_core.encoders.base import Embed
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
+from epic_core.integrations.calls import Call
 from epic_core.runtime.batching import unique_preferences
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, refuses_dimension
 from epic_core.types import FloatArray
 from epic_core.types.modes import Mode, checked_mode
 from epic_core.types.validation import checked_tau
-from epic_llamaindex.adapters import encoder_of
-from epic_llamaindex.embeddings import EpicEmbedding
-from epic_llamaindex.nodes import text_of, with_said
-from epic_llamaindex.retrievers import EpicRetriever
+from epic_llamaindex.models import EpicEmbedding, encoder_of
+from epic_llamaindex.nodes import text_of, with_metadata
+from epic_llamaindex.retriever import EpicRetriever
 from epic_llamaindex.vectorstore import EpicVectorStore
 
 dispatcher = get_dispatcher(__name__)
@@ -51,9 +53,8 @@ class SteeredRetriever(BaseRetriever):
     VectorContextRetriever, or any other with an embedding model. The query is embedded as the leaf would embed it and
     steered, and the leaf is asked with that embedding; its `similarity_top_k` and filters apply. If, in mode "signed",
     the metadata of nodes gives their stance to these preferences (`EpicTransform` writes it) and one of them conflicts
-    with a preference, a copy of the leaf with a larger `similarity_top_k` fetches more, and the best of them by
-    similarity and stance are returned, as many as the leaf had found; for that, the fetched texts are embedded. The
-    vectors of the last 4,096 texts are cached.
+    with a preference, a copy of the leaf fetches more, and the best of them by similarity and stance are returned, as
+    many as the leaf had found; for that, the fetched texts are embedded, and the last 4,096 vectors cached.
 
     Put retrievers that ask others (fusion, router, auto-merging) around it: QueryFusionRetriever([SteeredRetriever(
     leaf, ...)]). Their bundles should come without an embedding, or with one of this model's: an embedding in the
@@ -63,8 +64,8 @@ class SteeredRetriever(BaseRetriever):
     nodes were ranked by stance, the similarity less the stance's penalty. Their metadata is the leaf's, so that a
     fusion with other retrievers, or of several queries, recognises a node.
 
-    One retriever serves one user and has its own cache of embeddings; another user needs another retriever over the
-    same leaf, which costs no more than embedding the preferences. Safe to use from several threads.
+    One retriever serves one user; another over the same leaf costs no more than embedding the preferences. Safe to use
+    from several threads.
 
     Args:
         retriever: The leaf. It is never changed.
@@ -142,94 +143,76 @@ class SteeredRetriever(BaseRetriever):
 
     @dispatcher.span
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return run(self._found(query_bundle))
+
+    # BaseRetriever decorates `_retrieve`, but not this method.
+    @dispatcher.span
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await arun(self._found(query_bundle), threaded=False)
+
+    def _found(self, query_bundle: QueryBundle) -> Effects[list[NodeWithScore]]:
         bundle = _checked_bundle(query_bundle)
         _check_steered_once(self._leaf)
-        embedding = self._embedded(bundle.embedding_strs) if bundle.embedding is None else bundle.embedding
-        try:
-            target = self._search.target(embedding, self._preferences, self._mode)
-        except EncoderError as error:
-            raise _explained(error, bundle) from error
+        embedding: Sequence[float] | FloatArray | None = bundle.embedding
+        if embedding is None:
+            embedding = yield from self._embedded(bundle.embedding_strs)
+        search = self._search
+        explain = partial(_explain_target, bundle)
+        target: Target = yield Call(
+            search.target, search.atarget, embedding, self._preferences, self._mode, explain=explain
+        )
         if self._fallback is not None and not target.matched:
-            return self._of_fallback(self._fallback.retrieve(replace(bundle)))
-        asked = replace(bundle, embedding=target.vector)
-        first = self._ask(self._leaf, asked)
+            asked = yield Call(self._fallback.retrieve, self._fallback.aretrieve, replace(bundle))
+            return [self._copy(one, {"epic_tier": "fallback"}) for one in _checked_fallback(asked)]
+        bundle = replace(bundle, embedding=target.vector)
+        first: list[NodeWithScore] = yield self._ask(self._leaf, bundle)
         if not first:
             return []
 
         def fetch(vector: list[float], count: int) -> list[NodeWithScore]:
             wider = self._wider() if count > len(first) else None
-            return first if wider is None else self._ask(wider, asked)
+            return first if wider is None else self._ask(wider, bundle).run(None)
 
-        return self._nodes(target, self._search.find(target, len(first), fetch, _read))
-
-    # BaseRetriever decorates `_retrieve`, but not this method.
-    @dispatcher.span
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        bundle = _checked_bundle(query_bundle)
-        _check_steered_once(self._leaf)
-        embedding = await self._aembedded(bundle.embedding_strs) if bundle.embedding is None else bundle.embedding
-        try:
-            target = await self._search.atarget(embedding, self._preferences, self._mode)
-        except EncoderError as error:
-            raise _explained(error, bundle) from error
-        if self._fallback is not None and not target.matched:
-            return self._of_fallback(await self._fallback.aretrieve(replace(bundle)))
-        asked = replace(bundle, embedding=target.vector)
-        first = await self._aask(self._leaf, asked)
-        if not first:
-            return []
-
-        async def fetch(vector: list[float], count: int) -> list[NodeWithScore]:
+        async def afetch(vector: list[float], count: int) -> list[NodeWithScore]:
             wider = self._wider() if count > len(first) else None
-            return first if wider is None else await self._aask(wider, asked)
+            return first if wider is None else await self._ask(wider, bundle).arun()
 
-        return self._nodes(target, await self._search.afind(target, len(first), fetch, _read))
+        found: list[Found[NodeWithScore]] = yield Call(
+            partial(search.find, target, len(first), fetch, _read),
+            partial(search.afind, target, len(first), afetch, _read),
+        )
+        described = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
+        return [
+            self._copy(one.document, described)
+            if one.score is None
+            else self._copy(one.document, {**described, "epic_score": one.score}, score=one.score)
+            for one in found
+        ]
 
-    # embedding the query
-
-    def _embedded(self, texts: list[str]) -> Sequence[float] | FloatArray:
+    def _embedded(self, texts: list[str]) -> Effects[Sequence[float] | FloatArray]:
         """Return the query's embedding, or the mean of several texts' embeddings, as the leaf would compute it."""
-        if self._embed_model is None:
-            return _mean([embed_query(self._search.encoder, text) for text in texts])
-        try:
-            return self._embed_model.get_agg_embedding_from_queries(texts)
-        except EpicError:
-            raise
-        except Exception as error:
-            raise self._not_embedded(error) from error
+        model = self._embed_model
+        if model is None:
+            vectors: FloatArray = yield Embed(self._search.encoder, texts, "", query=True)
+            mean: FloatArray = np.mean(vectors, axis=0, dtype=np.float32)
+            return mean
+        embedding: list[float] = yield Call(
+            model.get_agg_embedding_from_queries,
+            model.aget_agg_embedding_from_queries,
+            texts,
+            explain=self._not_embedded,
+        )
+        return embedding
 
-    async def _aembedded(self, texts: list[str]) -> Sequence[float] | FloatArray:
-        """Do the same as `_embedded` without blocking the event loop."""
-        if self._embed_model is None:
-            return _mean([await aembed_query(self._search.encoder, text) for text in texts])
-        try:
-            return await self._embed_model.aget_agg_embedding_from_queries(texts)
-        except EpicError:
-            raise
-        except Exception as error:
-            raise self._not_embedded(error) from error
+    def _not_embedded(self, error: Exception) -> None:
+        if not isinstance(error, EpicError):
+            raise EncoderError(f"{type(self._embed_model).__name__} could not embed the query: {error}") from error
 
-    def _not_embedded(self, error: Exception) -> EncoderError:
-        return EncoderError(f"{type(self._embed_model).__name__} could not embed the query: {error}")
+    def _ask(self, leaf: BaseRetriever, bundle: QueryBundle) -> Call:
+        # A copy of the bundle, as retrievers write into it.
+        return Call(leaf.retrieve, leaf.aretrieve, replace(bundle), explain=partial(self._not_found, bundle))
 
-    # asking the leaf
-
-    def _ask(self, leaf: BaseRetriever, bundle: QueryBundle) -> list[NodeWithScore]:
-        try:
-            # A copy of the bundle, as retrievers write into it.
-            return leaf.retrieve(replace(bundle))
-        except Exception as error:
-            self._explain(error, bundle)
-            raise
-
-    async def _aask(self, leaf: BaseRetriever, bundle: QueryBundle) -> list[NodeWithScore]:
-        try:
-            return await leaf.aretrieve(replace(bundle))
-        except Exception as error:
-            self._explain(error, bundle)
-            raise
-
-    def _explain(self, error: Exception, bundle: QueryBundle) -> None:
+    def _not_found(self, bundle: QueryBundle, error: Exception) -> None:
         """Raise the error that explains a leaf's failure, if its cause is known."""
         if not isinstance(error, EpicError) and refuses_dimension(error, bundle.embedding or ()):
             raise EncoderMismatchError(
@@ -248,36 +231,21 @@ class SteeredRetriever(BaseRetriever):
                 return wider
         return None
 
-    # the nodes that are returned
-
-    def _nodes(self, target: Target, found: Sequence[Found[NodeWithScore]]) -> list[NodeWithScore]:
-        """Return copies of the leaf's nodes, with new scores and metadata where they apply."""
-        said = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
-        return [
-            self._copy(one.document, said)
-            if one.score is None
-            else self._copy(one.document, {**said, "epic_score": one.score}, score=one.score)
-            for one in found
-        ]
-
-    def _of_fallback(self, found: Any) -> list[NodeWithScore]:
-        """Return copies of the nodes that the fallback returned."""
-        if not isinstance(found, (list, tuple)) or not all(isinstance(one, NodeWithScore) for one in found):
-            raise InvalidInputError(f"The fallback returned {type(found).__name__}, not a list of NodeWithScore.")
-        return [self._copy(one, {"epic_tier": "fallback"}) for one in found]
-
-    def _copy(self, found: NodeWithScore, said: Mapping[str, Any], **update: float) -> NodeWithScore:
+    def _copy(self, found: NodeWithScore, described: Mapping[str, Any], **update: float) -> NodeWithScore:
         # A fusion identifies a node by text and metadata: they stay the leaf's unless `annotate` is on.
-        return with_said(found, said if self._annotate else {}, without=_OURS if self._annotate else (), **update)
+        return with_metadata(
+            found, described if self._annotate else {}, without=_OURS if self._annotate else (), **update
+        )
 
 
 def _read(found: NodeWithScore) -> tuple[str, Mapping[str, Any]]:
     return text_of(found.node), found.node.metadata
 
 
-def _mean(vectors: Sequence[FloatArray]) -> FloatArray:
-    mean: FloatArray = np.mean(vectors, axis=0, dtype=np.float32)
-    return mean
+def _checked_fallback(found: Any) -> list[NodeWithScore]:
+    if not isinstance(found, (list, tuple)) or not all(isinstance(one, NodeWithScore) for one in found):
+        raise InvalidInputError(f"The fallback returned {type(found).__name__}, not a list of NodeWithScore.")
+    return list(found)
 
 
 def _checked_bundle(bundle: object) -> QueryBundle:
@@ -288,14 +256,13 @@ def _checked_bundle(bundle: object) -> QueryBundle:
     return bundle
 
 
-def _explained(error: EncoderError, bundle: QueryBundle) -> EncoderError:
-    """Return an error that also names the bundle as the source of the embedding, if it was."""
-    if bundle.embedding is None:
-        return error
-    return EncoderMismatchError(
-        f"{error} The embedding came with the query bundle; a retriever that was given the same bundle before may have"
-        " written its own into it: give each a bundle of its own."
-    )
+def _explain_target(bundle: QueryBundle, error: Exception) -> None:
+    """Name the bundle as the source of an embedding that does not fit, if it was."""
+    if isinstance(error, EncoderError) and bundle.embedding is not None:
+        raise EncoderMismatchError(
+            f"{error} The embedding came with the query bundle; a retriever that was given the same bundle before may"
+            " have written its own into it: give each a bundle of its own."
+        ) from error
 
 
 def _checked_leaf(retriever: object) -> BaseRetriever:
@@ -328,10 +295,10 @@ def _check_steered_once(leaf: BaseRetriever) -> None:
     if not isinstance(store, EpicVectorStore):
         return
     # The arguments that a VectorIndexRetriever passes to its store with each query.
-    said = getattr(leaf, "_kwargs", None) or {}
-    own = said.get("preferences")
+    options = getattr(leaf, "_kwargs", None) or {}
+    own = options.get("preferences")
     own = store.preferences if own is None else own
-    if own and (said.get("steering") or store.steering) != "off":
+    if own and (options.get("steering") or store.steering) != "off":
         raise InvalidInputError(
             f"The EpicVectorStore that this {type(leaf).__name__} searches is given preferences itself, and would steer"
             " a second time. Give the preferences to one of them."
@@ -363,12 +330,13 @@ def _model_of(retriever: BaseRetriever, given: BaseEmbedding | Encoder | str | N
     if given is None:
         return own
     if isinstance(given, BaseEmbedding):
-        other = (given.class_name(), given.model_name) != (own.class_name(), own.model_name)
+        name = given.model_name
+        other = (given.class_name(), name) != (own.class_name(), own.model_name)
     else:
         # For a model of another framework, an encoder may be the same model under another name.
-        other = isinstance(own, EpicEmbedding) and encoder_of(given).name != own.model_name
+        name = encoder_of(given).name
+        other = isinstance(own, EpicEmbedding) and name != own.model_name
     if other:
-        name = given.model_name if isinstance(given, BaseEmbedding) else encoder_of(given).name
         raise EncoderMismatchError(
             f"This {kind} embeds with {own.class_name()} {own.model_name!r}, embed_model= is {type(given).__name__}"
             f" {name!r}: a query of one model cannot be found among vectors of another. Leave out embed_model=."

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from llama_index.core.schema import BaseComponent
-from pydantic import ConfigDict, Field, ValidationError, field_serializer, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_serializer, field_validator
 from typing_extensions import Self, override
 
-from epic_core import Preference
+from epic_core import BuildReport, EpicMemory, Preference
+from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.judging_memory import Prepared
+from epic_core.runtime.batching import unique_preferences
+from epic_core.verification import Verifier
 
 # The models that `from_dict` compares by name; their other settings may change with an update of an integration.
 _NAMED = ("encoder", "embed_model", "verifier")
 
 
 class JudgingComponent(BaseComponent):
-    """A component with preferences and models. Settings are checked together; models are stored by name.
-
-    Attributes:
-        preferences: The user's, texts or `epic_core.Preference`s.
-    """
+    """A component with preferences and models. Settings are checked together; models are stored by name."""
 
     # hide_input_in_errors: a model may hold a key.
     model_config = ConfigDict(
@@ -29,6 +29,13 @@ class JudgingComponent(BaseComponent):
     )
 
     preferences: list[str | Preference] = Field(default_factory=list)
+
+    # Fields that a memory replaces with its own.
+    _of_memory: ClassVar[tuple[str, ...]]
+    _encoder: Encoder = PrivateAttr()
+    _verifier: Verifier = PrivateAttr()
+    _prepared: Prepared = PrivateAttr(default_factory=Prepared)
+    _report: BuildReport = PrivateAttr(default_factory=BuildReport)
 
     @field_validator("preferences", mode="before")
     @classmethod
@@ -38,6 +45,30 @@ class JudgingComponent(BaseComponent):
     @field_serializer("preferences")
     def _plain(self, preferences: list[str | Preference]) -> list[Any]:
         return [Preference.of(preference).as_json() for preference in preferences]
+
+    def _refuse_beside_memory(self) -> None:
+        fields = type(self).model_fields
+        given = [
+            name
+            for name in self._of_memory
+            if getattr(self, name) != fields[name].get_default(call_default_factory=True)
+        ]
+        if given:
+            raise InvalidInputError(f"With memory=, {', '.join(given)} would be ignored: it has its own.")
+
+    def _memory_with(
+        self, *, tau: float | None, keep_rate: float | None = None, coarse: bool = True, fine: bool = True
+    ) -> EpicMemory:
+        """Return the memory that judges by the present preferences; the first time, an encoder may ask a server."""
+        return self._prepared.memory(
+            unique_preferences(self.preferences),
+            encoder=self._encoder,
+            verifier=self._verifier,
+            tau=tau,
+            keep_rate=keep_rate,
+            coarse=coarse,
+            fine=fine,
+        )
 
     @override
     def __setattr__(self, name: str, value: Any) -> None:
@@ -72,7 +103,7 @@ class JudgingComponent(BaseComponent):
 
     @override
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a component with some settings changed, which are checked; ledgers and verdicts are not shared."""
+        """Return a component with some settings changed, which are checked; cached verdicts are not shared."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**given, **(update or {})})
 
