@@ -18,13 +18,13 @@ from typing_extensions import Self, override
 from epic_core import Preference
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
+from epic_core.integrations.calls import Call
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch, refuses_dimension
 from epic_core.types import FloatArray, checked_k, checked_text
 from epic_core.types.validation import checked_tau
-from epic_langchain.calls import Call
 from epic_langchain.documents import FoundDocument, described
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.retriever import OptionsRetriever

@@ -24,6 +24,7 @@ from typing_extensions import NotRequired
 from epic_core import BuildReport, EpicMemory
 from epic_core.context import without_tags
 from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.integrations.calls import Call
 from epic_core.integrations.metadata import PREFIX
 from epic_core.lm.prompting import one_line
 from epic_core.runtime.effects import Effects, arun, run
@@ -32,7 +33,6 @@ from epic_core.types import checked_k
 from epic_langchain.agents.conversation_turns import answered, hashed, id_of, latest_place, latest_question, turn_of
 from epic_langchain.agents.options import OPTIONS, CallOptions, call_options, chosen_of
 from epic_langchain.agents.turn_cache import TurnCache
-from epic_langchain.calls import Call
 from epic_langchain.retriever import EpicRetriever
 
 MemoryOf: TypeAlias = Callable[[str], EpicMemory]

@@ -31,10 +31,10 @@ from epic_core import Filter, Preference
 from epic_core.collection import Collection, Key, Matches, Record
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, decoding
+from epic_core.integrations.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.types.metadata import dumped_metadata
-from epic_langchain.calls import Call
 from epic_langchain.models import encoder_of
 
 Namespace: TypeAlias = tuple[str, ...]
