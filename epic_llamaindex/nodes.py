@@ -23,7 +23,7 @@ from epic_core.context import format_hit
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.metadata import PREFIX, hit_metadata, own_metadata
 from epic_core.integrations.reranking import CONTENT, content_of
-from epic_core.types.metadata import copied
+from epic_core.types.metadata import copied, plain
 from epic_llamaindex.filters import SOURCE
 
 Guidance: TypeAlias = Literal["metadata", "text", "none"]
@@ -93,11 +93,11 @@ def memory_item(node: object) -> Item:
     metadata = own_metadata(node.metadata)
     for key, value in metadata.items():
         try:
-            json.dumps(value, allow_nan=False)
+            json.dumps(value, allow_nan=False, default=plain)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInputError(
-                f"The metadata {key!r} of node {node.node_id!r} is not JSON ({error}): give it as text, such as"
-                " date.isoformat(), or as finite numbers, lists or mappings."
+                f"The metadata {key!r} of node {node.node_id!r} is not JSON ({error}): give it as text, a"
+                " date, finite numbers, lists or mappings."
             ) from None
     if node.ref_doc_id is not None:
         metadata[SOURCE] = node.ref_doc_id

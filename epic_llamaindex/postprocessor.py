@@ -75,8 +75,8 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
         memory: Judge by this memory instead: its preferences, encoder and verifier; its file caches what a model
             decided. Nothing else is written into it. While it has no preferences, nodes stay as they are.
         tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
-        mode: How the query is steered: "signed", towards what is liked and away from what is avoided; "paper", Eq. 7-8;
-            "off", not at all.
+        steering: How the query is steered: "signed", towards what is liked and away from what is avoided; "paper", Eq.
+            7-8; "off", not at all.
         keep: "all" drops nothing; "relevant" drops nodes that match no preference; "supports" also drops nodes that
             conflict, in part or whole, with one. Undecided nodes, and nodes without text, are never dropped.
         top_n: How many nodes are returned at most; default: all.
@@ -93,7 +93,7 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     llm: Any = Field(default=None, exclude=True, frozen=True, repr=False)
     memory: EpicMemory | None = Field(default=None, exclude=True, frozen=True, repr=False)
     tau: float | None = Field(default=None, frozen=True)
-    mode: Mode = Field(default="signed", frozen=True)
+    steering: Mode = Field(default="signed", frozen=True)
     keep: Keep = Field(default="all", frozen=True)
     top_n: int | None = Field(default=None, ge=1, frozen=True)
     rerank: bool = Field(default=True, frozen=True)
@@ -164,7 +164,7 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
         memory = self._memory_with(tau=self.tau) if self.memory is None else self.memory
         with self._preparing:
             if self._ranker is None:
-                self._ranker = Reranker(memory, mode=self.mode, keep=self.keep, rerank=self.rerank)
+                self._ranker = Reranker(memory, steering=self.steering, keep=self.keep, rerank=self.rerank)
             return self._ranker
 
     def __getstate__(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
             name.
         vector_store: Holds the entities' embeddings, for a graph store that cannot be searched by vector.
         guidance: The EpicTransform that judged the passages, or the EpicMemory that it judged by.
-        mode: "signed", "paper" or "off", as for `SteeredRetriever`.
+        steering: "signed", "paper" or "off", as for `SteeredRetriever`.
         floor, overfetch, annotate: As for `SteeredRetriever`. `limit` grows in proportion to the entities fetched.
         include_text, include_text_preamble, include_properties, similarity_top_k, path_depth, limit, similarity_score,
             filters, callback_manager: As for `VectorContextRetriever`.
@@ -99,7 +99,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         embed_model: BaseEmbedding | Encoder | str,
         vector_store: BasePydanticVectorStore | None = None,
         guidance: EpicTransform | EpicMemory | None = None,
-        mode: Mode = "signed",
+        steering: Mode = "signed",
         floor: float | None = None,
         overfetch: int = 4,
         annotate: bool = False,
@@ -153,7 +153,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         )
         self._steered = SteeredRetriever(
             self._leaf,
-            mode=mode,
+            steering=steering,
             floor=floor,
             overfetch=overfetch,
             annotate=annotate,
@@ -340,7 +340,7 @@ class _Guidance:
         ]
         if new:
             report = BuildReport()
-            for one in (yield from Reranker(memory, mode="off", rerank=False).rank(None, new, report)):
+            for one in (yield from Reranker(memory, steering="off", rerank=False).rank(None, new, report)):
                 found[new[one.place][0]] = one
                 if one.decision is not Decision.UNDECIDED:
                     known[new[one.place][0]] = one

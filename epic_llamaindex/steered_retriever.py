@@ -71,8 +71,8 @@ class SteeredRetriever(BaseRetriever):
         retriever: The leaf. It is never changed.
         preferences: The user's, texts or `epic_core.Preference`s.
         embed_model: The leaf's: a `BaseEmbedding`, an encoder of epic_core or its name; default: the leaf's own model.
-        mode: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8, towards
-            the nearest preference whatever its stance; "off" is the leaf's own search.
+        steering: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8,
+            towards the nearest preference whatever its stance; "off" is the leaf's own search.
         fallback: A retriever asked instead of the leaf, with the original bundle, for a query that matches no
             preference (unless the mode is "off").
         floor: Cosine from which a preference matches and steers. Default: the encoder's own, else 0.2, to match; the
@@ -99,7 +99,7 @@ class SteeredRetriever(BaseRetriever):
         preferences: Iterable[str | Preference] = (),
         *,
         embed_model: BaseEmbedding | Encoder | str | None = None,
-        mode: Mode = "signed",
+        steering: Mode = "signed",
         fallback: BaseRetriever | None = None,
         floor: float | None = None,
         overfetch: int = 4,
@@ -115,7 +115,7 @@ class SteeredRetriever(BaseRetriever):
             raise InvalidInputError(f"fallback must be a LlamaIndex retriever, not {type(fallback).__name__}.")
         self.preferences = preferences
         self._embed_model = model if isinstance(model, BaseEmbedding) else None
-        self._mode = checked_mode(mode)
+        self._steering = checked_mode(steering)
         self._fallback = fallback
         self._annotate = annotate
         floor = None if floor is None else checked_tau(floor, "floor")
@@ -159,7 +159,7 @@ class SteeredRetriever(BaseRetriever):
         search = self._search
         explain = partial(_explain_target, bundle)
         target: Target = yield Call(
-            search.target, search.atarget, embedding, self._preferences, self._mode, explain=explain
+            search.target, search.atarget, embedding, self._preferences, self._steering, explain=explain
         )
         if self._fallback is not None and not target.matched:
             asked = yield Call(self._fallback.retrieve, self._fallback.aretrieve, replace(bundle))

@@ -52,11 +52,11 @@ class TestOneSearch(_Suite):
 
 
 class TestPaper(_Suite):
-    options: ClassVar[dict[str, Any]] = {"mode": "paper"}
+    options: ClassVar[dict[str, Any]] = {"steering": "paper"}
 
 
 class TestOff(_Suite):
-    options: ClassVar[dict[str, Any]] = {"mode": "off"}
+    options: ClassVar[dict[str, Any]] = {"steering": "off"}
 
 
 class TestFallback(_Suite):

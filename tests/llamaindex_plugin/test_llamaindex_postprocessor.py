@@ -105,7 +105,7 @@ async def test_a_stance_takes_its_penalty_off_the_cosine() -> None:
     texts = ["red wine well", "red wine bad", "red wine half", "red wine so", "red wine nothing"]
     said = {"bad": Stance.CONFLICTS, "half": Stance.MIXED, "so": Stance.NEUTRAL}
     for mode in ("signed", "paper", "off"):
-        out = await both(lambda mode=mode: hashed(KeepAll(said), mode=mode), found(*texts), "red wine")  # type: ignore[misc]
+        out = await both(lambda mode=mode: hashed(KeepAll(said), steering=mode), found(*texts), "red wine")  # type: ignore[misc]
         top = out[0].score or 0.0
         assert top == pytest.approx((2 / 3) ** 0.5, abs=1e-5 if mode != "signed" else 0.2)
         assert [round(top - (node.score or 0.0), 5) for node in out] == [0.0, 0.0, 0.04, 0.1, 0.2]
@@ -114,7 +114,7 @@ async def test_a_stance_takes_its_penalty_off_the_cosine() -> None:
 
 async def test_what_is_for_nobody_counts_as_neutral() -> None:
     nodes = found("green tea", "red wine tea")
-    out = await both(lambda: hashed(DiscardAll(), mode="off"), nodes, "green tea")
+    out = await both(lambda: hashed(DiscardAll(), steering="off"), nodes, "green tea")
     assert [node.score for node in out] == [pytest.approx(0.96), pytest.approx(1 / 6**0.5 - 0.04, abs=1e-5)]
     assert stances(out) == [None, None]
 
@@ -132,15 +132,15 @@ def test_what_comes_out_shares_nothing_that_can_be_changed() -> None:
 
 async def test_the_query_is_steered() -> None:
     nodes = found("tea", "red wine tea")
-    assert ids(await both(lambda: hashed(DiscardAll(), mode="off"), nodes, "wine tea")) == ["n1", "n0"]
+    assert ids(await both(lambda: hashed(DiscardAll(), steering="off"), nodes, "wine tea")) == ["n1", "n0"]
     nodes = found("wine tea", "red wine tea")
-    assert ids(await both(lambda: hashed(DiscardAll(), mode="off"), nodes, "wine tea")) == ["n0", "n1"]
-    assert ids(await both(lambda: hashed(DiscardAll(), mode="paper"), nodes, "wine tea")) == ["n1", "n0"]
+    assert ids(await both(lambda: hashed(DiscardAll(), steering="off"), nodes, "wine tea")) == ["n0", "n1"]
+    assert ids(await both(lambda: hashed(DiscardAll(), steering="paper"), nodes, "wine tea")) == ["n1", "n0"]
     nodes = found("A hotel with a large casino.", "A hotel with a quiet garden.")
     for mode, first in (("off", "n0"), ("paper", "n0"), ("signed", "n1")):
         out = await both(
             lambda mode=mode: EpicNodePostprocessor(  # type: ignore[misc]
-                preferences="I avoid hotels with casinos.", llm=DiscardAll(), mode=mode
+                preferences="I avoid hotels with casinos.", llm=DiscardAll(), steering=mode
             ),
             nodes,
             "Recommend a hotel.",
@@ -565,7 +565,7 @@ async def test_a_memory_without_preferences_leaves_nodes_as_they_are(caplog: pyt
         ({"preferences": ["a", "A"]}, "twice"),
         ({"preferences": [7]}, "preferences"),
         ({"preferences": VEGAN, "tau": 2.0}, "tau"),
-        ({"preferences": VEGAN, "mode": "best"}, "mode"),
+        ({"preferences": VEGAN, "steering": "best"}, "mode"),
         ({"preferences": VEGAN, "keep": "some"}, "keep"),
         ({"preferences": VEGAN, "guidance": "none"}, "guidance"),
         ({"preferences": VEGAN, "top_n": 0}, "top_n"),
@@ -589,7 +589,7 @@ def test_nodes_without_a_place_for_a_score_are_refused() -> None:
 
 def test_settings_cannot_be_changed_behind_its_back() -> None:
     processor = EpicNodePostprocessor(preferences=[VEGAN])
-    for name in ("embed_model", "llm", "memory", "tau", "mode", "keep", "top_n", "rerank", "guidance"):
+    for name in ("embed_model", "llm", "memory", "tau", "steering", "keep", "top_n", "rerank", "guidance"):
         with pytest.raises(ValidationError, match="frozen"):
             setattr(processor, name, getattr(processor, name))
     other = processor.model_copy(update={"preferences": ["I love steam engines."], "keep": "relevant"})
@@ -644,7 +644,7 @@ def test_preferences_that_have_expired_count_no_more() -> None:
 
 def test_it_is_stored_by_names_and_made_anew() -> None:
     ends = Preference(text="Nothing with nuts.", id="nuts", expires_at="2099-01-01T00:00:00+00:00")
-    processor = EpicNodePostprocessor(preferences=[VEGAN, ends], tau=0.1, keep="relevant", top_n=3, mode="paper")
+    processor = EpicNodePostprocessor(preferences=[VEGAN, ends], tau=0.1, keep="relevant", top_n=3, steering="paper")
     stored = json.loads(processor.to_json())
     made = EpicNodePostprocessor.from_dict(stored)
     assert stored["class_name"] == EpicNodePostprocessor.class_name() and json.loads(made.to_json()) == stored
@@ -769,16 +769,16 @@ TEXTS = st.lists(st.lists(WORDS, max_size=4).map(" ".join), max_size=8)
 def test_ranking_only_changes_places(texts: list[str], query: str | None, top_n: int, mode: str) -> None:
     said = {"bad": Stance.CONFLICTS, "half": Stance.MIXED}
     nodes = found(*texts)
-    out = hashed(KeepAll(said), mode=mode).postprocess_nodes(nodes, query_str=query)
+    out = hashed(KeepAll(said), steering=mode).postprocess_nodes(nodes, query_str=query)
     assert sorted(ids(out)) == ids(nodes)
-    best = hashed(KeepAll(said), mode=mode, top_n=top_n).postprocess_nodes(nodes, query_str=query)
+    best = hashed(KeepAll(said), steering=mode, top_n=top_n).postprocess_nodes(nodes, query_str=query)
     assert best == out[:top_n]
     told = [node for node in out if node.text.strip()]
     assert out[: len(told)] == told
     scores = [node.score or 0.0 for node in told]
     assert query is None or scores == sorted(scores, reverse=True)
     for keep, left in (("relevant", {"supports", "mixed", "conflicts"}), ("supports", {"supports"})):
-        some = hashed(KeepAll(said), mode=mode, keep=keep).postprocess_nodes(nodes, query_str=query)
+        some = hashed(KeepAll(said), steering=mode, keep=keep).postprocess_nodes(nodes, query_str=query)
         assert some == [node for node in out if not node.text.strip() or node.node.metadata.get("epic_stance") in left]
 
 

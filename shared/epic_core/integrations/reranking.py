@@ -120,14 +120,16 @@ class Reranker:
 
     Args:
         memory: Its preferences, encoder and verifier judge. Nothing but a model's verdicts is written into it.
-        mode: How the query is steered: "signed", "paper" or "off".
+        steering: How the query is steered: "signed", "paper" or "off".
         keep: Which texts are returned: "all", "relevant" or "supports". Texts that could not be judged always are.
         rerank: Whether texts change places.
     """
 
-    def __init__(self, memory: EpicMemory, *, mode: Mode = "signed", keep: Keep = "all", rerank: bool = True) -> None:
+    def __init__(
+        self, memory: EpicMemory, *, steering: Mode = "signed", keep: Keep = "all", rerank: bool = True
+    ) -> None:
         self.memory = memory
-        self.mode = mode
+        self.steering = steering
         self.keep = keep
         self.rerank = rerank
         self._known: tuple[Encoder, Steerings] | None = None
@@ -178,7 +180,7 @@ class Reranker:
         query = storable(query or "").strip()
         if query and found:
             steerings = self._steerings()
-            steering: QuerySteering = yield Steer(steerings, preferences, self.mode)
+            steering: QuerySteering = yield Steer(steerings, preferences, self.steering)
             asked: FloatArray = yield Embed(steerings.encoder, [query], "", query=True)
             vectors: FloatArray = yield Embed(steerings.encoder, [one.text for one in found], "")
             cosines: list[float] = (vectors @ steering.steer_vector(asked[0]).vector).tolist()
