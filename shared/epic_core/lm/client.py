@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from epic_core.errors import LMError
-from epic_core.lm.answers import UnreadableAnswer
+from epic_core.lm.answers import UnreadableAnswer, has_end
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
 from epic_core.lm.prompting import Prompt, size_of
 from epic_core.lm.retries import Complete, RetryPolicy, patiently
 from epic_core.runtime.effects import Effects
-from epic_core.types import Decision, Usage
+from epic_core.types import Usage
 
 T = TypeVar("T")
 
@@ -99,26 +99,16 @@ class StructuredClient:
             UnreadableTwice: if neither answer can be read.
         """
         first = yield from self.answer(request, usage)
-        made: T | None = None
-        reason = "it is cut off"
         try:
-            made = read(first.text)
+            return _result(first, read), first
         except UnreadableAnswer as error:
             reason = str(error)
-        if made is not None and (not first.cut or getattr(made, "decision", None) is Decision.DISCARD):
-            return made, first
         usage.retries += 1
+        second = yield from self.answer(self._again(request, prompt, first, reason), usage)
         try:
-            second = yield from self.answer(self._again(request, prompt, first, reason), usage)
-            return read(second.text), second
+            return _result(second, read), second
         except UnreadableAnswer as error:
-            if made is None:
-                raise UnreadableTwice(str(error), second.text or first.text) from None
-        except LMError:
-            if made is None:
-                raise
-        # The first answer was cut off, but readable up to there.
-        return made, first
+            raise UnreadableTwice(str(error), second.text or first.text) from None
 
     def _again(self, request: Complete, prompt: Prompt, first: Completion, reason: str) -> Complete:
         size = sum(size_of(message.content) for message in request.messages)
@@ -131,3 +121,9 @@ class StructuredClient:
         if not self.fits(size + size_of(said) + size_of(repair), limit or 0):
             return request
         return replace(request, messages=[*request.messages, Message("assistant", said), Message("user", repair)])
+
+
+def _result(completion: Completion, read: Callable[[str], T]) -> T:
+    if completion.cut and not has_end(completion.text):
+        raise UnreadableAnswer("it is cut off")
+    return read(completion.text)

@@ -17,12 +17,11 @@ from epic_core.lm.answers import (
     Record,
     UnreadableAnswer,
     is_no,
-    json_pieces,
     line_of,
     mappings,
-    own_lines,
     said_in,
     value_of,
+    whole_pieces,
 )
 from epic_core.lm.base import LanguageModel, Schema
 from epic_core.lm.client import StructuredClient, UnreadableTwice
@@ -60,7 +59,6 @@ _PROMPT = Prompt(
     system=f"{_ROLE}\n\n{_SIDES}",
     user="The preference:\n{preference}\n\nSay what it likes and what it avoids. Answer in JSON.",
 )
-# The order matters: if an answer is cut off, the aspects come before the cut.
 _PROMPT_EXPANDED = Prompt(
     system=f"""{_ROLE}
 - questions: {_QUESTIONS} questions of 4 to 12 words that the user might ask an assistant, for which the preference \
@@ -89,26 +87,10 @@ _EXPANSION_KEYS = {
     "breaks": ("breaks", "break", "breaking", "rulesout", "ruledout", "violates"),
 }
 _PHRASE_KEYS = ("phrase", "text", "name", "value", "question")
-_BULLET = r"(?:[-*\u2022\u2013]|\d{1,2}[.)])[ \t]{1,9}"
-_LINE = r"^[^\w\n]{0,20}(?:%s)[\s*_]{0,9}[:=][ \t*_]{0,9}(.*)$"
-_LABEL = "|".join(
-    key for keys in (_LIKED_KEYS, _AVOIDED_KEYS, _FIRMNESS_KEYS, _SCOPE_KEYS, *_EXPANSION_KEYS.values()) for key in keys
-)
-# The phrases follow the label, or stand below it, one on each line.
-_BELOW = rf"(?:\n{{1,2}}[ \t]{{0,9}}{_BULLET}(?![*_]{{0,3}}(?:{_LABEL})[ \t*_]{{0,9}}[:=]).*)*"
-_LISTED = rf"^[^\w\n]{{0,20}}(?:%s)[ \t*_]{{0,9}}[:=][ \t*_]{{0,9}}(.*{_BELOW})$"
-_LINES = {
-    keys[0]: re.compile(form % "|".join(keys), re.I | re.M)
-    for form, several in (
-        (_LINE, (_LIKED_KEYS, _AVOIDED_KEYS, _FIRMNESS_KEYS, _SCOPE_KEYS)),
-        (_LISTED, _EXPANSION_KEYS.values()),
-    )
-    for keys in several
-}
 _SPLIT = re.compile(r"[;,\n]")
 # A question may hold a comma.
 _SPLIT_QUESTIONS = re.compile(r"[;\n]|(?<=\?)[\s,]+")
-_NUMBERED = re.compile(rf"^{_BULLET}")
+_NUMBERED = re.compile(r"^(?:[-*\u2022\u2013]|\d{1,2}[.)])[ \t]{1,9}")
 # Control characters, and characters that change the direction of writing or show nothing.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _NOTHING = re.compile(
@@ -272,40 +254,23 @@ _NO_SIDES = "it names nothing that is liked or avoided"
 
 
 def read_answer(text: str) -> Read:
-    """Read the aspects and the expansion that an answer gives: as JSON, well-formed or not, or as labelled lines.
-
-    An answer that is cut off is read as far as it is complete.
+    """Read the aspects and the expansion that the JSON of an answer gives, well-formed or not.
 
     Raises:
-        UnreadableAnswer: if it gives neither, aspects that are cut off, or several answers that differ.
+        UnreadableAnswer: if it gives neither, is cut off, or gives several answers that differ.
     """
     said = said_in(text)
     found: list[Aspects] = []
     expansions: list[Expansion] = []
-    cut = False
-    for piece in json_pieces(said):
+    for piece in whole_pieces(said):
         records = list(mappings(piece.value))
-        stated = _aspects_in(records)
-        if not piece.whole:
-            # The last value may be incomplete.
-            records = list(mappings(_without_last(piece.value)))
-            cut |= _aspects_in(records) != stated
-        found += stated
+        found += [aspects for aspects in map(_stated, records) if aspects is not None]
         expansions += [expansion for expansion in [_expanded(records)] if expansion is not None]
-    own = own_lines(said)
-    if not found and not expansions and not re.search(r"[{}]", own):
-        lines = {name: match.group(1) for name, line in _LINES.items() if (match := line.search(own))}
-        found = _aspects_in([lines])
-        expansions = [expansion for expansion in [_expanded([lines])] if expansion is not None]
     if not found and not expansions:
         raise UnreadableAnswer(_NO_SIDES if said.strip() else "it is empty")
-    if cut:
-        raise UnreadableAnswer("it is cut off")
-    if any(aspects != found[0] for aspects in found):
-        raise UnreadableAnswer("it gives several answers that differ")
     # If expansions differ, none is more reliable than another; the aspects are still good without one.
-    alike = bool(expansions) and all(expansion == expansions[0] for expansion in expansions)
-    if not found and not alike:
+    alike = len(set(expansions)) == 1
+    if len(set(found)) > 1 or not (found or alike):
         raise UnreadableAnswer("it gives several answers that differ")
     return Read(found[0] if found else None, expansions[0] if alike else None)
 
@@ -324,23 +289,6 @@ def read_aspects(text: str) -> Aspects:
 
 def _read_aspects_alone(text: str) -> Read:
     return Read(read_aspects(text), None)
-
-
-def _aspects_in(records: Iterable[Record]) -> list[Aspects]:
-    stated = [_stated(record) for record in records]
-    return [aspects for aspects in stated if aspects is not None]
-
-
-def _without_last(value: Any) -> Any:
-    """Return the value without its last part, which may be incomplete if the answer was cut off."""
-    if isinstance(value, Mapping) and value:
-        *others, last = value
-        kept = {key: value[key] for key in others}
-        return {**kept, last: _without_last(value[last])} if isinstance(value[last], (Mapping, list)) else kept
-    if isinstance(value, list) and value:
-        last = value[-1]
-        return [*value[:-1], _without_last(last)] if isinstance(last, (Mapping, list)) else value[:-1]
-    return value
 
 
 def _stated(record: Record) -> Aspects | None:

@@ -274,9 +274,6 @@ class LMVerifier(BaseVerifier):
             request = self._asker.request(prompt, values, schema, self._answer_tokens(len(chosen)))
             completion = yield from self._asker.answer(request, usage)
             answers = read_batch(completion.text, texts, under, instructions=instructing)
-            last = max(answers, default=0)
-            if completion.cut and last in answers and answers[last].decision is Decision.KEEP:
-                del answers[last]  # the answer may have been cut off in the middle of it
         except LMError as error:
             if self._asker.patience.down is not None:
                 failed = Verdict(decision=Decision.UNDECIDED, rationale=str(error))
@@ -328,7 +325,7 @@ def _decision_read(text: str, preferences: Sequence[str], instructing: bool) -> 
     except UnreadableAnswer:
         if not instructing:
             raise
-        return read_decision(text, preferences, instructions=False)
+        return read_decision(text, preferences, instructions=False, closed=True)
 
 
 def _verdict(answer: Answer, completion: Completion, preferences: Sequence[Preference]) -> Verdict:

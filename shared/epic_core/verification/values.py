@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from epic_core.lm.answers import Record, _letters, is_no, line_of
+from epic_core.lm.answers import Record, is_no, letters, line_of
 from epic_core.types import Decision, Stance
 
 _LONGEST_NUMBERS = 300
@@ -93,7 +93,7 @@ def stated_in(record: Record) -> set[Decision | None]:
     """Return the decisions that an object states; None among them stands for an unclear one."""
     stated: set[Decision | None] = set()
     for key, value in record.items():
-        name = _letters(key) if isinstance(key, str) else ""
+        name = letters(key) if isinstance(key, str) else ""
         if name == "keep" and isinstance(value, bool):
             stated.add(Decision.KEEP if value else Decision.DISCARD)
         elif name == "discard" and value is True:
@@ -143,22 +143,22 @@ def places_of(value: Any, preferences: Sequence[str]) -> list[int]:
         if place is not None:
             return [place]
     # "1. quiet rooms" means the first preference; "1-3" does not.
-    if leading and _letters(leading.group(2)).strip("0123456789") and 1 <= int(leading.group(1)) <= len(preferences):
+    if leading and letters(leading.group(2)).strip("0123456789") and 1 <= int(leading.group(1)) <= len(preferences):
         return [int(leading.group(1)) - 1]
     return list(range(len(preferences))) if value.strip().casefold() in ("all", "all of them") else []
 
 
 def _quoted_place(text: str, preferences: Sequence[str]) -> int | None:
-    wanted = _letters(text)
+    wanted = letters(text)
     if not wanted:
         return None
-    letters = _letters_of(tuple(preferences))
-    if wanted in letters:
-        return letters.index(wanted)
+    known = _letters_of(tuple(preferences))
+    if wanted in known:
+        return known.index(wanted)
     if len(wanted) < _SHORTEST_PART:
         return None
     part = None
-    for place, one in enumerate(letters):
+    for place, one in enumerate(known):
         if wanted in one or (len(one) >= _SHORTEST_PART and one in wanted):
             if part is not None:
                 return None
@@ -169,7 +169,7 @@ def _quoted_place(text: str, preferences: Sequence[str]) -> int | None:
 @lru_cache(maxsize=4)
 def _letters_of(preferences: tuple[str, ...]) -> tuple[str, ...]:
     """Return the letters of preferences; cached, because an answer may quote them many times."""
-    return tuple(_letters(preference) for preference in preferences)
+    return tuple(letters(preference) for preference in preferences)
 
 
 def whole_number(value: Any) -> int | None:
@@ -198,7 +198,7 @@ _STANCE_WORDS: tuple[tuple[str, Stance], ...] = (
 
 def stance_of(value: Any) -> Stance:
     """Return the stance that a word begins with; neutral for anything else."""
-    word = _letters(value) if isinstance(value, str) else ""
+    word = letters(value) if isinstance(value, str) else ""
     for beginning, stance in _STANCE_WORDS:
         if word.startswith(beginning):
             return stance
@@ -207,7 +207,7 @@ def stance_of(value: Any) -> Stance:
 
 def relevance_of(record: Record) -> bool | None:
     """Tell whether an object calls its subject relevant; None if it does not say."""
-    values = [value for key, value in record.items() if isinstance(key, str) and _letters(key) in _RELEVANCE_KEYS]
+    values = [value for key, value in record.items() if isinstance(key, str) and letters(key) in _RELEVANCE_KEYS]
     if any(is_no(value) or (isinstance(value, str) and _NO.match(value)) for value in values):
         return False
     return True if any(value is True or (isinstance(value, str) and _YES.match(value)) for value in values) else None

@@ -264,8 +264,6 @@ def test_wherever_a_keep_is_cut_off_its_instructions_are_whole(form: Callable[[S
     assert len(whole) == 2
     read = [decided(text[:end], PREFERENCES, instructions=True) for end in range(len(text))]
     assert all(one == UNREADABLE or set(one) <= set(whole) for one in read)
-    # A cut costs no more than it has to: brackets alone can be missing.
-    assert whole in read
 
 
 @pytest.mark.parametrize(
