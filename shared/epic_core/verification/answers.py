@@ -13,14 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 from epic_core.lm.answers import (
     Piece,
     Record,
     UnreadableAnswer,
-    is_no,
     json_pieces,
     line_of,
     mappings,
@@ -31,29 +29,22 @@ from epic_core.lm.answers import (
     whole_pieces,
 )
 from epic_core.types import Decision
-from epic_core.verification.contradictions import says_otherwise
+from epic_core.verification.contradictions import outside, says_otherwise
 from epic_core.verification.values import (
     CHUNK_KEYS,
     INSTRUCTION_KEYS,
-    NUMBER_KEYS,
-    PREFERENCES_KEYS,
-    RATIONALE_KEYS,
     TEXT_KEYS,
     Answer,
     Relevant,
+    answer_in,
     decision_of,
     instruction_of,
     names_decision,
-    places_of,
     relevance_of,
     stance_of,
     stated_in,
     whole_number,
 )
-
-# Most entries of a list of preferences that are examined: this many, plus this many times the number of preferences.
-_FEWEST_LISTED = 16
-_LISTED_TIMES = 4
 
 _STATED = re.compile(
     r"""(?<![a-z])(?:decision|verdict|judge?ment|action|label|answer|result)["'”’]?\s{0,9}[:=]([^,{}\[\]\n]{0,80})""",
@@ -118,21 +109,18 @@ def read_decision(text: str, preferences: Sequence[str], *, instructions: bool, 
     said = said_in(text)
     pieces = whole_pieces(said)
     stated = [one for piece in pieces for one in _json_stated(piece, said)]
-    stating = [piece for piece in pieces if _records(piece)]
     stated += _xml_stated(said, closed=closed)
-    beside = said
-    for piece in stating:
-        beside = beside[: piece.begin] + " " * (piece.end - piece.begin) + beside[piece.end :]
+    beside = outside(pieces, said)
     # Labelled lines next to JSON or XML must not contradict it, and need not be complete.
-    lines = _line_stated(own_lines(beside), alone=not stated)
-    answers = [_answer(one, preferences) for one in (stated or ([] if closed else lines))]
-    if not answers:
+    lines = _line_stated(beside, alone=not stated)
+    if not stated and (closed or not lines):
         raise UnreadableAnswer("it states no decision, Keep or Discard" if said.strip() else "it is empty")
-    answer = _agreed(answers)
-    if any(decision_of(str(one.record["decision"])) is not answer.decision for one in lines):
+    answer = _agreed([answer_in(one.record, preferences, one.span) for one in stated or lines])
+    if any(decision_of(one.record["decision"]) is not answer.decision for one in lines):
         raise UnreadableAnswer("it states several decisions that differ")
-    begins = [piece.begin for piece in stating] + [one.span[0] for one in (*stated, *lines) if one.span]
-    if says_otherwise(pieces, said, min(begins, default=0), answer.decision):
+    begins = [piece.begin for piece in pieces if _records(piece)]
+    begins += [one.span[0] for one in (*stated, *lines) if one.span]
+    if says_otherwise(beside, min(begins, default=0), answer.decision):
         raise UnreadableAnswer("it states one decision and then says the other")
     return _checked(answer, said, instructions=instructions)
 
@@ -166,7 +154,7 @@ def read_batch(
     readable: dict[int, Answer] = {}
     for place, stated in several.items():
         try:
-            answer = _agreed([_answer(one, preferences) for one in stated])
+            answer = _agreed([answer_in(one.record, preferences, one.span) for one in stated])
             relevant = tuple(one for one in answer.relevant if one.index in asked[place])
             readable[place] = _checked(replace(answer, relevant=relevant), said, instructions=instructions)
         except UnreadableAnswer:
@@ -373,77 +361,6 @@ def _check_complete(record: Record, *, ended: bool, fenced: bool = False) -> Non
     how = all(record["stance"] or one.get("stance") or relevance_of(one) is False for one in entries)
     if not (ended and given and how):
         raise UnreadableAnswer("it is cut off, or does not say what it keeps the chunk for and with which stance")
-
-
-# what they state
-
-
-def _answer(stated: _Stated, preferences: Sequence[str]) -> Answer:
-    """Return the answer that one object states.
-
-    Raises:
-        UnreadableAnswer: if it does not settle on one decision.
-    """
-    record = stated.record
-    decisions = stated_in(record)
-    decision = decisions.pop() if len(decisions) == 1 else None
-    if decision is None or relevance_of(record) is (decision is Decision.DISCARD):
-        raise UnreadableAnswer("it does not settle on one decision, Keep or Discard")
-    return Answer(
-        decision=decision,
-        rationale=line_of(value_of(record, RATIONALE_KEYS)),
-        relevant=tuple(_relevant(record, preferences)),
-        span=stated.span,
-    )
-
-
-def _relevant(record: Record, preferences: Sequence[str]) -> Iterator[Relevant]:
-    """Yield the relevant preferences of an object, each once."""
-    shared = Relevant(
-        index=0,
-        stance=stance_of(value_of(record, ("stance",))),
-        instruction=instruction_of(value_of(record, INSTRUCTION_KEYS)),
-    )
-    given = value_of(record, PREFERENCES_KEYS)
-    if given is None or given in ("", []):
-        # With a single preference, a Keep can mean only that one.
-        if len(preferences) == 1:
-            yield shared
-        return
-    seen: set[int] = set()
-    # This limit allows each preference to be listed several times.
-    for one in islice(_each(given), _FEWEST_LISTED + _LISTED_TIMES * len(preferences)):
-        if isinstance(one, Mapping):
-            if Decision.DISCARD in stated_in(one) or relevance_of(one) is False:
-                continue
-            places = places_of(value_of(one, NUMBER_KEYS), preferences)
-            stance = value_of(one, ("stance",))
-            instruction = instruction_of(value_of(one, INSTRUCTION_KEYS))
-        else:
-            places, stance, instruction = places_of(one, preferences), None, ""
-        if " " in instruction and is_no(instruction):
-            continue
-        for place in places:
-            if place not in seen:
-                seen.add(place)
-                yield Relevant(
-                    index=place,
-                    stance=shared.stance if stance is None else stance_of(stance),
-                    instruction=instruction or shared.instruction,
-                )
-
-
-def _each(given: Any) -> Iterator[Any]:
-    if isinstance(given, list):
-        yield from given
-    elif isinstance(given, Mapping) and value_of(given, NUMBER_KEYS) is None:
-        # Numbers as keys: {"1": {"stance": ..., "instruction": ...}} or {"1": "instruction"}
-        for key, value in given.items():
-            if value is not None and not is_no(value):
-                inner = value if isinstance(value, Mapping) else {"instruction": value}
-                yield {**inner, "preference": key}
-    else:
-        yield given
 
 
 def _agreed(answers: Sequence[Answer]) -> Answer:

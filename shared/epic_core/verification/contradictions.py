@@ -41,12 +41,17 @@ _ANSWER_TAG = re.compile(
 )
 
 
-def says_otherwise(pieces: Sequence[Piece], said: str, begin: int, decision: Decision) -> bool:
-    """Tell whether words next to the stated decision, which begins at `begin`, state the other decision."""
+def outside(pieces: Sequence[Piece], said: str) -> str:
+    """Return the text of an answer outside of its JSON, with all else in place."""
     for piece in pieces:
         if isinstance(piece.value, Mapping) or any(map(stated_in, mappings(piece.value))):
             said = said[: piece.begin] + _gap(piece.end - piece.begin) + said[piece.end :]
-    said = _ANSWER_TAG.sub(lambda tag: _gap(tag.end() - tag.start()), own_lines(said))
+    return own_lines(said)
+
+
+def says_otherwise(said: str, begin: int, decision: Decision) -> bool:
+    """Tell whether the words around a decision, which is stated first at `begin`, state the other one."""
+    said = _ANSWER_TAG.sub(lambda tag: _gap(tag.end() - tag.start()), said)
     other = Decision.DISCARD if decision is Decision.KEEP else Decision.KEEP
     found = [
         *_FIRST[other].finditer(said, 0, begin),
