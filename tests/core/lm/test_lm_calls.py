@@ -38,10 +38,10 @@ def server() -> Iterator[LMServer]:
         yield server
 
 
-@pytest.fixture(params=[False, True], ids=["whole", "stream"])
-def lm(request: pytest.FixtureRequest, server: LMServer, kind: str) -> Model:
-    """A model of each kind, which streams or does not."""
-    return model_of(server, kind, stream=request.param)
+@pytest.fixture
+def lm(server: LMServer, kind: str) -> Model:
+    """A model of each kind."""
+    return model_of(server, kind)
 
 
 # patience
