@@ -116,7 +116,7 @@ def _visible(character: str) -> bool:
 
 
 # To be increased when a change of quoting or parsing can change verdicts.
-_VERSION = "2"
+_VERSION = "3"
 
 
 def version(prompts: Sequence[Prompt]) -> str:

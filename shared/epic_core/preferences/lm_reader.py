@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from epic_core.errors import InvalidInputError, LMError
+from epic_core.errors import LMError
 from epic_core.lm.answers import (
     Record,
     UnreadableAnswer,
@@ -27,8 +26,7 @@ from epic_core.lm.base import LanguageModel, Schema
 from epic_core.lm.client import StructuredClient, UnreadableTwice
 from epic_core.lm.prompting import Prompt, section, size_of, version
 from epic_core.lm.retries import RetryPolicy
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.runtime.workers import acompleted, completed
+from epic_core.runtime.effects import Effects
 from epic_core.types import Preference, Usage
 from epic_core.types.preferences import FIRMNESS, Aspects, Expansion
 
@@ -171,10 +169,6 @@ class AspectReader:
         patience: RetryPolicy | None = None,
         expansions: bool = True,
     ) -> None:
-        if isinstance(lm, type) or not callable(getattr(lm, "complete", None)):
-            raise InvalidInputError(
-                f'AspectReader needs a language model, such as OllamaLM("qwen3:4b"), not a {type(lm).__name__}.'
-            )
         patience = RetryPolicy(retries=retries, backoff=backoff) if patience is None else patience
         self._asker = StructuredClient(lm, patience)
         self._expansions = expansions
@@ -198,25 +192,11 @@ class AspectReader:
 
     def stream(self, preferences: Sequence[Preference]) -> Iterator[tuple[int, AspectReading]]:
         """Yield positions and readings, in the order in which they are ready."""
-        self._asker.patience.begin()
-        yield from completed(
-            lambda place, stopped: run(self._reading(place, preferences[place]), stopped=stopped),
-            range(len(preferences)),
-            self._asker.concurrency,
-        )
+        return self._asker.stream(lambda one: self._reading(*one), list(enumerate(preferences)))
 
-    async def astream(self, preferences: Sequence[Preference]) -> AsyncIterator[tuple[int, AspectReading]]:
+    def astream(self, preferences: Sequence[Preference]) -> AsyncIterator[tuple[int, AspectReading]]:
         """Yield readings as `stream` does, without blocking the event loop."""
-        self._asker.patience.begin()
-        async with self._asker.session():
-            readings = acompleted(
-                lambda place: arun(self._reading(place, preferences[place]), threaded=False),
-                range(len(preferences)),
-                self._asker.concurrency,
-            )
-            async with aclosing(readings):
-                async for reading in readings:
-                    yield reading
+        return self._asker.astream(lambda one: self._reading(*one), list(enumerate(preferences)))
 
     def _reading(self, place: int, preference: Preference) -> Effects[tuple[int, AspectReading]]:
         usage = Usage()

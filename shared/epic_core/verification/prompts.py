@@ -49,17 +49,7 @@ Answer with one JSON object:
   - {_INSTRUCTION}""",
     user=_SHOWN + "Decide whether to keep this chunk, and say under which of the preferences. Answer in JSON.",
 )
-_DECIDE = Prompt(
-    system=f"""{_ROLE}
-
-Answer with one JSON object:
-- decision: "Keep" or "Discard"
-- {_RATIONALE}
-- preferences: one object for each relevant preference, most relevant first; empty if the decision is Discard
-  - preference: its number in the list
-  - {_STANCE}""",
-    user=_SHOWN + "Decide whether to keep this chunk, and say under which of the preferences. Answer in JSON.",
-)
+_DECIDE = replace(_SINGLE, system=_SINGLE.system.removesuffix(f"\n  - {_INSTRUCTION}"))
 _INSTRUCT = Prompt(
     system=f"""\
 You write instructions for a personal assistant. A chunk of a document was kept because it matters to one of the \
