@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from answer_shapes import (
     ALONE,
@@ -88,6 +91,52 @@ def test_of_a_batch_that_is_cut_anywhere_a_chunk_has_its_own_verdict_or_none(end
             for place, answer in read_batch(text[:end], PREFERENCES, BATCH_ASKED, instructions=True).items():
                 assert answer.relevant == whole[place].relevant, (shape, text[:end])
                 assert answer.decision is whole[place].decision, (shape, text[:end])
+
+
+PROPERTIES = {
+    "json": lambda said: json.dumps(said, indent=1),
+    "json, decision last": lambda said: json.dumps(dict(reversed(said.items())), ensure_ascii=False),
+    "json in a fence": lambda said: f"Here is {{my}} answer:\n```json\n{json.dumps(said)}\n```\nI hope that's fine.",
+    "python": repr,
+    "xml": lambda said: (
+        f"<answer><decision>{said['decision']}</decision><reason>{html.escape(said['rationale'])}</reason>"
+        f"<relevant_preferences>{''.join(map(as_xml, said['preferences']))}</relevant_preferences></answer>"
+    ),
+}
+
+
+def as_xml(one: dict[str, Any]) -> str:
+    return f'<preference number="{one["preference"]}" stance="mixed">{html.escape(one["instruction"])}</preference>'
+
+
+# Without control characters and backslashes: a repair may read them as something else, but no less.
+WORDS = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\\"), min_size=1, max_size=30)
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from(list(PROPERTIES)),
+    st.sampled_from(["Keep", "Discard"]),
+    st.lists(WORDS.map("Use {}".format), min_size=1, max_size=3),
+    st.integers(0, 400),
+)
+@example("json", "Keep", ['Use {a} "b" [c]', "Steer clear (of: it's casinos}."], 118)
+def test_whatever_it_says_a_cut_leaves_all_or_nothing(form: str, decision: str, words: list[str], end: int) -> None:
+    listed = [{"preference": n, "stance": "mixed", "instruction": one} for n, one in enumerate(words, 1)]
+    text = PROPERTIES[form]({"decision": decision, "rationale": f"It {{has}} [{words[0]}", "preferences": listed})
+    for preferences in (PREFERENCES, ONE_PREFERENCE):
+        whole = read(read_decision, text, preferences, instructions=True)
+        cut = read(read_decision, text[:end], preferences, instructions=True)
+        assert whole == UNREADABLE or cut in (UNREADABLE, whole)
+        # No beginning of a Keep discards, and none of a Discard keeps.
+        assert cut == UNREADABLE or str(cut[0]) == decision
+
+
+@given(st.sampled_from(['{{"instruction": {}}}', "<instruction>{}</instruction>"]), WORDS, st.integers(0, 80))
+def test_an_instruction_that_is_cut_is_none(form: str, words: str, end: int) -> None:
+    text = form.format(json.dumps(f"Use {words}") if "{{" in form else html.escape(f"Use {words}"))
+    whole = read(read_instruction, text)
+    assert whole == UNREADABLE or read(read_instruction, text[:end]) in (UNREADABLE, whole)
 
 
 READ = {
