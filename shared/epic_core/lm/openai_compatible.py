@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
@@ -37,20 +37,8 @@ _MOST_SAID = 2**20
 _SHORT_LINE = 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LeftOut:
-    """Settings that a server refuses, and settings that it wants in another form."""
-
-    names: frozenset[str] = frozenset()
-    older_form: bool = False
-    newer_limit: bool = False
-
-    def __or__(self, other: _LeftOut) -> _LeftOut:
-        return _LeftOut(
-            names=self.names | other.names,
-            older_form=self.older_form or other.older_form,
-            newer_limit=self.newer_limit or other.newer_limit,
-        )
+# Settings in a form that a server refuses: the schema (llama-cpp-python) and the limit (OpenAI's newer models).
+_OLDER_FORM, _NEWER_LIMIT = "json_schema", "max_tokens"
 
 
 class OpenAICompatibleLM:
@@ -107,7 +95,8 @@ class OpenAICompatibleLM:
         self._model = model
         self._logprobs = logprobs
         self._extra = dict(extra or {})
-        self._left_out = _LeftOut()
+        # Settings that the server refuses, or refuses in this form.
+        self._left_out: frozenset[str] = frozenset()
         self._timeout = timeout
         self._gate = Gate(concurrency)
         self._key = api_key
@@ -147,11 +136,7 @@ class OpenAICompatibleLM:
             )
 
     def _got(self, path: str) -> _Answer:
-        body = _Body(self._timeout)
-        with self._client.stream("GET", f"{self.base_url}{path}") as answer:
-            for piece in answer.iter_bytes():
-                body.take(piece)
-        return body.of(answer)
+        return _Request(self, "GET", path).run(None)
 
     def session(self) -> AbstractAsyncContextManager[Any]:
         """Return a context that keeps the connections of the running event loop open between calls."""
@@ -178,7 +163,7 @@ class OpenAICompatibleLM:
         left_out = self._left_out
         while True:
             request = self._request(messages, schema, max_tokens, left_out)
-            answer = yield _Post(self, request)
+            answer = yield _Request(self, "POST", "/chat/completions", request)
             learnt = self._learnt(answer.status, answer.text, request, left_out)
             if learnt is None:
                 self._accept(answer)
@@ -204,7 +189,7 @@ class OpenAICompatibleLM:
         )
 
     def _request(
-        self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None, left_out: _LeftOut
+        self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None, left_out: frozenset[str]
     ) -> dict[str, Any]:
         request: dict[str, Any] = {
             "model": self._model,
@@ -214,20 +199,22 @@ class OpenAICompatibleLM:
         }
         if max_tokens is not None:
             # OpenAI's own newer models have another name for the limit.
-            request["max_completion_tokens" if left_out.newer_limit else "max_tokens"] = max_tokens
+            request["max_completion_tokens" if _NEWER_LIMIT in left_out else "max_tokens"] = max_tokens
         if schema is not None:
             form = {"name": "answer", "schema": dict(schema), "strict": True}
             request["response_format"] = (
                 {"type": "json_object", "schema": dict(schema)}
-                if left_out.older_form
+                if _OLDER_FORM in left_out
                 else {"type": "json_schema", "json_schema": form}
             )
-        if self._logprobs and "logprobs" not in left_out.names:
+        if self._logprobs and "logprobs" not in left_out:
             # Some servers give no log-probabilities unless asked for alternatives too.
             request |= {"logprobs": True, "top_logprobs": 1}
-        return {name: value for name, value in (request | self._extra).items() if name not in left_out.names}
+        return {name: value for name, value in (request | self._extra).items() if name not in left_out}
 
-    def _learnt(self, status: int, said: str, request: Mapping[str, Any], left_out: _LeftOut) -> _LeftOut | None:
+    def _learnt(
+        self, status: int, said: str, request: Mapping[str, Any], left_out: frozenset[str]
+    ) -> frozenset[str] | None:
         """Return the settings to leave out from now on, if the server refused one of them or its form; else None."""
         if status not in (400, 422, 500, 501):
             return None
@@ -237,16 +224,13 @@ class OpenAICompatibleLM:
             return None
         own = self._extra.keys()
         if request.keys() - own >= {"max_tokens"} and _names("max_completion_tokens", said):
-            return replace(left_out, newer_limit=True)
+            return left_out | {_NEWER_LIMIT}
         named = {name for name, words in _OPTIONAL.items() if name in request and _names(words, said)} - own
         if "top_logprobs" in named:
             named.discard("logprobs")  # the server may accept `logprobs` without `top_logprobs`
-        if "response_format" in named and not left_out.older_form:
-            named.discard("response_format")
-            left_out = replace(left_out, older_form=True)
-        elif not named:
-            return None
-        return replace(left_out, names=left_out.names | named)
+        if "response_format" in named and _OLDER_FORM not in left_out:
+            named = named - {"response_format"} | {_OLDER_FORM}
+        return left_out | named if named else None
 
     def _accept(self, answer: _Answer) -> None:
         """Raise the error that a status stands for, if it is not a success."""
@@ -338,29 +322,27 @@ class _Body:
 
 
 @dataclass(frozen=True)
-class _Post(Effect):
+class _Request(Effect):
     """An effect that sends a request, and returns the answer."""
 
     lm: OpenAICompatibleLM
-    request: Mapping[str, Any]
+    method: str
+    path: str
+    json: Mapping[str, Any] | None = None
 
     def run(self, stopped: threading.Event | None) -> _Answer:
         body = _Body(self.lm._timeout)
-        with self.lm._client.stream("POST", self._url, json=self.request) as answer:
+        with self.lm._client.stream(self.method, self.lm.base_url + self.path, json=self.json) as answer:
             for piece in answer.iter_bytes():
                 body.take(piece)
         return body.of(answer)
 
     async def arun(self) -> _Answer:
-        body = _Body(self.lm._timeout)
-        async with self.lm._clients.client() as client, client.stream("POST", self._url, json=self.request) as answer:
+        body, url = _Body(self.lm._timeout), self.lm.base_url + self.path
+        async with self.lm._clients.client() as client, client.stream(self.method, url, json=self.json) as answer:
             async for piece in answer.aiter_bytes():
                 body.take(piece)
         return body.of(answer)
-
-    @property
-    def _url(self) -> str:
-        return f"{self.lm.base_url}/chat/completions"
 
 
 def _text(content: Any) -> str:
