@@ -563,6 +563,10 @@ DECIDE: Shapes = {
     ),
     "xml list of numbers": ("<decision>Keep</decision><relevant_preferences>1, 2</relevant_preferences>", _FIRST_TWO),
     "xml short tag for the list": (XML_KEEP.replace("relevant_preferences", "preferences"), _SECOND),
+    "xml one tag and no list": (
+        "<decision>Keep</decision><reason>It fits.</reason><relevant_preference>2</relevant_preference>",
+        _SECOND,
+    ),
     "xml said twice": (f"{XML_KEEP}\n{XML_KEEP}", _SECOND),
     "xml cut in the list": (
         _xml("Keep", *PREFERENCES[:2])[: -len("street.</preference></relevant_preferences></answer>")],
