@@ -78,7 +78,7 @@ _FIRST_WORD = re.compile(
     r"^\W*(keep|discard)\b(?=(?:\s+it|\s+(?:the|this)\s+(?:chunk|document))?[*_\"'`]*\s*(?:$|[.,:;!(\n–—-]))", re.I
 )
 _WORD = re.compile("keep|discard", re.I)
-_FENCED = re.compile(r"^[ \t]*```[ \t]*\w*[ \t]*\n(.*\n)?[ \t]*```\s*\Z", re.S | re.M)
+_FENCED = re.compile(r"(?:(?!```).)*```[ \t]*\w*[ \t]*\n((?:(?!```).)*)```\s*", re.S)
 # The last line of a text has an end if a sentence, a fence or the line itself has one.
 _ENDED = re.compile(r"(?:[.!?…。！？][\"'”’*_`)]{0,9}|\n)\s*\Z")
 # A bare sentence counts as an instruction if it is one line of several words and addresses the assistant.
@@ -173,7 +173,7 @@ def read_instruction(text: str) -> Relevant:
     found.append({"instruction": _tag("instruction", said), "stance": _tag("stance", said)})
     if not re.search(r"[{}<>]", said):
         # Broken JSON or XML is not plain text.
-        own = own_lines(said).rstrip(" ")
+        own = own_lines(said)
         plain = own.strip()
         if _ENDED.search(own):
             found.append({"instruction": _first(_INSTRUCTION_LINE, own), "stance": _first(_STANCE_LINE, own)})
@@ -196,7 +196,7 @@ def read_rewrite(text: str) -> str:
     pieces = whole_pieces(said)
     found = [value_of(record, TEXT_KEYS) for piece in pieces for record in mappings(piece.value, stated_in)]
     found += [_tag(name, said) for name in _TEXT_TAGS]
-    fenced = _FENCED.search(said)
+    fenced = _FENCED.fullmatch(said)
     if fenced and not pieces and "<" not in said:
         found.append(fenced.group(1))
     for written in found:
@@ -264,6 +264,7 @@ def _xml_stated(said: str, *, closed: bool) -> list[_Stated]:
             "instruction": _tag("instruction", block),
             "preferences": _xml_preferences(block),
         }
+        # Preferences in no list have no end: another one may have been cut off, or an instruction.
         if not re.search(rf"<(?:{'|'.join(_LIST_TAGS)})\b", block, re.I):
             _check_complete(record, ended=not closed)
         made.append(_Stated(record, _word_in(match, 1)))
@@ -319,7 +320,7 @@ def _line_stated(said: str, *, alone: bool) -> list[_Stated]:
         if decision_of(value) is not None:
             record = _labelled(said) | {"decision": value}
             if alone:
-                fenced = _FENCED.search(said) is not None
+                fenced = _FENCED.fullmatch(said) is not None
                 _check_complete(record, ended=_ENDED.search(said) is not None, fenced=fenced)
             made.append(_Stated(record, _word_in(match, 2)))
         elif names_decision(value) or (alone and not match.group(1) and value.strip()):
