@@ -94,9 +94,7 @@ class AdaptedLM(ABC):
                     answer = self._ask(sent, *attempts.wanted())
                 except Exception as error:
                     answer = attempts.failed(error)
-                    if answer is None:
-                        continue
-                completion = attempts.completion(answer)
+                completion = None if answer is None else attempts.completion(answer)
                 if completion is not None:
                     return completion
 
@@ -112,9 +110,7 @@ class AdaptedLM(ABC):
                     answer = await self._aask(sent, *attempts.wanted())
                 except Exception as error:
                     answer = attempts.failed(error)
-                    if answer is None:
-                        continue
-                completion = attempts.completion(answer)
+                completion = None if answer is None else attempts.completion(answer)
                 if completion is not None:
                     return completion
 

@@ -129,9 +129,11 @@ def whole_pieces(said: str) -> list[Piece]:
         UnreadableAnswer: if one has no end, or they are nested too deeply.
     """
     pieces = json_pieces(said)
-    if not all(piece.whole for piece in pieces):
+    whole = [piece for piece in pieces if piece.whole]
+    # A bracket alone at the end, after an answer, begins nothing of it.
+    if len(whole) < len(pieces) and not (whole and said[pieces[-1].begin :].strip() in ("{", "[")):
         raise UnreadableAnswer("it is cut off")
-    return pieces
+    return whole
 
 
 def has_end(text: str) -> bool:

@@ -22,9 +22,9 @@ from epic_core.lm.answers import (
     value_of,
     whole_pieces,
 )
-from epic_core.lm.base import LanguageModel, Schema
+from epic_core.lm.base import LanguageModel
 from epic_core.lm.client import StructuredClient, UnreadableTwice
-from epic_core.lm.prompting import Prompt, section, size_of, version
+from epic_core.lm.prompting import Prompt, list_schema, object_schema, section, size_of, version
 from epic_core.lm.retries import RetryPolicy
 from epic_core.runtime.effects import Effects
 from epic_core.types import Preference, Usage
@@ -211,8 +211,7 @@ class AspectReader:
             understood = read_answer if expanded else _read_aspects_alone
             read, _ = yield from self._asker.readable(request, prompt, understood, usage)
         except (LMError, UnreadableTwice) as error:
-            answer = error.answer if isinstance(error, UnreadableTwice) else ""
-            return place, AspectReading(failure=str(error), answer=answer, usage=usage)
+            return place, AspectReading(failure=str(error), answer=getattr(error, "answer", ""), usage=usage)
         failure = f"The model's answer is not complete: {_NO_SIDES}." if read.aspects is None else ""
         return place, AspectReading(aspects=read.aspects, expansion=read.expansion, failure=failure, usage=usage)
 
@@ -336,27 +335,20 @@ def _firmness(value: Any) -> float:
     return next((number for name, number in FIRMNESS.items() if word.startswith(name)), FIRMNESS["strong"])
 
 
-def _listing(most: int) -> dict[str, object]:
-    return {"type": "array", "items": {"type": "string"}, "maxItems": most}
-
-
-def _answering(**properties: object) -> Schema:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+def _phrases_schema(most: int) -> dict[str, object]:
+    return list_schema({"type": "string"}, most)
 
 
 _ASPECTS: dict[str, object] = {
-    "liked": _listing(_MOST_PHRASES),
-    "avoided": _listing(_MOST_PHRASES),
+    "liked": _phrases_schema(_MOST_PHRASES),
+    "avoided": _phrases_schema(_MOST_PHRASES),
     "firmness": {"type": "string", "enum": list(FIRMNESS)},
     "scope": {"type": "string"},
 }
-_SCHEMA = _answering(**_ASPECTS)
-# Lists of limited length: a small model in a loop would fill the answer with one of them.
-_SCHEMA_EXPANDED = _answering(
-    **_ASPECTS, questions=_listing(_QUESTIONS), follows=_listing(_THINGS), breaks=_listing(_THINGS)
+_SCHEMA = object_schema(**_ASPECTS)
+_SCHEMA_EXPANDED = object_schema(
+    **_ASPECTS,
+    questions=_phrases_schema(_QUESTIONS),
+    follows=_phrases_schema(_THINGS),
+    breaks=_phrases_schema(_THINGS),
 )

@@ -189,7 +189,7 @@ class LMVerifier(BaseVerifier):
             for part in self._parts(candidate):
                 verdicts += [(yield from self._decided(candidate, part, usage))]
         except (LMError, UnreadableTwice) as error:
-            answer = error.answer if isinstance(error, UnreadableTwice) else ""
+            answer = getattr(error, "answer", "")
             return Verdict(decision=Decision.UNDECIDED, rationale=str(error), answer=answer, usage=usage)
         return replace(combined(verdicts), usage=usage)
 

@@ -51,6 +51,5 @@ class LMRewriter:
             request = self._asker.request(self._prompt, values, rewrite_schema(), min(limit, 2048))
             text, _ = yield from self._asker.readable(request, self._prompt, read_rewrite, usage)
         except (LMError, UnreadableTwice) as error:
-            answer = error.answer if isinstance(error, UnreadableTwice) else ""
-            return place, Rewritten(failure=str(error), answer=answer, usage=usage)
+            return place, Rewritten(failure=str(error), answer=getattr(error, "answer", ""), usage=usage)
         return place, Rewritten(text=text, usage=usage)
