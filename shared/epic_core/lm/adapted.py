@@ -94,7 +94,9 @@ class AdaptedLM(ABC):
                     answer = self._ask(sent, *attempts.wanted())
                 except Exception as error:
                     answer = attempts.failed(error)
-                completion = None if answer is None else attempts.completion(answer)
+                    if answer is None:
+                        continue
+                completion = attempts.completion(answer)
                 if completion is not None:
                     return completion
 
@@ -110,7 +112,9 @@ class AdaptedLM(ABC):
                     answer = await self._aask(sent, *attempts.wanted())
                 except Exception as error:
                     answer = attempts.failed(error)
-                completion = None if answer is None else attempts.completion(answer)
+                    if answer is None:
+                        continue
+                completion = attempts.completion(answer)
                 if completion is not None:
                     return completion
 
