@@ -57,9 +57,3 @@ def reserve(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def kind(request: pytest.FixtureRequest) -> str:
     """The protocol a model's server speaks."""
     return str(request.param)
-
-
-@pytest.fixture(params=[False, True], ids=["whole", "stream"])
-def stream(request: pytest.FixtureRequest) -> bool:
-    """Whether an answer comes in parts."""
-    return bool(request.param)

@@ -100,14 +100,8 @@ def server(answers: Answers) -> Iterator[LMServer]:
 
 
 @pytest.fixture
-def make(server: LMServer, kind: str, stream: bool) -> Make:
-    """Models of both kinds, which stream or do not."""
-    return lambda **settings: model_of(server, kind, **{"stream": stream, "timeout": 10.0, **settings})
-
-
-@pytest.fixture
-def whole(server: LMServer, kind: str) -> Make:
-    """Models of both kinds, which do not stream."""
+def make(server: LMServer, kind: str) -> Make:
+    """Models of both kinds."""
     return lambda **settings: model_of(server, kind, **{"timeout": 10.0, **settings})
 
 
@@ -216,8 +210,8 @@ async def test_the_schema_is_sent_with_the_decision_first(server: LMServer, make
         assert set(asked.preferences) == PASSED[name]
 
 
-async def test_the_schema_of_a_batch_holds_as_many_answers_as_chunks(server: LMServer, whole: Make, add: Add) -> None:
-    await add(memory_with(LMVerifier(whole(), way="batch")))
+async def test_the_schema_of_a_batch_holds_as_many_answers_as_chunks(server: LMServer, make: Make, add: Add) -> None:
+    await add(memory_with(LMVerifier(make(), way="batch")))
 
     (body,) = server.asked
     answer = schema_of(body)["properties"]["answers"]
@@ -320,10 +314,10 @@ async def test_what_goes_wrong_once_is_tried_again(
 
 @pytest.mark.parametrize("broken", BROKEN)
 async def test_what_goes_wrong_always_is_given_up(
-    server: LMServer, whole: Make, answers: Answers, broken: str, add: Add
+    server: LMServer, make: Make, answers: Answers, broken: str, add: Add
 ) -> None:
     answers.alter = lambda request, number: BROKEN[broken]
-    memory = memory_with(patient(whole(), retries=2))
+    memory = memory_with(patient(make(), retries=2))
     report = await add(memory)
 
     # Two items, three attempts each; the others are not asked about.
@@ -335,9 +329,9 @@ async def test_what_goes_wrong_always_is_given_up(
     mended(memory, answers, set(PASSED))
 
 
-async def test_a_batch_that_fails_once_is_not_lost(server: LMServer, whole: Make, answers: Answers, add: Add) -> None:
+async def test_a_batch_that_fails_once_is_not_lost(server: LMServer, make: Make, answers: Answers, add: Add) -> None:
     answers.alter = lambda request, number: BROKEN["a status of 500"] if number <= 2 else None
-    memory = memory_with(patient(whole(), way="batch", retries=3))
+    memory = memory_with(patient(make(), way="batch", retries=3))
     report = await add(memory)
 
     assert pairs_of(memory) == EXPECTED
@@ -346,11 +340,11 @@ async def test_a_batch_that_fails_once_is_not_lost(server: LMServer, whole: Make
 
 @pytest.mark.parametrize("wait", ["1", "0", "soon"])
 async def test_a_server_that_says_when_to_come_back(
-    server: LMServer, whole: Make, answers: Answers, kind: str, wait: str
+    server: LMServer, make: Make, answers: Answers, kind: str, wait: str
 ) -> None:
     busy = Reply(status=429, headers={"Retry-After": wait}, text="too many requests")
     answers.alter = lambda request, number: busy if number == 1 else None
-    memory = memory_with(patient(whole()))
+    memory = memory_with(patient(make()))
     began = time.perf_counter()
     report = await asyncio.to_thread(memory.add, ITEMS)
     seconds = time.perf_counter() - began
@@ -395,9 +389,9 @@ async def test_a_model_that_was_not_pulled(server: LMServer, make: Make, answers
     mended(memory, answers, set(PASSED))
 
 
-async def test_a_refused_key(whole: Make, server: LMServer, answers: Answers, kind: str, add: Add) -> None:
+async def test_a_refused_key(make: Make, server: LMServer, answers: Answers, kind: str, add: Add) -> None:
     server.api_key = "sk-right"
-    memory = memory_with(patient(whole()))
+    memory = memory_with(patient(make()))
     report = await add(memory)
 
     assert server.calls == 1
@@ -438,10 +432,10 @@ class Accident:
 
 @pytest.mark.parametrize("concurrency", [1, 3])
 async def test_a_server_that_dies_and_is_back_soon(
-    server: LMServer, whole: Make, answers: Answers, concurrency: int, add: Add
+    server: LMServer, make: Make, answers: Answers, concurrency: int, add: Add
 ) -> None:
     accident = answers.alter = Accident(server, 3, 0.1)
-    memory = memory_with(patient(whole(concurrency=concurrency), retries=6, backoff=0.03))
+    memory = memory_with(patient(make(concurrency=concurrency), retries=6, backoff=0.03))
     report = await add(memory)
     accident.over()
 
@@ -470,11 +464,11 @@ async def test_a_server_that_dies_and_is_back_too_late(
 
 
 async def test_a_server_that_hangs_is_not_waited_for_by_every_item(
-    server: LMServer, whole: Make, answers: Answers, add: Add
+    server: LMServer, make: Make, answers: Answers, add: Add
 ) -> None:
     answers.alter = lambda request, number: Reply(delay=60.0)
     items = [Item(text=f"A vegan dish, number {number}.", id=str(number)) for number in range(60)]
-    memory = memory_with(patient(whole(timeout=0.08)))
+    memory = memory_with(patient(make(timeout=0.08)))
     began = time.perf_counter()
     report = await add(memory, items)
 
@@ -488,16 +482,16 @@ async def test_a_server_that_hangs_is_not_waited_for_by_every_item(
     assert memory.retry().usage.calls == 1
     assert time.perf_counter() - began < 3.0
     answers.well()
-    memory.verifier = patient(whole())
+    memory.verifier = patient(make())
     assert memory.retry().discarded == 60
 
 
 async def test_hanging_calls_at_the_same_time_are_bounded_too(
-    server: LMServer, whole: Make, answers: Answers, add: Add
+    server: LMServer, make: Make, answers: Answers, add: Add
 ) -> None:
     answers.alter = lambda request, number: Reply(delay=60.0)
     items = [Item(text=f"A vegan dish, number {number}.", id=str(number)) for number in range(60)]
-    memory = memory_with(patient(whole(timeout=0.08, concurrency=8)))
+    memory = memory_with(patient(make(timeout=0.08, concurrency=8)))
     began = time.perf_counter()
     report = await add(memory, items)
 
@@ -507,12 +501,12 @@ async def test_hanging_calls_at_the_same_time_are_bounded_too(
 
 
 async def test_one_item_that_hangs_does_not_stop_the_others(
-    server: LMServer, whole: Make, answers: Answers, add: Add
+    server: LMServer, make: Make, answers: Answers, add: Add
 ) -> None:
     answers.alter = lambda request, number: (
         Reply(delay=60.0) if TEXTS["stew"] in user_text(request["messages"]) else None
     )
-    memory = memory_with(patient(whole(timeout=0.2)))
+    memory = memory_with(patient(make(timeout=0.2)))
     report = await add(memory)
 
     assert list(report.failures) == ["stew"]
@@ -525,9 +519,9 @@ async def test_one_item_that_hangs_does_not_stop_the_others(
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_chunk_that_does_not_fit_is_not_sent(
-    server: LMServer, whole: Make, kind: str, way: Any, add: Add
+    server: LMServer, make: Make, kind: str, way: Any, add: Add
 ) -> None:
-    verifier = LMVerifier(whole(context=512), way=way, prompts=SHORT, max_tokens=64)
+    verifier = LMVerifier(make(context=512), way=way, prompts=SHORT, max_tokens=64)
     memory = memory_with(verifier)
     report = await add(memory, [LONG, *ITEMS])
 
@@ -539,13 +533,13 @@ async def test_a_chunk_that_does_not_fit_is_not_sent(
         assert {body["options"]["num_ctx"] for body in server.asked} == {512}
 
 
-async def test_a_thousand_preferences_are_each_shown_once(server: LMServer, whole: Make, add: Add) -> None:
+async def test_a_thousand_preferences_are_each_shown_once(server: LMServer, make: Make, add: Add) -> None:
     preferences = [f"Preference {number} about matter {number}" for number in range(1000)]
     text = "A chunk about three matters."
     wanted = {preferences[1]: Stance.SUPPORTS, preferences[500]: Stance.CONFLICTS, preferences[998]: Stance.MIXED}
     said = Script({(text, preference): stance for preference, stance in wanted.items()})
     server.answer = lambda request: said(request["messages"])
-    memory = memory_with(LMVerifier(whole(context=4096)), preferences=preferences, coarse=False)
+    memory = memory_with(LMVerifier(make(context=4096)), preferences=preferences, coarse=False)
     await add(memory, [Item(text=text, id="stew")])
 
     assert {preference: one[:2] for (_, preference), one in pairs_of(memory).items()} == {
@@ -563,9 +557,9 @@ def own_memory(verifier: LMVerifier) -> EpicMemory:
 
 
 def test_memories_in_threads_share_a_model_that_takes_one_call_at_a_time(
-    server: LMServer, whole: Make, answers: Answers
+    server: LMServer, make: Make, answers: Answers
 ) -> None:
-    verifier = LMVerifier(whole(concurrency=1))
+    verifier = LMVerifier(make(concurrency=1))
     memories = [own_memory(verifier) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         reports = list(pool.map(lambda memory: memory.add(ITEMS), memories))
@@ -578,8 +572,8 @@ def test_memories_in_threads_share_a_model_that_takes_one_call_at_a_time(
         nothing_lost(memory, report, waiting=0)
 
 
-async def test_memories_in_tasks_share_a_model_that_takes_one_call_at_a_time(server: LMServer, whole: Make) -> None:
-    verifier = LMVerifier(whole(concurrency=1))
+async def test_memories_in_tasks_share_a_model_that_takes_one_call_at_a_time(server: LMServer, make: Make) -> None:
+    verifier = LMVerifier(make(concurrency=1))
     memories = [own_memory(verifier) for _ in range(8)]
     await asyncio.gather(*(memory.aadd(ITEMS) for memory in memories))
 
@@ -587,9 +581,9 @@ async def test_memories_in_tasks_share_a_model_that_takes_one_call_at_a_time(ser
     assert all(pairs_of(memory) == EXPECTED for memory in memories)
 
 
-def test_threads_that_share_a_failing_server_lose_nothing(server: LMServer, whole: Make, answers: Answers) -> None:
+def test_threads_that_share_a_failing_server_lose_nothing(server: LMServer, make: Make, answers: Answers) -> None:
     answers.alter = lambda request, number: BROKEN["a status of 500"] if number % 3 == 0 else None
-    verifier = patient(whole(concurrency=2), retries=1)
+    verifier = patient(make(concurrency=2), retries=1)
     memories = [own_memory(verifier) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         reports = list(pool.map(lambda memory: memory.add(ITEMS), memories))
@@ -685,17 +679,17 @@ async def test_a_server_that_sends_callers_elsewhere_is_not_followed(server: LMS
     nothing_lost(memory, report, waiting=len(PASSED))
 
 
-def test_checking_a_model_needs_no_prompt(server: LMServer, whole: Make) -> None:
-    whole().check()
+def test_checking_a_model_needs_no_prompt(server: LMServer, make: Make) -> None:
+    make().check()
     with pytest.raises(LMSetupError, match="missing"):
-        whole(name="missing").check()
+        make(name="missing").check()
     assert server.calls == 0
 
 
-def test_answers_in_turn_become_different_memories(server: LMServer, whole: Make) -> None:
+def test_answers_in_turn_become_different_memories(server: LMServer, make: Make) -> None:
     discard, keep = '{"decision": "Discard"}', {"preference": 1, "stance": "supports", "instruction": "Cook it."}
     server.answer = in_turn(discard, json.dumps({"decision": "Keep", "rationale": "So.", "preferences": [keep]}))
-    verifier = LMVerifier(whole())
+    verifier = LMVerifier(make())
     first, second = own_memory(verifier), own_memory(verifier)
     stew = Item(text=TEXTS["stew"], id="stew")
 

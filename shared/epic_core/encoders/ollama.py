@@ -45,10 +45,11 @@ class OllamaEncoder:
             raise MissingExtraError("ollama", "all") from error
         self._ollama: Any = ollama
         from epic_core.lm.http import client_settings
-        from epic_core.lm.ollama import server_address
+        from epic_core.lm.ollama import environment_key, server_address
 
+        address = server_address(host)
         self._host = host
-        self._settings = client_settings(timeout=timeout, concurrency=1, host=server_address(host).host)
+        self._settings = client_settings(address, timeout=timeout, concurrency=1, key=environment_key(address))
         self._client: Any = ollama.Client(host=host, **self._settings)
         self._batch_size = batch_size
         self._keep_alive = keep_alive

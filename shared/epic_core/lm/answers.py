@@ -12,6 +12,36 @@ from epic_core.errors import EpicError
 Record: TypeAlias = Mapping[str, Any]
 """A JSON object in an answer."""
 
+_LONGEST_ANSWER = 20_000
+_LONGEST_LINE = 600
+# The time for repairing grows with the square of the length.
+_LONGEST_REPAIR = 8_000
+_DEEPEST = 4
+
+_NO_ALONE = re.compile(
+    r"\W{0,9}(?:no|none|false|never|n/a|(?:it(?:['’]s|\s+is)\s+)?(?:not\s+(?:at\s+all\s+)?|ir|un)"
+    r"(?:relevant|related|applicable)(?:\s+at\s+all)?)\W{0,9}",
+    re.I,
+)
+# The beginning of an object or of a list of objects, unlike a bracket in a sentence.
+_OPENING = re.compile(r"""\{(?=\s*(?:["'“‘}/]|\w*\s*(?::|\Z)))|\[(?=\s*(?:["'“‘{\[\]]|\Z))""")
+# A quote inside a string may lack its backslash: one that ends the string is followed by a comma, a colon or a bracket.
+_STRING_OR_BRACKET = re.compile(
+    r""""[^"\\]*(?:(?:\\.|"(?!\s*[,:}\]]))[^"\\]*)*(?:"|\\?\Z)"""
+    r"""|(?<!\w)'[^'\\]*(?:(?:\\.|'(?!\s*[,:}\]]))[^'\\]*)*(?:'|\\?\Z)|[{}\[\]]""",
+    re.S,
+)
+_THINKING = re.compile(
+    r"<(/?)(?:[a-z]{1,12}:)?(think|thinking|thoughts?|reasoning|analysis|reflection|scratchpad)\s{0,3}>"
+    r"|\[(/?)(think)\]|◁(/?)(think)▷|<\|(start|end|begin_of|end_of)_(thinking|thought)\|>"
+    r"|<\|(channel)\|>\s{0,3}(\w+)[^<|]{0,80}(?:<\|constrain\|>[^<|]{0,80})?<\|message\|>|<\|(end)()\|>",
+    re.I,
+)
+_TEMPLATE_TOKEN = re.compile(
+    r"<[|｜][^|｜<>]{1,30}[|｜]>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|</?(?:answer|output|response)>", re.I
+)
+_QUOTED_LINE = re.compile(r"^[ \t>]{0,20}\|.*$", re.M)
+
 
 class UnreadableAnswer(EpicError):  # noqa: N818
     """Error for a model's answer that holds nothing reliable; the message says why."""
@@ -19,11 +49,13 @@ class UnreadableAnswer(EpicError):  # noqa: N818
 
 def value_of(record: Record, keys: Sequence[str]) -> Any:
     """Return the value of the first key that the record has, ignoring case and punctuation, or None."""
-    plain = {_letters(key): value for key, value in record.items() if isinstance(key, str)}
-    for key in keys:
-        if plain.get(key) is not None:
-            return plain[key]
-    return None
+    plain = {letters(key): value for key, value in record.items() if isinstance(key, str)}
+    return next((plain[key] for key in keys if plain.get(key) is not None), None)
+
+
+def letters(text: str) -> str:
+    """Return the letters and digits of a text, in lower case."""
+    return re.sub(r"[\W_]+", "", text.casefold())
 
 
 def line_of(value: Any) -> str:
@@ -45,50 +77,18 @@ def is_no(value: Any) -> bool:
     return isinstance(value, (bool, int, float)) and value == 0
 
 
-_LONGEST_LINE = 600
-
-
-_NO_ALONE = re.compile(
-    r"\W{0,9}(?:no|none|false|never|n/a|(?:it(?:['’]s|\s+is)\s+)?(?:not\s+(?:at\s+all\s+)?|ir|un)"
-    r"(?:relevant|related|applicable)(?:\s+at\s+all)?)\W{0,9}",
-    re.I,
-)
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text.casefold())
-
-
 def paired(text: str) -> str:
     """Return the text with surrogate pairs joined that JSON escapes had left separate."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-# The time for repairing grows with the square of the length.
-_LONGEST_REPAIR = 8_000
-
-
-_DEEPEST = 4
-
-
-OPENING = re.compile(r"[{\[]")
-
-
-_FENCE = re.compile(r"^[ \t]*```", re.M)
-
-
-STRING_OR_BRACKET = re.compile(
-    r""""[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)|'[^'\\]*(?:\\.[^'\\]*)*(?:'|\\?\Z)|[{}\[\]]""", re.S
-)
 
 
 class Piece(NamedTuple):
     """An object or a list in an answer.
 
     Attributes:
-        value: Its content.
-        whole: Whether it has an end.
-        strict: Whether it is valid JSON, rather than repaired.
+        value: Its content, repaired if it is not valid JSON; empty if it cannot be repaired.
+        whole: Whether it has an end. If not, its last part may be incomplete, or an end of the answer be missing.
+        strict: Whether it is valid JSON.
         begin, end: Its position in the text.
     """
 
@@ -99,40 +99,47 @@ class Piece(NamedTuple):
     end: int
 
 
-def json_pieces(said: str, answers: Callable[[Record], object] = lambda _: False) -> list[Piece]:
-    """Return the objects and lists of a text, in their order.
-
-    Args:
-        said: The text.
-        answers: Tells whether an object is an answer by itself: the text before it and after it is repaired separately.
+def json_pieces(said: str) -> list[Piece]:
+    """Return the objects and lists of a text, in their order, those inside another one not by themselves.
 
     Raises:
         UnreadableAnswer: if they are nested too deeply to be read.
     """
     decoder = json.JSONDecoder(strict=False, object_pairs_hook=_object)
     pieces: list[Piece] = []
-    broken: list[int] = []
     place = 0
-    while (opening := OPENING.search(said, place)) is not None:
+    while (opening := _OPENING.search(said, place)) is not None:
+        begin = opening.start()
         try:
-            value, place = decoder.raw_decode(said, opening.start())
+            value, place = decoder.raw_decode(said, begin)
+            pieces.append(Piece(value, True, True, begin, place))
         except RecursionError:
             raise UnreadableAnswer("it is nested too deeply") from None
         except ValueError:
-            broken.append(opening.start())
-            place = opening.end()
-            continue
-        pieces.append(Piece(value, True, True, opening.start(), place))
-    # Repair the broken stretches between those that hold a valid answer.
-    sure = [(piece.begin, piece.end) for piece in pieces if any(map(answers, mappings(piece.value, answers)))]
-    fences = [fence.span() for fence in _FENCE.finditer(said)]
-    begin = 0
-    for end, following in [*sorted(sure + fences), (len(said), len(said))]:
-        first = next((place for place in broken if begin <= place < end), None)
-        repaired = None if first is None else _repaired(said, first, end)
-        pieces += [repaired] if repaired else []
-        begin = max(begin, following)
-    return sorted(pieces, key=lambda piece: piece.begin)
+            end = _end(said, begin)
+            place = len(said) if end is None else end
+            pieces.append(Piece(_repaired(said[begin:place]), end is not None, False, begin, place))
+    return pieces
+
+
+def whole_pieces(said: str) -> list[Piece]:
+    """Return the objects and lists of a text as `json_pieces` does.
+
+    Raises:
+        UnreadableAnswer: if one has no end, or they are nested too deeply.
+    """
+    pieces = json_pieces(said)
+    whole = [piece for piece in pieces if piece.whole]
+    # A bracket alone at the end, after an answer, begins nothing of it.
+    if len(whole) < len(pieces) and not (whole and said[pieces[-1].begin :].strip() in ("{", "[")):
+        raise UnreadableAnswer("it is cut off")
+    return whole
+
+
+def has_end(text: str) -> bool:
+    """Tell whether an answer holds a whole object or a closed tag, so that a cut can only be in what follows."""
+    said = said_in(text)
+    return "</" in said or any(piece.whole and piece.value for piece in json_pieces(said))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -144,77 +151,36 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _repaired(said: str, begin: int, end: int) -> Piece | None:
-    text = said[begin:end]
+def _end(said: str, begin: int) -> int | None:
+    """Return where the bracket that opens at `begin` is closed, or None."""
+    depth = 0
+    for part in _STRING_OR_BRACKET.finditer(said, begin):
+        depth += (part.group() in ("{", "[")) - (part.group() in ("}", "]"))
+        if depth == 0:
+            return part.end()
+    return None
+
+
+def _repaired(text: str) -> Any:
     if len(text) > _LONGEST_REPAIR:
-        return None
+        return {}
     try:
-        # If only closing brackets are missing, nothing has to be guessed.
-        value = json.loads(text.rstrip("`.,; \t\n") + _missing(text), strict=False, object_pairs_hook=_object)
-    except (ValueError, RecursionError):
-        try:
-            import json_repair
+        import json_repair
 
-            value = json_repair.loads(text)
-        except Exception:  # whatever the library stumbles over, the answer cannot be read
-            return None
-    return Piece(value, _closed(text), False, begin, end) if value and isinstance(value, (dict, list)) else None
-
-
-def _missing(text: str) -> str:
-    """Return the brackets that would close those still open."""
-    opened: list[str] = []
-    for part in STRING_OR_BRACKET.finditer(text):
-        if part.group() in ("{", "["):
-            opened.append("}" if part.group() == "{" else "]")
-        elif part.group() in ("}", "]") and opened:
-            opened.pop()
-    return "".join(reversed(opened))
-
-
-def _closed(text: str) -> bool:
-    """Tell whether all brackets are closed, except at the very end, and no string or number is cut off."""
-    depth = place = last = 0
-    while (part := (STRING_OR_BRACKET if depth > 0 else OPENING).search(text, place)) is not None:
-        place = part.end()
-        if part.group() in "{[":
-            depth += 1
-        elif part.group() in "}]":
-            depth, last = depth - 1, place
-        elif part.group(1) == '"':
-            last = place
-    return depth == 0 or not text[last:].strip("`.,; \t\n")
+        value = json_repair.loads(text)
+    except Exception:  # whatever the library stumbles over, the answer cannot be read
+        return {}
+    return value if isinstance(value, (dict, list)) else {}
 
 
 def mappings(value: Any, answers: Callable[[Record], object] = lambda _: False, *, depth: int = 0) -> Iterator[Record]:
     """Yield an object and the objects inside it, but not those inside one that is an answer by itself."""
     if isinstance(value, Mapping):
         yield value
-        if depth < _DEEPEST and not answers(value):
-            for inner in value.values():
-                yield from mappings(inner, answers, depth=depth + 1)
-    elif isinstance(value, list) and depth < _DEEPEST:
+        value = [] if answers(value) else list(value.values())
+    if isinstance(value, list) and depth < _DEEPEST:
         for inner in value:
             yield from mappings(inner, answers, depth=depth + 1)
-
-
-_LONGEST_ANSWER = 20_000
-
-
-_THINKING = re.compile(
-    r"<(/?)(?:[a-z]{1,12}:)?(think|thinking|thoughts?|reasoning|analysis|reflection|scratchpad)\s{0,3}>"
-    r"|\[(/?)(think)\]|◁(/?)(think)▷|<\|(start|end|begin_of|end_of)_(thinking|thought)\|>"
-    r"|<\|(channel)\|>\s{0,3}(\w+)[^<|]{0,80}(?:<\|constrain\|>[^<|]{0,80})?<\|message\|>|<\|(end)()\|>",
-    re.I,
-)
-
-
-_TEMPLATE_TOKEN = re.compile(
-    r"<[|｜][^|｜<>]{1,30}[|｜]>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|</?(?:answer|output|response)>", re.I
-)
-
-
-_QUOTED_LINE = re.compile(r"^[ \t>]{0,20}\|.*$", re.M)
 
 
 def said_in(text: str) -> str:
@@ -242,13 +208,14 @@ def said_in(text: str) -> str:
         made += " " * (begin - place) + text[begin:end]
         place = end
     begins = len(made) - len(made.lstrip())
-    return _TEMPLATE_TOKEN.sub(_blank, made[: begins + _LONGEST_ANSWER])
+    return _TEMPLATE_TOKEN.sub(blank, made[: begins + _LONGEST_ANSWER])
 
 
-def _blank(match: re.Match[str]) -> str:
+def blank(match: re.Match[str]) -> str:
+    """Return as many spaces as a match has characters."""
     return " " * (match.end() - match.start())
 
 
 def own_lines(said: str) -> str:
     """Return the text without lines that repeat a document in the way the prompt marks its lines."""
-    return _QUOTED_LINE.sub(_blank, said)
+    return _QUOTED_LINE.sub(blank, said)

@@ -46,7 +46,7 @@ def lm_of(
     Args:
         model: A model, or one of `NAMES`.
         url: The server. An Ollama server's default is `OLLAMA_HOST`, else Ollama's own.
-        api_key: Sent as a bearer token to a server that speaks OpenAI's protocol.
+        api_key: Sent to the server as a bearer token.
         timeout: Seconds for an answer; default: the model's own.
         concurrency: How many calls the server gets at once; default: one.
 
@@ -65,7 +65,7 @@ def lm_of(
     limits = {name: value for name, value in limits.items() if value is not None}
     kind, _, name = model.strip().partition("/")
     if kind == "ollama" and name:
-        return OllamaLM(name, host=url, **limits)
+        return OllamaLM(name, host=url, api_key=api_key, **limits)
     if kind == "openai" and name:
         if url is None:
             raise InvalidInputError(

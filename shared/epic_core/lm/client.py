@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from epic_core.errors import LMError
-from epic_core.lm.answers import UnreadableAnswer
+from epic_core.errors import InvalidInputError, LMError
+from epic_core.lm.answers import UnreadableAnswer, has_end
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
+from epic_core.lm.failures import kind_of
 from epic_core.lm.prompting import Prompt, size_of
 from epic_core.lm.retries import Complete, RetryPolicy, patiently
-from epic_core.runtime.effects import Effects
-from epic_core.types import Decision, Usage
+from epic_core.runtime.effects import Effects, arun, run
+from epic_core.runtime.workers import acompleted, completed
+from epic_core.types import Usage
 
+J = TypeVar("J")
+R = TypeVar("R")
 T = TypeVar("T")
 
 # In most texts a token has at least this many bytes of UTF-8; a prompt that seems too long by this count is not sent.
@@ -37,9 +41,17 @@ class UnreadableTwice(Exception):  # noqa: N818
 
 
 class StructuredClient:
-    """Client of one model, with retries."""
+    """Client of one model, with retries.
+
+    Raises:
+        InvalidInputError: for an object that is not a language model.
+    """
 
     def __init__(self, lm: LanguageModel, patience: RetryPolicy) -> None:
+        if isinstance(lm, type) or not callable(getattr(lm, "complete", None)):
+            raise InvalidInputError(f'A language model is needed, such as OllamaLM("qwen3:4b"), not {kind_of(lm)}.')
+        if not isinstance(getattr(lm, "name", None), str) or not lm.name:
+            raise InvalidInputError("A language model must have a name, under which its answers are cached.")
         self.lm = lm
         self.patience = patience
 
@@ -52,6 +64,21 @@ class StructuredClient:
         """Return a context that keeps the model's connections open on an event loop, if the model has one."""
         session = getattr(self.lm, "session", None)
         return nullcontext() if session is None else session()
+
+    def stream(self, work: Callable[[J], Effects[R]], jobs: Sequence[J]) -> Iterator[R]:
+        """Yield the results of a new round of jobs, in the order in which they are ready."""
+        self.patience.begin()
+        yield from completed(lambda job, stopped: run(work(job), stopped=stopped), jobs, self.concurrency)
+
+    async def astream(self, work: Callable[[J], Effects[R]], jobs: Sequence[J]) -> AsyncGenerator[R, None]:
+        """Yield results as `stream` does, without blocking the event loop."""
+        self.patience.begin()
+        async with (
+            self.session(),
+            aclosing(acompleted(lambda job: arun(work(job), threaded=False), jobs, self.concurrency)) as results,
+        ):
+            async for result in results:
+                yield result
 
     def fits(self, size: int, max_tokens: int) -> bool:
         """Tell whether a prompt of `size` bytes and an answer of `max_tokens` tokens fit into the model's context."""
@@ -99,26 +126,16 @@ class StructuredClient:
             UnreadableTwice: if neither answer can be read.
         """
         first = yield from self.answer(request, usage)
-        made: T | None = None
-        reason = "it is cut off"
         try:
-            made = read(first.text)
+            return _result(first, read), first
         except UnreadableAnswer as error:
             reason = str(error)
-        if made is not None and (not first.cut or getattr(made, "decision", None) is Decision.DISCARD):
-            return made, first
         usage.retries += 1
+        second = yield from self.answer(self._again(request, prompt, first, reason), usage)
         try:
-            second = yield from self.answer(self._again(request, prompt, first, reason), usage)
-            return read(second.text), second
+            return _result(second, read), second
         except UnreadableAnswer as error:
-            if made is None:
-                raise UnreadableTwice(str(error), second.text or first.text) from None
-        except LMError:
-            if made is None:
-                raise
-        # The first answer was cut off, but readable up to there.
-        return made, first
+            raise UnreadableTwice(str(error), second.text or first.text) from None
 
     def _again(self, request: Complete, prompt: Prompt, first: Completion, reason: str) -> Complete:
         size = sum(size_of(message.content) for message in request.messages)
@@ -131,3 +148,9 @@ class StructuredClient:
         if not self.fits(size + size_of(said) + size_of(repair), limit or 0):
             return request
         return replace(request, messages=[*request.messages, Message("assistant", said), Message("user", repair)])
+
+
+def _result(completion: Completion, read: Callable[[str], T]) -> T:
+    if completion.cut and not has_end(completion.text):
+        raise UnreadableAnswer("it is cut off")
+    return read(completion.text)

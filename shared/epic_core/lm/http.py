@@ -1,10 +1,12 @@
-"""Helpers for models over HTTP: checks of limits, messages that can be sent, and settings of clients."""
+"""Helpers for models over HTTP: checks of arguments, messages that can be sent, and settings of clients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import socket
+from collections.abc import Callable, Sequence
 from functools import cache
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,9 @@ from epic_core.lm.base import Message
 if TYPE_CHECKING:
     import ssl
 
+    import httpx
 
-_MOST_PARTS = 65536
+_KEY = re.compile(r"[!-~]+")
 
 
 @cache
@@ -26,32 +29,58 @@ def tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def client_settings(*, timeout: float, concurrency: int, host: str) -> dict[str, Any]:
-    """Return the settings with which clients are made.
+def client_settings(address: httpx.URL, *, timeout: float, concurrency: int, key: str | None = None) -> dict[str, Any]:
+    """Return the settings with which clients of a server are made.
 
-    By default httpx allows at most 100 calls at once and sends requests to this machine through a proxy that the
-    environment names, and Ollama's client follows redirects to another server.
+    By default httpx allows at most 100 calls at once, and sends requests to this machine, and keys without TLS, through
+    a proxy that the environment names. Ollama's client follows redirects to another server, and sends any server the
+    key in `OLLAMA_API_KEY`.
     """
     import httpx
 
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=concurrency)
+    encrypted = address.scheme == "https"
     return {
         "timeout": timeout,
-        "limits": limits,
+        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=concurrency),
         "verify": tls_context(),
-        "trust_env": not is_this_machine(host),
+        "trust_env": not is_this_machine(address.host) and (encrypted or key is None),
         "follow_redirects": False,
+        "auth": _authorization(key),
     }
 
 
+def _authorization(key: str | None) -> Callable[[httpx.Request], httpx.Request]:
+    """Return what puts the key, and no other one, into a request."""
+
+    def authorize(request: httpx.Request) -> httpx.Request:
+        request.headers.pop("Authorization", None)
+        if key is not None:
+            request.headers["Authorization"] = f"Bearer {key}"
+        return request
+
+    return authorize
+
+
+def without_key(text: str, key: str | None) -> str:
+    """Return a server's text without the key, which it may have repeated."""
+    return text if key is None else text.replace(key, "***")
+
+
 def is_this_machine(host: str) -> bool:
-    """Tell whether a host is a name or an address of this machine itself."""
+    """Tell whether a host is a name or an address of this machine itself, in any spelling that reaches it."""
+    host = host.strip("[]").rstrip(".").lower()
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        return ip_address(host.strip("[]")).is_loopback
+        address = ip_address(host)
     except ValueError:
-        return False
+        try:
+            address = ip_address(socket.inet_aton(host))  # short forms, such as 127.1
+        except OSError:
+            return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return address.is_loopback or address.is_unspecified
 
 
 def sendable(messages: Sequence[Message]) -> list[dict[str, str]]:
@@ -59,14 +88,21 @@ def sendable(messages: Sequence[Message]) -> list[dict[str, str]]:
     return [{"role": each.role, "content": each.content.encode("utf-8", "replace").decode()} for each in messages]
 
 
-def most_parts(max_tokens: Any) -> int:
-    """Return how many parts with text a streamed answer of `max_tokens` tokens can have, with room to spare."""
-    return 2 * max_tokens + 256 if isinstance(max_tokens, int) and max_tokens > 0 else _MOST_PARTS
-
-
 def count(given: Any) -> int:
     """Return a number of tokens as a server counts them, or 0 for a value that is not a possible count."""
     return int(given) if isinstance(given, (int, float)) and 0 < given < 2**53 else 0
+
+
+def check_model(kind: str, model: object, api_key: object) -> None:
+    """Raise an error for a model's name that is not a text, or a key that cannot be sent.
+
+    Raises:
+        InvalidInputError: if one of them is invalid.
+    """
+    if not isinstance(model, str) or not model.strip():
+        raise InvalidInputError(f"{kind} needs the name of a model, such as 'qwen3:4b', not {model!r}.")
+    if api_key is not None and not (isinstance(api_key, str) and _KEY.fullmatch(api_key)):
+        raise InvalidInputError("api_key must be printable ASCII without spaces or line ends. (It is not shown here.)")
 
 
 def checked_limits(*, timeout: float, context: int | None) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
+import os
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, closing
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
-from epic_core.lm.base import Completion, Message, Schema, Token
-from epic_core.lm.http import checked_limits, client_settings, count, most_parts, sendable, tls_context
+from epic_core.lm.adapted import is_cut, tokens_of
+from epic_core.lm.base import Completion, Message, Schema
+from epic_core.lm.http import check_model, checked_limits, client_settings, count, sendable, tls_context, without_key
 from epic_core.lm.limits import Gate, LoopClients
 
 if TYPE_CHECKING:
@@ -26,9 +27,8 @@ class OllamaLM:
     Args:
         model: The model's name, pulled on the server: `ollama pull qwen3:4b`.
         host: Address of the server; default: `OLLAMA_HOST`, else Ollama's own default.
-        timeout: Seconds for the connection, and again for each wait until more of the answer comes. Without `stream`,
-            Ollama sends the answer in one piece, so that this is the time for all of it; a server that sends it
-            piecemeal may take longer. With `stream`, this is the time until the next token.
+        api_key: Sent to this server as a bearer token. `OLLAMA_API_KEY` is sent to https://ollama.com only.
+        timeout: Seconds for an answer, and for the connection. A server that sends it piecemeal may take longer.
         concurrency: How many calls the server gets at once; a local one handles them one after the other anyway.
         context: Tokens for prompt and answer together. Sent to the server, whose own default may be smaller: it then
             cuts the prompt without saying so.
@@ -36,12 +36,11 @@ class OllamaLM:
         think: Whether a thinking model thinks; None leaves it to the server. Models that cannot think are asked again
             without this setting.
         logprobs: Whether to ask for the probabilities from which confidences are computed.
-        stream: Whether to receive the answer token by token.
         options: Further options of Ollama, such as `{"num_thread": 4}`.
 
     Raises:
         MissingExtraError: if the package ollama is not installed.
-        InvalidInputError: for an invalid name, address or limit.
+        InvalidInputError: for an invalid name, address, key or limit.
         LMSetupError: on use, when the server does not have the model.
         LMUnavailableError: on use, when the server cannot be reached, fails or takes too long.
         LMError: on use, when the server refuses the request.
@@ -52,35 +51,34 @@ class OllamaLM:
         model: str,
         *,
         host: str | None = None,
+        api_key: str | None = None,
         timeout: float = 120.0,
         concurrency: int = 1,
         context: int = 8192,
         keep_alive: float | str | None = "10m",
         think: bool | None = False,
         logprobs: bool = True,
-        stream: bool = False,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         try:
             import ollama
         except ImportError as error:  # a base dependency, but environments are edited by hand
             raise MissingExtraError("ollama", "all") from error
-        if not isinstance(model, str) or not model.strip():
-            raise InvalidInputError(f"OllamaLM needs the name of a model, such as 'qwen3:4b', not {model!r}.")
+        check_model("OllamaLM", model, api_key)
         checked_limits(timeout=timeout, context=context)
         self.name = f"ollama:{model}"
         self.concurrency = concurrency
         self.context: int | None = context
         self._model = model
         self._think = think
-        self._stream = stream
         self._settings = {"logprobs": logprobs or None, "keep_alive": keep_alive}
         self._options = {"temperature": 0, "seed": 0, "num_ctx": context, **(options or {})}
         self._gate = Gate(concurrency)
         self._ollama: Any = ollama
         address = server_address(host)
         self.host = str(address).rstrip("/")
-        made = client_settings(timeout=timeout, concurrency=concurrency, host=address.host)
+        self._key = environment_key(address) if api_key is None else api_key
+        made = client_settings(address, timeout=timeout, concurrency=concurrency, key=self._key)
         self._client: Any = ollama.Client(host=host, **made)
         weakref.finalize(self, self._client.close)
         self._clients: LoopClients[Any] = LoopClients(
@@ -114,23 +112,9 @@ class OllamaLM:
             request = self._request(messages, schema, max_tokens)
             while True:
                 try:
-                    return self._sent(request)
-                except LMError:
-                    raise
+                    return _completion(self._client.chat(**request))
                 except Exception as error:
-                    if not self._learns(error, request):
-                        raise self._explained(error) from error
-
-    def _sent(self, request: dict[str, Any]) -> Completion:
-        answer = self._client.chat(**request)
-        parts = _Parts(request)
-        if not self._stream:
-            parts.take(answer)
-            return parts.completion()
-        with closing(answer):
-            for part in answer:
-                parts.take(part)
-        return parts.completion()
+                    self._learn(error, request)
 
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
@@ -140,23 +124,9 @@ class OllamaLM:
             request = self._request(messages, schema, max_tokens)
             while True:
                 try:
-                    return await self._received(client, request)
-                except LMError:
-                    raise
+                    return _completion(await client.chat(**request))
                 except Exception as error:
-                    if not self._learns(error, request):
-                        raise self._explained(error) from error
-
-    async def _received(self, client: Any, request: dict[str, Any]) -> Completion:
-        answer = await client.chat(**request)
-        parts = _Parts(request)
-        if not self._stream:
-            parts.take(answer)
-            return parts.completion()
-        async with aclosing(answer):
-            async for part in answer:
-                parts.take(part)
-        return parts.completion()
+                    self._learn(error, request)
 
     def _request(self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None) -> dict[str, Any]:
         limit = {} if max_tokens is None else {"num_predict": max_tokens}
@@ -166,22 +136,19 @@ class OllamaLM:
             "format": schema,
             "think": self._think,
             "options": {**self._options, **limit},
-            "stream": self._stream,
             **self._settings,
         }
 
-    def _learns(self, error: Exception, request: dict[str, Any]) -> bool:
-        """Remove a setting that the server refused from the request, and tell whether there was one."""
+    def _learn(self, error: Exception, request: dict[str, Any]) -> None:
+        """Remove a setting that the server refused from the request; raise the error's meaning if there is none."""
+        refused = isinstance(error, self._ollama.ResponseError) and error.status_code == 400
         if isinstance(error, ValueError) and request["logprobs"] and "logprob" in str(error):
             # The client refuses an answer in which a probability is missing.
             request["logprobs"] = None
-            return True
-        if not isinstance(error, self._ollama.ResponseError) or error.status_code not in (400, -1):
-            return False
-        if request["think"] is not None and "think" in str(error.error).lower():
+        elif refused and request["think"] is not None and "think" in str(error).lower():
             self._think = request["think"] = None
-            return True
-        return False
+        else:
+            raise self._explained(error) from error
 
     def _not_pulled(self) -> LMSetupError:
         return LMSetupError(
@@ -205,10 +172,9 @@ class OllamaLM:
                 timed_out=True,
             )
         if not isinstance(error, self._ollama.ResponseError):
-            return LMUnavailableError(
-                f"The Ollama server failed on the model {self._model!r}: {str(error)[:300] or type(error).__name__}"
-            )
-        said, status = str(error.error)[:300], error.status_code
+            said = without_key(str(error), self._key)[:300] or type(error).__name__
+            return LMUnavailableError(f"The Ollama server failed on the model {self._model!r}: {said}")
+        said, status = without_key(str(error.error), self._key)[:300], error.status_code
         if 300 <= status < 400:
             return LMSetupError(
                 f"The server at {self.host} sends its callers elsewhere ({status}). Give its new address as host."
@@ -217,7 +183,7 @@ class OllamaLM:
             return self._not_pulled()
         if status in (401, 403):
             return LMSetupError(f"The Ollama server at {self.host} refuses this user ({status}): {said}")
-        if status in (408, 429) or status >= 500 or status == -1:
+        if status in (408, 429) or status >= 500:
             return LMUnavailableError(f"The Ollama server failed on the model {self._model!r} ({status}): {said}")
         return LMError(f"The Ollama server refused the request ({status}): {said}")
 
@@ -239,34 +205,19 @@ def server_address(host: str | None) -> httpx.URL:
     return address
 
 
-class _Parts:
-    """The parts of an answer: one, or several if the server streams them."""
+def environment_key(address: httpx.URL) -> str | None:
+    """Return the key in `OLLAMA_API_KEY` for the server that it is for, https://ollama.com; None for any other."""
+    meant = address.scheme == "https" and address.host == "ollama.com"
+    return (os.environ.get("OLLAMA_API_KEY") or None) if meant else None
 
-    def __init__(self, request: Mapping[str, Any]) -> None:
-        self._room = most_parts(request["options"].get("num_predict"))
-        self._text: list[str] = []
-        self._tokens: list[Token] = []
-        self._last: Any = None
 
-    def take(self, part: Any) -> None:
-        """Add the next part."""
-        self._last = part
-        if part.message.content:
-            self._text.append(part.message.content)
-            if len(self._text) > self._room:
-                raise LMUnavailableError("The Ollama server does not end its answer, which is longer than it may be.")
-        self._tokens += [Token(token.token, token.logprob) for token in part.logprobs or ()]
-
-    def completion(self) -> Completion:
-        """Return the completion, if the server has said that the answer is complete."""
-        last = self._last
-        if last is None or not last.done:
-            raise EOFError("it broke off in the middle of an answer")
-        known = bool(self._tokens) and not any(math.isnan(token.logprob) for token in self._tokens)
-        return Completion(
-            text="".join(self._text),
-            tokens=tuple(self._tokens) if known else None,
-            prompt_tokens=count(last.prompt_eval_count),
-            completion_tokens=count(last.eval_count),
-            cut=last.done_reason == "length",
-        )
+def _completion(answer: Any) -> Completion:
+    if not answer.done:
+        raise EOFError("it broke off in the middle of an answer")
+    return Completion(
+        text=answer.message.content or "",
+        tokens=tokens_of(answer.logprobs),
+        prompt_tokens=count(answer.prompt_eval_count),
+        completion_tokens=count(answer.eval_count),
+        cut=is_cut([answer.done_reason]),
+    )

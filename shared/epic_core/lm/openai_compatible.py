@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
+from epic_core.lm.adapted import is_cut, tokens_of
 from epic_core.lm.base import Completion, Message, Schema
-from epic_core.lm.http import checked_limits, client_settings, most_parts, sendable
+from epic_core.lm.http import check_model, checked_limits, client_settings, count, sendable, without_key
 from epic_core.lm.limits import Gate, LoopClients
-from epic_core.lm.openai_answers import Body, Parts, whole_answer
+from epic_core.runtime.effects import Effect, Effects, arun, run
 
 if TYPE_CHECKING:
+    import threading
+
     import httpx
-
-_KEY = re.compile(r"[!-~]+")
-
 
 # Settings that servers refuse, with patterns that find them in a refusal; a refused one is left out from then on.
 _OPTIONAL = {"response_format": r"response_format|json_schema|grammar|guided\w*", "logprobs": "logprobs"}
-_OPTIONAL |= {name: name for name in ("top_logprobs", "seed", "temperature", "stream_options")}
+_OPTIONAL |= {name: name for name in ("top_logprobs", "seed", "temperature")}
+
+# The largest answer that is accepted, in bytes.
+_MOST_BYTES = 16 * 2**20
 
 # How many characters of a refusal are read.
 _MOST_SAID = 2**20
@@ -33,20 +37,8 @@ _MOST_SAID = 2**20
 _SHORT_LINE = 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LeftOut:
-    """Settings that a server refuses, and settings that it wants in another form."""
-
-    names: frozenset[str] = frozenset()
-    older_form: bool = False
-    newer_limit: bool = False
-
-    def __or__(self, other: _LeftOut) -> _LeftOut:
-        return _LeftOut(
-            names=self.names | other.names,
-            older_form=self.older_form or other.older_form,
-            newer_limit=self.newer_limit or other.newer_limit,
-        )
+# Settings in a form that a server refuses: the schema (llama-cpp-python) and the limit (OpenAI's newer models).
+_OLDER_FORM, _NEWER_LIMIT = "json_schema", "max_tokens"
 
 
 class OpenAICompatibleLM:
@@ -61,12 +53,10 @@ class OpenAICompatibleLM:
         model: The model's name on that server.
         api_key: Sent as a bearer token; None sends none.
         timeout: Seconds for an answer as a whole, from the request to the last byte; it is also the longest wait for a
-            silent server, so that no answer takes more than a few times as long. With `stream`, seconds until more of
-            the answer comes: the whole may take longer, but its length is limited.
+            silent server, so that no answer takes more than a few times as long.
         concurrency: How many calls the server gets at once; raise it for servers that batch.
         context: Tokens for prompt and answer together, if known; a prompt that does not fit is not sent.
         logprobs: Whether to ask for the probabilities from which confidences are computed.
-        stream: Whether to receive the answer token by token.
         extra: Further fields of the request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`, which
             keeps Qwen3 on vLLM or llama.cpp from thinking.
 
@@ -87,19 +77,13 @@ class OpenAICompatibleLM:
         concurrency: int = 1,
         context: int | None = None,
         logprobs: bool = True,
-        stream: bool = False,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         import httpx
 
         if not _is_address(base_url):
             raise InvalidInputError(f"base_url must be an address such as http://localhost:8000/v1, not {base_url!r}.")
-        if not isinstance(model, str) or not model.strip():
-            raise InvalidInputError(f"OpenAICompatibleLM needs the name of a model, not {model!r}.")
-        if api_key is not None and not (isinstance(api_key, str) and _KEY.fullmatch(api_key)):
-            raise InvalidInputError(
-                "api_key must be printable ASCII without spaces or line ends. (It is not shown here.)"
-            )
+        check_model("OpenAICompatibleLM", model, api_key)
         checked_limits(timeout=timeout, context=context)
         address = httpx.URL(base_url)
         if address.userinfo:
@@ -109,16 +93,14 @@ class OpenAICompatibleLM:
         self.context = context
         self.base_url = base_url.rstrip("/")
         self._model = model
-        self._stream = stream
         self._logprobs = logprobs
         self._extra = dict(extra or {})
-        self._left_out = _LeftOut()
+        # Settings that the server refuses, or refuses in this form.
+        self._left_out: frozenset[str] = frozenset()
         self._timeout = timeout
         self._gate = Gate(concurrency)
         self._key = api_key
-        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
-        made = client_settings(timeout=timeout, concurrency=concurrency, host=address.host)
-        made |= {"headers": headers}
+        made = client_settings(address, timeout=timeout, concurrency=concurrency, key=api_key)
         self._client = httpx.Client(**made)
         weakref.finalize(self, self._client.close)
         self._clients = LoopClients(
@@ -133,36 +115,28 @@ class OpenAICompatibleLM:
             LMUnavailableError: if it cannot be reached.
             LMSetupError: if it does not know the model, or refuses the key.
         """
-        try:
-            status, headers, said = self._got("/models")
-            if status == 404 and self._got("/v1/models")[0] == 200:
+        with self._explaining():
+            answer = self._got("/models")
+            if answer.status == 404 and self._got("/v1/models").status == 200:
                 raise LMSetupError(
                     f"There is nothing at {self.base_url}/models, but at {self.base_url}/v1/models."
                     f" Give {self.base_url}/v1 as base_url."
                 )
-            if status in (404, 405, 501):
+            if answer.status in (404, 405, 501):
                 return  # the server does not list its models
-            self._accept(status, headers, said)
-            listed = [str(model["id"]) for model in json.loads(said)["data"]]
-        except (ValueError, KeyError, TypeError):
-            return  # the list has an unknown form
-        except LMError:
-            raise
-        except Exception as error:
-            raise self._explained(error) from error
+            self._accept(answer)
+            try:
+                listed = [str(model["id"]) for model in json.loads(answer.text)["data"]]
+            except (ValueError, KeyError, TypeError):
+                return  # the list has an unknown form
         if listed and self._model not in listed:
             known = ", ".join(listed[:20])
             raise LMSetupError(
                 f"The server at {self.base_url} does not know the model {self._model!r}. It has: {known}"
             )
 
-    def _got(self, path: str) -> tuple[int, Mapping[str, str], str]:
-        """Return status, headers and body of a GET request to a path."""
-        body = Body(self._timeout)
-        with self._client.stream("GET", f"{self.base_url}{path}") as answer:
-            for piece in answer.iter_bytes():
-                body.take(piece)
-            return answer.status_code, answer.headers, body.text(answer)
+    def _got(self, path: str) -> _Answer:
+        return _Request(self, "GET", path).run(None)
 
     def session(self) -> AbstractAsyncContextManager[Any]:
         """Return a context that keeps the connections of the running event loop open between calls."""
@@ -172,74 +146,50 @@ class OpenAICompatibleLM:
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
         """Return the model's answer."""
-        with self._gate.enter():
-            left_out = self._left_out
-            while True:
-                request = self._request(messages, schema, max_tokens, left_out)
-                body = Body(self._timeout)
-                try:
-                    with self._client.stream("POST", f"{self.base_url}/chat/completions", json=request) as answer:
-                        receiver = self._receiver(answer, request, body)
-                        for piece in answer.iter_bytes():
-                            if receiver.take(piece):
-                                break
-                    outcome = self._outcome(answer, receiver, request, left_out)
-                except LMError:
-                    raise
-                except Exception as error:
-                    raise self._explained(error) from error
-                if isinstance(outcome, Completion):
-                    self._left_out |= left_out
-                    return outcome
-                left_out = outcome
+        with self._gate.enter(), self._explaining():
+            return run(self._completing(messages, schema, max_tokens))
 
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
         """Return an answer as `complete` does, with an asynchronous client."""
-        async with self._gate.aenter(), self._clients.client() as client:
-            left_out = self._left_out
-            while True:
-                request = self._request(messages, schema, max_tokens, left_out)
-                body = Body(self._timeout)
-                try:
-                    url = f"{self.base_url}/chat/completions"
-                    async with client.stream("POST", url, json=request) as answer:
-                        receiver = self._receiver(answer, request, body)
-                        async for piece in answer.aiter_bytes():
-                            if receiver.take(piece):
-                                break
-                    outcome = self._outcome(answer, receiver, request, left_out)
-                except LMError:
-                    raise
-                except Exception as error:
-                    raise self._explained(error) from error
-                if isinstance(outcome, Completion):
-                    self._left_out |= left_out
-                    return outcome
-                left_out = outcome
+        async with self._gate.aenter(), self._clients.client():
+            with self._explaining():
+                return await arun(self._completing(messages, schema, max_tokens), threaded=False)
 
-    def _receiver(self, answer: httpx.Response, request: Mapping[str, Any], body: Body) -> Body | Parts:
-        """Return the receiver of the answer: for the whole body, or for the parts of a stream."""
-        if not self._stream or answer.status_code >= 300:
-            return body
-        return Parts(self._without_key, most_parts(request.get("max_tokens", request.get("max_completion_tokens"))))
+    def _completing(
+        self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None
+    ) -> Effects[Completion]:
+        left_out = self._left_out
+        while True:
+            request = self._request(messages, schema, max_tokens, left_out)
+            answer = yield _Request(self, "POST", "/chat/completions", request)
+            learnt = self._learnt(answer.status, answer.text, request, left_out)
+            if learnt is None:
+                self._accept(answer)
+                completion = self._completion(answer.text)
+                # Only what helped is left out from now on.
+                self._left_out |= left_out
+                return completion
+            left_out = learnt
 
-    def _outcome(
-        self, answer: httpx.Response, receiver: Body | Parts, request: Mapping[str, Any], left_out: _LeftOut
-    ) -> Completion | _LeftOut:
-        """Return the completion, or the settings that the request has to leave out to get one."""
-        if isinstance(receiver, Parts):
-            return receiver.completion()
-        said = receiver.text(answer)
-        learnt = self._learnt(answer.status_code, said, request, left_out)
-        if learnt is not None:
-            return learnt
-        self._accept(answer.status_code, answer.headers, said)
-        return whole_answer(said, self._without_key)
+    def _completion(self, text: str) -> Completion:
+        body = json.loads(text)
+        if "error" in body and not body.get("choices"):
+            raise LMUnavailableError(f"The server failed: {without_key(str(body['error']), self._key)[:300]}")
+        choice = body["choices"][0]
+        usage = body.get("usage")
+        counts = usage if isinstance(usage, Mapping) else {}
+        return Completion(
+            text=_text(choice["message"].get("content")),
+            tokens=tokens_of(choice.get("logprobs")),
+            prompt_tokens=count(counts.get("prompt_tokens")),
+            completion_tokens=count(counts.get("completion_tokens")),
+            cut=is_cut([choice.get("finish_reason")]),
+        )
 
     def _request(
-        self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None, left_out: _LeftOut
+        self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None, left_out: frozenset[str]
     ) -> dict[str, Any]:
         request: dict[str, Any] = {
             "model": self._model,
@@ -249,22 +199,22 @@ class OpenAICompatibleLM:
         }
         if max_tokens is not None:
             # OpenAI's own newer models have another name for the limit.
-            request["max_completion_tokens" if left_out.newer_limit else "max_tokens"] = max_tokens
+            request["max_completion_tokens" if _NEWER_LIMIT in left_out else "max_tokens"] = max_tokens
         if schema is not None:
             form = {"name": "answer", "schema": dict(schema), "strict": True}
             request["response_format"] = (
                 {"type": "json_object", "schema": dict(schema)}
-                if left_out.older_form
+                if _OLDER_FORM in left_out
                 else {"type": "json_schema", "json_schema": form}
             )
-        if self._logprobs and "logprobs" not in left_out.names:
+        if self._logprobs and "logprobs" not in left_out:
             # Some servers give no log-probabilities unless asked for alternatives too.
             request |= {"logprobs": True, "top_logprobs": 1}
-        if self._stream:
-            request |= {"stream": True, "stream_options": {"include_usage": True}}
-        return {name: value for name, value in (request | self._extra).items() if name not in left_out.names}
+        return {name: value for name, value in (request | self._extra).items() if name not in left_out}
 
-    def _learnt(self, status: int, said: str, request: Mapping[str, Any], left_out: _LeftOut) -> _LeftOut | None:
+    def _learnt(
+        self, status: int, said: str, request: Mapping[str, Any], left_out: frozenset[str]
+    ) -> frozenset[str] | None:
         """Return the settings to leave out from now on, if the server refused one of them or its form; else None."""
         if status not in (400, 422, 500, 501):
             return None
@@ -274,28 +224,26 @@ class OpenAICompatibleLM:
             return None
         own = self._extra.keys()
         if request.keys() - own >= {"max_tokens"} and _names("max_completion_tokens", said):
-            return replace(left_out, newer_limit=True)
+            return left_out | {_NEWER_LIMIT}
         named = {name for name, words in _OPTIONAL.items() if name in request and _names(words, said)} - own
         if "top_logprobs" in named:
             named.discard("logprobs")  # the server may accept `logprobs` without `top_logprobs`
-        if "response_format" in named and not left_out.older_form:
-            named.discard("response_format")
-            left_out = replace(left_out, older_form=True)
-        elif not named:
-            return None
-        return replace(left_out, names=left_out.names | named)
+        if "response_format" in named and _OLDER_FORM not in left_out:
+            named = named - {"response_format"} | {_OLDER_FORM}
+        return left_out | named if named else None
 
-    def _accept(self, status: int, headers: Mapping[str, str], said: str) -> None:
+    def _accept(self, answer: _Answer) -> None:
         """Raise the error that a status stands for, if it is not a success."""
+        status = answer.status
         if status < 300:
             return
         if status < 400:
-            place = self._without_key(headers.get("location", ""))[:300]
+            place = without_key(answer.headers.get("location", ""), self._key)[:300]
             raise LMSetupError(
                 f"The server at {self.base_url} sends its callers elsewhere ({status}): {place}"
                 " Give its new address as base_url."
             )
-        said = f"({status}): {self._without_key(said)[:300]}"
+        said = f"({status}): {without_key(answer.text, self._key)[:300]}"
         if status in (401, 403):
             raise LMSetupError(f"The server at {self.base_url} refuses this key or user {said} Give another api_key.")
         if status == 404:
@@ -304,7 +252,7 @@ class OpenAICompatibleLM:
                 " Check the model's name, and that base_url ends in /v1."
             )
         if status in (408, 409, 425, 429) or status >= 500:
-            wait = headers.get("retry-after", "")
+            wait = answer.headers.get("retry-after", "")
             raise LMUnavailableError(
                 f"The server at {self.base_url} failed {said}",
                 timed_out=status == 408,
@@ -312,9 +260,15 @@ class OpenAICompatibleLM:
             )
         raise LMError(f"The server at {self.base_url} refused the request {said}")
 
-    def _without_key(self, said: str) -> str:
-        """Return a server's text without the key, which it may have repeated."""
-        return said if self._key is None else said.replace(self._key, "***")
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Return a context in which any failure is raised as an `LMError`."""
+        try:
+            yield
+        except LMError:
+            raise
+        except Exception as error:
+            raise self._explained(error) from error
 
     def _explained(self, error: Exception) -> LMError:
         import httpx
@@ -330,8 +284,76 @@ class OpenAICompatibleLM:
                 " model.",
                 timed_out=True,
             )
-        said = self._without_key(str(error))[:300] or type(error).__name__
+        said = without_key(str(error), self._key)[:300] or type(error).__name__
         return LMUnavailableError(f"The server at {self.base_url} gave no usable answer: {said}")
+
+
+class _Answer(NamedTuple):
+    """A server's answer as it came."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+class _Body:
+    """The body of an answer, of limited size, which has to arrive within `timeout` seconds from now."""
+
+    def __init__(self, timeout: float) -> None:
+        self._until = time.monotonic() + timeout
+        self._bytes = bytearray()
+
+    def take(self, piece: bytes) -> None:
+        """Add the next bytes."""
+        self._bytes += piece
+        if len(self._bytes) > _MOST_BYTES:
+            raise LMUnavailableError("The server does not end its answer, which is longer than it may be.")
+        if time.monotonic() > self._until:
+            raise LMUnavailableError(
+                "The server did not send all of its answer in time. Give it longer (timeout=), or take a smaller"
+                " model.",
+                timed_out=True,
+            )
+
+    def of(self, answer: httpx.Response) -> _Answer:
+        """Return the answer with the text received."""
+        text = self._bytes.decode(answer.encoding or "utf-8", "replace")
+        return _Answer(answer.status_code, answer.headers, text)
+
+
+@dataclass(frozen=True)
+class _Request(Effect):
+    """An effect that sends a request, and returns the answer."""
+
+    lm: OpenAICompatibleLM
+    method: str
+    path: str
+    json: Mapping[str, Any] | None = None
+
+    def run(self, stopped: threading.Event | None) -> _Answer:
+        body = _Body(self.lm._timeout)
+        with self.lm._client.stream(self.method, self.lm.base_url + self.path, json=self.json) as answer:
+            for piece in answer.iter_bytes():
+                body.take(piece)
+        return body.of(answer)
+
+    async def arun(self) -> _Answer:
+        body, url = _Body(self.lm._timeout), self.lm.base_url + self.path
+        async with self.lm._clients.client() as client, client.stream(self.method, url, json=self.json) as answer:
+            async for piece in answer.aiter_bytes():
+                body.take(piece)
+        return body.of(answer)
+
+
+def _text(content: Any) -> str:
+    """Return the text of a message, whose content is text or a list of parts, some of which are text."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list) and all(isinstance(part, Mapping) for part in content):
+        texts = [part.get("text") for part in content if part.get("type") == "text"]
+        if all(isinstance(text, str) for text in texts):
+            return "".join(texts)
+    raise TypeError(f"the content of its message is neither text nor parts of text: {content}")
 
 
 def _is_address(base_url: Any) -> bool:

@@ -115,8 +115,23 @@ def _visible(character: str) -> bool:
     return category not in ("Cf", "Cc", "Co", "Cs") or character.isspace() or character in _JOINERS
 
 
+def object_schema(**properties: object) -> dict[str, object]:
+    """Return the schema of an object with exactly these properties."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def list_schema(items: object, most: int) -> dict[str, object]:
+    """Return the schema of a list of limited length: a small model in a loop would fill the answer with it."""
+    return {"type": "array", "items": items, "maxItems": most}
+
+
 # To be increased when a change of quoting or parsing can change verdicts.
-_VERSION = "2"
+_VERSION = "3"
 
 
 def version(prompts: Sequence[Prompt]) -> str:

@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from epic_core.errors import InvalidInputError, LMError
+from epic_core.errors import LMError
 from epic_core.lm.answers import (
     Record,
     UnreadableAnswer,
     is_no,
-    json_pieces,
     line_of,
     mappings,
-    own_lines,
     said_in,
     value_of,
+    whole_pieces,
 )
-from epic_core.lm.base import LanguageModel, Schema
+from epic_core.lm.base import LanguageModel
 from epic_core.lm.client import StructuredClient, UnreadableTwice
-from epic_core.lm.prompting import Prompt, section, size_of, version
+from epic_core.lm.prompting import Prompt, list_schema, object_schema, section, size_of, version
 from epic_core.lm.retries import RetryPolicy
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.runtime.workers import acompleted, completed
+from epic_core.runtime.effects import Effects
 from epic_core.types import Preference, Usage
 from epic_core.types.preferences import FIRMNESS, Aspects, Expansion
 
@@ -60,7 +57,6 @@ _PROMPT = Prompt(
     system=f"{_ROLE}\n\n{_SIDES}",
     user="The preference:\n{preference}\n\nSay what it likes and what it avoids. Answer in JSON.",
 )
-# The order matters: if an answer is cut off, the aspects come before the cut.
 _PROMPT_EXPANDED = Prompt(
     system=f"""{_ROLE}
 - questions: {_QUESTIONS} questions of 4 to 12 words that the user might ask an assistant, for which the preference \
@@ -89,26 +85,10 @@ _EXPANSION_KEYS = {
     "breaks": ("breaks", "break", "breaking", "rulesout", "ruledout", "violates"),
 }
 _PHRASE_KEYS = ("phrase", "text", "name", "value", "question")
-_BULLET = r"(?:[-*\u2022\u2013]|\d{1,2}[.)])[ \t]{1,9}"
-_LINE = r"^[^\w\n]{0,20}(?:%s)[\s*_]{0,9}[:=][ \t*_]{0,9}(.*)$"
-_LABEL = "|".join(
-    key for keys in (_LIKED_KEYS, _AVOIDED_KEYS, _FIRMNESS_KEYS, _SCOPE_KEYS, *_EXPANSION_KEYS.values()) for key in keys
-)
-# The phrases follow the label, or stand below it, one on each line.
-_BELOW = rf"(?:\n{{1,2}}[ \t]{{0,9}}{_BULLET}(?![*_]{{0,3}}(?:{_LABEL})[ \t*_]{{0,9}}[:=]).*)*"
-_LISTED = rf"^[^\w\n]{{0,20}}(?:%s)[ \t*_]{{0,9}}[:=][ \t*_]{{0,9}}(.*{_BELOW})$"
-_LINES = {
-    keys[0]: re.compile(form % "|".join(keys), re.I | re.M)
-    for form, several in (
-        (_LINE, (_LIKED_KEYS, _AVOIDED_KEYS, _FIRMNESS_KEYS, _SCOPE_KEYS)),
-        (_LISTED, _EXPANSION_KEYS.values()),
-    )
-    for keys in several
-}
 _SPLIT = re.compile(r"[;,\n]")
 # A question may hold a comma.
 _SPLIT_QUESTIONS = re.compile(r"[;\n]|(?<=\?)[\s,]+")
-_NUMBERED = re.compile(rf"^{_BULLET}")
+_NUMBERED = re.compile(r"^(?:[-*\u2022\u2013]|\d{1,2}[.)])[ \t]{1,9}")
 # Control characters, and characters that change the direction of writing or show nothing.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _NOTHING = re.compile(
@@ -189,10 +169,6 @@ class AspectReader:
         patience: RetryPolicy | None = None,
         expansions: bool = True,
     ) -> None:
-        if isinstance(lm, type) or not callable(getattr(lm, "complete", None)):
-            raise InvalidInputError(
-                f'AspectReader needs a language model, such as OllamaLM("qwen3:4b"), not a {type(lm).__name__}.'
-            )
         patience = RetryPolicy(retries=retries, backoff=backoff) if patience is None else patience
         self._asker = StructuredClient(lm, patience)
         self._expansions = expansions
@@ -216,25 +192,11 @@ class AspectReader:
 
     def stream(self, preferences: Sequence[Preference]) -> Iterator[tuple[int, AspectReading]]:
         """Yield positions and readings, in the order in which they are ready."""
-        self._asker.patience.begin()
-        yield from completed(
-            lambda place, stopped: run(self._reading(place, preferences[place]), stopped=stopped),
-            range(len(preferences)),
-            self._asker.concurrency,
-        )
+        return self._asker.stream(lambda one: self._reading(*one), list(enumerate(preferences)))
 
-    async def astream(self, preferences: Sequence[Preference]) -> AsyncIterator[tuple[int, AspectReading]]:
+    def astream(self, preferences: Sequence[Preference]) -> AsyncIterator[tuple[int, AspectReading]]:
         """Yield readings as `stream` does, without blocking the event loop."""
-        self._asker.patience.begin()
-        async with self._asker.session():
-            readings = acompleted(
-                lambda place: arun(self._reading(place, preferences[place]), threaded=False),
-                range(len(preferences)),
-                self._asker.concurrency,
-            )
-            async with aclosing(readings):
-                async for reading in readings:
-                    yield reading
+        return self._asker.astream(lambda one: self._reading(*one), list(enumerate(preferences)))
 
     def _reading(self, place: int, preference: Preference) -> Effects[tuple[int, AspectReading]]:
         usage = Usage()
@@ -249,8 +211,7 @@ class AspectReader:
             understood = read_answer if expanded else _read_aspects_alone
             read, _ = yield from self._asker.readable(request, prompt, understood, usage)
         except (LMError, UnreadableTwice) as error:
-            answer = error.answer if isinstance(error, UnreadableTwice) else ""
-            return place, AspectReading(failure=str(error), answer=answer, usage=usage)
+            return place, AspectReading(failure=str(error), answer=getattr(error, "answer", ""), usage=usage)
         failure = f"The model's answer is not complete: {_NO_SIDES}." if read.aspects is None else ""
         return place, AspectReading(aspects=read.aspects, expansion=read.expansion, failure=failure, usage=usage)
 
@@ -272,40 +233,23 @@ _NO_SIDES = "it names nothing that is liked or avoided"
 
 
 def read_answer(text: str) -> Read:
-    """Read the aspects and the expansion that an answer gives: as JSON, well-formed or not, or as labelled lines.
-
-    An answer that is cut off is read as far as it is complete.
+    """Read the aspects and the expansion that the JSON of an answer gives, well-formed or not.
 
     Raises:
-        UnreadableAnswer: if it gives neither, aspects that are cut off, or several answers that differ.
+        UnreadableAnswer: if it gives neither, is cut off, or gives several answers that differ.
     """
     said = said_in(text)
     found: list[Aspects] = []
     expansions: list[Expansion] = []
-    cut = False
-    for piece in json_pieces(said):
+    for piece in whole_pieces(said):
         records = list(mappings(piece.value))
-        stated = _aspects_in(records)
-        if not piece.whole:
-            # The last value may be incomplete.
-            records = list(mappings(_without_last(piece.value)))
-            cut |= _aspects_in(records) != stated
-        found += stated
+        found += [aspects for aspects in map(_stated, records) if aspects is not None]
         expansions += [expansion for expansion in [_expanded(records)] if expansion is not None]
-    own = own_lines(said)
-    if not found and not expansions and not re.search(r"[{}]", own):
-        lines = {name: match.group(1) for name, line in _LINES.items() if (match := line.search(own))}
-        found = _aspects_in([lines])
-        expansions = [expansion for expansion in [_expanded([lines])] if expansion is not None]
     if not found and not expansions:
         raise UnreadableAnswer(_NO_SIDES if said.strip() else "it is empty")
-    if cut:
-        raise UnreadableAnswer("it is cut off")
-    if any(aspects != found[0] for aspects in found):
-        raise UnreadableAnswer("it gives several answers that differ")
     # If expansions differ, none is more reliable than another; the aspects are still good without one.
-    alike = bool(expansions) and all(expansion == expansions[0] for expansion in expansions)
-    if not found and not alike:
+    alike = len(set(expansions)) == 1
+    if len(set(found)) > 1 or not (found or alike):
         raise UnreadableAnswer("it gives several answers that differ")
     return Read(found[0] if found else None, expansions[0] if alike else None)
 
@@ -324,23 +268,6 @@ def read_aspects(text: str) -> Aspects:
 
 def _read_aspects_alone(text: str) -> Read:
     return Read(read_aspects(text), None)
-
-
-def _aspects_in(records: Iterable[Record]) -> list[Aspects]:
-    stated = [_stated(record) for record in records]
-    return [aspects for aspects in stated if aspects is not None]
-
-
-def _without_last(value: Any) -> Any:
-    """Return the value without its last part, which may be incomplete if the answer was cut off."""
-    if isinstance(value, Mapping) and value:
-        *others, last = value
-        kept = {key: value[key] for key in others}
-        return {**kept, last: _without_last(value[last])} if isinstance(value[last], (Mapping, list)) else kept
-    if isinstance(value, list) and value:
-        last = value[-1]
-        return [*value[:-1], _without_last(last)] if isinstance(last, (Mapping, list)) else value[:-1]
-    return value
 
 
 def _stated(record: Record) -> Aspects | None:
@@ -408,27 +335,20 @@ def _firmness(value: Any) -> float:
     return next((number for name, number in FIRMNESS.items() if word.startswith(name)), FIRMNESS["strong"])
 
 
-def _listing(most: int) -> dict[str, object]:
-    return {"type": "array", "items": {"type": "string"}, "maxItems": most}
-
-
-def _answering(**properties: object) -> Schema:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+def _phrases_schema(most: int) -> dict[str, object]:
+    return list_schema({"type": "string"}, most)
 
 
 _ASPECTS: dict[str, object] = {
-    "liked": _listing(_MOST_PHRASES),
-    "avoided": _listing(_MOST_PHRASES),
+    "liked": _phrases_schema(_MOST_PHRASES),
+    "avoided": _phrases_schema(_MOST_PHRASES),
     "firmness": {"type": "string", "enum": list(FIRMNESS)},
     "scope": {"type": "string"},
 }
-_SCHEMA = _answering(**_ASPECTS)
-# Lists of limited length: a small model in a loop would fill the answer with one of them.
-_SCHEMA_EXPANDED = _answering(
-    **_ASPECTS, questions=_listing(_QUESTIONS), follows=_listing(_THINGS), breaks=_listing(_THINGS)
+_SCHEMA = object_schema(**_ASPECTS)
+_SCHEMA_EXPANDED = object_schema(
+    **_ASPECTS,
+    questions=_phrases_schema(_QUESTIONS),
+    follows=_phrases_schema(_THINGS),
+    breaks=_phrases_schema(_THINGS),
 )

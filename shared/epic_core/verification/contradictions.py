@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from epic_core.lm.answers import OPENING, STRING_OR_BRACKET, Piece, own_lines
+from epic_core.lm.answers import Piece, mappings, own_lines
 from epic_core.types import Decision
-from epic_core.verification.json_form import records_of
+from epic_core.verification.values import stated_in
 
 # Patterns for another decision in words: as a sentence of its own, or after words such as "final answer:".
 _ENDS = r"""[ \t*_"'`)\]]{0,9}(?:$|[.!;,:(–—]|[ \t]-)"""
@@ -41,23 +41,16 @@ _ANSWER_TAG = re.compile(
 )
 
 
-def beside(pieces: Sequence[Piece], said: str) -> str:
-    """Return the text of an answer without the JSON in it that states something."""
+def outside(pieces: Sequence[Piece], said: str) -> str:
+    """Return the text of an answer outside of its JSON, with all else in place."""
     for piece in pieces:
-        if records_of(piece):
-            said = said[: piece.begin] + " " * (piece.end - piece.begin) + said[piece.end :]
-    return said
+        if isinstance(piece.value, Mapping) or any(map(stated_in, mappings(piece.value))):
+            said = said[: piece.begin] + _gap(piece.end - piece.begin) + said[piece.end :]
+    return own_lines(said)
 
 
-def says_otherwise(pieces: Sequence[Piece], said: str, begin: int, decision: Decision) -> bool:
-    """Tell whether words next to the stated decision, which begins at `begin`, state the other decision."""
-    words, place = "", 0
-    for piece in pieces:
-        if (records_of(piece) or isinstance(piece.value, Mapping)) and piece.begin >= place:
-            end = piece.end if piece.strict else _end_of(said, piece)
-            words += said[place : piece.begin] + _gap(end - piece.begin)
-            place = end
-    said = own_lines(words + said[place:])
+def says_otherwise(said: str, begin: int, decision: Decision) -> bool:
+    """Tell whether the words around a decision, which is stated first at `begin`, state the other one."""
     said = _ANSWER_TAG.sub(lambda tag: _gap(tag.end() - tag.start()), said)
     other = Decision.DISCARD if decision is Decision.KEEP else Decision.KEEP
     found = [
@@ -77,15 +70,3 @@ def _conditional(said: str, place: int) -> bool:
     """Tell whether the sentence that leads to a place is conditional."""
     sentence = re.split(r"[.!?\n]", said[max(0, place - _LONGEST_SENTENCE) : place])[-1]
     return _CONDITION.search(sentence) is not None
-
-
-def _end_of(said: str, piece: Piece) -> int:
-    """Return where a repaired piece ends; the repair may have included words that follow it."""
-    depth, place = 0, piece.begin
-    while (part := (STRING_OR_BRACKET if depth else OPENING).search(said, place, piece.end)) is not None:
-        place = part.end()
-        depth += (part.group() in "{[") - (part.group() in "}]")
-        if depth == 0:
-            return place
-    last = max(said.rfind("}", piece.begin, piece.end), said.rfind("]", piece.begin, piece.end))
-    return last + 1 if last >= 0 else piece.end

@@ -15,8 +15,7 @@ from epic_core.lm.client import StructuredClient, UnreadableTwice
 from epic_core.lm.prompting import numbered, one_line, section, size_of, version
 from epic_core.lm.retries import RetryPolicy
 from epic_core.preferences.lm_reader import AspectReader
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.runtime.workers import acompleted, completed
+from epic_core.runtime.effects import Effects
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Usage, Verdict
 from epic_core.types.verdicts import combined
 from epic_core.verification.answers import read_batch, read_decision, read_instruction
@@ -83,10 +82,7 @@ class LMVerifier(BaseVerifier):
         backoff: float = 0.5,
         max_tokens: int | None = None,
     ) -> None:
-        if isinstance(lm, type) or not callable(getattr(lm, "complete", None)):
-            raise InvalidInputError(f'LMVerifier needs a language model, such as OllamaLM("qwen3:4b"), not {lm!r}.')
-        if not isinstance(getattr(lm, "name", None), str) or not lm.name:
-            raise InvalidInputError("A language model must have a name, under which its verdicts are cached.")
+        self._asker = StructuredClient(lm, RetryPolicy(retries=retries, backoff=backoff))
         if way not in get_args(Way):
             raise InvalidInputError(f"way must be one of {', '.join(get_args(Way))}; not {way!r}.")
         if refine not in (None, "rewrite"):
@@ -108,7 +104,6 @@ class LMVerifier(BaseVerifier):
         )
         self.batch_size = batch_size
         self._max_tokens = max_tokens
-        self._asker = StructuredClient(lm, RetryPolicy(retries=retries, backoff=backoff))
         self.aspect_reader = AspectReader(lm, patience=self._asker.patience)
         own = self.prompts
         used = {
@@ -146,27 +141,16 @@ class LMVerifier(BaseVerifier):
 
     def stream(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Verdict]]:
         """Yield positions and verdicts of the candidates, in the order in which they are reached."""
-        self._asker.patience.begin()
-        groups = self._groups(candidates)
-        for verdicts in completed(
-            lambda group, stopped: run(self._judged(candidates, group), stopped=stopped),
-            groups,
-            self._asker.concurrency,
-        ):
+        for verdicts in self._asker.stream(lambda group: self._judged(candidates, group), self._groups(candidates)):
             yield from verdicts
 
     async def astream(self, candidates: Sequence[Candidate]) -> AsyncGenerator[tuple[int, Verdict], None]:
         """Yield positions and verdicts as `stream` does, without blocking the event loop."""
-        self._asker.patience.begin()
-        groups = self._groups(candidates)
-        async with self._asker.session():
-            judged = acompleted(
-                lambda group: arun(self._judged(candidates, group), threaded=False), groups, self._asker.concurrency
-            )
-            async with aclosing(judged):
-                async for verdicts in judged:
-                    for position, verdict in verdicts:
-                        yield position, verdict
+        judged = self._asker.astream(lambda group: self._judged(candidates, group), self._groups(candidates))
+        async with aclosing(judged):
+            async for verdicts in judged:
+                for one in verdicts:
+                    yield one
 
     # requests
 
@@ -205,7 +189,7 @@ class LMVerifier(BaseVerifier):
             for part in self._parts(candidate):
                 verdicts += [(yield from self._decided(candidate, part, usage))]
         except (LMError, UnreadableTwice) as error:
-            answer = error.answer if isinstance(error, UnreadableTwice) else ""
+            answer = getattr(error, "answer", "")
             return Verdict(decision=Decision.UNDECIDED, rationale=str(error), answer=answer, usage=usage)
         return replace(combined(verdicts), usage=usage)
 
@@ -274,9 +258,6 @@ class LMVerifier(BaseVerifier):
             request = self._asker.request(prompt, values, schema, self._answer_tokens(len(chosen)))
             completion = yield from self._asker.answer(request, usage)
             answers = read_batch(completion.text, texts, under, instructions=instructing)
-            last = max(answers, default=0)
-            if completion.cut and last in answers and answers[last].decision is Decision.KEEP:
-                del answers[last]  # the answer may have been cut off in the middle of it
         except LMError as error:
             if self._asker.patience.down is not None:
                 failed = Verdict(decision=Decision.UNDECIDED, rationale=str(error))
@@ -328,7 +309,7 @@ def _decision_read(text: str, preferences: Sequence[str], instructing: bool) -> 
     except UnreadableAnswer:
         if not instructing:
             raise
-        return read_decision(text, preferences, instructions=False)
+        return read_decision(text, preferences, instructions=False, closed=True)
 
 
 def _verdict(answer: Answer, completion: Completion, preferences: Sequence[Preference]) -> Verdict:

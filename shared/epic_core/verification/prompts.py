@@ -13,7 +13,7 @@ from pathlib import Path
 
 from epic_core.errors import InvalidInputError
 from epic_core.lm.base import Schema
-from epic_core.lm.prompting import Prompt
+from epic_core.lm.prompting import Prompt, list_schema, object_schema
 from epic_core.types import Stance
 
 _ROLE = """\
@@ -49,17 +49,7 @@ Answer with one JSON object:
   - {_INSTRUCTION}""",
     user=_SHOWN + "Decide whether to keep this chunk, and say under which of the preferences. Answer in JSON.",
 )
-_DECIDE = Prompt(
-    system=f"""{_ROLE}
-
-Answer with one JSON object:
-- decision: "Keep" or "Discard"
-- {_RATIONALE}
-- preferences: one object for each relevant preference, most relevant first; empty if the decision is Discard
-  - preference: its number in the list
-  - {_STANCE}""",
-    user=_SHOWN + "Decide whether to keep this chunk, and say under which of the preferences. Answer in JSON.",
-)
+_DECIDE = replace(_SINGLE, system=_SINGLE.system.removesuffix(f"\n  - {_INSTRUCTION}"))
 _INSTRUCT = Prompt(
     system=f"""\
 You write instructions for a personal assistant. A chunk of a document was kept because it matters to one of the \
@@ -172,60 +162,42 @@ class Prompts:
         return replace(cls(), **found)
 
 
+_TEXT = {"type": "string"}
+_DECISION = {"type": "string", "enum": ["Keep", "Discard"]}
 _STANCE_VALUE: dict[str, object] = {"type": "string", "enum": [str(stance) for stance in Stance]}
 
 
 def single_schema(preferences: int) -> Schema:
     """Return the schema for `Prompts.single`. The order matters: the decision comes first, as in the paper."""
-    return _object(decision=_decision(), rationale=_TEXT, preferences=_list(_relevant(preferences), preferences))
+    return object_schema(**_judged(preferences, instruction=_TEXT))
 
 
 def decide_schema(preferences: int) -> Schema:
     """Return the schema for `Prompts.decide`."""
-    relevant = _object(preference=_number(preferences), stance=_STANCE_VALUE)
-    return _object(decision=_decision(), rationale=_TEXT, preferences=_list(relevant, preferences))
+    return object_schema(**_judged(preferences))
 
 
 def instruct_schema() -> Schema:
     """Return the schema for `Prompts.instruct`."""
-    return _object(instruction=_TEXT)
+    return object_schema(instruction=_TEXT)
 
 
 def rewrite_schema() -> Schema:
     """Return the schema for `Prompts.rewrite`."""
-    return _object(text=_TEXT)
+    return object_schema(text=_TEXT)
 
 
 def batch_schema(chunks: int, preferences: int, *, decide_only: bool) -> Schema:
     """Return the schema for `Prompts.batch` or `Prompts.batch_decide`."""
-    one = decide_schema(preferences) if decide_only else single_schema(preferences)
-    answer = _object(chunk=_number(chunks), **one["properties"])
-    return _object(answers=_list(answer, chunks) | {"minItems": chunks})
+    judged = _judged(preferences) if decide_only else _judged(preferences, instruction=_TEXT)
+    answer = object_schema(chunk=_number(chunks), **judged)
+    return object_schema(answers=list_schema(answer, chunks) | {"minItems": chunks})
 
 
-_TEXT = {"type": "string"}
-
-
-def _decision() -> dict[str, object]:
-    return {"type": "string", "enum": ["Keep", "Discard"]}
+def _judged(preferences: int, **more: object) -> dict[str, object]:
+    relevant = object_schema(preference=_number(preferences), stance=_STANCE_VALUE, **more)
+    return {"decision": _DECISION, "rationale": _TEXT, "preferences": list_schema(relevant, preferences)}
 
 
 def _number(highest: int) -> dict[str, object]:
     return {"type": "integer", "enum": list(range(1, highest + 1))}
-
-
-def _relevant(preferences: int) -> dict[str, object]:
-    return _object(preference=_number(preferences), stance=_STANCE_VALUE, instruction=_TEXT)
-
-
-def _list(items: object, most: int) -> dict[str, object]:
-    return {"type": "array", "items": items, "maxItems": most}
-
-
-def _object(**properties: object) -> dict[str, object]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import aclosing
 
 from epic_core.errors import LMError
 from epic_core.lm.client import StructuredClient, UnreadableTwice
 from epic_core.lm.prompting import Prompt, numbered, one_line, section, size_of, version
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.runtime.workers import acompleted, completed
+from epic_core.runtime.effects import Effects
 from epic_core.types import Usage
 from epic_core.verification.answers import read_rewrite
 from epic_core.verification.base import Rewriting, Rewritten
@@ -34,25 +32,11 @@ class LMRewriter:
 
     def stream(self, rewritings: Sequence[Rewriting]) -> Iterator[tuple[int, Rewritten]]:
         """Yield positions and rewritten texts, in the order in which they are ready."""
-        self._asker.patience.begin()
-        yield from completed(
-            lambda place, stopped: run(self._rewritten(place, rewritings[place]), stopped=stopped),
-            range(len(rewritings)),
-            self._asker.concurrency,
-        )
+        return self._asker.stream(lambda one: self._rewritten(*one), list(enumerate(rewritings)))
 
-    async def astream(self, rewritings: Sequence[Rewriting]) -> AsyncIterator[tuple[int, Rewritten]]:
+    def astream(self, rewritings: Sequence[Rewriting]) -> AsyncIterator[tuple[int, Rewritten]]:
         """Yield rewritten texts as `stream` does, without blocking the event loop."""
-        self._asker.patience.begin()
-        async with self._asker.session():
-            rewritten = acompleted(
-                lambda place: arun(self._rewritten(place, rewritings[place]), threaded=False),
-                range(len(rewritings)),
-                self._asker.concurrency,
-            )
-            async with aclosing(rewritten):
-                async for result in rewritten:
-                    yield result
+        return self._asker.astream(lambda one: self._rewritten(*one), list(enumerate(rewritings)))
 
     def _rewritten(self, place: int, rewriting: Rewriting) -> Effects[tuple[int, Rewritten]]:
         usage = Usage()
@@ -67,6 +51,5 @@ class LMRewriter:
             request = self._asker.request(self._prompt, values, rewrite_schema(), min(limit, 2048))
             text, _ = yield from self._asker.readable(request, self._prompt, read_rewrite, usage)
         except (LMError, UnreadableTwice) as error:
-            answer = error.answer if isinstance(error, UnreadableTwice) else ""
-            return place, Rewritten(failure=str(error), answer=answer, usage=usage)
+            return place, Rewritten(failure=str(error), answer=getattr(error, "answer", ""), usage=usage)
         return place, Rewritten(text=text, usage=usage)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
-from epic_core.lm.answers import Record, _letters, is_no, line_of
+from epic_core.lm.answers import Record, UnreadableAnswer, is_no, letters, line_of, value_of
 from epic_core.types import Decision, Stance
 
+# Most entries of a list of preferences that are examined: this many, plus this many times the number of preferences.
+_FEWEST_LISTED = 16
+_LISTED_TIMES = 4
 _LONGEST_NUMBERS = 300
 # Fewest letters with which a part of a preference can stand for it.
 _SHORTEST_PART = 12
@@ -19,35 +22,15 @@ _SHORTEST_PART = 12
 _DECISION_KEYS = ("decision", "verdict", "judgement", "judgment")
 # These keys may hold a decision, or something else.
 _POSSIBLE_DECISION_KEYS = ("action", "label", "answer", "result")
-RATIONALE_KEYS = ("rationale", "reason", "reasoning", "explanation", "why")
-PREFERENCES_KEYS = (
-    "preferences",
-    "relevantpreferences",
-    "relevantpreference",
-    "relevant",
-    "alignments",
-    "matchedpreferences",
-    "preference",
-    "matches",
-)
-NUMBER_KEYS = (
-    "preference",
-    "number",
-    "preferencenumber",
-    "preferenceid",
-    "p",
-    "id",
-    "index",
-    "text",
-    "no",
-    "relevantpreference",
-)
-INSTRUCTION_KEYS = ("instruction", "instructions", "guidance", "usage", "howtouse")
+_RATIONALE_KEYS = ("rationale", "reason", "reasoning", "explanation", "why")
+_PREFERENCES_KEYS = ("preferences", "relevantpreferences", "relevantpreference", "relevant", "preference", "matches")
+_NUMBER_KEYS = ("preference", "number", "preferencenumber", "preferenceid", "id", "index", "text", "relevantpreference")
+INSTRUCTION_KEYS = ("instruction", "instructions", "guidance")
 _RELEVANCE_KEYS = ("relevant", "isrelevant", "relevance", "applies", "applicable", "match", "matches")
 CHUNK_KEYS = ("chunk", "chunknumber", "number", "index", "id", "item", "document")
 TEXT_KEYS = ("text", "rewrite", "rewritten", "rewrittenchunk", "chunk", "content", "answer")
 
-KEEP_WORDS, DISCARD_WORDS = {"keep", "keeps", "keeping"}, {"discard", "discards", "discarded", "discarding"}
+_KEEP_WORDS, _DISCARD_WORDS = {"keep", "keeps", "keeping"}, {"discard", "discards", "discarded", "discarding"}
 _DOUBT = frozenset(
     re.findall(
         r"\w+",
@@ -93,7 +76,7 @@ def stated_in(record: Record) -> set[Decision | None]:
     """Return the decisions that an object states; None among them stands for an unclear one."""
     stated: set[Decision | None] = set()
     for key, value in record.items():
-        name = _letters(key) if isinstance(key, str) else ""
+        name = letters(key) if isinstance(key, str) else ""
         if name == "keep" and isinstance(value, bool):
             stated.add(Decision.KEEP if value else Decision.DISCARD)
         elif name == "discard" and value is True:
@@ -108,9 +91,9 @@ def stated_in(record: Record) -> set[Decision | None]:
 def decision_of(value: str) -> Decision | None:
     """Return Keep or Discard if a text begins with one of them and does not cast doubt on it, else None."""
     words = _words(value)
-    if not words or words[0] not in KEEP_WORDS | DISCARD_WORDS:
+    if not words or words[0] not in _KEEP_WORDS | _DISCARD_WORDS:
         return None
-    keeps, discards = bool(KEEP_WORDS & set(words)), bool(DISCARD_WORDS & set(words))
+    keeps, discards = bool(_KEEP_WORDS & set(words)), bool(_DISCARD_WORDS & set(words))
     said = _SENTENCE_ENDS.split(value.strip(), maxsplit=1)[0]
     if keeps == discards or "?" in said or _DOUBT & set(_words(said)):
         return None
@@ -119,14 +102,14 @@ def decision_of(value: str) -> Decision | None:
 
 def names_decision(value: str) -> bool:
     """Tell whether a text names a decision, even if it doubts it."""
-    return bool((KEEP_WORDS | DISCARD_WORDS) & set(_words(value)))
+    return bool((_KEEP_WORDS | _DISCARD_WORDS) & set(_words(value)))
 
 
 def _words(value: str) -> list[str]:
     return re.findall(r"[a-z]+", value.casefold())
 
 
-def places_of(value: Any, preferences: Sequence[str]) -> list[int]:
+def _places_of(value: Any, preferences: Sequence[str]) -> list[int]:
     """Return the places of the preferences meant by a number, several numbers, or a quoted text."""
     number = whole_number(value)
     if number is not None:
@@ -143,71 +126,55 @@ def places_of(value: Any, preferences: Sequence[str]) -> list[int]:
         if place is not None:
             return [place]
     # "1. quiet rooms" means the first preference; "1-3" does not.
-    if leading and _letters(leading.group(2)).strip("0123456789") and 1 <= int(leading.group(1)) <= len(preferences):
+    if leading and letters(leading.group(2)).strip("0123456789") and 1 <= int(leading.group(1)) <= len(preferences):
         return [int(leading.group(1)) - 1]
     return list(range(len(preferences))) if value.strip().casefold() in ("all", "all of them") else []
 
 
 def _quoted_place(text: str, preferences: Sequence[str]) -> int | None:
-    wanted = _letters(text)
-    if not wanted:
-        return None
-    letters = _letters_of(tuple(preferences))
-    if wanted in letters:
-        return letters.index(wanted)
+    wanted, known = letters(text), _letters_of(tuple(preferences))
+    if wanted and wanted in known:
+        return known.index(wanted)
     if len(wanted) < _SHORTEST_PART:
         return None
-    part = None
-    for place, one in enumerate(letters):
-        if wanted in one or (len(one) >= _SHORTEST_PART and one in wanted):
-            if part is not None:
-                return None
-            part = place
-    return part
+    alike = (n for n, one in enumerate(known) if wanted in one or (len(one) >= _SHORTEST_PART and one in wanted))
+    place = next(alike, None)
+    return place if next(alike, None) is None else None
 
 
 @lru_cache(maxsize=4)
 def _letters_of(preferences: tuple[str, ...]) -> tuple[str, ...]:
     """Return the letters of preferences; cached, because an answer may quote them many times."""
-    return tuple(_letters(preference) for preference in preferences)
+    return tuple(letters(preference) for preference in preferences)
 
 
 def whole_number(value: Any) -> int | None:
     """Return a value as a whole number, however it is written, or None."""
     if isinstance(value, bool):
         return None
-    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return int(value)
-    if isinstance(value, int):
-        return value
     if isinstance(value, str) and (match := re.fullmatch(r"\s*(?:chunk\s*)?#?(\d{1,6})\s*", value, re.I)):
         return int(match.group(1))
     return None
 
 
-_STANCE_WORDS: tuple[tuple[str, Stance], ...] = (
-    ("support", Stance.SUPPORTS),
-    ("satisf", Stance.SUPPORTS),
-    ("conflict", Stance.CONFLICTS),
-    ("contradict", Stance.CONFLICTS),
-    ("oppos", Stance.CONFLICTS),
-    ("mix", Stance.MIXED),
-    ("both", Stance.MIXED),
-)
+_STANCES = {
+    re.compile("support|satisf"): Stance.SUPPORTS,
+    re.compile("conflict|contradict|oppos"): Stance.CONFLICTS,
+    re.compile("mix|both"): Stance.MIXED,
+}
 
 
 def stance_of(value: Any) -> Stance:
     """Return the stance that a word begins with; neutral for anything else."""
-    word = _letters(value) if isinstance(value, str) else ""
-    for beginning, stance in _STANCE_WORDS:
-        if word.startswith(beginning):
-            return stance
-    return Stance.NEUTRAL
+    word = letters(value) if isinstance(value, str) else ""
+    return next((stance for words, stance in _STANCES.items() if words.match(word)), Stance.NEUTRAL)
 
 
 def relevance_of(record: Record) -> bool | None:
     """Tell whether an object calls its subject relevant; None if it does not say."""
-    values = [value for key, value in record.items() if isinstance(key, str) and _letters(key) in _RELEVANCE_KEYS]
+    values = [value for key, value in record.items() if isinstance(key, str) and letters(key) in _RELEVANCE_KEYS]
     if any(is_no(value) or (isinstance(value, str) and _NO.match(value)) for value in values):
         return False
     return True if any(value is True or (isinstance(value, str) and _YES.match(value)) for value in values) else None
@@ -218,3 +185,70 @@ def instruction_of(value: Any) -> str:
     line = line_of(value)
     says_something = re.search(r"[^\W\d_]", line) and (" " in line or not line.isascii())
     return line if says_something else ""
+
+
+def answer_in(record: Record, preferences: Sequence[str], span: tuple[int, int] | None) -> Answer:
+    """Return the answer that one object states, with the position of its decision word if that is certain.
+
+    Raises:
+        UnreadableAnswer: if it does not settle on one decision.
+    """
+    decisions = stated_in(record)
+    decision = decisions.pop() if len(decisions) == 1 else None
+    if decision is None or relevance_of(record) is (decision is Decision.DISCARD):
+        raise UnreadableAnswer("it does not settle on one decision, Keep or Discard")
+    return Answer(
+        decision=decision,
+        rationale=line_of(value_of(record, _RATIONALE_KEYS)),
+        relevant=tuple(_relevant(record, preferences)),
+        span=span,
+    )
+
+
+def _relevant(record: Record, preferences: Sequence[str]) -> Iterator[Relevant]:
+    """Yield the relevant preferences of an object, each once."""
+    shared = Relevant(
+        index=0,
+        stance=stance_of(value_of(record, ("stance",))),
+        instruction=instruction_of(value_of(record, INSTRUCTION_KEYS)),
+    )
+    given = value_of(record, _PREFERENCES_KEYS)
+    if given is None or given in ("", []):
+        # With a single preference, a Keep can mean only that one.
+        if len(preferences) == 1:
+            yield shared
+        return
+    seen: set[int] = set()
+    # This limit allows each preference to be listed several times.
+    for one in islice(_each(given), _FEWEST_LISTED + _LISTED_TIMES * len(preferences)):
+        if isinstance(one, Mapping):
+            if Decision.DISCARD in stated_in(one) or relevance_of(one) is False:
+                continue
+            places = _places_of(value_of(one, _NUMBER_KEYS), preferences)
+            stance = value_of(one, ("stance",))
+            instruction = instruction_of(value_of(one, INSTRUCTION_KEYS))
+        else:
+            places, stance, instruction = _places_of(one, preferences), None, ""
+        if " " in instruction and is_no(instruction):
+            continue
+        for place in places:
+            if place not in seen:
+                seen.add(place)
+                yield Relevant(
+                    index=place,
+                    stance=shared.stance if stance is None else stance_of(stance),
+                    instruction=instruction or shared.instruction,
+                )
+
+
+def _each(given: Any) -> Iterator[Any]:
+    if isinstance(given, list):
+        yield from given
+    elif isinstance(given, Mapping) and value_of(given, _NUMBER_KEYS) is None:
+        # Numbers as keys: {"1": {"stance": ..., "instruction": ...}} or {"1": "instruction"}
+        for key, value in given.items():
+            if value is not None and not is_no(value):
+                inner = value if isinstance(value, Mapping) else {"instruction": value}
+                yield {**inner, "preference": key}
+    else:
+        yield given

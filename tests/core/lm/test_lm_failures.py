@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from epic_core import Item
 from epic_core.errors import LMError, LMSetupError, LMUnavailableError
 from epic_core.lm import Completion, Message
 from epic_core.lm.prompting import Prompt
@@ -134,15 +135,11 @@ def test_a_repair_shows_the_model_what_it_said() -> None:
         assert second.messages[3].content
         assert (second.schema, second.max_tokens) == (first.schema, first.max_tokens)
 
-
-def test_what_could_not_be_understood_is_shown_by_explain() -> None:
-    memory = memory_with(LMVerifier(Own(lambda messages: "Behalten, weil es passt.")))
-    memory.add(ITEMS)
-
-    explanation = memory.explain("stew")
+    lm.answer = lambda messages: "Behalten, weil es passt."
+    memory.add([Item(text=f"{TEXTS['stew']} Again.", id="again")])
+    explanation = memory.explain("again")
     assert explanation.entries == ()
-    assert "could not be understood" in explanation.note
-    assert "Behalten, weil es passt." in explanation.note
+    assert "could not be understood" in explanation.note and "Behalten, weil es passt." in explanation.note
 
 
 # answers that are cut
@@ -162,16 +159,7 @@ def cut_at_first(answer: Answer, share: float = 0.2) -> Answer:
     return cutting
 
 
-@pytest.mark.parametrize(
-    ("way", "share"),
-    [
-        ("single", 0.05),
-        ("single", 0.2),
-        ("single", 0.8),
-        ("paper", 0.05),
-        ("paper", 0.2),
-    ],
-)
+@pytest.mark.parametrize(("way", "share"), [("single", 0.05), ("single", 0.2), ("single", 0.8), ("paper", 0.2)])
 async def test_an_answer_that_was_cut_is_asked_for_again_with_more_room(way: Any, share: float, add: Add) -> None:
     lm = Own(cut_at_first(script(), share))
     memory = memory_with(LMVerifier(lm, way=way))
@@ -296,12 +284,8 @@ class Failing:
 
 
 ERRORS = [
-    ValueError("broken pipe dream"),
-    RuntimeError("out of memory, broken pipe dream"),
-    OSError("broken pipe dream"),
     LMUnavailableError("broken pipe dream"),
-    AssertionError("broken pipe dream"),
-    type("Strange", (Exception,), {})("broken pipe dream"),
+    type("Strange", (Exception,), {})("out of memory, broken pipe dream"),
 ]
 
 
@@ -316,15 +300,15 @@ async def test_a_model_that_fails_for_a_while_is_asked_again(way: Any, error: Ex
     nothing_lost(memory, report, waiting=0)
 
 
-@pytest.mark.parametrize("way", ["single", "paper"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 async def test_a_model_that_fails_for_good_is_left_alone_after_two_items(way: Any, error: Exception, add: Add) -> None:
     lm = Own(Failing(error, math.inf, script()))
-    memory = memory_with(patient(lm, way=way, retries=2))
+    memory = memory_with(patient(lm, way=way, batch_size=2, retries=2))
     report = await add(memory)
 
     assert len(lm.sent) == report.usage.calls == 2 * 3
-    assert report.usage.retries == 2 * 2
+    assert report.usage.retries == 2 * 2 + (way == "batch")
     nothing_lost(memory, report, waiting=len(PASSED))
     assert all("broken pipe dream" in reason for reason in report.failures.values())
 
@@ -336,16 +320,6 @@ async def test_a_model_that_fails_for_good_is_left_alone_after_two_items(way: An
     again = memory.retry()
     nothing_lost(memory, again, waiting=0)
     assert pairs_of(memory) == EXPECTED
-
-
-def test_a_batch_that_fails_for_good_is_left_alone_too() -> None:
-    lm = Own(Failing(OSError("broken pipe dream"), math.inf, script()))
-    memory = memory_with(patient(lm, way="batch", batch_size=2, retries=1))
-    report = memory.add(ITEMS)
-
-    assert len(lm.sent) == report.usage.calls == 2 * 2
-    assert report.usage.retries <= report.usage.calls
-    nothing_lost(memory, report, waiting=len(PASSED))
 
 
 def test_one_item_that_always_fails_does_not_stop_the_others() -> None:
@@ -389,18 +363,6 @@ async def test_a_refused_request_is_not_asked_again_and_others_are(add: Add) -> 
     assert set(report.failures) == {"palms", "fair"}
     assert len(lm.sent) == report.passed
     assert pairs_of(memory) == {pair: said for pair, said in EXPECTED.items() if pair[0] not in report.failures}
-
-
-@pytest.mark.parametrize("answer", [None, "Keep", {"text": "Keep"}, b"Keep"])
-async def test_what_is_no_completion_is_named(answer: Any, add: Add) -> None:
-    lm = Own(script())
-    lm._answer = lambda messages: answer  # type: ignore[method-assign]
-    memory = memory_with(patient(lm))
-    report = await add(memory)
-
-    assert len(lm.sent) == 1
-    nothing_lost(memory, report, waiting=len(PASSED))
-    assert all(type(answer).__name__ in reason for reason in report.failures.values())
 
 
 async def test_a_model_without_acomplete_is_called_in_a_thread() -> None:

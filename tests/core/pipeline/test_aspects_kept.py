@@ -537,7 +537,6 @@ SHAPES = {
     "twice the same": f"{json.dumps(PLAIN)}\n{json.dumps(PLAIN)}",
     "phrases that are none": json.dumps({**PLAIN, "avoided": ["flights.", "-", "Flights", "", None, "none", "buses"]}),
     "nested": json.dumps({"aspects": {**PLAIN, "liked": [{"phrase": "night trains"}]}}),
-    "lines": "**Liked:** night trains\n- Avoided: flights; buses\nFirmness: mild\nScope: in Europe",
     "both sides": json.dumps({**PLAIN, "liked": ["night trains", "Buses"]}),
 }
 
@@ -558,6 +557,8 @@ def test_answers_are_read_in_many_shapes(shape: str) -> None:
         ('{"liked": ["tea"], "avoided": ["cof', "cut off"),
         ('{"liked": ["tea"]} or {"liked": ["coffee"]}', "differ"),
         ("[" * 5000, "names nothing|nested"),
+        # Where lines end cannot be seen.
+        ("**Liked:** night trains\n- Avoided: flights; buses\nFirmness: mild\nScope: in Europe", "names nothing"),
     ],
 )
 def test_what_says_nothing_is_unreadable(answer: str, reason: str) -> None:

@@ -274,17 +274,6 @@ EXPANDED = Expansion(
     **{part: tuple(PLAIN[part]) for part in ("questions", "follows", "breaks")},  # type: ignore[arg-type]
     source="model",
 )
-LINES = """\
-Liked: tea
-- Avoided: coffee
-- Firmness: strict
-- **Questions:**
-  1. What, if any, should I order?
-  2. Where do we meet?
-- Follows: green tea; a tea house
-- Breaks:
-
-  * an espresso bar"""
 SHAPES = {
     "as asked": json.dumps(PLAIN),
     "fenced": f"Sure:\n```json\n{json.dumps(PLAIN, indent=2)}\n```",
@@ -298,7 +287,6 @@ SHAPES = {
     "in texts": json.dumps(
         {**PLAIN, "questions": " ".join(PLAIN["questions"]), "follows": "green tea, a tea house"}  # type: ignore[arg-type]
     ),
-    "lines": LINES,
     "on both sides": json.dumps(
         {**PLAIN, "follows": [*PLAIN["follows"], "Milk"], "breaks": [*PLAIN["breaks"], "milk."]}
     ),
@@ -321,14 +309,10 @@ def test_what_is_said_in_part_is_used() -> None:
         Expansion(follows=EXPANDED.follows, source="model"),
     )
     assert read_answer(json.dumps({key: PLAIN[key] for key in ("liked", "avoided", "firmness")})) == (TEA, None)
-    # Cut off: what is whole counts, and the last phrase may not be.
-    assert read_answer(whole[: whole.index("tea house")]) == (
-        TEA,
-        Expansion(questions=EXPANDED.questions, follows=("green tea",), source="model"),
-    )
-    assert read_answer(whole[: whole.index("if any")]) == (TEA, None)
-    with pytest.raises(UnreadableAnswer, match="cut off"):
-        read_answer(whole[: whole.index("ffee")])
+    # Cut off: nothing counts, also not what is whole.
+    for cut in ("tea house", "if any", "ffee"):
+        with pytest.raises(UnreadableAnswer, match="cut off"):
+            read_answer(whole[: whole.index(cut)])
     # Of several that differ, none.
     assert read_answer(f"{whole}\n{json.dumps({**PLAIN, 'follows': ['beer']})}") == (TEA, None)
     many = {**PLAIN, "follows": [f"tea number {n}" for n in range(99)]}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import json
+import math
 import sys
 import time
-from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answer_shapes import (
@@ -18,7 +17,6 @@ from answer_shapes import (
     BATCH_ANSWER,
     BATCH_ASKED,
     DECIDE,
-    DISCARD,
     INSTRUCTION,
     KEEP_ONE,
     KEEP_TWO,
@@ -53,22 +51,18 @@ def decided(text: str, preferences: tuple[str, ...], *, instructions: bool) -> K
         return UNREADABLE
 
 
-@pytest.mark.parametrize("shape", SINGLE)
-def test_a_decision_with_instructions_is_read_as_it_was_stated(shape: str) -> None:
-    text, expected = SINGLE[shape]
-    assert decided(text, PREFERENCES, instructions=True) == expected
+DECISIONS = [
+    *(pytest.param(*SINGLE[shape], PREFERENCES, True, id=f"single, {shape}") for shape in SINGLE),
+    *(pytest.param(*DECIDE[shape], PREFERENCES, False, id=f"decide, {shape}") for shape in DECIDE),
+    *(pytest.param(*ALONE[shape], ONE_PREFERENCE, False, id=f"alone, {shape}") for shape in ALONE),
+]
 
 
-@pytest.mark.parametrize("shape", DECIDE)
-def test_a_decision_alone_is_read_as_it_was_stated(shape: str) -> None:
-    text, expected = DECIDE[shape]
-    assert decided(text, PREFERENCES, instructions=False) == expected
-
-
-@pytest.mark.parametrize("shape", ALONE)
-def test_under_a_single_preference_a_keep_can_only_mean_that(shape: str) -> None:
-    text, expected = ALONE[shape]
-    assert decided(text, ONE_PREFERENCE, instructions=False) == expected
+@pytest.mark.parametrize(("text", "expected", "preferences", "instructions"), DECISIONS)
+def test_a_decision_is_read_as_it_was_stated(
+    text: str, expected: Kept | str, preferences: tuple[str, ...], instructions: bool
+) -> None:
+    assert decided(text, preferences, instructions=instructions) == expected
 
 
 @pytest.mark.parametrize("shape", BATCH)
@@ -97,10 +91,6 @@ def test_a_rewritten_text_is_read_if_it_is_whole(shape: str) -> None:
     except UnreadableAnswer:
         written = UNREADABLE
     assert written == expected
-
-
-def test_there_are_more_than_200_shapes_of_decisions() -> None:
-    assert len(SINGLE) + len(DECIDE) + len(ALONE) >= 200
 
 
 # whatever is answered
@@ -196,119 +186,6 @@ def test_of_an_answer_that_was_altered_comes_a_stated_verdict_or_none(
     for place, lost, put in changes:
         text = text[:place] + put + text[place + lost :]
     check_sound(text)
-
-
-@pytest.mark.parametrize("shapes", [SINGLE, DECIDE, ALONE], ids=["single", "decide", "alone"])
-def test_whatever_keeps_says_keep(shapes: dict[str, tuple[str, object]]) -> None:
-    for text, expected in shapes.values():
-        assert expected in (DISCARD, UNREADABLE) or "keep" in text.casefold()
-
-
-# answers that are cut off
-
-
-def as_json(instructions: Sequence[str]) -> str:
-    preferences = [{"preference": n, "stance": "supports", "instruction": i} for n, i in enumerate(instructions, 1)]
-    return json.dumps({"decision": "Keep", "rationale": "It {has} [rooms].", "preferences": preferences}, indent=1)
-
-
-def as_json_decision_last(instructions: Sequence[str]) -> str:
-    preferences = [{"instruction": i, "preference": n} for n, i in enumerate(instructions, 1)]
-    return json.dumps({"preferences": preferences, "rationale": "It has.", "decision": "Keep"}, ensure_ascii=False)
-
-
-def as_json_for_all(instructions: Sequence[str]) -> str:
-    numbers = list(range(1, len(instructions) + 1))
-    return json.dumps({"decision": "Keep", "preferences": numbers, "instruction": instructions[0]})
-
-
-def as_fenced_json(instructions: Sequence[str]) -> str:
-    return f"Here is {{my}} answer:\n```json\n{as_json(instructions)}\n```\nI hope that's fine."
-
-
-def as_python(instructions: Sequence[str]) -> str:
-    return repr(json.loads(as_json(instructions)))
-
-
-def as_xml(instructions: Sequence[str]) -> str:
-    listed = "".join(
-        f'<preference number="{n}"><instruction>{html.escape(i)}</instruction></preference>'
-        for n, i in enumerate(instructions, 1)
-    )
-    return f"<answer><decision>Keep</decision><relevant_preferences>{listed}</relevant_preferences></answer>"
-
-
-FORMS = [as_json, as_json_decision_last, as_json_for_all, as_fenced_json, as_xml]
-# Without control characters and backslashes: a repair may read them as something else, but no less.
-WORDS = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\\"), min_size=1, max_size=30)
-INSTRUCTIONS = st.lists(WORDS.map("Use {}".format), min_size=1, max_size=3)
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.sampled_from(FORMS), INSTRUCTIONS, st.integers(0, 400))
-@example(as_json, ['Use {a} "b" [c]'], 118)
-def test_a_keep_that_is_cut_off_neither_discards_nor_makes_up_an_instruction(
-    form: Callable[[Sequence[str]], str], instructions: list[str], end: int
-) -> None:
-    text = form(instructions)
-    whole = decided(text, PREFERENCES, instructions=True)
-    assume(whole != UNREADABLE)
-    cut = decided(text[:end], PREFERENCES, instructions=True)
-    assert cut == UNREADABLE or set(cut) <= set(whole)
-
-
-@pytest.mark.parametrize("form", [*FORMS, as_python])
-def test_wherever_a_keep_is_cut_off_its_instructions_are_whole(form: Callable[[Sequence[str]], str]) -> None:
-    text = form(['Use {the} "quiet" rooms, [2] it\'s said.', "Steer clear (of: casinos}."])
-    whole = decided(text, PREFERENCES, instructions=True)
-    assert len(whole) == 2
-    read = [decided(text[:end], PREFERENCES, instructions=True) for end in range(len(text))]
-    assert all(one == UNREADABLE or set(one) <= set(whole) for one in read)
-    # A cut costs no more than it has to: brackets alone can be missing.
-    assert whole in read
-
-
-@pytest.mark.parametrize(
-    "text", [KEEP_ONE, KEEP_TWO, XML_KEEP, f"<think>Discard?</think>{KEEP_ONE}", "Decision: Keep\nP: 2"]
-)
-@pytest.mark.parametrize("instructions", [True, False])
-def test_no_beginning_of_a_keep_discards(text: str, instructions: bool) -> None:
-    for end in range(len(text)):
-        assert decided(text[:end], PREFERENCES, instructions=instructions) != DISCARD
-
-
-@settings(deadline=None)
-@given(st.text(max_size=40), st.integers(0, 200), st.booleans())
-def test_no_beginning_of_a_discard_keeps(rationale: str, end: int, xml: bool) -> None:
-    text = json.dumps({"decision": "Discard", "rationale": rationale, "preferences": [1]}, ensure_ascii=False)
-    if xml:
-        text = f"<answer><decision>Discard</decision><reason>{html.escape(rationale)}</reason></answer>"
-    assert decided(text[:end], ONE_PREFERENCE, instructions=False) in (DISCARD, UNREADABLE)
-
-
-@pytest.mark.parametrize("end", range(0, len(BATCH_ANSWER), 7))
-def test_of_a_batch_that_is_cut_off_only_what_was_stated_is_read(end: int) -> None:
-    whole = read_batch(BATCH_ANSWER, PREFERENCES, BATCH_ASKED, instructions=True)
-    cut = read_batch(BATCH_ANSWER[:end], PREFERENCES, BATCH_ASKED, instructions=True)
-    assert {place: verdict(answer) for place, answer in cut.items()}.items() <= {
-        place: verdict(answer) for place, answer in whole.items()
-    }.items()
-
-
-@settings(deadline=None)
-@given(
-    st.sampled_from(['{{"instruction": {}}}', "<instruction>{}</instruction>"]),
-    st.text(max_size=30),
-    st.integers(0, 80),
-)
-def test_an_instruction_that_is_cut_off_is_none(form: str, words: str, end: int) -> None:
-    text = form.format(json.dumps(f"Use {words}") if "{{" in form else html.escape(f"Use {words}"))
-    try:
-        whole = read_instruction(text)
-        cut = read_instruction(text[:end])
-    except UnreadableAnswer:
-        return
-    assert cut == whole
 
 
 # answers that take long
@@ -422,54 +299,43 @@ def tokens(*given: tuple[str, float]) -> tuple[Token, ...]:
     return tuple(Token(text, logprob) for text, logprob in given)
 
 
-def sure(given: tuple[Token, ...], text: str | None = None) -> float | None:
-    text = "".join(token.text for token in given) if text is None else text
-    span = read_decision(text, ONE_PREFERENCE, instructions=False).span
-    return probability(given, text, span)
+THOUGHT = tokens(("<think>", -1.0), ("Keep", -5.0), ("?</think>\n\n", -1.0), ("Keep", -0.1), (".", -1.0))
+PARTS = (("\ufffd", -3.0), ("\ufffd", -3.0), ('\n{"decision": "', -9.0))
 
 
-def test_the_probability_is_that_of_the_token_with_the_decision() -> None:
-    assert sure(tokens(('{"decision": "', -9.0), ("Keep", -0.1), ('"}', -9.0))) == pytest.approx(0.9048, abs=1e-4)
-
-
-def test_the_tokens_of_a_decision_count_together() -> None:
-    assert sure(tokens(('{"decision": "', -9.0), ("Dis", -0.1), ("card", -0.2), ('"}', -9.0))) == pytest.approx(
-        0.7408, abs=1e-4
-    )
-
-
-def test_a_token_that_carries_quotes_and_commas_counts() -> None:
-    assert sure(tokens(('{"decision":', -9.0), (' "Ke', -0.1), ('ep",', -0.2), (' "x": 1}', -9.0))) == pytest.approx(
-        0.7408, abs=1e-4
-    )
-
-
-def test_the_probability_is_of_the_answer_and_not_of_the_thinking() -> None:
-    given = tokens(("<think>", -1.0), ("Keep", -5.0), ("?</think>\n\n", -1.0), ("Keep", -0.1), (".", -1.0))
-    assert sure(given) == pytest.approx(0.9048, abs=1e-4)
-    # The server kept the thinking to itself.
-    assert sure(given, "Keep.") == pytest.approx(0.9048, abs=1e-4)
-
-
-@pytest.mark.parametrize("kept", ["Keep", "keep", "KEEP"])
-def test_tokens_that_are_parts_of_a_character_do_not_disturb(kept: str) -> None:
-    given = tokens(("\ufffd", -3.0), ("\ufffd", -3.0), ('\n{"decision": "', -9.0), (kept, -0.1), ('"}', -9.0))
-    assert sure(given, f'🌿\n{{"decision": "{kept}"}}') == pytest.approx(0.9048, abs=1e-4)
-
-
-def test_it_is_not_guessed_which_of_several_words_is_meant() -> None:
-    given = tokens(("Keep?", -3.0), ("\ufffd", -3.0), ('{"decision": "', -9.0), ("Keep", -0.1), ('"}', -9.0))
-    assert sure(given, '🌿{"decision": "Keep"}') is None
-
-
-@pytest.mark.parametrize("given", [None, ()])
-def test_without_tokens_there_is_no_probability(given: tuple[Token, ...] | None) -> None:
-    assert probability(given, "Keep", (0, 4)) is None
+@pytest.mark.parametrize(
+    ("given", "text", "logprob"),
+    [
+        (tokens(('{"decision": "', -9.0), ("Keep", -0.1), ('"}', -9.0)), None, -0.1),
+        (tokens(('{"decision": "', -9.0), ("Dis", -0.1), ("card", -0.2), ('"}', -9.0)), None, -0.3),
+        (tokens(('{"decision":', -9.0), (' "Ke', -0.1), ('ep",', -0.2), (' "x": 1}', -9.0)), None, -0.3),
+        (THOUGHT, None, -0.1),
+        # The server kept the thinking to itself.
+        (THOUGHT, "Keep.", -0.1),
+        # Tokens that are parts of a character do not add up to the text.
+        (tokens(*PARTS, ("Keep", -0.1), ('"}', -9.0)), '🌿\n{"decision": "Keep"}', -0.1),
+        (tokens(*PARTS, ("KEEP", -0.1), ('"}', -9.0)), '🌿\n{"decision": "KEEP"}', -0.1),
+        (tokens(("Keep?", -3.0), *PARTS, ("Keep", -0.1), ('"}', -9.0)), '🌿\n{"decision": "Keep"}', None),
+        (None, '{"decision": "Keep"}', None),
+        ((), '{"decision": "Keep"}', None),
+        (tokens(("Keep", float("nan"))), "Keep", None),
+    ],
+    ids=[
+        *("one token", "two tokens", "quotes and commas", "thinking", "thinking apart", "parts", "parts, capitals"),
+        *("which of several", "no tokens", "empty", "not a number"),
+    ],
+)
+def test_the_probability_is_that_of_the_tokens_of_the_decision(
+    given: tuple[Token, ...] | None, text: str | None, logprob: float | None
+) -> None:
+    said = "".join(token.text for token in given or ()) if text is None else text
+    span = read_decision(said, ONE_PREFERENCE, instructions=False).span
+    expected = None if logprob is None else pytest.approx(math.exp(logprob))
+    assert probability(given, said, span) == expected
 
 
 def test_without_a_place_there_is_no_probability() -> None:
     assert probability(tokens(("Keep", -0.1)), "Keep", None) is None
-    assert probability(tokens(("Keep", float("nan"))), "Keep", (0, 4)) is None
 
 
 def test_each_decision_of_a_batch_has_its_own_probability() -> None:

@@ -85,16 +85,13 @@ def judged(model: Any, text: str = BOTTLE, *preferences: str, **options: Any) ->
 
 
 class TestOneScore:
-    def test_the_preference_is_read_before_the_chunk(self) -> None:
-        model = constant(0.9)
-        judged(model, BOTTLE, WINE, CASINOS)
+    def test_the_preference_is_read_before_the_chunk_and_a_probability_is_the_confidence(self) -> None:
+        model = constant(0.75)
+        verdict = judged(model, BOTTLE, WINE, CASINOS)
         assert model.pairs == [(WINE, BOTTLE), (CASINOS, BOTTLE)]
-
-    def test_a_probability_is_the_confidence(self) -> None:
-        verdict = judged(constant(0.75))
         assert verdict.decision is Decision.KEEP and verdict.confidence == 0.75
-        (alignment,) = verdict.alignments
-        assert alignment.confidence == 0.75 and alignment.preference_id == Preference.of(WINE).id
+        assert [alignment.confidence for alignment in verdict.alignments] == [0.75, 0.75]
+        assert [one.preference_id for one in verdict.alignments] == [Preference.of(one).id for one in (WINE, CASINOS)]
 
     def test_stance_and_instruction_are_the_embedded_verifiers(self) -> None:
         (alignment,) = judged(constant(0.9)).alignments
@@ -105,15 +102,14 @@ class TestOneScore:
 
     def test_each_pair_is_judged_by_itself_and_the_best_comes_first(self) -> None:
         marks = {WINE: 0.6, CASINOS: 0.8, "I like tea.": 0.2}
-        verdict = judged(Scores(lambda preference, _: marks[preference]), HOTEL, *marks)
+        model = Scores(lambda preference, _: marks[preference])
+        verdict = judged(model, HOTEL, *marks)
         assert [alignment.confidence for alignment in verdict.alignments] == [0.8, 0.6]
         assert verdict.confidence == 0.8
-
-    def test_a_discard_is_as_sure_as_the_best_score_is_low(self) -> None:
-        marks = {WINE: 0.1, CASINOS: 0.3}
-        verdict = judged(Scores(lambda preference, _: marks[preference]), HOTEL, *marks)
+        # A Discard is as sure as the best score is low.
+        verdict = judged(model, HOTEL, *marks, threshold=0.9)
         assert verdict.decision is Decision.DISCARD and not verdict.alignments
-        assert verdict.confidence == pytest.approx(0.7) and "0.30" in verdict.rationale
+        assert verdict.confidence == pytest.approx(0.2) and "0.80" in verdict.rationale
 
     @pytest.mark.parametrize(
         ("score", "threshold", "decision"),
@@ -141,8 +137,6 @@ class TestOneScore:
         for logit, confidence in ((0.0, 0.5), (2.0, 0.8808), (1e4, 1.0), (-1e4, 0.0)):
             verdict = judged(constant(logit), logits=True, threshold=0.0)
             assert verdict.confidence == pytest.approx(confidence, abs=1e-4)
-
-    def test_an_activation_says_whether_there_are_logits(self) -> None:
         model = constant(2.0)
         model.activation_fn = Identity()  # type: ignore[attr-defined]
         assert judged(model).confidence == pytest.approx(0.8808, abs=1e-4)
@@ -233,20 +227,33 @@ class TestInference:
         verdict = judged(model, "The steam engine was improved by James Watt.", CASINOS, labels=NLI)
         assert verdict.decision is Decision.DISCARD
 
-    def test_saying_one_thing_denies_no_other(self) -> None:
-        model = self.model({("wine", "wine"): "entailment", ("wine", "jazz"): "contradiction"})
-        (alignment,) = judged(model, BOTTLE, "I love red wine and jazz.", labels=NLI).alignments
-        assert len(model.pairs) == 2 and alignment.stance is Stance.SUPPORTS
-
-    def test_what_a_piece_says_another_does_not_contradict(self) -> None:
-        model = self.model({("wine", ""): "entailment", ("train", ""): "contradiction"})
-        text = TestLongChunks.LONG
-        (alignment,) = judged(model, text, WINE, labels=NLI, max_words=100).alignments
+    @pytest.mark.parametrize(
+        ("rules", "text", "preference", "pairs"),
+        [
+            (
+                {("wine", "wine"): "entailment", ("wine", "jazz"): "contradiction"},
+                BOTTLE,
+                "I love red wine and jazz.",
+                2,
+            ),
+            ({("wine", ""): "entailment", ("train", ""): "contradiction"}, TestLongChunks.LONG, WINE, 4),
+        ],
+        ids=["another phrase", "another piece"],
+    )
+    def test_saying_one_thing_denies_no_other(
+        self, rules: dict[tuple[str, str], str], text: str, preference: str, pairs: int
+    ) -> None:
+        model = self.model(rules)
+        (alignment,) = judged(model, text, preference, labels=NLI, max_words=100).alignments
+        assert len(model.pairs) == pairs
         assert alignment.stance is Stance.SUPPORTS and alignment.confidence == pytest.approx(0.9)
 
-    def test_logits_of_several_labels_go_through_a_softmax(self) -> None:
+    def test_scores_of_labels_are_probabilities_or_go_through_a_softmax(self) -> None:
         verdict = judged(constant([0.0, 3.0, 0.0]), labels=NLI, logits=True)
         assert verdict.confidence == pytest.approx(np.exp(3.0) / (np.exp(3.0) + 2.0))
+        # Contradiction may be missing.
+        verdict = judged(constant([0.8, 0.2]), labels=["entailment", "not_entailment"])
+        assert verdict.confidence == pytest.approx(0.8)
 
     def test_labels_are_read_from_the_config(self) -> None:
         model = constant([0.9, 0.05, 0.05])
@@ -256,18 +263,10 @@ class TestInference:
         assert verifier(model).model.labels == ("entailment", "contradiction", "neutral")
         assert judged(model).confidence == pytest.approx(0.9)
 
-    def test_contradiction_may_be_missing(self) -> None:
-        verdict = judged(constant([0.8, 0.2]), labels=["entailment", "not_entailment"])
-        assert verdict.confidence == pytest.approx(0.8)
-
     @pytest.mark.parametrize("labels", [["LABEL_0", "LABEL_1", "LABEL_2"], ["bad", "good"], ["entailment"] * 2])
     def test_labels_that_say_nothing_are_refused(self, labels: list[str]) -> None:
         with pytest.raises(InvalidInputError, match="labels="):
             verifier(constant([0.1] * len(labels)), labels=labels)
-
-    def test_it_is_not_remembered_as_aspects_decide(self) -> None:
-        assert not verifier(Named(lambda *_: [0.1, 0.1, 0.8]), labels=NLI).cached
-        assert verifier(Named(lambda *_: 0.1)).cached
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
@@ -301,11 +300,9 @@ class TestFailures:
         assert all("Scores failed" in verdict.rationale for verdict in verdicts[1::3])
         assert verdicts == [verdict async for verdict in verifier(model, batch=8).averify(candidates)]
 
-    def test_one_failed_pair_is_no_silent_discard_of_it(self) -> None:
+    def test_one_failed_score_is_no_silent_discard(self) -> None:
         model = Scores(lambda preference, _: 0.9 if preference == WINE else float("nan"))
         assert judged(model, BOTTLE, WINE, CASINOS).decision is Decision.UNDECIDED
-
-    def test_nan_in_an_inference_is_a_failure(self) -> None:
         for logits in (False, True):
             verdict = judged(constant([0.9, 0.1, float("nan")]), labels=NLI, logits=logits)
             assert verdict.decision is Decision.UNDECIDED
@@ -374,22 +371,14 @@ class TestStream:
 
     async def test_async_equals_sync_and_works_in_another_thread(self) -> None:
         candidates = [candidate(f"I love red wine {n}" if n % 2 else f"steam {n}", WINE, CASINOS) for n in range(20)]
-        model = Scores(shared)
-        found = [verdict async for verdict in verifier(model, batch=6).averify(candidates)]
-        assert model.threads and threading.get_ident() not in model.threads
-        assert found == list(verifier(Scores(shared), batch=6).verify(candidates))
-
-    async def test_nothing_to_verify(self) -> None:
-        model = constant(0.5)
-        assert list(verifier(model).verify([])) == []
-        assert [verdict async for verdict in verifier(model).averify([])] == []
-        assert not model.calls
+        for asked in (candidates, []):
+            model = Scores(shared)
+            found = [verdict async for verdict in verifier(model, batch=6).averify(asked)]
+            assert bool(model.threads) == bool(asked) and threading.get_ident() not in model.threads
+            assert found == list(verifier(Scores(shared), batch=6).verify(asked))
 
 
 class TestNames:
-    def test_it_is_a_verifier(self) -> None:
-        assert isinstance(verifier(constant(0.5)), Verifier)
-
     def test_the_name_says_model_weights_and_settings(self) -> None:
         other = Named(shared)
         other.fingerprint = "v2"
@@ -404,11 +393,14 @@ class TestNames:
             verifier(Named(shared), labels=NLI, hypothesis="It has {aspect}.").name,
             verifier(other).name,
         ]
+        assert isinstance(verifier(constant(0.5)), Verifier)
         assert len(set(names)) == len(names) and names[0].startswith("cross-encoder:named:")
         assert verifier(Named(shared)).name == names[0]
 
     def test_only_what_can_be_told_apart_is_remembered(self) -> None:
         assert not verifier(Scores(shared)).cached
+        # Aspects, which can change, decide with an inference.
+        assert not verifier(Named(lambda *_: [0.1, 0.1, 0.8]), labels=NLI).cached
         assert verifier(Scores(shared), name="mine").cached and verifier(Named(shared)).cached
 
     def test_a_memory_asks_about_a_pair_once(self) -> None:

@@ -28,10 +28,8 @@ from scripted import (
     ITEMS,
     KEPT,
     PASSED,
-    PREFERENCES,
     TEXTS,
     TRUTH,
-    VEGAN,
     WAYS,
     Add,
     Own,
@@ -94,38 +92,27 @@ def test_single_asks_once_for_each_item_that_passed() -> None:
 
 def test_paper_asks_once_to_decide_and_once_for_each_preference_that_is_kept() -> None:
     said = script()
-    report = memory_with(LMVerifier(Own(said), way="paper")).add(ITEMS)
+    lm = Own(said)
+    report = memory_with(LMVerifier(lm, way="paper")).add(ITEMS)
 
     assert said.kinds == {"decide": report.passed, "instruct": len(TRUTH)}
     instructed = {(asked.chunks[0], *asked.preferences) for asked in said.asked if asked.kind == "instruct"}
     assert instructed == {(TEXTS[name], preference) for name, preference in TRUTH}
-
-
-def test_the_instruction_generator_is_told_why_the_item_was_kept() -> None:
-    lm = Own(script())
-    memory_with(LMVerifier(lm, way="paper")).add(ITEMS)
-
+    # The Instruction Generator is told why the item was kept.
     texts = [user_text(sent.messages) for sent in lm.sent if read_prompt(sent.messages).kind == "instruct"]
     assert all(re.search(r"Why it was kept: Said of \w+", text) for text in texts)
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 8])
-def test_batch_asks_about_several_items_at_once(batch_size: int) -> None:
+def test_batch_asks_about_several_items_at_once_each_under_its_own_preferences(batch_size: int) -> None:
     said = script()
     report = memory_with(LMVerifier(Own(said), way="batch", batch_size=batch_size)).add(ITEMS)
 
     assert report.usage.calls == len(said.asked) == math.ceil(report.passed / batch_size)
     assert max(len(asked.chunks) for asked in said.asked) == batch_size or batch_size > report.passed
-
-
-def test_each_item_of_a_batch_is_judged_under_its_own_preferences() -> None:
-    said = script()
-    memory_with(LMVerifier(Own(said), way="batch")).add(ITEMS)
-
-    (asked,) = said.asked
-    assert sorted(asked.preferences) == sorted(PREFERENCES)
     shown = {
         chunk: {asked.preferences[number - 1] for number in numbers}
+        for asked in said.asked
         for chunk, numbers in zip(asked.chunks, asked.under, strict=True)
     }
     assert shown == {TEXTS[name]: preferences for name, preferences in PASSED.items()}
@@ -146,13 +133,16 @@ DAMAGES: dict[str, tuple[Callable[[list[Any]], list[Any]], set[str]]] = {
     "all left out": (lambda answers: [], set(PASSED)),
     "no decision": (changed(2, decision="Perhaps"), {"pun"}),
     "an empty decision": (changed(0, decision=""), {"palms"}),
-    "a Keep for nothing": (changed(1, preferences=[]), set()),
+    "a Keep for nothing": (changed(1, preferences=[]), {"stew"}),
     "a Keep for nothing of several": (changed(0, preferences=[]), {"palms"}),
     "a number that is not on the list": (
         changed(1, preferences=[{"preference": 99, "stance": "supports", "instruction": "Use it."}]),
         {"stew"},
     ),
-    "no instruction": (changed(3, preferences=[{"preference": 1, "stance": "supports", "instruction": ""}]), None),  # type: ignore[dict-item]
+    "no instruction": (
+        changed(3, preferences=[{"preference": 1, "stance": "supports", "instruction": ""}]),
+        {"sleeper"},
+    ),
     "two that differ": (lambda answers: [*answers, answers[1] | {"decision": "Discard", "preferences": []}], {"stew"}),
     "one twice": (lambda answers: [*answers, answers[0]], set()),
     "another order": (lambda answers: answers[::-1], set()),
@@ -172,10 +162,6 @@ async def test_what_a_batch_leaves_out_or_mangles_is_asked_about_by_itself(damag
     memory = memory_with(LMVerifier(Own(answer), way="batch"))
     report = await add(memory)
 
-    if damage == "a Keep for nothing":
-        again = {"stew"}
-    if damage == "no instruction":
-        again = {"sleeper"}
     assert {asked.chunks[0] for asked in said.asked if asked.kind == "single"} == {TEXTS[name] for name in again}
     assert said.kinds["batch"] == 1
     assert pairs_of(memory) == EXPECTED
@@ -331,26 +317,19 @@ def test_each_item_of_a_batch_has_its_own_confidence() -> None:
             assert entry.confidence == pytest.approx(math.exp(logprobs[name]))
 
 
-@pytest.mark.parametrize("tokens", [None, (), (Token("something else", -0.1),)])
-def test_confidence_is_unknown_without_tokens_that_fit(tokens: tuple[Token, ...] | None) -> None:
-    said = script()
-    memory = memory_with(LMVerifier(Own(lambda messages: Completion(text=said(messages), tokens=tokens))))
-    memory.add(ITEMS)
-
-    assert pairs_of(memory) == EXPECTED
-    assert {entry.confidence for name in KEPT for entry in memory.explain(name).entries} == {None}
-
-
-def test_a_probability_that_is_no_number_is_none() -> None:
+@pytest.mark.parametrize("tokens", [None, (), (Token("something else", -0.1),), "not a number"])
+def test_confidence_is_unknown_without_tokens_that_fit(tokens: Any) -> None:
     said = script()
 
     def answer(messages: Sequence[Message]) -> Completion:
         text = said(messages)
-        return Completion(text=text, tokens=tokens_of(text, {"Keep": float("nan")}, "(Keep)"))
+        given = tokens_of(text, {"Keep": math.nan}, "(Keep)") if tokens == "not a number" else tokens
+        return Completion(text=text, tokens=given)
 
     memory = memory_with(LMVerifier(Own(answer)))
     memory.add(ITEMS)
 
+    assert pairs_of(memory) == EXPECTED
     assert {entry.confidence for name in KEPT for entry in memory.explain(name).entries} == {None}
 
 
@@ -419,28 +398,6 @@ def test_prompts_of_the_users_own_are_sent() -> None:
     assert sent.messages[0] == Message("system", "Be strict.")
     assert sent.messages[1].content.startswith("Tastes:\n1. Vegan diet\nText:\n<chunk ")
     assert verifier.name != LMVerifier(lm).name
-
-
-def test_the_authors_prompts_ask_in_the_papers_way(tmp_path: Any) -> None:
-    for name in ("filtering", "instruction"):
-        (tmp_path / f"{name}_systemprompt.txt").write_text(f"System of {name}.", encoding="utf-8")
-        (tmp_path / f"{name}_userprompt.txt").write_text(
-            f"{name}: {{preference}} {{chunk}} {{reason}}", encoding="utf-8"
-        )
-
-    def answer(messages: Sequence[Message]) -> str:
-        if messages[0].content == "System of instruction.":
-            return "<instruction>Use it for the diet, as it says.</instruction>"
-        return "<decision>Keep</decision><reason>It fits.</reason><relevant_preference>1</relevant_preference>"
-
-    lm = Own(answer)
-    memory = memory_with(LMVerifier(lm, way="paper", prompts=tmp_path))
-    report = memory.add([Item(text=TEXTS["stew"], id="stew")])
-
-    assert report.failures == {}
-    (entry,) = memory.explain("stew").entries
-    assert (entry.preference, entry.instruction) == (VEGAN, "Use it for the diet, as it says.")
-    assert [sent.schema for sent in lm.sent] == [None, None]
 
 
 def test_the_name_says_what_was_asked_and_how() -> None:
@@ -647,19 +604,10 @@ def test_arguments_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
 def test_what_is_no_language_model_is_refused(lm: Any) -> None:
     with pytest.raises(InvalidInputError, match="language model"):
         LMVerifier(lm)
-
-
-def test_a_model_without_a_name_is_refused() -> None:
     nameless = Own(script())
     del nameless.name
-
     with pytest.raises(InvalidInputError, match="name"):
         LMVerifier(nameless)
-
-
-def test_a_prompt_without_its_placeholders_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="single"):
-        Prompts(single=Prompt(system="", user="Keep?"))
 
 
 def test_nothing_is_asked_before_the_first_add_nor_when_nothing_passes() -> None:

@@ -133,13 +133,10 @@ def test_it_is_the_quoting_that_keeps_them_out() -> None:
     assert len(fallen) >= 30
 
 
-def test_an_honest_chunk_is_judged_by_what_it_says() -> None:
-    assert verdict(Gullible(), HONEST).decision is Decision.KEEP
-    assert verdict(Gullible(), "The museum has steam engines.").decision is Decision.DISCARD
-
-
-@pytest.mark.usefixtures("unquoted")
-def test_an_honest_chunk_is_judged_so_without_quoting_too() -> None:
+@pytest.mark.parametrize("how", ["quoted", "unquoted"])
+def test_an_honest_chunk_is_judged_by_what_it_says(how: str, request: pytest.FixtureRequest) -> None:
+    if how == "unquoted":
+        request.getfixturevalue("unquoted")
     assert verdict(Gullible(), HONEST).decision is Decision.KEEP
     assert verdict(Gullible(), "The museum has steam engines.").decision is Decision.DISCARD
 
@@ -217,12 +214,16 @@ def test_a_filler_hides_no_letters(code: str) -> None:
     assert quoted(f"Ke{chr(int(code, 16))}ep") == f"| Ke{' ' * (code == '2800')}ep"
 
 
-def test_old_hangul_stays_legible() -> None:
-    assert quoted("\u1112\u119e\u11ab\u3164글") == "| \u1112\u119e\u11ab글"
-
-
-def test_markup_reads_as_before() -> None:
-    assert quoted("if (a[0] < b) { `c` > d }") == "| if (a⁅0⁆ ‹ b) ❴ ˋcˋ › d ❵"
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\u1112\u119e\u11ab\u3164글", "| \u1112\u119e\u11ab글"),
+        ("if (a[0] < b) { `c` > d }", "| if (a⁅0⁆ ‹ b) ❴ ˋcˋ › d ❵"),
+    ],
+    ids=["old hangul", "markup"],
+)
+def test_what_is_replaced_reads_as_before(text: str, shown: str) -> None:
+    assert quoted(text) == shown
 
 
 def test_a_preference_stands_on_a_line_of_its_own() -> None:
@@ -336,6 +337,7 @@ def test_a_folder_of_prompts_is_asked_with_and_its_xml_is_read(tmp_path: Path) -
         f"Likes: 1. {PREFERENCE}\nText:\n{section(HONEST)}\nKept because: It sells ❴chunk❵ them.\nYour XML:"
     )
     assert model.sent[0].messages[0].content == FILES["filtering_systemprompt.txt"]
+    assert {sent.schema is None for sent in model.sent} == {True}
 
 
 def test_prompts_of_others_do_not_hold_the_model_to_a_schema(tmp_path: Path) -> None:
@@ -353,18 +355,14 @@ def test_other_prompts_are_another_verifier(tmp_path: Path) -> None:
     assert len(names) == 3
 
 
-def test_a_folder_without_prompts_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_prompts_that_can_be_used_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path):
         with pytest.raises(InvalidInputError, match="holds no prompts"):
             LMVerifier(Own(writing), way="paper", prompts=path)
-
-
-def test_a_prompt_that_shows_no_chunk_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="single"):
+        Prompts(single=Prompt(system="", user="Keep?"))
     with pytest.raises(InvalidInputError, match=r"\{preferences\} and \{chunk\}"):
         Prompts.read(folder(tmp_path, filtering_userprompt="Likes: {preference}"))
-
-
-def test_a_prompt_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (folder(tmp_path) / "instruction_systemprompt.txt").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(InvalidInputError, match="cannot be read"):
         Prompts.read(tmp_path)

@@ -1,0 +1,162 @@
+"""Where prompts and keys go: not through a proxy where that would show them, and no key to whom it is not for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+
+from epic_core.encoders import OllamaEncoder
+from epic_core.errors import EncoderError, InvalidInputError, LMError
+from epic_core.lm import Message, OllamaLM, OpenAICompatibleLM, lm_of
+from epic_core.lm.http import client_settings
+from lm_servers import LMServer
+from scripted import forget_environment, model_of
+
+HELLO = [Message("user", "Is it so?")]
+KEY = "key-very-secret-0123456789"
+ELSEWHERE = "http://192.0.2.7:9"
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_environment(monkeypatch)
+
+
+@pytest.fixture
+def server() -> Iterator[LMServer]:
+    with LMServer(lambda request: "Yes, it is.") as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[LMServer]:
+    """A server that the environment names as proxy."""
+    with LMServer(lambda request: "Yes, said the proxy.") as proxy:
+        for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(variable, proxy.url)
+        yield proxy
+
+
+LOOPBACK = [
+    "localhost",
+    "LOCALHOST",
+    "localhost.",
+    "me.localhost",
+    "127.0.0.1",
+    "127.1",
+    "127.0.0.1.",
+    "127.200.3.4",
+    "0x7f.1",
+    "2130706433",
+    "0.0.0.0",
+    "0",
+    "[::1]",
+    "[::]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "[0:0:0:0:0:0:0:1]",
+]
+
+
+def test_a_prompt_for_this_machine_takes_no_detour(server: LMServer, proxy: LMServer, kind: str) -> None:
+    for host in LOOPBACK:
+        url = server.url.replace("127.0.0.1", host)
+        lm = OllamaLM("tiny", host=url, timeout=1) if kind == "ollama" else OpenAICompatibleLM(f"{url}/v1", "tiny")
+        try:
+            assert lm.complete(HELLO).text == "Yes, it is."
+        except LMError:  # the spelling may not reach the server on each system; the proxy it must not reach
+            assert host not in ("localhost", "127.0.0.1", "127.1", "0.0.0.0")
+        assert proxy.connections == 0, host
+    assert server.calls >= 4
+
+
+def test_a_text_to_encode_takes_no_detour(proxy: LMServer) -> None:
+    for host in ("127.1", "localhost.", "[::ffff:127.0.0.1]"):
+        with pytest.raises(EncoderError):
+            OllamaEncoder("tiny", host=f"http://{host}:9").encode(["a secret"])
+    assert proxy.connections == 0
+
+
+@pytest.mark.parametrize("host", ["192.0.2.7", "127.example.org", "localhost.example.org", "[::2]", "1.127"])
+def test_a_prompt_for_another_machine_goes_where_the_environment_says(proxy: LMServer, kind: str, host: str) -> None:
+    url = f"http://{host}:9"
+    lm = OllamaLM("tiny", host=url) if kind == "ollama" else OpenAICompatibleLM(f"{url}/v1", "tiny")
+    with suppress(LMError):
+        lm.complete(HELLO)
+    assert proxy.connections == 1
+
+
+# keys
+
+
+def test_the_environments_key_for_ollama_goes_to_no_other_server(
+    server: LMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_API_KEY", KEY)
+    OllamaLM("tiny", host=server.url).complete(HELLO)
+    OllamaLM("tiny", host=server.url, api_key="other").complete(HELLO)
+    lm_of("ollama/tiny", url=server.url, api_key="other").complete(HELLO)
+    with pytest.raises(EncoderError):
+        OllamaEncoder("tiny", host=server.url).encode(["a"])
+    sent = [request.headers.get("Authorization") for request in server.requests]
+    assert sent == [None, "Bearer other", "Bearer other", None]
+
+
+@pytest.mark.parametrize(
+    ("address", "sent"),
+    [
+        ("https://ollama.com", True),
+        ("https://ollama.com:443", True),
+        ("https://OLLAMA.com/path", True),
+        ("http://ollama.com", False),
+        ("http://ollama.com:443", False),
+        ("https://ollama.com.example.org", False),
+        ("https://my-ollama.com", False),
+        ("https://sub.ollama.com", False),
+        ("http://127.0.0.1:11434", False),
+    ],
+)
+async def test_it_goes_to_ollama_itself_and_never_in_clear(
+    monkeypatch: pytest.MonkeyPatch, address: str, sent: bool
+) -> None:
+    monkeypatch.setenv("OLLAMA_API_KEY", KEY)
+    shown: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        shown.append(request.headers.get("Authorization"))
+        return httpx.Response(500)
+
+    lm = OllamaLM("tiny", host=address)
+    lm._client._client._transport = httpx.MockTransport(answer)
+    with pytest.raises(LMError):
+        lm.complete(HELLO)
+    async with lm.session() as client:
+        client._client._transport = httpx.MockTransport(answer)
+        with pytest.raises(LMError):
+            await lm.acomplete(HELLO)
+    assert shown == [f"Bearer {KEY}" if sent else None] * 2
+
+
+def test_a_key_is_not_shown_to_a_proxy(proxy: LMServer, kind: str) -> None:
+    settings: dict[str, Any] = {"api_key": KEY, "timeout": 0.2}
+    lm: Any = (
+        OllamaLM("tiny", host=ELSEWHERE, **settings)
+        if kind == "ollama"
+        else OpenAICompatibleLM(f"{ELSEWHERE}/v1", "tiny", **settings)
+    )
+    with pytest.raises(LMError):
+        lm.complete(HELLO)
+    assert proxy.connections == 0
+    # Through a proxy TLS is from end to end.
+    assert client_settings(httpx.URL("https://192.0.2.7"), timeout=1, concurrency=1, key=KEY)["trust_env"]
+
+
+@pytest.mark.parametrize("key", ["", f"{KEY}\n", f"{KEY} ", f"{KEY}é", 5])
+def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(server: LMServer, kind: str, key: Any) -> None:
+    with pytest.raises(InvalidInputError, match="api_key") as caught:
+        model_of(server, kind, api_key=key)
+    assert KEY not in str(caught.value)
