@@ -283,7 +283,7 @@ def _write(
         if preference is not None and preference not in rows:
             raise InvalidInputError(f"Item {held.item.id!r} is held for a preference that is not in the export.")
         vector = vector_of[entry["instruction"] or held.rewrite or held.item.text]
-        row, _ = store.entries.add(
+        row = store.entries.add(
             item_row, rows.get(preference or ""), NewEntry(preference_id=preference, vector=vector, **entry)
         )
         if uses:

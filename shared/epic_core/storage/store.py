@@ -13,9 +13,8 @@ from epic_core.storage.row_codec import deflated, inflated, inflated_by
 from epic_core.storage.sqlite.database import Database
 from epic_core.storage.tables.entries import Entries
 from epic_core.storage.tables.graph import Graph
-from epic_core.storage.tables.items import Items
+from epic_core.storage.tables.items import Items, RetryQueue
 from epic_core.storage.tables.preferences import Preferences
-from epic_core.storage.tables.retry_queue import RetryQueue
 from epic_core.storage.tables.seen import Seen
 from epic_core.storage.tables.verdicts import Verdicts
 from epic_core.storage.vector_codec import packed

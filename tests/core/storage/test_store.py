@@ -53,7 +53,7 @@ def put(store: Store, text: str, preference: str = "p") -> tuple[int, int]:
         if wanted.id not in {held.id for held in store.preferences.load(NAMESPACE, 2)[1]}:
             store.preferences.add(NAMESPACE, wanted, VECTOR)
         item = store.items.put(NAMESPACE, Item(text=text))
-        row, _ = store.entries.add(item, store.preferences.row(NAMESPACE, wanted.id), entry(wanted.id))
+        row = store.entries.add(item, store.preferences.row(NAMESPACE, wanted.id), entry(wanted.id))
         return item, row
 
 
