@@ -123,6 +123,7 @@ class _Writing:
         self._row_of_text = {p.text: self._row_of[p.id] for p in space.preferences}
         self._batch = batch
         self._rows = rows
+        self._recorded = session.store.seen.recorded(session.namespace, [kept.item.id for kept in batch.kept])
         self.held: dict[str, int] = {}
         self.kept = 0
 
@@ -198,10 +199,9 @@ class _Writing:
             store.items.promote(row)
             self._rows.incomplete = True
         self.kept += 1
-        recorded = store.seen.recorded(self._namespace, [item.id])
-        if recorded:
+        if item.id in self._recorded:
             # What is held was not kept before: that is over, and its earlier versions are forgotten.
-            store.seen.remove(self._namespace, recorded[item.id])
+            store.seen.remove(self._namespace, self._recorded[item.id])
             store.seen.forget_records(self._namespace, item_id=item.id)
             self._rows.forgotten = True
         for entry in alive:

@@ -285,8 +285,7 @@ def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:
         raise InvalidInputError(
             f"The retention policy {session.retention.name!r} must return positions, whole numbers; {error}."
         ) from None
-    # What is missing is reckoned anew after each round: half of it at a time, so that no more goes than has to.
-    goal = max(missing // 2, int(session.retention.share * int(weighed.sizes.sum())))
+    goal = max(missing, int(session.retention.share * int(weighed.sizes.sum())))
     # Floors that took more than half of what is held would leave no room for anything new.
     preferences = max(1, len(np.unique(held.preferences)))
     floor = min(session.floor, len(held) // 2 // preferences)

@@ -275,7 +275,7 @@ def _write(
     rows: Mapping[str, int],
 ) -> None:
     store, namespace = session.store, session.namespace
-    item_row = store.items.restore(namespace, held, vector_of[held.item.text])
+    item_row = store.items.put(namespace, held.item, vector_of[held.item.text], version=held.digest)
     for columns in entries:
         entry = dict(columns)
         uses, used = entry.pop("uses"), entry.pop("used")

@@ -61,21 +61,16 @@ class Items(Repository):
 
     # writing
 
-    def put(self, namespace: str, item: Item, vector: FloatArray | None = None) -> int:
-        """Write an item in place of any earlier version of it, with E(x) if it is known; return its row."""
-        self.remove(namespace, [item.id])
-        return self._insert(namespace, item, vector, version_of(item))
+    def put(self, namespace: str, item: Item, vector: FloatArray | None = None, *, version: bytes | None = None) -> int:
+        """Write an item of which no other version is held, with E(x) if it is known; return its row.
 
-    def restore(self, namespace: str, held: HeldItem, vector: FloatArray) -> int:
-        """Write an item as it was stored elsewhere; return its row."""
-        return self._insert(namespace, held.item, vector, held.digest)
-
-    def _insert(self, namespace: str, item: Item, vector: FloatArray | None, version: bytes) -> int:
+        `version` is the digest of the version that was added, if it is another than this one.
+        """
         return self.db.insert(
             ITEMS,
             namespace=namespace,
             id=item.id,
-            digest=version,
+            digest=version_of(item) if version is None else version,
             metadata=dumped_metadata(item.metadata, item.id, ordered=True),
             embedding=None if vector is None else packed(vector.reshape(1, -1), small=True)[0],
             rewritten_for=None,
