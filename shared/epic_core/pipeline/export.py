@@ -19,6 +19,7 @@ from epic_core.errors import InvalidInputError, StoreError
 from epic_core.pipeline.aspects import asks_model, read_preferences
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Effects
+from epic_core.storage.sqlite.files import check_path, new_file
 from epic_core.storage.tables.entries import NewEntry
 from epic_core.storage.tables.items import HeldItem
 from epic_core.types import FloatArray, Item, Preference, Stance
@@ -74,6 +75,18 @@ def lines_of(session: Session) -> Iterator[str]:
             pending = {"kind": "pending", **_item(item), "reason": reason, "preferences": preferences}
             yield json.dumps(pending, ensure_ascii=False)
         yield json.dumps({"kind": "end", "preferences": len(known), "items": items, "pending": len(waiting)})
+
+
+def export(session: Session, path: Path, *, overwrite: bool) -> int:
+    """Write a namespace into a file, whole or not at all; return how many items it has."""
+    items = 0
+    session.store.check_other(path)
+    check_path(path)
+    with new_file(path, overwrite=overwrite) as made, Path(made).open("w", encoding="utf-8") as lines:
+        for line in lines_of(session):
+            lines.write(line + "\n")
+            items += line.startswith('{"kind": "item"')
+    return items
 
 
 def _item(item: Item) -> dict[str, Any]:
