@@ -21,11 +21,11 @@ from epic_core.pipeline.session import Session
 from epic_core.pipeline.verify import VerdictBatches, batch_of, forget_gone, remember
 from epic_core.retention.policies import Held, Positions, choose
 from epic_core.runtime.effects import Clock, Effects
+from epic_core.storage.codecs import code_length, unpacked
 from epic_core.storage.namespace import CommittedRows
 from epic_core.storage.tables.entries import verifier_number
 from epic_core.storage.tables.items import HeldItem, version_of
 from epic_core.storage.tables.seen import EVICTED
-from epic_core.storage.vector_codec import code_length, unpacked
 from epic_core.text.extract import shortened
 from epic_core.types import BuildReport, Candidate, FloatArray, Stance
 from epic_core.types.reports import NotKept

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from epic_core.pipeline.session import Session
+from epic_core.storage.codecs import code_length, deflated
 from epic_core.storage.namespace import CommittedRows, Namespace
-from epic_core.storage.row_codec import deflated
-from epic_core.storage.vector_codec import code_length
 from epic_core.types import FloatArray, Item
 from epic_core.types.metadata import dumped_metadata
 

@@ -21,8 +21,8 @@ from epic_core.pipeline.verify import VerdictBatches, batch_of, remember, unveri
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
+from epic_core.storage.codecs import rounded
 from epic_core.storage.namespace import Namespace
-from epic_core.storage.vector_codec import rounded
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from epic_core.errors import decoding
+from epic_core.storage.codecs import deflated, inflated, inflated_by, packed
 from epic_core.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, MEMORY, PREFERENCES
-from epic_core.storage.row_codec import deflated, inflated, inflated_by
 from epic_core.storage.sqlite.database import Database
 from epic_core.storage.tables.entries import Entries
 from epic_core.storage.tables.graph import Graph
@@ -17,7 +17,6 @@ from epic_core.storage.tables.items import Items, RetryQueue
 from epic_core.storage.tables.preferences import Preferences
 from epic_core.storage.tables.seen import Seen
 from epic_core.storage.tables.verdicts import Verdicts
-from epic_core.storage.vector_codec import packed
 from epic_core.types import FloatArray, Preference
 
 

@@ -1,4 +1,4 @@
-"""Connection to one SQLite file: its statements, its transactions, and the meaning of its errors."""
+"""Connection to one SQLite file: tables with checksums, statements, transactions, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -7,13 +7,79 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epic_core.errors import BudgetError, DamagedError, MemoryClosedError, ReadOnlyError, StoreError
-from epic_core.storage.sqlite.tables import Schema, Table
+from epic_core.storage.codecs import checksum
+
+if TYPE_CHECKING:
+    from epic_core.storage.sqlite.tables import Schema
 
 _VARIABLES = 900
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: the columns that `crc` covers, and those that `text_crc` covers."""
+
+    name: str
+    checked: tuple[str, ...]
+    texts: tuple[str, ...] = ()
+    numbered: bool = True
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, in the order of `values`."""
+        row = ("row",) if self.numbered else ()
+        return (*row, *self.checked, "crc", *((*self.texts, "text_crc") if self.texts else ()))
+
+    @cached_property
+    def insert(self) -> str:
+        """The statement that writes a row in place of one with the same key."""
+        marks = ", ".join("?" * len(self.columns))
+        return f"INSERT OR REPLACE INTO {self.name} ({', '.join(self.columns)}) VALUES ({marks})"
+
+    @cached_property
+    def update(self) -> str:
+        """The statement that changes all columns of a row."""
+        assigned = ", ".join(f"{name} = :{name}" for name in self.columns if name != "row")
+        return f"UPDATE {self.name} SET {assigned} WHERE row = :row"
+
+    @cached_property
+    def select(self) -> str:
+        """All columns, to be selected; without the texts it ends after `crc`."""
+        return ", ".join(f"{self.name}.{name} AS {name}" for name in self.columns)
+
+    @cached_property
+    def select_checked(self) -> str:
+        """The columns that `crc` covers, to be selected with it."""
+        return self.select.partition(f", {self.name}.{self.texts[0]} AS")[0] if self.texts else self.select
+
+    def values(self, columns: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the values of a row for `insert`: with new checksums, and with a new number if it has none."""
+        checked = [columns[name] for name in self.checked]
+        texts = [columns[name] for name in self.texts]
+        row = (columns.get("row"),) if self.numbered else ()
+        return (*row, *checked, checksum(*checked), *((*texts, checksum(*texts)) if texts else ()))
+
+    def verify(self, path: Path | None, crc: object, *values: object) -> None:
+        """Compare the columns of a row with its checksum.
+
+        Raises:
+            DamagedError: if they differ.
+        """
+        if checksum(*values) != crc:
+            raise DamagedError(path, f"a row of its table {self.name} is not as it was written")
+
+    def verify_row(self, path: Path | None, row: sqlite3.Row, *, texts: bool) -> None:
+        """Compare a row, with or without its texts, with its checksums, as `verify` does."""
+        first = int(self.numbered)
+        self.verify(path, row["crc"], *row[first : first + len(self.checked)])
+        if texts and self.texts:
+            self.verify(path, row["text_crc"], *[row[name] for name in self.texts])
 
 
 class Connection:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from epic_core.errors import decoding
+from epic_core.storage.codecs import deflated, deflated_by, inflated, inflated_by, packed, unpacked
 from epic_core.storage.memory_schema import ENTRIES, ITEMS, USES
-from epic_core.storage.row_codec import deflated, deflated_by, inflated, inflated_by
 from epic_core.storage.sqlite.database import Database, Repository
 from epic_core.storage.tables.items import ITEM_BYTES, HeldItem, Items
 from epic_core.storage.tables.preferences import Preferences
-from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
 from epic_core.types.digests import digest
 
@@ -138,7 +137,7 @@ class Entries(Repository):
         """Return the texts by which an entry's own texts are compressed: its item's, and its preference's."""
         item = self.db.scalar("SELECT text FROM items WHERE row = ?", (item_row,))
         preference = self.db.scalar("SELECT text FROM preferences WHERE row = ?", (preference_row,))
-        with decoding(self.path):
+        with decoding(self.db.path):
             return inflated(item), str(preference or "")
 
     def texts_under(self, where: str, row: int) -> list[tuple[int, dict[str, str]]]:
@@ -150,7 +149,7 @@ class Entries(Repository):
 
     def _texts(self, entry: sqlite3.Row) -> dict[str, str]:
         known = self._texts_of(entry["item"], entry["preference"])
-        with decoding(self.path):
+        with decoding(self.db.path):
             return {name: inflated_by(entry[name], *known) for name in ENTRIES.texts}
 
     def compress_anew(self, entries: Sequence[tuple[int, dict[str, str]]]) -> None:
@@ -176,13 +175,13 @@ class Entries(Repository):
             namespace: The namespace of the entries.
         """
         found = self.db.rows(ENTRIES, "WHERE row IN", among=list(scores))
-        with decoding(self.path):
+        with decoding(self.db.path):
             return {row["row"]: _entry(row, items, preferences, namespace, scores[row["row"]]) for row in found}
 
     def of_item(self, namespace: str, item_row: int) -> list[MemoryEntry]:
         """Return an item's entries, oldest first."""
         items, preferences = self.items.held_at([item_row]), self.preferences.at(namespace)
-        with decoding(self.path):
+        with decoding(self.db.path):
             return [_entry(row, items, preferences, namespace, None) for row in self._of(item_row)]
 
     def _of(self, item_row: int) -> list[sqlite3.Row]:
@@ -212,7 +211,7 @@ class Entries(Repository):
         if under is not None and not under >= set(preferences):
             found = [row for row, preference in zip(found, preferences, strict=True) if preference in under]
             preferences = [preference for preference in preferences if preference in under]
-        with decoding(self.path):
+        with decoding(self.db.path):
             return EntryRows(
                 rows=[row["row"] for row in found],
                 crcs=[row["crc"] for row in found],

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from epic_core.errors import decoding
+from epic_core.storage.codecs import deflated, inflated, packed, unpacked
 from epic_core.storage.memory_schema import ITEMS, PENDING
-from epic_core.storage.row_codec import deflated, inflated
 from epic_core.storage.sqlite.database import Database, Repository
 from epic_core.storage.tables.graph import Graph
-from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, Item
 from epic_core.types.digests import item_digest
 from epic_core.types.metadata import dumped_metadata

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from epic_core.errors import DamagedError, decoding
+from epic_core.storage.codecs import packed, unpacked
 from epic_core.storage.memory_schema import PREFERENCES
 from epic_core.storage.sqlite.database import Repository
-from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, Preference, moment
 
 # The column `aspects` holds JSON: the aspects' own keys, if a model or the user gave any, and these two keys. NULL
@@ -27,7 +27,7 @@ class Preferences(Repository):
         """Return rows, preferences and their embeddings `(m, d)`, in the user's order."""
         found = self.db.rows(PREFERENCES, "WHERE namespace = ? ORDER BY position, row", namespace)
         preferences = []
-        with decoding(self.path):
+        with decoding(self.db.path):
             for row in found:
                 stated, _ = _read(row["aspects"])
                 expires_at = None if row["expires"] is None else moment(row["expires"])
@@ -44,7 +44,7 @@ class Preferences(Repository):
         """Return row to preference."""
         encoder = self.db.meta().get("encoder")
         if not isinstance(encoder, dict) or not isinstance(encoder.get("dimension"), int):
-            raise DamagedError(self.path, "it does not say which encoder it was made with")
+            raise DamagedError(self.db.path, "it does not say which encoder it was made with")
         rows, preferences, _ = self.load(namespace, encoder["dimension"])
         return dict(zip(rows, preferences, strict=True))
 
@@ -92,7 +92,7 @@ class Preferences(Repository):
         found = self.db.read(
             "SELECT id, aspects FROM preferences WHERE namespace = ? AND aspects IS NOT NULL", (namespace,)
         )
-        with decoding(self.path):
+        with decoding(self.db.path):
             return {str(key) for key, written in found if _read(written)[1]}
 
     def move(self, namespace: str, preference_id: str, position: int) -> None:

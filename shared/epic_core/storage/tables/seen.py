@@ -62,7 +62,7 @@ class Seen(Repository):
     def digests(self, namespace: str) -> Digests:
         """Return the digests of the items that were seen and are not held, ascending."""
         blocks = [row["digests"] for row in self.db.rows(LEDGER, "WHERE namespace = ?", namespace)]
-        with decoding(self.path):
+        with decoding(self.db.path):
             return np.sort(numbers(blocks))
 
     def add(self, namespace: str, digests: Sequence[bytes]) -> int:
