@@ -6,10 +6,9 @@ as a memory's are.
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Collection as Several
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from epic_core.steering.cache import Steer, Steerings
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.storage.codecs import packed, rounded
 from epic_core.storage.tables.collections import CollectionTables, Key, Record, keys_of
-from epic_core.types import FloatArray, Preference, Stance, checked_k, checked_string
+from epic_core.types import FloatArray, Preference, checked_k, checked_string
 from epic_core.types.metadata import dumped_metadata
 from epic_core.types.modes import Mode, checked_mode
 
@@ -167,19 +166,20 @@ class Collection:
         said = {record.id: dumped_metadata(record.metadata, record.id, "document", ordered=True) for record in given}
         latest = {record.id: record for record in given}
         keys = {record.id: keys_of(record) for record in latest.values()}
-        all_keys = [key for several in keys.values() for key in several]
-        texts = list(dict.fromkeys(key.text for key in all_keys if key.vector is None))
+        every = [key for several in keys.values() for key in several]
+        texts = list(dict.fromkeys(key.text for key in every if key.vector is None))
         self._tables.check_writable()
-        vectors: FloatArray = np.empty((0, 0), dtype=np.float32)
-        if texts:
-            vectors = yield Embed(self.encoder, texts, "embedding")
+        embedded: Iterable[FloatArray] = (yield Embed(self.encoder, texts, "embedding")) if texts else ()
+        vector_of = dict(zip(texts, embedded, strict=True))
         # Only with keys: a description of the encoder may ask a model for its dimension.
-        made = described(self.encoder) if all_keys else None
-        vectors, places = self._placed(vectors, texts, keys)
-        codes = packed(vectors) if all_keys else []
+        made = described(self.encoder) if every else None
+        self._check_dimension([key.vector for key in every if key.vector is not None])
+        vectors = np.asarray([vector_of[key.text] if key.vector is None else key.vector for key in every], np.float32)
+        codes = packed(vectors) if every else []
         with self._lock:
-            entered: list[tuple[int, int, Stance | None, int]] = []
             written: dict[str, int] = {}
+            rows: list[int] = []
+            owners: list[int] = []
             with self._changing() as change:
                 self._tables.set_meta(kind=self.kind)
                 if made is not None:
@@ -188,24 +188,16 @@ class Collection:
                         self._loaded.begin(made)
                         self._tables.set_meta(encoder=made)
                 for record in latest.values():
-                    at = places[record.id]
-                    written[record.id], rows = self._tables.put(record, said[record.id], [codes[one] for one in at])
-                    entered += [
-                        (row, written[record.id], key.stance, one)
-                        for row, key, one in zip(rows, keys[record.id], at, strict=True)
-                    ]
+                    its = codes[len(rows) : len(rows) + len(keys[record.id])]
+                    written[record.id], new = self._tables.put(record, said[record.id], its)
+                    rows += new
+                    owners += [written[record.id]] * len(new)
             # RAM follows once the file is committed.
-            new, owners, stances, chosen = zip(*entered, strict=True) if entered else ((), (), (), ())
-            self._loaded.put(written, said, new, owners, stances, rounded(vectors[list(chosen)]))
+            self._loaded.put(written, said, rows, owners, [key.stance for key in every], rounded(vectors))
             self._change = change
         return [record.id for record in given]
 
-    def _placed(
-        self, encoded: FloatArray, texts: Sequence[str], keys: Mapping[str, Sequence[Key]]
-    ) -> tuple[FloatArray, dict[str, list[int]]]:
-        """Return the vectors `(n, d)` of all keys, those of texts first, and each record's rows among them."""
-        place = {text: n for n, text in enumerate(texts)}
-        given = [key.vector for several in keys.values() for key in several if key.vector is not None]
+    def _check_dimension(self, given: Sequence[Sequence[float] | FloatArray]) -> None:
         for vector in given:
             if len(vector) != self.encoder.dimension:
                 raise EncoderMismatchError(
@@ -213,13 +205,6 @@ class Collection:
                     f" {self.encoder.dimension}. Use the same embedding model (embed_model) for the store and for the"
                     " index over it."
                 )
-        further = itertools.count(len(texts))
-        places = {
-            record_id: [place[key.text] if key.vector is None else next(further) for key in several]
-            for record_id, several in keys.items()
-        }
-        rows = np.asarray(given, dtype=np.float32)
-        return (np.concatenate([encoded, rows]) if texts and given else rows if given else encoded), places
 
     def delete(self, ids: Iterable[str] | None = None) -> int:
         """Remove records by their ids, or all of them; return how many there were."""

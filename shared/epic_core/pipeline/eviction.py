@@ -285,7 +285,10 @@ def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:
         raise InvalidInputError(
             f"The retention policy {session.retention.name!r} must return positions, whole numbers; {error}."
         ) from None
-    goal = max(missing, int(session.retention.share * int(weighed.sizes.sum())))
+    # Sizes are estimates. Where much is missing, half of it goes, and the rest is reckoned anew: no more than has to.
+    assert session.budget is not None
+    part = max(missing // 2, min(missing, session.budget.written_at_once))
+    goal = max(part, int(session.retention.share * int(weighed.sizes.sum())))
     # Floors that took more than half of what is held would leave no room for anything new.
     preferences = max(1, len(np.unique(held.preferences)))
     floor = min(session.floor, len(held) // 2 // preferences)

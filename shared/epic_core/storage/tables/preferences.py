@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from typing import Any
 
-from epic_core.errors import DamagedError, decoding
+from epic_core.errors import decoding
 from epic_core.storage.codecs import packed, unpacked
 from epic_core.storage.memory_schema import PREFERENCES
 from epic_core.storage.sqlite.database import Repository
@@ -25,28 +26,23 @@ class Preferences(Repository):
 
     def load(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
         """Return rows, preferences and their embeddings `(m, d)`, in the user's order."""
-        found = self.db.rows(PREFERENCES, "WHERE namespace = ? ORDER BY position, row", namespace)
-        preferences = []
+        found = self._stored(namespace)
         with decoding(self.db.path):
-            for row in found:
-                stated, _ = _read(row["aspects"])
-                expires_at = None if row["expires"] is None else moment(row["expires"])
-                preferences.append(Preference(id=row["id"], text=row["text"], expires_at=expires_at, **stated))
             vectors = unpacked([row["vector"] for row in found], dimension)
-        return [int(row["row"]) for row in found], preferences, vectors
+            return [int(row["row"]) for row in found], [_preference(row) for row in found], vectors
+
+    def at(self, namespace: str) -> dict[int, Preference]:
+        """Return row to preference, in the user's order."""
+        with decoding(self.db.path):
+            return {int(row["row"]): _preference(row) for row in self._stored(namespace)}
+
+    def _stored(self, namespace: str) -> list[sqlite3.Row]:
+        return self.db.rows(PREFERENCES, "WHERE namespace = ? ORDER BY position, row", namespace)
 
     def row(self, namespace: str, preference_id: str | None) -> int | None:
         """Return the row of a preference, or None."""
         row = self.db.scalar("SELECT row FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
         return None if row is None else int(row)
-
-    def at(self, namespace: str) -> dict[int, Preference]:
-        """Return row to preference."""
-        encoder = self.db.meta().get("encoder")
-        if not isinstance(encoder, dict) or not isinstance(encoder.get("dimension"), int):
-            raise DamagedError(self.db.path, "it does not say which encoder it was made with")
-        rows, preferences, _ = self.load(namespace, encoder["dimension"])
-        return dict(zip(rows, preferences, strict=True))
 
     def add(
         self,
@@ -106,6 +102,11 @@ class Preferences(Repository):
         tables = ("preferences", "items", "pending")
         rows = self.db.read(" UNION ".join(f"SELECT namespace FROM {table}" for table in tables))
         return sorted(namespace for (namespace,) in rows)
+
+
+def _preference(row: sqlite3.Row) -> Preference:
+    expires_at = None if row["expires"] is None else moment(row["expires"])
+    return Preference(id=row["id"], text=row["text"], expires_at=expires_at, **_read(row["aspects"])[0])
 
 
 def _end(preference: Preference) -> float | None:
