@@ -1,5 +1,7 @@
 """EpicMemory: the one facade over the three stages, the index and the file."""
 
+# Longer than other modules: it is the reference of what users call, each method twice, and does nothing itself.
+
 from __future__ import annotations
 
 import copy
@@ -9,7 +11,7 @@ from functools import partial
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, overload
 
 from typing_extensions import Unpack
 
@@ -19,16 +21,19 @@ from epic_core.encoders.base import checked_vector
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.pipeline.aspects import (
-    AspectsKept,
     Expanding,
     Reading,
     checked_expander,
     checked_expanding,
     checked_reading,
+    set_aspects,
+    set_expansion,
 )
-from epic_core.pipeline.export import read_export
+from epic_core.pipeline.expiry import drop_expired
+from epic_core.pipeline.explain import explain, stats
+from epic_core.pipeline.export import export, read_export
 from epic_core.pipeline.fallback import checked_fallback
-from epic_core.pipeline.housekeeping import Housekeeping
+from epic_core.pipeline.forget import forget
 from epic_core.pipeline.ingest import PARTS, add_batch, retry, warn
 from epic_core.pipeline.judge import JUDGED_AT_ONCE, judge_batch
 from epic_core.pipeline.opening import found_namespace, hold_to, take_over, take_up
@@ -46,16 +51,30 @@ from epic_core.pipeline.search import (
     search_vector,
 )
 from epic_core.pipeline.session import Session
+from epic_core.preferences.parser import aspects_of
 from epic_core.retention.budget import checked_budget, checked_reserve
 from epic_core.retention.policies import ByValue, RetentionPolicy, checked_policy
 from epic_core.runtime.batching import Items, abatches, batches, checked_part, conversation_items, unique_preferences
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
+from epic_core.runtime.threads import in_thread
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker, ConversationChunker
-from epic_core.types import BuildReport, FloatArray, Hits, Item, Preference, checked_text
+from epic_core.types import (
+    Aspects,
+    BuildReport,
+    Expansion,
+    Explanation,
+    FloatArray,
+    Hits,
+    Item,
+    Preference,
+    Stats,
+    checked_text,
+)
 from epic_core.types.digests import digest
 from epic_core.types.modes import Mode, StancePolicy, checked_mode
+from epic_core.types.reports import NotKept
 from epic_core.types.validation import checked_keep_rate, checked_tau
 from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
@@ -69,8 +88,6 @@ Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Effects[None]]
 
 OnBatch: TypeAlias = Callable[[BuildReport], object]
 """Told the report so far, after each batch."""
-
-R = TypeVar("R")
 
 
 class Options(TypedDict, total=False):
@@ -99,7 +116,7 @@ class Options(TypedDict, total=False):
     expander: LanguageModel | str | None
 
 
-class EpicMemory(AspectsKept, Housekeeping):
+class EpicMemory:
     """Preference-aligned memory: keeps what matters to one user, and retrieves it by their preferences.
 
         memory = EpicMemory(preferences=["I follow a strict vegan diet."])
@@ -276,20 +293,8 @@ class EpicMemory(AspectsKept, Housekeeping):
         if str(path) == ":memory:":
             raise InvalidInputError("':memory:' is no file here: EpicMemory(preferences=[...]) makes a memory in RAM.")
         given = None if preferences is None else unique_preferences(preferences)
-        store: list[Store] = []
-
-        def made() -> Store:
-            store.append(Store(path, must_exist=must_exist, read_only=read_only))
-            return store[0]
-
-        try:
-            memory = cls(_store=made, **options)
-            take_up(memory._session, given, sync=sync, reencode=reencode)
-        except BaseException:
-            if store:
-                store[0].discard_if_new()
-            raise
-        return memory
+        make = partial(Store, path, must_exist=must_exist, read_only=read_only)
+        return cls._over(make, partial(take_up, given=given, sync=sync, reencode=reencode), options)
 
     @classmethod
     def import_(cls, export: str | Path, path: str | Path, **options: Unpack[Options]) -> EpicMemory:
@@ -307,41 +312,42 @@ class EpicMemory(AspectsKept, Housekeeping):
         if "preferences" in options:
             raise InvalidInputError("import_ takes the preferences of the export. Change them afterwards.")
         read = read_export(Path(export))
+        return cls._over(partial(Store, path), partial(take_over, read=read), options, imports=True)
+
+    @classmethod
+    def _over(
+        cls, make: Callable[[], Store], begin: Callable[[Session], None], options: Options, *, imports: bool = False
+    ) -> EpicMemory:
+        """Make a memory over a file, and leave no new file behind where that fails."""
         store: list[Store] = []
 
         def made() -> Store:
-            store.append(Store(path))
+            store.append(make())
             return store[0]
 
         try:
             memory = cls(_store=made, **options)
-            take_over(memory._session, read)
+            begin(memory._session)
         except BaseException:
             if store:
-                store[0].discard_if_new(whatever=True)
+                store[0].discard_if_new(whatever=imports)
             raise
         return memory
 
     # running
 
-    def _run(self, steps: Effects[R], clock: Clock | None = None) -> R:
-        return run(steps, clock or Clock())
-
-    async def _arun(self, steps: Effects[R], clock: Clock | None = None) -> R:
-        return await arun(steps, clock or Clock())
-
     def _reported(self, steps: Reporting, progress: bool = False) -> BuildReport:
         self._session.store.check_writable()
         report, clock = self._new_report()
         with Progress(shown=progress) as bar:
-            self._run(steps(report, clock, bar), clock)
+            run(steps(report, clock, bar), clock)
         return self._finished(report, clock)
 
     async def _areported(self, steps: Reporting, progress: bool = False) -> BuildReport:
         self._session.store.check_writable()
         report, clock = self._new_report()
         with Progress(shown=progress) as bar:
-            await self._arun(steps(report, clock, bar), clock)
+            await arun(steps(report, clock, bar), clock)
         return self._finished(report, clock)
 
     # building
@@ -366,7 +372,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         report, clock = self._new_report()
         with Progress(items, shown=progress is True) as bar:
             for batch in batches(items):
-                self._run(add_batch(self._session, batch, report, clock, bar), clock)
+                run(add_batch(self._session, batch, report, clock, bar), clock)
                 if callable(progress):
                     progress(self._so_far(report, clock))
         return self._finished(report, clock)
@@ -377,7 +383,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         report, clock = self._new_report()
         with Progress(items, shown=progress is True) as bar:
             async for batch in abatches(items):
-                await self._arun(add_batch(self._session, batch, report, clock, bar), clock)
+                await arun(add_batch(self._session, batch, report, clock, bar), clock)
                 if callable(progress):
                     told = progress(self._so_far(report, clock))
                     if inspect.isawaitable(told):
@@ -407,7 +413,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         report, clock = report or BuildReport(), Clock()
         with Progress(items, shown=progress) as bar:
             for batch in batches(items, JUDGED_AT_ONCE):
-                judged = self._run(judge_batch(self._session, batch, report, clock, bar), clock)
+                judged = run(judge_batch(self._session, batch, report, clock, bar), clock)
                 report.timings, report.tau = dict(clock.parts), self._tau_in_use()
                 yield from judged
 
@@ -418,7 +424,7 @@ class EpicMemory(AspectsKept, Housekeeping):
         report, clock = report or BuildReport(), Clock()
         with Progress(items, shown=progress) as bar:
             async for batch in abatches(items, JUDGED_AT_ONCE):
-                judged = await self._arun(judge_batch(self._session, batch, report, clock, bar), clock)
+                judged = await arun(judge_batch(self._session, batch, report, clock, bar), clock)
                 report.timings, report.tau = dict(clock.parts), self._tau_in_use()
                 for one in judged:
                     yield one
@@ -543,7 +549,7 @@ class EpicMemory(AspectsKept, Housekeeping):
             keys=keys,
             min_score=min_score,
         )
-        return self._run(search(self._session, asked, clock), clock)
+        return run(search(self._session, asked, clock), clock)
 
     async def asearch(
         self,
@@ -576,7 +582,7 @@ class EpicMemory(AspectsKept, Housekeeping):
             keys=keys,
             min_score=min_score,
         )
-        return await self._arun(search(self._session, asked, clock), clock)
+        return await arun(search(self._session, asked, clock), clock)
 
     def search_vector(
         self,
@@ -675,13 +681,13 @@ class EpicMemory(AspectsKept, Housekeeping):
         Raises:
             InvalidInputError: for an empty query.
         """
-        return those_that_matter(self._run(self._weighing(query, namespace)), allowance)
+        return those_that_matter(run(self._weighing(query, namespace)), allowance)
 
     async def apreferences_for(
         self, query: str, *, allowance: int = ALLOWANCE, namespace: str | None = None
     ) -> list[Preference]:
         """As `preferences_for`, without blocking the event loop."""
-        return those_that_matter(await self._arun(self._weighing(query, namespace)), allowance)
+        return those_that_matter(await arun(self._weighing(query, namespace)), allowance)
 
     def _weighing(self, query: str, namespace: str | None) -> Effects[list[tuple[Preference, float]]]:
         checked_text(query, "The query")
@@ -744,7 +750,231 @@ class EpicMemory(AspectsKept, Housekeeping):
         steps = partial(replace_preference, self._session, old, Preference.of(new))
         return await self._areported(steps, progress)
 
-    # the rest
+    # what preferences like and avoid, and mean in practice
+
+    @overload
+    def aspects(self) -> dict[str, Aspects]: ...
+    @overload
+    def aspects(self, preference: str | Preference) -> Aspects: ...
+
+    def aspects(self, preference: str | Preference | None = None) -> Aspects | dict[str, Aspects]:
+        """Return what a preference likes, what it avoids, how firmly and where; `source` says who read it.
+
+        Args:
+            preference: By text, id or object; without one, all: text to aspects.
+
+        Raises:
+            UnknownPreferenceError: if it is not held.
+        """
+        with self._session.lock:
+            space = self._session.space()
+            if preference is not None:
+                return aspects_of(space.preferences[space.find(preference)])
+            return {each.text: aspects_of(each) for each in space.preferences}
+
+    @property
+    def unread(self) -> list[str]:
+        """Return the texts of the preferences that a language model failed to read or to expand.
+
+        The next change asks about them again.
+        """
+        with self._session.lock:
+            space, marked = self._session.space(), self._session.store.preferences.unread(self._session.namespace)
+            return [each.text for each in space.preferences if each.id in marked]
+
+    def set_aspects(self, preference: str | Preference, aspects: Aspects | Mapping[str, Any] | None) -> BuildReport:
+        """Say what a preference likes and avoids, from the next search on; what is held stays as it was judged.
+
+        Args:
+            preference: By text, id or object.
+            aspects: `Aspects`, or a mapping such as `{"avoided": ["hotels with casinos"], "firmness": 1.0}`; None has
+                them read anew, by the model that reads for this memory or the parser.
+
+        Raises:
+            UnknownPreferenceError: if the preference is not held.
+            InvalidInputError: for aspects that are none.
+        """
+        return self._reported(partial(set_aspects, self._session, preference, aspects))
+
+    async def aset_aspects(
+        self, preference: str | Preference, aspects: Aspects | Mapping[str, Any] | None
+    ) -> BuildReport:
+        """As `set_aspects`, without blocking the event loop."""
+        return await self._areported(partial(set_aspects, self._session, preference, aspects))
+
+    @overload
+    def expansions(self) -> dict[str, Expansion | None]: ...
+    @overload
+    def expansions(self, preference: str | Preference) -> Expansion | None: ...
+
+    def expansions(self, preference: str | Preference | None = None) -> Expansion | dict[str, Expansion | None] | None:
+        """Return what is stored of what a preference means in practice; `source` says who wrote it.
+
+        Args:
+            preference: By text, id or object; without one, all: text to expansion.
+
+        Returns:
+            None for a preference without an expansion of its own.
+
+        Raises:
+            UnknownPreferenceError: if it is not held.
+        """
+        with self._session.lock:
+            space = self._session.space()
+            if preference is not None:
+                return space.preferences[space.find(preference)].expansion
+            return {each.text: each.expansion for each in space.preferences}
+
+    def set_expansion(
+        self, preference: str | Preference, expansion: Expansion | Mapping[str, Any] | None
+    ) -> BuildReport:
+        """Say what a preference means in practice, from the next search on; what is held stays as it was judged.
+
+        Args:
+            preference: By text, id or object.
+            expansion: `Expansion`, or a mapping such as `{"follows": ["a slim novella"], "breaks": ["a trilogy"]}`;
+                None has it written anew by the model that expands preferences for this memory, and removes it where
+                there is none.
+
+        Raises:
+            UnknownPreferenceError: if the preference is not held.
+            InvalidInputError: for an expansion that is none.
+        """
+        return self._reported(partial(set_expansion, self._session, preference, expansion))
+
+    async def aset_expansion(
+        self, preference: str | Preference, expansion: Expansion | Mapping[str, Any] | None
+    ) -> BuildReport:
+        """As `set_expansion`, without blocking the event loop."""
+        return await self._areported(partial(set_expansion, self._session, preference, expansion))
+
+    # the file
+
+    def explain(self, item_id: str) -> Explanation:
+        """Explain why an item was kept: similarity, rationale, stance, confidence, for each of its entries.
+
+        Raises:
+            UnknownItemError: if no item with that id is held.
+        """
+        checked_text(item_id, "The item's id")
+        with self._session.lock:
+            return explain(self._session, item_id)
+
+    def stats(self) -> Stats:
+        """Return the counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
+        with self._session.lock:
+            return stats(self._session)
+
+    def not_kept(self) -> list[NotKept]:
+        """Return the records of items that are not held, the newest first.
+
+        A uniform sample of what was discarded, and the last of what was evicted; `not_kept=` says how many of each.
+        """
+        with self._session.lock:
+            return self._session.store.seen.records(self._session.namespace)
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Return the namespaces of the file that hold something, sorted."""
+        with self._session.lock:
+            return self._session.store.preferences.namespaces()
+
+    def forget(self, *items: str | Item) -> int:
+        """Forget items for good: text, entries, what a model said of them, and that they were ever seen.
+
+        What is removed is overwritten in the file.
+
+        Args:
+            *items: Ids, also of a document that was cut into chunks; or items as they were handed in, also such as
+                were not kept.
+
+        Returns:
+            How many of them were held, or waited to be verified again.
+
+        Raises:
+            UnknownItemError: for an id that nothing is known of; nothing is forgotten then.
+        """
+        for item in items:
+            if not isinstance(item, Item):
+                checked_text(item, "The item's id")
+        return forget(self._session, items)
+
+    async def aforget(self, *items: str | Item) -> int:
+        """As `forget`, without blocking the event loop."""
+        return await in_thread(self.forget, *items)
+
+    def export(self, path: str | Path, *, overwrite: bool = False) -> int:
+        """Write this namespace as lines of JSON: preferences, items, entries, what waits; no embeddings.
+
+        Args:
+            path: The file; it is there whole or not at all.
+            overwrite: Whether a file that is there is replaced.
+
+        Returns:
+            How many items were written.
+
+        Raises:
+            StoreError: if it cannot be written, or is there already.
+        """
+        return export(self._session, checked_path(path), overwrite=overwrite)
+
+    async def aexport(self, path: str | Path, *, overwrite: bool = False) -> int:
+        """As `export`, without blocking the event loop."""
+        return await in_thread(partial(self.export, path, overwrite=overwrite))
+
+    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Copy the whole file as the last commit left it, all namespaces, while it is open and in use.
+
+        A memory in RAM is written into a file.
+
+        Raises:
+            DamagedError: if the memory is not as it was written; nothing is copied then.
+            StoreError: if the copy cannot be written, or there is a file already.
+        """
+        with self._session.lock:
+            # A damaged file must not take the place of the last good copy.
+            self._session.store.verify()
+            self._session.store.copy_to(checked_path(path), overwrite=overwrite)
+
+    async def abackup(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """As `backup`, without blocking the event loop."""
+        await in_thread(partial(self.backup, path, overwrite=overwrite))
+
+    def verify(self) -> int:
+        """Check the whole file: its structure, that no row is missing, and every row against its checksum.
+
+        Returns:
+            How many rows it has.
+
+        Raises:
+            DamagedError: if anything is not as it was written.
+        """
+        with self._session.lock:
+            return self._session.store.verify()
+
+    def compact(self) -> int:
+        """Remove what has expired, and write the file anew without gaps.
+
+        Returns:
+            How many bytes smaller the file is.
+
+        Raises:
+            DamagedError: if the memory is not as it was written.
+            StoreError: if it cannot be written.
+        """
+        session = self._session
+        with session.lock:
+            session.store.verify()
+            before = session.store.file_bytes()
+            drop_expired(session)
+            session.store.compact()
+            return before - session.store.file_bytes()
+
+    async def acompact(self) -> int:
+        """As `compact`, without blocking the event loop."""
+        return await in_thread(self.compact)
+
+    # the parts
 
     @property
     def encoder(self) -> Encoder:
@@ -800,7 +1030,7 @@ class EpicMemory(AspectsKept, Housekeeping):
 
         The coarse filter's tau becomes the new encoder's own. Items that were discarded stay discarded.
         """
-        self._run(reencode_memory(self._session, encoder_of(encoder)))
+        run(reencode_memory(self._session, encoder_of(encoder)))
 
     def __len__(self) -> int:
         with self._session.lock:
@@ -827,3 +1057,14 @@ class EpicMemory(AspectsKept, Housekeeping):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def checked_path(path: str | Path) -> Path:
+    """Return the path of a file to be written.
+
+    Raises:
+        InvalidInputError: for what names no file.
+    """
+    if not isinstance(path, (str, Path)) or not str(path):
+        raise InvalidInputError(f"The name of a file is needed, not {path!r}.")
+    return Path(path)

@@ -20,8 +20,8 @@ import numpy as np
 from common import parse, parser, personas, unit
 from epic_core import EpicMemory
 from epic_core.cli.sources import Sources
-from epic_core.storage import vector_codec as codes
-from epic_core.storage.row_codec import deflated, inflated
+from epic_core.storage import codecs as codes
+from epic_core.storage.codecs import deflated, inflated
 
 K = 5
 # The personas of PrefEval are those of PrefWiki, with other questions.

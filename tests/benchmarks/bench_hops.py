@@ -2,7 +2,9 @@
 
     python tests/benchmarks/bench_hops.py
 
-Needs no data. A reader who follows a call has to open these files.
+Needs no data. A reader who follows a call has to open these files: those on the way, which are the memory, its
+pipeline, its store and what runs them; those of the models and of texts, each behind a protocol or a function; and
+types, which check themselves.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from epic_core import EpicMemory
 ROOT = Path(epic_core.__file__).parent
 PREFERENCES = ["I avoid hotels with on-site casinos.", "I prefer trains over flights.", "I follow a vegan diet."]
 TEXT = "The Bellmore is a quiet hotel off the Strip in Las Vegas, without a casino and with a garden pool."
+WAY = ("memory.py", "pipeline", "runtime", "storage")
+TYPES = ("types", "errors.py", "filters.py")
 QUERY = "Where should I stay in Las Vegas?"
 
 
@@ -50,10 +54,16 @@ def main() -> None:
         memory.search(QUERY)
         for name, call in (("add", lambda: memory.add([TEXT])), ("search", lambda: memory.search(QUERY))):
             files, functions = traced(call)
-            rooms = {file.split("/")[0] for file in files}
-            print(f"{name}: {len(files)} files, {functions} functions, {sum(files.values())} calls, {len(rooms)} rooms")
-            for file, count in sorted(files.items()):
-                print(f"  {file:40}{count:>7}")
+            rooms = {file: file.split("/")[0] for file in files}
+            calls, many = sum(files.values()), len(set(rooms.values()))
+            print(f"{name}: {len(files)} files, {functions} functions, {calls} calls, {many} rooms")
+            way = [file for file in files if rooms[file] in WAY]
+            types = [file for file in files if rooms[file] in TYPES]
+            others = files.keys() - {*way, *types}
+            for part, chosen in (("on the way", way), ("models and texts", others), ("types and checks", types)):
+                print(f"  {part}: {len(chosen)} files")
+                for file in sorted(chosen):
+                    print(f"    {file:40}{files[file]:>7}")
 
 
 if __name__ == "__main__":

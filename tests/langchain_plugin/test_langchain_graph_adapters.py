@@ -28,7 +28,7 @@ from langchain_graph_retriever.adapters.in_memory import InMemoryAdapter
 
 from epic_core import EpicMemory, Filter, Item
 from epic_core.errors import EncoderError, InvalidInputError, UnknownPreferenceError
-from epic_core.storage.vector_codec import rounded
+from epic_core.storage.codecs import rounded
 from epic_core.types import Stance
 from epic_langchain import EpicEmbeddings, EpicVectorStore
 from epic_langchain.traversal import EpicGraphAdapter, SteeredGraphAdapter

@@ -25,7 +25,7 @@ from epic_core import EpicMemory, Item
 from epic_core.errors import BudgetError, DamagedError, StoreError
 from epic_core.graph import Extraction, Fact, Unextracted
 from epic_core.storage import memory_schema as schema
-from epic_core.storage.row_codec import checksum
+from epic_core.storage.codecs import checksum
 from epic_core.storage.sqlite import tables
 from graph_helpers import (
     PEOPLE,

@@ -18,7 +18,7 @@ from epic_core.context import format_context
 from epic_core.errors import BudgetError, DamagedError, EpicError, InvalidInputError, StoreError
 from epic_core.runtime.threads import in_thread
 from epic_core.storage import memory_schema as schema
-from epic_core.storage.row_codec import checksum
+from epic_core.storage.codecs import checksum
 from epic_core.storage.store import Store
 from helpers import Answering, HashEncoder, KeepAll
 

@@ -6,16 +6,15 @@ as a memory's are.
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Collection as Several
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from epic_core.collection.loaded import Condition, Held, Match, Only
+from epic_core.collection.loaded import Condition, LoadedCollection, Match, Only
 from epic_core.encoders.base import Embed, Encoder, checked_vector, described
 from epic_core.encoders.by_name import encoder_of
 from epic_core.errors import EncoderMismatchError
@@ -24,9 +23,9 @@ from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.steering.cache import Steer, Steerings
 from epic_core.steering.query_steering import QuerySteering
+from epic_core.storage.codecs import packed, rounded
 from epic_core.storage.tables.collections import CollectionTables, Key, Record, keys_of
-from epic_core.storage.vector_codec import packed, rounded
-from epic_core.types import FloatArray, Preference, Stance, checked_k, checked_string
+from epic_core.types import FloatArray, Preference, checked_k, checked_string
 from epic_core.types.metadata import dumped_metadata
 from epic_core.types.modes import Mode, checked_mode
 
@@ -95,8 +94,8 @@ class Collection:
         self._lock = threading.RLock()
         try:
             self._load()
-            made = self._held.made
-            if made is not None and self._held.vectors and made.get("name") != encoder.name:
+            made = self._loaded.made
+            if made is not None and self._loaded.vectors and made.get("name") != encoder.name:
                 raise self._mismatch(str(made.get("name")))
         except BaseException:
             self._tables.close()
@@ -115,7 +114,7 @@ class Collection:
     def dimension(self) -> int | None:
         """The dimension of the vectors it holds; None without any."""
         with self._searching(checked=False):
-            return self._held.dimension
+            return self._loaded.dimension
 
     # loading the file into RAM
 
@@ -123,7 +122,7 @@ class Collection:
         with self._tables.reading():
             # Until all of it is read, RAM counts as stale.
             change, self._change = self._tables.changed_elsewhere(), _STALE
-            self._held = Held(self._tables, self.kind)
+            self._loaded = LoadedCollection(self._tables, self.kind)
             self._change = change
 
     def _refresh(self) -> None:
@@ -133,8 +132,8 @@ class Collection:
 
     def _check_encoder(self) -> None:
         """Refuse an encoder other than the file's; call it once something was embedded."""
-        made = self._held.made
-        if made is not None and self._held.vectors and made != described(self.encoder):
+        made = self._loaded.made
+        if made is not None and self._loaded.vectors and made != described(self.encoder):
             raise self._mismatch(f"{made.get('name')} ({made.get('dimension')} dimensions)")
 
     def _mismatch(self, made: str) -> EncoderMismatchError:
@@ -167,45 +166,38 @@ class Collection:
         said = {record.id: dumped_metadata(record.metadata, record.id, "document", ordered=True) for record in given}
         latest = {record.id: record for record in given}
         keys = {record.id: keys_of(record) for record in latest.values()}
-        all_keys = [key for several in keys.values() for key in several]
-        texts = list(dict.fromkeys(key.text for key in all_keys if key.vector is None))
+        every = [key for several in keys.values() for key in several]
+        texts = list(dict.fromkeys(key.text for key in every if key.vector is None))
         self._tables.check_writable()
-        vectors: FloatArray = np.empty((0, 0), dtype=np.float32)
-        if texts:
-            vectors = yield Embed(self.encoder, texts, "embedding")
+        embedded: Iterable[FloatArray] = (yield Embed(self.encoder, texts, "embedding")) if texts else ()
+        vector_of = dict(zip(texts, embedded, strict=True))
         # Only with keys: a description of the encoder may ask a model for its dimension.
-        made = described(self.encoder) if all_keys else None
-        vectors, places = self._placed(vectors, texts, keys)
-        codes = packed(vectors) if all_keys else []
+        made = described(self.encoder) if every else None
+        self._check_dimension([key.vector for key in every if key.vector is not None])
+        vectors = np.asarray([vector_of[key.text] if key.vector is None else key.vector for key in every], np.float32)
+        codes = packed(vectors) if every else []
         with self._lock:
-            entered: list[tuple[int, int, Stance | None, int]] = []
             written: dict[str, int] = {}
+            rows: list[int] = []
+            owners: list[int] = []
             with self._changing() as change:
                 self._tables.set_meta(kind=self.kind)
                 if made is not None:
                     self._check_encoder()
-                    if not self._held.vectors:
-                        self._held.begin(made)
+                    if not self._loaded.vectors:
+                        self._loaded.begin(made)
                         self._tables.set_meta(encoder=made)
                 for record in latest.values():
-                    at = places[record.id]
-                    written[record.id], rows = self._tables.put(record, said[record.id], [codes[one] for one in at])
-                    entered += [
-                        (row, written[record.id], key.stance, one)
-                        for row, key, one in zip(rows, keys[record.id], at, strict=True)
-                    ]
+                    its = codes[len(rows) : len(rows) + len(keys[record.id])]
+                    written[record.id], new = self._tables.put(record, said[record.id], its)
+                    rows += new
+                    owners += [written[record.id]] * len(new)
             # RAM follows once the file is committed.
-            new, owners, stances, chosen = zip(*entered, strict=True) if entered else ((), (), (), ())
-            self._held.put(written, said, new, owners, stances, rounded(vectors[list(chosen)]))
+            self._loaded.put(written, said, rows, owners, [key.stance for key in every], rounded(vectors))
             self._change = change
         return [record.id for record in given]
 
-    def _placed(
-        self, encoded: FloatArray, texts: Sequence[str], keys: Mapping[str, Sequence[Key]]
-    ) -> tuple[FloatArray, dict[str, list[int]]]:
-        """Return the vectors `(n, d)` of all keys, those of texts first, and each record's rows among them."""
-        place = {text: n for n, text in enumerate(texts)}
-        given = [key.vector for several in keys.values() for key in several if key.vector is not None]
+    def _check_dimension(self, given: Sequence[Sequence[float] | FloatArray]) -> None:
         for vector in given:
             if len(vector) != self.encoder.dimension:
                 raise EncoderMismatchError(
@@ -213,13 +205,6 @@ class Collection:
                     f" {self.encoder.dimension}. Use the same embedding model (embed_model) for the store and for the"
                     " index over it."
                 )
-        further = itertools.count(len(texts))
-        places = {
-            record_id: [place[key.text] if key.vector is None else next(further) for key in several]
-            for record_id, several in keys.items()
-        }
-        rows = np.asarray(given, dtype=np.float32)
-        return (np.concatenate([encoded, rows]) if texts and given else rows if given else encoded), places
 
     def delete(self, ids: Iterable[str] | None = None) -> int:
         """Remove records by their ids, or all of them; return how many there were."""
@@ -227,13 +212,15 @@ class Collection:
         with self._lock:
             with self._changing() as change:
                 held = (
-                    list(self._held.row_of) if chosen is None else [one for one in chosen if one in self._held.row_of]
+                    list(self._loaded.row_of)
+                    if chosen is None
+                    else [one for one in chosen if one in self._loaded.row_of]
                 )
                 if chosen is None:
                     self._tables.drop_all()
                 else:
                     self._tables.drop(held)
-            self._held.drop(held)
+            self._loaded.drop(held)
             self._change = change
             self._tables.give_back()
         return len(held)
@@ -254,7 +241,7 @@ class Collection:
     def get(self, ids: Iterable[str]) -> list[Record]:
         """Return the records with these ids, in order; unknown ids are left out."""
         with self._searching(checked=False):
-            rows = [self._held.row_of[record_id] for record_id in ids if record_id in self._held.row_of]
+            rows = [self._loaded.row_of[record_id] for record_id in ids if record_id in self._loaded.row_of]
             found = self._tables.at(list(dict.fromkeys(rows)))
         return [found[row] for row in rows]
 
@@ -262,9 +249,9 @@ class Collection:
         """Return the ids of all records that satisfy a condition, in the order they were written."""
         with self._searching(checked=False):
             if where is None:
-                return list(self._held.row_of)
-            rows = set(self._held.satisfying(where, None))
-            return [record_id for record_id, row in self._held.row_of.items() if row in rows]
+                return list(self._loaded.row_of)
+            rows = set(self._loaded.satisfying(where, None))
+            return [record_id for record_id, row in self._loaded.row_of.items() if row in rows]
 
     def having(self, key: str, values: Several[str]) -> list[str]:
         """Return the ids of records whose metadata has one of some texts under a key, in the order they were written.
@@ -272,14 +259,14 @@ class Collection:
         Faster than a filter if the same key is asked for repeatedly with other values.
         """
         with self._searching(checked=False):
-            return self._held.having(key, values)
+            return self._loaded.having(key, values)
 
     def records(self, where: Condition | None = None, *, ids: Iterable[str] | None = None) -> list[Record]:
         """Return all records that satisfy a condition, optionally among some ids, in the order they were written."""
         with self._searching(checked=False):
             if ids is None and not isinstance(where, Filter):
                 return [record for _, record in self._tables.all() if where is None or where(record)]
-            rows = sorted(self._held.satisfying(where, ids))
+            rows = sorted(self._loaded.satisfying(where, ids))
             found = self._tables.at(rows)
         return [found[row] for row in rows]
 
@@ -341,10 +328,10 @@ class Collection:
         checked_k(k)
         with self._searching(checked=False):
             unit = self._unit(vector)
-            return Matches(self._held.nearest(unit, k, (where, None)), unit)
+            return Matches(self._loaded.nearest(unit, k, (where, None)), unit)
 
     def _unit(self, vector: Sequence[float] | FloatArray) -> FloatArray:
-        held = self._held.dimension
+        held = self._loaded.dimension
         # An empty collection has no dimension: any vector will do.
         dimension = held if held is not None else len(vector) if isinstance(vector, Sized) else 0
         return checked_vector(vector, dimension, self.path or "this vector store")
@@ -369,12 +356,12 @@ class Collection:
         else:
             with self._searching(checked=False):
                 vector = self._unit(embedding)
-                if not self._held.vectors:  # an empty collection has no dimension to steer in
+                if not self._loaded.vectors:  # an empty collection has no dimension to steer in
                     return Matches([], vector)
         chosen = tuple(preference for preference in chosen if not preference.expired)
         if mode == "off" or not chosen:
             with self._searching(checked=embedding is None):
-                return Matches(self._held.nearest(vector, k, (where, only)), vector)
+                return Matches(self._loaded.nearest(vector, k, (where, only)), vector)
         steerer: QuerySteering = yield Steer(self._steerings, chosen, mode)
         with self._searching(checked=True):
             return self._steered(steerer, vector, k, (where, only))
@@ -387,12 +374,12 @@ class Collection:
         """
         steered = steerer.steer_vector(vector)
         steered_by = [one.preference.text for one in steered.preferences]
-        if steerer.mode != "signed" or not self._held.instructions:
-            return Matches(self._held.nearest(steered.vector, k, only), steered.vector, steered_by)
+        if steerer.mode != "signed" or not self._loaded.instructions:
+            return Matches(self._loaded.nearest(steered.vector, k, only), steered.vector, steered_by)
         topic = steerer.steer_for_index(vector).vector
-        instructed = self._held.nearest(topic, k, only, judged=True)
+        instructed = self._loaded.nearest(topic, k, only, judged=True)
         best: dict[str, Match] = {}
-        plain = self._held.nearest(steered.vector, k, only, judged=False)
+        plain = self._loaded.nearest(steered.vector, k, only, judged=False)
         for match in sorted((*instructed, *plain), key=lambda match: -match.score):
             best.setdefault(match.record.id, match)
         return Matches(list(best.values())[:k], steered.vector, steered_by)
@@ -415,7 +402,7 @@ class Collection:
 
     def __len__(self) -> int:
         with self._searching(checked=False):
-            return len(self._held.row_of)
+            return len(self._loaded.row_of)
 
     def __bool__(self) -> bool:
         return True

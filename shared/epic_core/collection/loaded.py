@@ -42,7 +42,7 @@ class Match:
     vector: FloatArray = field(repr=False, compare=False)
 
 
-class Held:
+class LoadedCollection:
     """The state of a collection's file; a changed file needs a new one. The user has to hold a lock.
 
     Args:

@@ -21,10 +21,10 @@ from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.streaming import AnswerStream, NextBatch, streamed
+from epic_core.storage.codecs import code_length, rounded
 from epic_core.storage.store import Store
 from epic_core.storage.tables.entries import verifier_number
 from epic_core.storage.tables.graph import MOST_ENTITIES, NewEntity, PassageRow
-from epic_core.storage.vector_codec import code_length, rounded
 from epic_core.types import BuildReport, FloatArray, Item, Usage
 from epic_core.types.validation import writable
 

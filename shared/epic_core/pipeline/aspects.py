@@ -5,10 +5,9 @@ A model answers for both in one call, when a preference comes. What the user gav
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from epic_core.errors import BudgetError, InvalidInputError, UnknownPreferenceError
 from epic_core.pipeline.session import Session
@@ -196,7 +195,7 @@ def reread_preferences(session: Session, report: BuildReport) -> Effects[None]:
 def set_aspects(
     session: Session,
     preference: str | Preference,
-    aspects: Aspects | None,
+    aspects: Aspects | Mapping[str, Any] | None,
     report: BuildReport,
     clock: Clock,
     progress: Progress,
@@ -205,7 +204,11 @@ def set_aspects(
 
     Raises:
         UnknownPreferenceError: if the preference is not held, or not any more.
+        InvalidInputError: for aspects that are none.
     """
+    aspects = None if aspects is None else checked_aspects(aspects)
+    if aspects is not None and not aspects.understood:
+        aspects = None
     with session.lock:
         space = session.space()
         held = space.preferences[space.find(preference)]
@@ -227,7 +230,7 @@ def set_aspects(
 def set_expansion(
     session: Session,
     preference: str | Preference,
-    expansion: Expansion | None,
+    expansion: Expansion | Mapping[str, Any] | None,
     report: BuildReport,
     clock: Clock,
     progress: Progress,
@@ -236,7 +239,9 @@ def set_expansion(
 
     Raises:
         UnknownPreferenceError: if the preference is not held, or not any more.
+        InvalidInputError: for an expansion that is none.
     """
+    expansion = None if expansion is None else checked_expansion(expansion)
     with session.lock:
         space = session.space()
         held = space.preferences[space.find(preference)]
@@ -302,124 +307,6 @@ def forget_discarded(session: Session) -> None:
     # A model's verdict is by the words.
     if not base_verifier(session.verifier).cached:
         session.store.seen.clear(session.namespace)
-
-
-class AspectsKept:
-    """The part of `EpicMemory` that shows and changes what preferences like and avoid, and mean in practice."""
-
-    _session: Session
-    _reported: Callable[..., BuildReport]
-    _areported: Callable[..., Awaitable[BuildReport]]
-
-    @overload
-    def aspects(self) -> dict[str, Aspects]: ...
-    @overload
-    def aspects(self, preference: str | Preference) -> Aspects: ...
-
-    def aspects(self, preference: str | Preference | None = None) -> Aspects | dict[str, Aspects]:
-        """Return what a preference likes, what it avoids, how firmly and where; `source` says who read it.
-
-        Args:
-            preference: By text, id or object; without one, all: text to aspects.
-
-        Raises:
-            UnknownPreferenceError: if it is not held.
-        """
-        with self._session.lock:
-            space = self._session.space()
-            if preference is not None:
-                return aspects_of(space.preferences[space.find(preference)])
-            return {each.text: aspects_of(each) for each in space.preferences}
-
-    @property
-    def unread(self) -> list[str]:
-        """Return the texts of the preferences that a language model failed to read or to expand.
-
-        The next change asks about them again.
-        """
-        with self._session.lock:
-            space, marked = self._session.space(), self._session.store.preferences.unread(self._session.namespace)
-            return [each.text for each in space.preferences if each.id in marked]
-
-    def set_aspects(self, preference: str | Preference, aspects: Aspects | Mapping[str, Any] | None) -> BuildReport:
-        """Say what a preference likes and avoids, from the next search on; what is held stays as it was judged.
-
-        Args:
-            preference: By text, id or object.
-            aspects: `Aspects`, or a mapping such as `{"avoided": ["hotels with casinos"], "firmness": 1.0}`; None has
-                them read anew, by the model that reads for this memory or the parser.
-
-        Raises:
-            UnknownPreferenceError: if the preference is not held.
-            InvalidInputError: for aspects that are none.
-        """
-        return self._reported(self._setting(preference, aspects))
-
-    async def aset_aspects(
-        self, preference: str | Preference, aspects: Aspects | Mapping[str, Any] | None
-    ) -> BuildReport:
-        """As `set_aspects`, without blocking the event loop."""
-        return await self._areported(self._setting(preference, aspects))
-
-    def _setting(
-        self, preference: str | Preference, aspects: Aspects | Mapping[str, Any] | None
-    ) -> Callable[[BuildReport, Clock, Progress], Effects[None]]:
-        checked = None if aspects is None else checked_aspects(aspects)
-        if checked is not None and not checked.understood:
-            checked = None
-        return partial(set_aspects, self._session, preference, checked)
-
-    @overload
-    def expansions(self) -> dict[str, Expansion | None]: ...
-    @overload
-    def expansions(self, preference: str | Preference) -> Expansion | None: ...
-
-    def expansions(self, preference: str | Preference | None = None) -> Expansion | dict[str, Expansion | None] | None:
-        """Return what is stored of what a preference means in practice; `source` says who wrote it.
-
-        Args:
-            preference: By text, id or object; without one, all: text to expansion.
-
-        Returns:
-            None for a preference without an expansion of its own.
-
-        Raises:
-            UnknownPreferenceError: if it is not held.
-        """
-        with self._session.lock:
-            space = self._session.space()
-            if preference is not None:
-                return space.preferences[space.find(preference)].expansion
-            return {each.text: each.expansion for each in space.preferences}
-
-    def set_expansion(
-        self, preference: str | Preference, expansion: Expansion | Mapping[str, Any] | None
-    ) -> BuildReport:
-        """Say what a preference means in practice, from the next search on; what is held stays as it was judged.
-
-        Args:
-            preference: By text, id or object.
-            expansion: `Expansion`, or a mapping such as `{"follows": ["a slim novella"], "breaks": ["a trilogy"]}`;
-                None has it written anew by the model that expands preferences for this memory, and removes it where
-                there is none.
-
-        Raises:
-            UnknownPreferenceError: if the preference is not held.
-            InvalidInputError: for an expansion that is none.
-        """
-        return self._reported(self._expanding(preference, expansion))
-
-    async def aset_expansion(
-        self, preference: str | Preference, expansion: Expansion | Mapping[str, Any] | None
-    ) -> BuildReport:
-        """As `set_expansion`, without blocking the event loop."""
-        return await self._areported(self._expanding(preference, expansion))
-
-    def _expanding(
-        self, preference: str | Preference, expansion: Expansion | Mapping[str, Any] | None
-    ) -> Callable[[BuildReport, Clock, Progress], Effects[None]]:
-        checked = None if expansion is None else checked_expansion(expansion)
-        return partial(set_expansion, self._session, preference, checked)
 
 
 def readings_by(reader: Reader, preferences: Sequence[Preference]) -> AnswerStream[AspectReading]:

@@ -1,27 +1,31 @@
-"""Eviction under a byte budget: which items are shortened, judged again, or removed (docs/memory.md, "A budget")."""
+"""Writing under a byte budget: room is made for each part of a batch before it is committed.
+
+What goes is shortened, judged again, or removed (docs/memory.md, "A budget").
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.encoders.base import Embed
-from epic_core.errors import BudgetError, InvalidInputError, decoding
-from epic_core.pipeline.commit import write
-from epic_core.pipeline.light_tier import leave
+from epic_core.errors import BudgetError, InvalidInputError, RetryQueueFullError, decoding
+from epic_core.pipeline.commit import KeptItem, WriteBatch, write
+from epic_core.pipeline.light_tier import admitted, item_bytes, leave
 from epic_core.pipeline.session import Session
-from epic_core.pipeline.verify import VerdictBatches, outcome_of
+from epic_core.pipeline.verify import VerdictBatches, batch_of, forget_gone, remember
 from epic_core.retention.policies import Held, Positions, choose
 from epic_core.runtime.effects import Clock, Effects
-from epic_core.storage.namespace import Addition
+from epic_core.storage.codecs import code_length, unpacked
+from epic_core.storage.namespace import CommittedRows
 from epic_core.storage.tables.entries import verifier_number
 from epic_core.storage.tables.items import HeldItem, version_of
 from epic_core.storage.tables.seen import EVICTED
-from epic_core.storage.vector_codec import unpacked
 from epic_core.text.extract import shortened
 from epic_core.types import BuildReport, Candidate, FloatArray, Stance
 from epic_core.types.reports import NotKept
@@ -35,6 +39,150 @@ _LONG = 300
 _WORTH = 0.75
 _JUDGED_AGAIN = 16
 _STANCES = {str(stance): number for number, stance in enumerate(Stance)}
+# What is written needs besides its columns: pages are not full, and the SQL indexes take some.
+_FILLING = 1.3
+_SLACK = 6_000
+_VERDICT = 300
+_ATTEMPTS = 4
+
+Coming: TypeAlias = tuple[str, Any, int]
+"""Something to be written: the attribute of `WriteBatch` it belongs to, the thing, and its bytes in the file."""
+
+
+# writing
+
+
+def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[bool]:
+    """Write a batch; under a budget part by part, each after room has been made for it.
+
+    Returns:
+        Whether a text was rewritten for a preference that has gone in the meantime.
+
+    Raises:
+        RetryQueueFullError: as `write`.
+        BudgetError: if the budget has no room for a single entry.
+    """
+    if batch.rejected:
+        with session.lock, session.store.reading():
+            batch.light, batch.leaving = admitted(session, session.space(), batch.rejected)
+        report.light += len(batch.light)
+        report.no_room += len(batch.rejected) - len(batch.light)
+    if session.budget is None:
+        return write(session, batch, report, clock)
+    if batch.verdicts:
+        needed = _SLACK + _VERDICT * min(len(batch.verdicts), session.store.verdicts.kept)
+        yield from make_room(session, needed, report, clock)
+        remember(session, batch)
+    renew = False
+    for part, coming in _parts(session, batch):
+        renew |= yield from _fitted(session, part, coming, report, clock)
+    forget_gone(session, batch.asked)
+    return renew
+
+
+def _parts(session: Session, batch: WriteBatch) -> Iterator[tuple[WriteBatch, list[Coming]]]:
+    """Cut a batch so that each part has room within the budget: first what goes, then what comes."""
+    empty = replace(
+        batch, kept=[], light=[], leaving=[], undecided=[], discarded=[], stale=[], verdicts=[], asked=[], records=[]
+    )
+    code, small = (code_length(session.encoder.dimension, small=small) for small in (False, True))
+    if batch.stale or batch.leaving:
+        yield replace(empty, stale=batch.stale, leaving=batch.leaving), []
+    # Before they are noted as discarded: an item that waits is held before it leaves the retry queue.
+    light: list[Coming] = [("light", pair, item_bytes(pair[0]) + small) for pair in batch.light]
+    yield from ((empty, coming) for coming in _cut(session, light))
+    if batch.discarded or batch.records:
+        yield replace(empty, discarded=batch.discarded, records=batch.records), []
+    coming: list[Coming] = [
+        ("undecided", triple, item_bytes(triple[0]) + len(triple[1].encode()) + 200) for triple in batch.undecided
+    ]
+    coming += [("kept", kept, item_bytes(kept.item) + small + _entry_bytes(kept, code)) for kept in batch.kept]
+    yield from ((empty, part) for part in _cut(session, coming))
+
+
+def _entry_bytes(kept: KeptItem, code: int) -> int:
+    texts = [text for entry in kept.entries for text in (entry.instruction, entry.rationale)]
+    texts += [kept.rewrite.text] if kept.rewrite else []
+    return sum(len(text.encode()) for text in texts) + len(kept.entries) * (code + 160)
+
+
+def _cut(session: Session, coming: Sequence[Coming]) -> Iterator[list[Coming]]:
+    """Collect things into parts of about as many bytes as are written at once."""
+    assert session.budget is not None
+    part: list[Coming] = []
+    octets = 0
+    for one in coming:
+        octets += one[2]
+        if part and _FILLING * octets > session.budget.written_at_once:
+            yield part
+            part, octets = [], one[2]
+        part.append(one)
+    if part:
+        yield part
+
+
+def _fitted(
+    session: Session, part: WriteBatch, coming: list[Coming], report: BuildReport, clock: Clock
+) -> Effects[bool]:
+    """Write a part with what comes; halve what SQLite refuses."""
+    assert session.budget is not None
+    octets = sum(size for *_, size in coming)
+    octets += 8 * len(part.discarded) + 600 * min(len(part.records), session.store.seen.records_room())
+    needed = int(_FILLING * octets) + _SLACK
+    whole = replace(part, kept=[], light=[], undecided=[])
+    for kind, one, _ in coming:
+        getattr(whole, kind).append(one)
+    if not coming:
+        yield from make_room(session, needed, report, clock)
+        return write(session, whole, report, clock)
+    if len(coming) > 1 or needed - _SLACK <= session.budget.largest_item:
+        for attempt in range(_ATTEMPTS):
+            if not (yield from make_room(session, needed << attempt, report, clock)):
+                break
+            try:
+                return write(session, whole, report, clock)
+            except BudgetError:
+                if len(coming) > 1:
+                    break
+                continue  # its pages take more than was reckoned
+    if len(coming) > 1:
+        middle, renew = len(coming) // 2, False
+        for half in (coming[:middle], coming[middle:]):
+            renew |= yield from _fitted(session, part, half, report, clock)
+        return renew
+    return _turn_down(session, whole, needed - _SLACK, report, clock)
+
+
+def _turn_down(session: Session, part: WriteBatch, octets: int, report: BuildReport, clock: Clock) -> bool:
+    """Record an item that does not fit into the budget.
+
+    Raises:
+        BudgetError: if nothing at all fits.
+        RetryQueueFullError: if it is undecided, and must not be lost.
+    """
+    assert session.budget is not None
+    item = part.items()[0]
+    if part.undecided:
+        raise RetryQueueFullError(
+            f"The budget of {session.budget.total} bytes has no room for item {item.id!r} in the retry queue. It and"
+            f" the items after it were not taken in. The reason was: {part.undecided[0][1][:300]} Mend it, call"
+            " memory.retry(), then add the same items again."
+        )
+    with session.lock:
+        empty = not len(session.space().index)
+    if octets <= session.budget.largest_item and empty:
+        raise BudgetError(
+            f"The budget of {session.budget.total} bytes has no room for item {item.id!r} ({len(item.text)}"
+            f" characters): the file takes {session.store.file_bytes()}. Raise the budget."
+        )
+    record = NotKept(item_id=item.id, text=item.text, stage=EVICTED, reason="it does not fit into the budget")
+    report.kept += len(part.kept)
+    report.evicted += max(1, sum(len(kept.entries) for kept in part.kept))
+    noted = replace(part, kept=[], light=[], discarded=[item], records=[(version_of(item), record)])
+    return write(session, noted, report, clock)
+
+
+# making room
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +207,7 @@ def missing_bytes(session: Session, needed: int) -> int:
     return (count - free) * page + needed - session.budget.pages(page) * page
 
 
-def make_room(session: Session, needed: int, report: BuildReport) -> Effects[bool]:
+def make_room(session: Session, needed: int, report: BuildReport, clock: Clock | None = None) -> Effects[bool]:
     """Free so many bytes, and tell whether they are free now.
 
     What goes is chosen by the retention policy, its share at a time. Of what would go, the entries the verifier was
@@ -67,6 +215,7 @@ def make_room(session: Session, needed: int, report: BuildReport) -> Effects[boo
     then they go.
     """
     assert session.budget is not None
+    started, room = time.perf_counter(), False
     for _ in range(_ROUNDS):
         with session.lock:
             missing = missing_bytes(session, needed)
@@ -74,51 +223,57 @@ def make_room(session: Session, needed: int, report: BuildReport) -> Effects[boo
             while missing > 0 and (gone := leave(session, max(missing, session.budget.total // _LIGHT_SHARE))):
                 report.no_room += gone
                 missing = missing_bytes(session, needed)
-        if missing <= 0:
-            return True
+        room = missing <= 0
+        if room:
+            break
         session.write_uses()
         with session.lock, session.store.reading():
             weighed = weigh(session)
         doomed = _doomed(session, weighed, missing)
         if not len(doomed):
-            return False
+            break
         spared = yield from _judge_again(session, weighed, doomed, report)
         spared |= _shorten(session, weighed, doomed, report)
         rows = [int(row) for row in weighed.held.rows[doomed] if int(row) not in spared]
-        reason = f"the least valuable by {session.retention.name} when there was no room"
-        report.evicted += evict(session, rows, reason)
-    return missing_bytes(session, needed) <= 0
+        report.evicted += evict(session, rows)
+    if clock is not None:
+        clock.add("making room", started)
+    return room or missing_bytes(session, needed) <= 0
 
 
 def weigh(session: Session) -> Weighed:
     """Return the entries of the own namespace, as a retention policy sees them."""
-    store, dimension = session.store, session.encoder.dimension
+    store = session.store
     live = {None, *session.space().preference_rows}
-    found = [entry for entry in store.entries.stored(session.namespace) if entry.preference in live]
+    found = [entry for entry in store.entries.stored(session.namespace) if entry["preference"] in live]
     uses = store.entries.uses()
-    items = np.array([entry.item for entry in found], dtype=np.int64)
+    used = [uses.get(entry["row"], (0, np.nan)) for entry in found]
+
+    def column(name: str, kind: type, missing: float = np.nan) -> NDArray[Any]:
+        return np.array([missing if entry[name] is None else entry[name] for entry in found], dtype=kind)
+
+    items = column("item", np.int64)
     _, place, shared = np.unique(items, return_inverse=True, return_counts=True)
     with decoding(store.path):
-        vectors = unpacked([entry.code for entry in found], dimension)
-    used = [uses.get(entry.row) for entry in found]
+        vectors = unpacked([entry["vector"] for entry in found], session.encoder.dimension)
     held = Held(
-        rows=np.array([entry.row for entry in found], dtype=np.int64),
+        rows=column("row", np.int64),
         items=items,
-        preferences=np.array([-1 if one.preference is None else one.preference for one in found], dtype=np.int64),
-        stances=np.array([_STANCES[entry.stance] for entry in found], dtype=np.int8),
-        confidence=np.array([np.nan if one.confidence is None else one.confidence for one in found], dtype=np.float32),
-        similarity=np.array([entry.similarity for entry in found], dtype=np.float32),
-        uses=np.array([0 if one is None else one[0] for one in used], dtype=np.int64),
-        used=np.array([np.nan if one is None else one[1] for one in used], dtype=np.float64),
-        added=np.array([entry.added for entry in found], dtype=np.float64),
+        preferences=column("preference", np.int64, missing=-1),
+        stances=np.array([_STANCES[entry["stance"]] for entry in found], dtype=np.int8),
+        confidence=column("confidence", np.float32),
+        similarity=column("similarity", np.float32),
+        uses=np.array([count for count, _ in used], dtype=np.int64),
+        used=np.array([last for _, last in used], dtype=np.float64),
+        added=column("added", np.float64),
         vectors=vectors,
     )
-    own = np.array([len(entry.code) + entry.text_bytes + _ROW for entry in found], dtype=np.int64)
-    texts = np.array([entry.item_bytes + _ROW for entry in found], dtype=np.int64)
+    own = column("text_bytes", np.int64) + (code_length(session.encoder.dimension) + _ROW)
+    texts = column("item_bytes", np.int64) + _ROW
     return Weighed(
         held=held,
         sizes=own + texts // shared[place.reshape(-1)] if found else own,
-        verifiers=np.array([entry.verifier for entry in found], dtype=np.int64),
+        verifiers=column("verifier", np.int64),
     )
 
 
@@ -130,8 +285,10 @@ def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:
         raise InvalidInputError(
             f"The retention policy {session.retention.name!r} must return positions, whole numbers; {error}."
         ) from None
-    # What is missing is reckoned anew after each round: half of it at a time, so that no more goes than has to.
-    goal = max(missing // 2, int(session.retention.share * int(weighed.sizes.sum())))
+    # Sizes are estimates. Where much is missing, half of it goes, and the rest is reckoned anew: no more than has to.
+    assert session.budget is not None
+    part = max(missing // 2, min(missing, session.budget.written_at_once))
+    goal = max(part, int(session.retention.share * int(weighed.sizes.sum())))
     # Floors that took more than half of what is held would leave no room for anything new.
     preferences = max(1, len(np.unique(held.preferences)))
     floor = min(session.floor, len(held) // 2 // preferences)
@@ -150,7 +307,7 @@ def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: Buil
     """Shorten the items of entries that would go, and return the rows of the entries that stay therefore."""
     rows = {int(weighed.held.items[position]) for position in _unsure(weighed, doomed)}
     spared: set[int] = set()
-    store, namespace = session.store, session.namespace
+    store = session.store
     with session.lock, store.reading():
         long = [row for row, held in store.items.held_at(sorted(rows)).items() if len(held.item.text) >= _LONG]
     if not long:
@@ -161,7 +318,7 @@ def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: Buil
             text = _shorter(held, [held.rewrite or columns["instruction"] for _, columns in entries])
             if text is None:
                 continue
-            store.verdicts.forget_chunks(namespace, [held.item.text])
+            store.verdicts.forget_chunks(session.namespace, [held.item.text])
             store.shorten(row, text)
             report.shortened += 1
             spared.update(entry for entry, _ in entries)
@@ -189,35 +346,35 @@ def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: 
         space = session.space()
         position_of = {row: position for position, row in enumerate(space.preference_rows)}
         items = session.store.items.at([int(row) for row in held.items[other]])
-        asked: list[tuple[int, int, float]] = []
-        for position in other.tolist():
-            row, preference = int(held.items[position]), int(held.preferences[position])
-            if row in items and preference in position_of:
-                asked.append((row, position_of[preference], float(held.similarity[position])))
+        asked = [
+            (items[int(held.items[place])], position_of[int(held.preferences[place])], float(held.similarity[place]))
+            for place in other.tolist()
+            if int(held.items[place]) in items and int(held.preferences[place]) in position_of
+        ]
         preferences, vectors = list(space.preferences), space.vectors
-    embeddings: FloatArray = yield Embed(session.encoder, [items[row].text for row, _, _ in asked], "embedding")
+    embeddings: FloatArray = yield Embed(session.encoder, [item.text for item, _, _ in asked], "embedding")
     candidates = [
         Candidate(
-            item=items[row],
+            item=item,
             embedding=embedding,
             preferences=(preferences[place],),
             similarities=(similarity,),
             preference_embeddings=vectors[[place]],
         )
-        for (row, place, similarity), embedding in zip(asked, embeddings, strict=True)
+        for (item, place, similarity), embedding in zip(asked, embeddings, strict=True)
     ]
     kept: set[tuple[str, str | None]] = set()
     again = BuildReport(usage=report.usage)
     verdicts = VerdictBatches(session, candidates, again)
-    while (batch := (yield from verdicts.next_batch())) is not None:
-        outcome = yield from outcome_of(session, session.encoder, verdicts.verifier, batch.decided, batch.new, again)
+    while (decided := (yield from verdicts.next_batch())) is not None:
+        batch = yield from batch_of(session, session.encoder, verdicts.verifier, decided, again)
         # What it does not keep goes anyway; what it cannot say stays as it was judged.
-        outcome.discarded, outcome.undecided, outcome.records, outcome.rejected = [], [], [], []
+        batch.discarded, batch.undecided, batch.records, batch.rejected = [], [], [], []
         try:
-            write(session, outcome, BuildReport(), Clock())
+            write(session, batch, BuildReport(), Clock())
         except BudgetError:
             continue  # no room for what it says: then they go
-        kept.update((item.id, entry.preference_id) for item, entries in outcome.kept for entry in entries)
+        kept.update((each.item.id, entry.preference_id) for each in batch.kept for entry in each.entries)
     with session.lock, session.store.reading():
         spared: set[int] = set()
         for item_id, preference_id in kept:
@@ -228,54 +385,36 @@ def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: 
         return spared
 
 
-def evict(session: Session, rows: Sequence[int], reason: str | None) -> int:
-    """Remove entries, and the items nothing else holds, in one transaction; return how many went.
-
-    Args:
-        session: The memory's.
-        rows: The entries.
-        reason: What is put on record; None for nothing.
-    """
+def evict(session: Session, rows: Sequence[int]) -> int:
+    """Remove entries, and the items nothing else holds, in one transaction; return how many went."""
     if not rows:
         return 0
-    with session.lock:
-        with session.changing(session.encoder) as space:
-            addition = _remove(session, rows, reason)
-        space.apply(addition)
-    return len(addition.gone)
-
-
-def _remove(session: Session, rows: Sequence[int], reason: str | None) -> Addition:
     store, namespace = session.store, session.namespace
-    known = store.preferences.at(namespace)
-    found = store.entries.stored(namespace, rows)
-    items = store.items.held_at(sorted({entry.item for entry in found}))
-    store.entries.remove([entry.row for entry in found])
-    store.drop_orphans(list(items))
-    left = store.items.present(list(items))
-    gone = [held for row, held in items.items() if row not in left]
-    seen = [held.digest for held in gone]
-    forgotten = store.seen.add(namespace, seen) > 0
-    store.verdicts.forget_chunks(namespace, [held.item.text for held in gone])
-    if reason is not None:
+    with session.changing(session.encoder, committed := CommittedRows()):
+        known = store.preferences.at(namespace)
+        found = store.entries.stored(namespace, rows)
+        items = store.items.held_at(sorted({entry["item"] for entry in found}))
+        committed.gone = [entry["row"] for entry in found]
+        store.entries.remove(committed.gone)
+        store.drop_orphans(list(items))
+        left = store.items.present(list(items))
+        committed.gone_items = [row for row in items if row not in left]
+        gone = [items[row] for row in committed.gone_items]
+        committed.seen = [held.digest for held in gone]
+        committed.forgotten = store.seen.add(namespace, committed.seen) > 0
+        store.verdicts.forget_chunks(namespace, [held.item.text for held in gone])
+        reason = f"the least valuable by {session.retention.name} when there was no room"
         records = []
         for entry in found:
-            held, preference = items[entry.item], entry.preference
-            text = known[preference].text if preference in known else ""
+            held, preference = items[entry["item"]], entry["preference"]
             record = NotKept(
                 item_id=held.item.id,
                 text=held.item.text,
                 stage=EVICTED,
                 reason=reason,
-                preference=text,
-                similarity=float(entry.similarity),
+                preference=known[preference].text if preference in known else "",
+                similarity=float(entry["similarity"]),
             )
             records.append((held.digest, record))
         store.seen.put_records(namespace, records, {each.text: row for row, each in known.items()})
-    return Addition(
-        gone=[entry.row for entry in found],
-        gone_items=[row for row in items if row not in left],
-        seen=seen,
-        forgotten=forgotten,
-        sums=store.sums(),
-    )
+    return len(found)

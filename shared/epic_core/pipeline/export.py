@@ -19,6 +19,7 @@ from epic_core.errors import InvalidInputError, StoreError
 from epic_core.pipeline.aspects import asks_model, read_preferences
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Effects
+from epic_core.storage.sqlite.files import check_path, new_file
 from epic_core.storage.tables.entries import NewEntry
 from epic_core.storage.tables.items import HeldItem
 from epic_core.types import FloatArray, Item, Preference, Stance
@@ -74,6 +75,18 @@ def lines_of(session: Session) -> Iterator[str]:
             pending = {"kind": "pending", **_item(item), "reason": reason, "preferences": preferences}
             yield json.dumps(pending, ensure_ascii=False)
         yield json.dumps({"kind": "end", "preferences": len(known), "items": items, "pending": len(waiting)})
+
+
+def export(session: Session, path: Path, *, overwrite: bool) -> int:
+    """Write a namespace into a file, whole or not at all; return how many items it has."""
+    items = 0
+    session.store.check_other(path)
+    check_path(path)
+    with new_file(path, overwrite=overwrite) as made, Path(made).open("w", encoding="utf-8") as lines:
+        for line in lines_of(session):
+            lines.write(line + "\n")
+            items += line.startswith('{"kind": "item"')
+    return items
 
 
 def _item(item: Item) -> dict[str, Any]:
@@ -275,7 +288,7 @@ def _write(
     rows: Mapping[str, int],
 ) -> None:
     store, namespace = session.store, session.namespace
-    item_row = store.items.restore(namespace, held, vector_of[held.item.text])
+    item_row = store.items.put(namespace, held.item, vector_of[held.item.text], version=held.digest)
     for columns in entries:
         entry = dict(columns)
         uses, used = entry.pop("uses"), entry.pop("used")
@@ -283,7 +296,7 @@ def _write(
         if preference is not None and preference not in rows:
             raise InvalidInputError(f"Item {held.item.id!r} is held for a preference that is not in the export.")
         vector = vector_of[entry["instruction"] or held.rewrite or held.item.text]
-        row, _ = store.entries.add(
+        row = store.entries.add(
             item_row, rows.get(preference or ""), NewEntry(preference_id=preference, vector=vector, **entry)
         )
         if uses:

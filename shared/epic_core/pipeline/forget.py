@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from epic_core.errors import (
-    UnknownItemError,
-)
+from epic_core.errors import UnknownItemError
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.ingest import chunked
 from epic_core.pipeline.session import Session
-from epic_core.storage.namespace import Addition
+from epic_core.storage.namespace import CommittedRows
 from epic_core.storage.tables.items import version_of
 from epic_core.types import Item
 
@@ -27,17 +25,14 @@ def forget(session: Session, items: Sequence[str | Item]) -> int:
         everything = [part for item in items for part in _with_chunks(session, item)]
         held = _checked_known(session, everything)
         ids = list(dict.fromkeys(item.id if isinstance(item, Item) else item for item in everything))
-        with session.changing(session.encoder) as space:
-            addition = Addition(forgotten=True)
+        with session.changing(session.encoder, rows := CommittedRows(forgotten=True)) as space:
             _forget_traces(session, everything, ids)
             for item_id in ids:
                 row = store.items.row(namespace, item_id)
                 if row is not None:
-                    addition.gone += space.rows_of.get(row, [])
-                    addition.gone_items.append(row)
+                    rows.gone += space.rows_of.get(row, [])
+                    rows.gone_items.append(row)
             store.items.remove(namespace, ids)
-            addition.sums = store.sums()
-        space.apply(addition)
     store.give_back()
     return held
 
@@ -75,7 +70,7 @@ def _forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[
     known, recorded = store.items.known(namespace, ids), store.seen.recorded(namespace, ids)
     digests = {held.digest for held in known.values()}
     digests |= {digest for found in recorded.values() for digest in found}
-    texts = [held.text for held in known.values()]
+    texts = [held.item.text for held in known.values()]
     for item in items:
         if isinstance(item, Item):
             digests.add(version_of(item))

@@ -12,12 +12,13 @@ from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import NoPreferencesError
 from epic_core.pipeline.aspects import reread_preferences
 from epic_core.pipeline.coarse_filter import coarse_filter, similarity, tau_for_keep_rate
-from epic_core.pipeline.commit import Outcome
-from epic_core.pipeline.commit_within_budget import settle, written
+from epic_core.pipeline.commit import WriteBatch
+from epic_core.pipeline.eviction import written
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.light_tier import trim
-from epic_core.pipeline.rewrites import held_for
+from epic_core.pipeline.rewrites import held_for, renew_rewrites
 from epic_core.pipeline.session import Session
+from epic_core.pipeline.verify import VerdictBatches, batch_of, unverified
 from epic_core.preferences.foreign import count_foreign
 from epic_core.preferences.library import borrowed
 from epic_core.runtime.effects import Clock, Effects
@@ -33,6 +34,7 @@ _SMALL_SAMPLE = 100
 _NEARLY_EVERYTHING = 0.5
 _ENOUGH_TO_JUDGE = 50
 _EXPANDED_KEPT = 1024
+_WRITTEN_AT_ONCE = 256
 
 
 def add_batch(
@@ -64,9 +66,9 @@ def add_batch(
     clock.add("coarse filter", started)
 
     report.passed += len(candidates)
-    outcome = Outcome(encoder=encoder, rejected=rejected, discarded=discarded, stale=stale)
-    outcome.records = _below_tau(session, discarded, fresh, embeddings, preferences, vectors)
-    yield from written(session, outcome, report, clock)
+    rest = WriteBatch(encoder=encoder, rejected=rejected, discarded=discarded, stale=stale)
+    rest.records = _below_tau(session, rejected, preferences, vectors)
+    yield from written(session, rest, report, clock)
     progress.begin(len(batch), len(items), done=len(items) - len(candidates))
     yield from settle(session, encoder, candidates, report, clock, progress)
     yield from _catch_up(session, encoder, fresh, embeddings, preferences, report, clock)
@@ -127,9 +129,36 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
     report.seen += len(queue)
     report.passed += len(queue)
     report.discarded += len(orphans)
-    yield from written(session, Outcome(encoder=encoder, discarded=orphans, retried=True), report, clock)
+    yield from written(session, WriteBatch(encoder=encoder, discarded=orphans, retried=True), report, clock)
     progress.expect(len(candidates))
     yield from settle(session, encoder, candidates, report, clock, progress, retried=True)
+
+
+def settle(
+    session: Session,
+    encoder: Encoder,
+    candidates: Sequence[Candidate],
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+    *,
+    retried: bool = False,
+) -> Effects[None]:
+    """Verify candidates, and write the verdicts as they come."""
+    if not session.fine:
+        for start in range(0, len(candidates), _WRITTEN_AT_ONCE):
+            kept = [unverified(candidate) for candidate in candidates[start : start + _WRITTEN_AT_ONCE]]
+            yield from written(session, WriteBatch(encoder=encoder, kept=kept, retried=retried), report, clock)
+            progress.advance(len(kept))
+        return
+    verdicts = VerdictBatches(session, candidates, report)
+    while (decided := (yield from verdicts.next_batch())) is not None:
+        batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report)
+        batch.retried = retried
+        renew = yield from written(session, batch, report, clock)
+        progress.advance(len(decided.decided))
+        if renew:
+            yield from renew_rewrites(session, encoder, report)
 
 
 def candidate_of(
@@ -226,7 +255,7 @@ def _fresh(session: Session, space: Namespace, items: list[Item]) -> tuple[list[
     latest = {item.id: item for item in items}
     versions = {item.id: version_of(item) for item in latest.values()}
     current = {key for key, held in known.items() if held.digest == versions[key]}
-    waiting = sum(known[key].state == "pending" for key in current)
+    waiting = sum(known[key].waits for key in current)
     other = [item for item in latest.values() if item.id not in current]
     if not other or session.store.seen.kept == 0:
         return other, len(items) - len(other), 0, waiting
@@ -238,9 +267,7 @@ def _fresh(session: Session, space: Namespace, items: list[Item]) -> tuple[list[
 
 def _below_tau(
     session: Session,
-    discarded: Sequence[Item],
-    items: Sequence[Item],
-    embeddings: FloatArray,
+    rejected: Sequence[tuple[Item, FloatArray]],
     preferences: Sequence[Preference],
     vectors: FloatArray,
 ) -> list[tuple[bytes, NotKept]]:
@@ -248,24 +275,20 @@ def _below_tau(
     limit = session.store.seen.records_room()
     if not limit or not preferences:
         return []
-    chosen = sorted((version_of(item), item.id, item) for item in discarded)[:limit]
-    row_of = {item.id: row for row, item in enumerate(items)}
-    similarities = embeddings[[row_of[item_id] for _, item_id, _ in chosen]] @ vectors.T
-    reason = f"below tau {session.tau:.3f}"
-    return [
-        (
-            version,
-            NotKept(
-                item_id=item.id,
-                text=item.text,
-                stage="coarse filter",
-                reason=reason,
-                preference=preferences[int(near.argmax())].text,
-                similarity=float(near.max()),
-            ),
+    versions = ((version_of(item), item, embedding) for item, embedding in rejected)
+    records = []
+    for version, item, embedding in sorted(versions, key=lambda one: (one[0], one[1].id))[:limit]:
+        near = vectors @ embedding
+        record = NotKept(
+            item_id=item.id,
+            text=item.text,
+            stage="coarse filter",
+            reason=f"below tau {session.tau:.3f}",
+            preference=preferences[int(near.argmax())].text,
+            similarity=float(near.max()),
         )
-        for (version, _, item), near in zip(chosen, similarities, strict=True)
-    ]
+        records.append((version, record))
+    return records
 
 
 def resolve_keep_rate(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from epic_core.encoders.base import Embed
 from epic_core.errors import NoPreferencesError
-from epic_core.pipeline.commit import Outcome
+from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.ingest import coarse_stage, expanded_phrases, resolve_keep_rate
 from epic_core.pipeline.rewrites import rewritings_of
 from epic_core.pipeline.session import Session
@@ -52,7 +52,7 @@ def judge_batch(
     if session.fine:
         verdicts = VerdictBatches(session, candidates, report)
         while (batch := (yield from verdicts.next_batch())) is not None:
-            remember(session, Outcome(encoder=encoder, version=verdicts.verifier.name, verdicts=list(batch.new)))
+            remember(session, WriteBatch(encoder=encoder, version=verdicts.verifier.name, verdicts=list(batch.new)))
             for one in (yield from _judged(session, verdicts.verifier, batch.decided, preferences, report)):
                 judged[one.item.id] = one
             if session.store.writable:

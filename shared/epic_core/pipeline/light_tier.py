@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from epic_core.pipeline.bytes import item_bytes
 from epic_core.pipeline.session import Session
-from epic_core.storage.namespace import Addition, Namespace
-from epic_core.storage.vector_codec import code_length
+from epic_core.storage.codecs import code_length, deflated
+from epic_core.storage.namespace import CommittedRows, Namespace
 from epic_core.types import FloatArray, Item
+from epic_core.types.metadata import dumped_metadata
 
 # What the next items need besides: pages are not full, and the SQL indexes take some.
 _FILLING = 1.25
@@ -85,9 +85,12 @@ def trim(session: Session, needed: int = 0) -> int:
 def leave(session: Session, octets: int) -> int:
     """Remove the least of the light tier until so many bytes are free; return how many items went."""
     with session.lock:
-        rows, _ = _by_worth(session.space())
+        space = session.space()
+        rows = _light_rows(space)
         if not rows:
             return 0
+        order = np.argsort(_worth(space, space.texts.vectors[space.texts.places(rows)]), kind="stable").tolist()
+        rows = [rows[place] for place in order]
         sizes = session.store.items.light_sizes(rows)
         going: list[int] = []
         for row in rows:
@@ -95,21 +98,26 @@ def leave(session: Session, octets: int) -> int:
                 break
             octets -= sizes[row]
             going.append(row)
-        with session.changing(session.encoder) as space:
-            addition = Addition()
-            remove(session, going, addition)
-            addition.sums = session.store.sums()
-        space.apply(addition)
+        with session.changing(session.encoder, committed := CommittedRows()):
+            remove(session, going, committed)
         return len(going)
 
 
-def remove(session: Session, rows: Sequence[int], addition: Addition) -> None:
+def remove(session: Session, going: Sequence[int], rows: CommittedRows) -> None:
     """Remove items of the light tier. Call it inside a transaction."""
-    held = session.store.items.held_at(rows)
-    addition.gone_items += held
-    addition.seen += [one.digest for one in held.values()]
-    addition.forgotten |= session.store.seen.add(session.namespace, [one.digest for one in held.values()]) > 0
+    held = session.store.items.held_at(going)
+    digests = [one.digest for one in held.values()]
+    rows.gone_items += held
+    rows.seen += digests
+    rows.forgotten |= session.store.seen.add(session.namespace, digests) > 0
     session.store.items.remove(session.namespace, [one.item.id for one in held.values()])
+
+
+def item_bytes(item: Item) -> int:
+    """Estimate the bytes of an item in the file: its text as it is packed, its metadata, its id, and the row."""
+    text = deflated(item.text)
+    metadata = dumped_metadata(item.metadata, item.id)
+    return len(text if isinstance(text, bytes) else text.encode()) + len((metadata + 2 * item.id).encode()) + 160
 
 
 def _limit(session: Session) -> int:
@@ -146,11 +154,3 @@ def _worth(space: Namespace, vectors: FloatArray) -> FloatArray:
 
 def _light_rows(space: Namespace) -> list[int]:
     return [row for row in space.texts.rows.tolist() if space.light(row)]
-
-
-def _by_worth(space: Namespace) -> tuple[list[int], list[float]]:
-    """Return the rows of the light tier and what each is worth, least first."""
-    rows = _light_rows(space)
-    worth = _worth(space, space.texts.vectors[space.texts.places(rows)]) if rows else np.empty(0)
-    order = np.argsort(worth, kind="stable").tolist()
-    return [rows[place] for place in order], [float(worth[place]) for place in order]

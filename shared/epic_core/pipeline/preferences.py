@@ -5,30 +5,34 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from typing import NamedTuple
 
-from epic_core.encoders.base import Embed, Encoder
-from epic_core.errors import (
-    DuplicatePreferenceError,
-    EpicError,
-    InvalidInputError,
-    RetryQueueFullError,
-)
+from epic_core.encoders.base import Embed
+from epic_core.errors import DuplicatePreferenceError, EpicError, InvalidInputError, RetryQueueFullError
 from epic_core.pipeline.aspects import read_preferences, reread_preferences, restate
 from epic_core.pipeline.coarse_filter import coarse_filter
-from epic_core.pipeline.commit import Outcome
-from epic_core.pipeline.commit_within_budget import settle, written
+from epic_core.pipeline.commit import WriteBatch
+from epic_core.pipeline.eviction import written
 from epic_core.pipeline.expiry import drop_expired, take_away
-from epic_core.pipeline.ingest import candidate_of, expanded_phrases
+from epic_core.pipeline.ingest import candidate_of, expanded_phrases, settle
 from epic_core.pipeline.rewrites import put_rewrite, renew_rewrites
 from epic_core.pipeline.session import Session
-from epic_core.pipeline.verify import VerdictBatches, outcome_of, remember, unverified
+from epic_core.pipeline.verify import VerdictBatches, batch_of, remember, unverified
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
+from epic_core.storage.codecs import rounded
 from epic_core.storage.namespace import Namespace
-from epic_core.storage.vector_codec import rounded
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
+
+
+class NewPreference(NamedTuple):
+    """A preference to be written, with E(p), whether a model is still to read it, and the one it replaces."""
+
+    preference: Preference
+    vector: FloatArray
+    unread: bool
+    replacing: Preference | None
 
 
 def add_preference(
@@ -99,24 +103,22 @@ def _introduce(
     candidates = _matching(session, items, embeddings, preference, vectors, expanded)
     started = clock.add("coarse filter", started)
     report.seen, report.passed = len(items), len(candidates)
-    outcome = Outcome(encoder=encoder, unread=unread)
+    batch = WriteBatch(encoder=encoder)
     progress.expect(len(candidates))
     if session.fine:
         without = None if replacing is None else replacing.id
         verdicts = VerdictBatches(session, candidates, report)
-        while (batch := (yield from verdicts.next_batch())) is not None:
-            part = yield from outcome_of(
-                session, encoder, verdicts.verifier, batch.decided, batch.new, report, without=without
-            )
+        while (decided := (yield from verdicts.next_batch())) is not None:
+            part = yield from batch_of(session, encoder, verdicts.verifier, decided, report, without=without)
             # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
             remember(session, part)
-            outcome.kept += part.kept
-            outcome.undecided += part.undecided
-            outcome.rewrites |= part.rewrites
-            progress.advance(len(batch.decided))
+            batch.kept += part.kept
+            batch.undecided += part.undecided
+            progress.advance(len(decided.decided))
     else:
-        outcome.kept += [(candidate.item, unverified(candidate)) for candidate in candidates]
-    yield from _put_in_force(session, encoder, preference, vectors[0], replacing, outcome, report, clock)
+        batch.kept = [unverified(candidate) for candidate in candidates]
+    new = NewPreference(preference, vectors[0], unread, replacing)
+    yield from _put_in_force(session, new, batch, report, clock)
     # Items that came while the others were being verified.
     seen = {item.id: item for item in items}
     with session.lock:
@@ -130,43 +132,37 @@ def _introduce(
 
 
 def _put_in_force(
-    session: Session,
-    encoder: Encoder,
-    preference: Preference,
-    vector: FloatArray,
-    replacing: Preference | None,
-    outcome: Outcome,
-    report: BuildReport,
-    clock: Clock,
+    session: Session, new: NewPreference, batch: WriteBatch, report: BuildReport, clock: Clock
 ) -> Effects[None]:
     """Write a preference with all that it holds, in place of another's: at once, or under a budget piece by piece.
 
     In pieces the old preference goes last. Whatever happens in between, nothing that is held is lost: until the end
     the old preference is in force too.
     """
-    started = time.perf_counter()
+    started, replacing = time.perf_counter(), new.replacing
     # Two of one id cannot stand side by side.
-    at_once = session.budget is None or (replacing is not None and replacing.id == preference.id)
-    with session.changing(encoder) as space:
+    at_once = session.budget is None or (replacing is not None and replacing.id == new.preference.id)
+    with session.changing(batch.encoder) as space:
+        _check_new(space, new.preference, replacing)
+        _check_queue(session, new.preference, batch)
         if at_once:
-            _write(session, space, preference, vector, replacing, outcome, report)
+            _write(session, space, new, batch, report)
         else:
-            first = replace(outcome, kept=[], undecided=[])
-            _write(session, space, preference, vector, None, first, report, coming=outcome)
+            _write(session, space, new._replace(replacing=None), WriteBatch(encoder=batch.encoder), report)
             if replacing is not None:
-                _place_after(session, space, replacing, preference)
+                _place_after(session, space, replacing, new.preference)
     clock.add("index", started)
     if at_once:
         if replacing is not None:
             session.store.give_back()
         return
-    outcome.retried = True
+    batch.retried = True
     try:
-        yield from written(session, outcome, report, clock)
+        yield from written(session, batch, report, clock)
     except BaseException:
         # As if it had not been begun. After a kill, both are in force.
         with suppress(EpicError):
-            take_away(session, preference)
+            take_away(session, new.preference)
         raise
     if replacing is not None:
         take_away(session, replacing)
@@ -194,48 +190,43 @@ def _matching(
     return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in rows]
 
 
-def _write(
-    session: Session,
-    space: Namespace,
-    preference: Preference,
-    vector: FloatArray,
-    replacing: Preference | None,
-    outcome: Outcome,
-    report: BuildReport,
-    *,
-    coming: Outcome | None = None,
-) -> None:
-    """Write a preference and what it holds, and take out the one it replaces; `coming` is what is written later."""
+def _write(session: Session, space: Namespace, new: NewPreference, batch: WriteBatch, report: BuildReport) -> None:
+    """Write a preference and what it holds, and take out the one it replaces."""
     store, namespace = session.store, session.namespace
-    _check_new(space, preference, replacing)
-    row = None if replacing is None else space.preference_rows[space.find(replacing)]
-    undecided = (coming or outcome).undecided
-    if undecided and store.retry_queue.count(namespace) + len(undecided) > session.retry_queue:
-        raise RetryQueueFullError(
-            f"{len(undecided)} held items are undecided under {preference.text!r}, and the retry queue takes"
-            f" {session.retry_queue}. Nothing was changed. The last reason was: {undecided[-1][1][:300]} Mend it,"
-            " and do it again: what was decided is remembered."
-        )
-    position, left = (None, []) if replacing is None or row is None else store.take_out(namespace, row, replacing.id)
-    new = store.preferences.add(namespace, preference, vector, position=position, unread=outcome.unread)
+    position: int | None = None
+    left: list[int] = []
+    if new.replacing is not None:
+        old = space.preference_rows[space.find(new.replacing)]
+        position, left = store.take_out(namespace, old, new.replacing.id)
+    preference = store.preferences.add(namespace, new.preference, new.vector, position=position, unread=new.unread)
     # What was discarded was discarded under the others.
     store.seen.clear(namespace)
-    for item, entries in outcome.kept:
-        known = store.items.known(namespace, [item.id]).get(item.id)
-        row = store.items.row(namespace, item.id)
-        if row is None or known is None or known.text != item.text:
+    for kept in batch.kept:
+        known = store.items.known(namespace, [kept.item.id]).get(kept.item.id)
+        row = store.items.row(namespace, kept.item.id)
+        if row is None or known is None or known.item.text != kept.item.text:
             continue  # gone, or another text by now
         store.items.promote(row)
         report.kept += 1
-        for entry in entries:
-            store.entries.add(row, new, entry)
+        for entry in kept.entries:
+            store.entries.add(row, preference, entry)
             report.entries += 1
-        if item.id in outcome.rewrites:
-            put_rewrite(store, namespace, item, row, outcome.rewrites[item.id], entries[0].vector)
-    for item, reason, ids in outcome.undecided:
+        if kept.rewrite is not None:
+            put_rewrite(store, namespace, kept.item, row, kept.rewrite, kept.entries[0].vector)
+    for item, reason, ids in batch.undecided:
         store.retry_queue.put(namespace, item, reason, ids)
     # Last: an item that only the old preference held may be held by the new one.
     store.drop_orphans(left, keep_texts=session.reserve > 0)
+
+
+def _check_queue(session: Session, preference: Preference, batch: WriteBatch) -> None:
+    waiting = session.store.retry_queue.count(session.namespace)
+    if batch.undecided and waiting + len(batch.undecided) > session.retry_queue:
+        raise RetryQueueFullError(
+            f"{len(batch.undecided)} held items are undecided under {preference.text!r}, and the retry queue takes"
+            f" {session.retry_queue}. Nothing was changed. The last reason was: {batch.undecided[-1][1][:300]} Mend it,"
+            " and do it again: what was decided is remembered."
+        )
 
 
 def _check_end(preference: Preference) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from epic_core.encoders.base import Embed, Encoder, described
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Effects
+from epic_core.storage.sqlite.connection import Table
 from epic_core.types import FloatArray
 
 
@@ -13,9 +16,10 @@ def reencode_memory(session: Session, encoder: Encoder) -> Effects[None]:
     while True:
         with session.lock:
             texts = session.store.embedded_texts()
-        vectors: list[FloatArray] = []
-        for table in texts:
-            vectors += [(yield Embed(encoder, list(table.values()), "embedding"))]
+        vectors: dict[Table, dict[int, FloatArray]] = {}
+        for table, of in texts.items():
+            embedded: FloatArray = yield Embed(encoder, list(of.values()), "embedding")
+            vectors[table] = dict(zip(of, embedded, strict=True))
         with session.lock:
             if not _embedded_anew(session, encoder, texts, vectors):
                 continue  # something was written meanwhile
@@ -25,15 +29,16 @@ def reencode_memory(session: Session, encoder: Encoder) -> Effects[None]:
 
 
 def _embedded_anew(
-    session: Session, encoder: Encoder, texts: tuple[dict[int, str], ...], vectors: list[FloatArray]
+    session: Session,
+    encoder: Encoder,
+    texts: Mapping[Table, Mapping[int, str]],
+    vectors: Mapping[Table, Mapping[int, FloatArray]],
 ) -> bool:
     """Write the embeddings of all texts, if the file still holds these texts; tell whether it does."""
     with session.store.transaction():
         if session.store.embedded_texts() != texts:
             return False
-        session.store.replace_vectors(
-            *(dict(zip(table, rows, strict=True)) for table, rows in zip(texts, vectors, strict=True))
-        )
+        session.store.replace_vectors(vectors)
         session.store.set_meta(encoder=described(encoder))
         for namespace in session.store.preferences.namespaces():
             session.store.set_meta(**{f"tau/{namespace}": None})

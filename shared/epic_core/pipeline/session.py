@@ -15,7 +15,7 @@ from epic_core.preferences.evidence import borrows
 from epic_core.retention.budget import Budget
 from epic_core.retention.policies import ByValue, RetentionPolicy
 from epic_core.steering.query_steering import QuerySteering
-from epic_core.storage.namespace import Namespace
+from epic_core.storage.namespace import CommittedRows, Namespace
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker
 from epic_core.types import BuildReport, FloatArray, Preference
@@ -164,28 +164,33 @@ class Session:
             space.stale = True
 
     @contextmanager
-    def changing(self, encoder: Encoder) -> Iterator[Namespace]:
+    def changing(self, encoder: Encoder, rows: CommittedRows | None = None) -> Iterator[Namespace]:
         """Open one transaction over the own namespace, and yield the namespace as the transaction sees it.
 
         Waiting for another process's transaction can take a while: what was known before may be wrong. The
-        namespace looks at the file again afterwards, unless what was added is applied to it.
+        namespace looks at the file again afterwards, unless it is told which rows were added and removed.
 
         Args:
             encoder: Of the vectors to be written.
+            rows: Is filled in by the caller, inside the transaction.
 
         Raises:
             EncoderError: if the memory was embedded anew in the meantime.
         """
-        with self.lock, self.store.transaction():
-            space = self.space()
-            if encoder is not self.encoder:
-                raise EncoderError("The memory was embedded anew while this was going on. Do it again.")
-            self.mark_stale()
-            try:
-                self._changing = True
-                yield space
-            finally:
-                self._changing = False
+        with self.lock:
+            with self.store.transaction():
+                space = self.space()
+                if encoder is not self.encoder:
+                    raise EncoderError("The memory was embedded anew while this was going on. Do it again.")
+                self.mark_stale()
+                try:
+                    self._changing = True
+                    yield space
+                    added = None if rows is None or rows.incomplete else space.read(rows)
+                finally:
+                    self._changing = False
+            if rows is not None and added is not None:
+                space.apply(rows, added)
 
     def count_uses(self, rows: Iterable[int]) -> None:
         """Count that a search returned entries; written now and then. Call it under the lock."""

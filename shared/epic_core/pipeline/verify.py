@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import BudgetError, EpicError
-from epic_core.pipeline.commit import Outcome
+from epic_core.pipeline.commit import KeptItem, WriteBatch
 from epic_core.pipeline.rewrites import Rewrite, rewriting_of, rewritings_of
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Effects
@@ -17,7 +17,6 @@ from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch
 from epic_core.storage.tables.entries import NewEntry, verifier_number
 from epic_core.storage.tables.items import version_of
 from epic_core.types import (
-    Alignment,
     BuildReport,
     Candidate,
     Decision,
@@ -110,87 +109,81 @@ def _asked_as(candidate: Candidate) -> Hashable:
     return candidate.item.text, tuple(preference.id for preference in candidate.preferences)
 
 
-def outcome_of(
+def batch_of(
     session: Session,
     encoder: Encoder,
     verifier: Verifier,
-    decided: Decided,
-    new: Decided,
+    verdicts: VerdictBatch,
     report: BuildReport,
     *,
     without: str | None = None,
-) -> Effects[Outcome]:
+) -> Effects[WriteBatch]:
     """Turn verdicts into the rows to be written, with the embeddings of instructions or rewritten texts.
 
     Args:
         session: The memory's.
         encoder: Embeds what is indexed.
         verifier: Whose verdicts they are.
-        decided: The verdicts.
-        new: Those among them to be remembered.
+        verdicts: The verdicts, and those among them to be remembered.
         report: Counts them.
         without: The id of a preference that is about to go.
     """
-    asked = {preference.id: preference for candidate, _ in new for preference in candidate.preferences}
-    outcome = Outcome(encoder=encoder, version=verifier.name, verdicts=list(new), asked=list(asked.values()))
+    asked = {preference.id: preference for candidate, _ in verdicts.new for preference in candidate.preferences}
+    batch = WriteBatch(encoder=encoder, version=verifier.name, verdicts=list(verdicts.new), asked=list(asked.values()))
     judged = verifier_number(verifier.name)
     keep: list[tuple[Candidate, Verdict]] = []
-    for candidate, verdict in decided:
+    for candidate, verdict in verdicts.decided:
         if verdict.decision is Decision.KEEP:
             keep.append((candidate, verdict))
         elif verdict.decision is Decision.DISCARD:
-            outcome.discarded.append(candidate.item)
-            outcome.rejected.append((candidate.item, candidate.embedding))
-            outcome.records.append((version_of(candidate.item), _discarded(candidate, verdict)))
+            batch.discarded.append(candidate.item)
+            batch.rejected.append((candidate.item, candidate.embedding))
+            batch.records.append((version_of(candidate.item), _discarded(candidate, verdict)))
             report.discarded += 1
         else:
-            _waits(outcome, candidate, verdict.rationale, verdict.answer, report)
+            _waits(batch, candidate, verdict.rationale, verdict.answer, report)
 
     rewriter = base_verifier(verifier).rewriter
     rewritten: dict[int, Rewrite] = {}
     if rewriter is not None and keep:
-        remember(session, outcome)
+        remember(session, batch)
         rewritings = [rewriting_of(session, candidate, verdict, without) for candidate, verdict in keep]
         rewritten, failed = yield from rewritings_of(session, rewriter, rewritings, report)
         for place, (reason, answer) in failed.items():
-            _waits(outcome, keep[place][0], reason, answer, report)
-        keep = [one for place, one in enumerate(keep) if place in rewritten]
-        rewritten = dict(enumerate(rewritten.values()))
+            _waits(batch, keep[place][0], reason, answer, report)
+        keep = [keep[place] for place in rewritten]
+    rewrites: list[Rewrite | None] = [*rewritten.values()] or [None] * len(keep)
 
-    texts = list(
-        dict.fromkeys(
-            _indexed(alignment, rewritten.get(place)) for place, (_, v) in enumerate(keep) for alignment in v.alignments
-        )
-    )
+    indexed = [
+        [alignment.instruction if rewrite is None else rewrite.text for alignment in verdict.alignments]
+        for (_, verdict), rewrite in zip(keep, rewrites, strict=True)
+    ]
+    texts = list(dict.fromkeys(text for several in indexed for text in several))
     try:
         vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
     except GeneratorExit:
         # The encoder failed or was interrupted. What the model said is kept all the same, if anything can be.
         with suppress(EpicError):
-            remember(session, outcome)
+            remember(session, batch)
         raise
     vector_of = dict(zip(texts, vectors, strict=True))
-    for place, (candidate, verdict) in enumerate(keep):
+    for (candidate, verdict), rewrite, several in zip(keep, rewrites, indexed, strict=True):
         similarity = {p.id: s for p, s in zip(candidate.preferences, candidate.similarities, strict=True)}
-        made = rewritten.get(place)
         entries = [
             NewEntry(
                 preference_id=alignment.preference_id,
-                instruction="" if made else alignment.instruction,
+                instruction="" if rewrite else alignment.instruction,
                 stance=alignment.stance,
                 rationale=alignment.rationale or verdict.rationale,
                 confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
                 similarity=similarity[alignment.preference_id],
-                vector=vector_of[_indexed(alignment, made)],
+                vector=vector_of[text],
                 verifier=judged,
             )
-            for alignment in verdict.alignments
+            for alignment, text in zip(verdict.alignments, several, strict=True)
         ]
-        outcome.kept.append((candidate.item, entries))
-        outcome.vectors[candidate.item.id] = candidate.embedding
-        if made:
-            outcome.rewrites[candidate.item.id] = made
-    return outcome
+        batch.kept.append(KeptItem(item=candidate.item, entries=entries, vector=candidate.embedding, rewrite=rewrite))
+    return batch
 
 
 def _discarded(candidate: Candidate, verdict: Verdict) -> NotKept:
@@ -205,20 +198,14 @@ def _discarded(candidate: Candidate, verdict: Verdict) -> NotKept:
     )
 
 
-def _indexed(alignment: Alignment, rewrite: Rewrite | None) -> str:
-    """Return the text that an entry is indexed by: its instruction, or the rewritten text."""
-    return alignment.instruction if rewrite is None else rewrite.text
-
-
-def remember(session: Session, outcome: Outcome) -> None:
-    """Commit the verdicts of an outcome to the cache, before the outcome itself."""
-    verdicts, outcome.verdicts = outcome.verdicts, []
+def remember(session: Session, batch: WriteBatch) -> None:
+    """Commit the verdicts of a batch to the cache, before the batch itself."""
+    verdicts, batch.verdicts = batch.verdicts, []
     if verdicts:
         # What finds no room is asked for again.
         with suppress(BudgetError), session.lock, session.store.transaction():
-            session.store.verdicts.remember(
-                session.namespace, outcome.version, verdicts[-session.store.verdicts.kept :]
-            )
+            kept = session.store.verdicts.kept
+            session.store.verdicts.remember(session.namespace, batch.version, verdicts[-kept:])
 
 
 def forget_gone(session: Session, asked: Sequence[Preference]) -> None:
@@ -231,12 +218,12 @@ def forget_gone(session: Session, asked: Sequence[Preference]) -> None:
                 session.store.verdicts.forget_preference(session.namespace, preference)
 
 
-def unverified(candidate: Candidate) -> list[NewEntry]:
-    """Make entries without instruction: the item's own embedding, under each of its preferences or none."""
+def unverified(candidate: Candidate) -> KeptItem:
+    """Keep an item without instructions: by its own embedding, under each of its preferences or none."""
     pairs: list[tuple[str | None, float]] = [
-        (p.id, s) for p, s in zip(candidate.preferences, candidate.similarities, strict=True)
+        (preference.id, s) for preference, s in zip(candidate.preferences, candidate.similarities, strict=True)
     ] or [(None, 0.0)]
-    return [
+    entries = [
         NewEntry(
             preference_id=preference_id,
             instruction="",
@@ -248,12 +235,13 @@ def unverified(candidate: Candidate) -> list[NewEntry]:
         )
         for preference_id, similarity in pairs
     ]
+    return KeptItem(item=candidate.item, entries=entries, vector=candidate.embedding)
 
 
-def _waits(outcome: Outcome, candidate: Candidate, reason: str, answer: str, report: BuildReport) -> None:
+def _waits(batch: WriteBatch, candidate: Candidate, reason: str, answer: str, report: BuildReport) -> None:
     # What the model said waits with the item: `explain` shows it.
     said = f" The model answered: {answer[:_ANSWER_KEPT]!r}" if answer else ""
-    outcome.undecided.append((candidate.item, reason + said, [preference.id for preference in candidate.preferences]))
+    batch.undecided.append((candidate.item, reason + said, [preference.id for preference in candidate.preferences]))
     count_undecided(report, candidate.item, reason, answer)
 
 

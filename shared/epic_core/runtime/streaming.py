@@ -11,6 +11,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Generic, TypeVar
@@ -79,59 +80,48 @@ class AnswerStream(Generic[R]):
         Raises:
             VerifierError: for an answer that `check` refuses, or more answers than questions.
         """
-        batch: Batch[R] = Batch()
-        began = time.perf_counter()
+        batch, began = Batch[R](), time.perf_counter()
         try:
-            if self._running is None:
-                self._running = self._start()
-            while not self._full(batch, began):
-                try:
-                    position, answer = next(self._running)
-                except StopIteration:
-                    self._end(batch)
-                    break
-                self._take(batch, position, answer)
-        except VerifierError:
+            with self._ending(batch, BaseException):
+                self._running = self._running or self._start()
+                while not self._full(batch, began):
+                    self._take(batch, next(self._running, None))
+        except BaseException:
             self.close()
             raise
-        except Exception as error:
-            self._fail(batch, error)
-        except BaseException as stop:
-            if not batch.answers:
-                self.close()
-                raise
-            batch.interruption = stop
         if batch.last or batch.interruption:
             self.close()
         return batch
 
     async def anext_batch(self) -> Batch[R]:
         """Return the next batch as `next_batch` does, without blocking the event loop."""
-        batch: Batch[R] = Batch()
-        began = time.perf_counter()
+        batch, began = Batch[R](), time.perf_counter()
         try:
-            if self._arunning is None:
-                self._arunning = self._astart()
-            while not self._full(batch, began):
-                try:
-                    position, answer = await self._arunning.__anext__()
-                except StopAsyncIteration:
-                    self._end(batch)
-                    break
-                self._take(batch, position, answer)
-        except VerifierError:
+            with self._ending(batch, asyncio.CancelledError):
+                self._arunning = self._arunning or self._astart()
+                while not self._full(batch, began):
+                    self._take(batch, await anext(self._arunning, None))
+        except BaseException:
             await self.aclose()
             raise
-        except Exception as error:
-            self._fail(batch, error)
-        except asyncio.CancelledError as stop:
-            if not batch.answers:
-                await self.aclose()
-                raise
-            batch.interruption = stop
         if batch.last or batch.interruption:
             await self.aclose()
         return batch
+
+    @contextmanager
+    def _ending(self, batch: Batch[R], interruption: type[BaseException]) -> Iterator[None]:
+        """End the batch where answering fails, and where it is interrupted after some answers."""
+        try:
+            yield
+        except VerifierError:
+            raise
+        except Exception as error:
+            batch.last = True
+            batch.failure = writable(f"{type(error).__name__}: {error}")
+        except interruption as stop:
+            if not batch.answers:
+                raise
+            batch.interruption = stop
 
     def close(self) -> None:
         """Close the running iterator now instead of when it is garbage-collected."""
@@ -144,24 +134,24 @@ class AnswerStream(Generic[R]):
             await self._arunning.aclose()
 
     def _full(self, batch: Batch[R], began: float) -> bool:
+        if batch.last:
+            return True
         many = len(batch.answers)
         if not self._open:
             return False  # the next step shows how the stream ends: well, or with an interruption
         return many >= self._size or (many > 0 and time.perf_counter() - began >= _MOMENT)
 
-    def _take(self, batch: Batch[R], position: int, answer: object) -> None:
+    def _take(self, batch: Batch[R], answered: tuple[int, Any] | None) -> None:
+        """Take an answer with its position into the batch; None is the end of the stream."""
+        if answered is None:
+            batch.last = True
+            batch.failure = f"{self._name} gave no verdict" if self._open else None
+            return
+        position, answer = answered
         if position not in self._open:
             raise VerifierError(f"{self._name} gave more answers than it was asked for.")
         batch.answers.append((position, self._check(position, answer)))
         self._open.discard(position)
-
-    def _end(self, batch: Batch[R]) -> None:
-        batch.last = True
-        batch.failure = f"{self._name} gave no verdict" if self._open else None
-
-    def _fail(self, batch: Batch[R], error: Exception) -> None:
-        batch.last = True
-        batch.failure = writable(f"{type(error).__name__}: {error}")
 
 
 @dataclass

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from epic_core.storage.sqlite.tables import META, Schema, Table
+from epic_core.storage.sqlite.connection import Table
+from epic_core.storage.sqlite.tables import META, Schema
 
 APPLICATION_ID = 0x45504943  # "EPIC"
 SCHEMA_VERSION = 1

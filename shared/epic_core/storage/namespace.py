@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +19,7 @@ from epic_core.storage.store import Store
 from epic_core.storage.tables.entries import EntryRows
 from epic_core.storage.tables.items import HeldItem
 from epic_core.storage.tables.seen import numbers
-from epic_core.storage.vector_codec import rounded
-from epic_core.storage.vector_index import EntryIndex
-from epic_core.storage.vector_table import VectorTable
+from epic_core.storage.vector_index import EntryIndex, VectorTable
 from epic_core.text.lexical_index import LexicalIndex
 from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
@@ -42,30 +39,32 @@ Sums: TypeAlias = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(kw_only=True)
-class Addition:
-    """Rows that a committed change added and removed, ready for the index.
+class CommittedRows:
+    """Rows that a change added and removed.
 
     Attributes:
-        texts, text_crcs, text_vectors: Rows of the items it added, their checksums and E(x).
+        entries, texts: Rows of the entries, and of the items with E(x), that it added.
         gone, gone_items: Entry rows, and rows of items, that it removed.
-        seen: Digests that were added to the ledger; `forgotten` if others had to leave it for them.
-        sums: `Store.sums` after the change.
+        seen: Digests that were added to the ledger; `forgotten` if others had to leave it.
+        incomplete: Whether rows were changed that are not listed, so that all have to be compared with the file.
     """
 
-    rows: list[int] = field(default_factory=list)
-    crcs: list[int] = field(default_factory=list)
-    items: list[int] = field(default_factory=list)
-    preferences: list[int] = field(default_factory=list)
-    stances: list[Stance] = field(default_factory=list)
-    vectors: list[FloatArray] = field(default_factory=list)
+    entries: list[int] = field(default_factory=list)
     texts: list[int] = field(default_factory=list)
-    text_crcs: list[int] = field(default_factory=list)
-    text_vectors: list[FloatArray] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     gone_items: list[int] = field(default_factory=list)
     seen: list[bytes] = field(default_factory=list)
     forgotten: bool = False
-    sums: Sums = ()
+    incomplete: bool = False
+
+
+class AddedRows(NamedTuple):
+    """The entries that a change added; checksums by row and vectors of E(x); `Store.sums` after the change."""
+
+    entries: EntryRows
+    text_crcs: dict[int, int]
+    text_vectors: FloatArray
+    sums: Sums
 
 
 class Namespace:
@@ -150,17 +149,15 @@ class Namespace:
             for row, (crc, preference) in self._store.entries.crcs(self.namespace).items()
             if preference in live
         }
-        gone = [row for row, crc in self._crc_of.items() if current.get(row) != crc]
-        new = [row for row, crc in current.items() if self._crc_of.get(row) != crc]
-        if len(new) == len(current):
+        new: list[int] | None = [row for row, crc in current.items() if self._crc_of.get(row) != crc]
+        if len(new or ()) == len(current):
+            new = None  # all of them
             self.index = EntryIndex(self._encoder.dimension)
             for known in (self.item_of, self.rows_of, self.preference_of, self.stance_of, self._judged, self._crc_of):
                 known.clear()
-            self._enter(self._store.entries.rows(self.namespace, self._encoder.dimension), live)
-            return
-        self._leave(gone)
-        if new:
-            self._enter(self._store.entries.rows(self.namespace, self._encoder.dimension, new), live)
+        else:
+            self._leave([row for row, crc in self._crc_of.items() if current.get(row) != crc])
+        self._enter(self._store.entries.rows(self.namespace, self._encoder.dimension, under=live, rows=new))
 
     def _read_texts(self) -> None:
         current = self._store.items.text_crcs(self.namespace)
@@ -172,8 +169,7 @@ class Namespace:
             current = {row: crc for row, crc in current.items() if row not in hidden}
         self._leave_texts([row for row, crc in self._text_crc_of.items() if current.get(row) != crc])
         new = [row for row in current if row not in self._text_crc_of]
-        if new:
-            self.texts.add(new, self._store.items.text_vectors(new, self._encoder.dimension))
+        self.texts.add(new, self._store.items.texts_at(new, self._encoder.dimension)[1])
         self._text_crc_of = current
 
     def _leave_texts(self, rows: Sequence[int]) -> None:
@@ -276,10 +272,7 @@ class Namespace:
                 del self.rows_of[item]
             del self.preference_of[row], self.stance_of[row], self._crc_of[row]
 
-    def _enter(self, found: EntryRows, live: AbstractSet[int] | None = None) -> None:
-        if live is not None and not set(found.preferences) <= live:
-            chosen = [n for n, preference in enumerate(found.preferences) if preference in live]
-            found = found.at(chosen)
+    def _enter(self, found: EntryRows) -> None:
         self.index.add(found.rows, found.vectors, [PENALTY[stance] for stance in found.stances])
         self.item_of.update(zip(found.rows, found.items, strict=True))
         for row, item in zip(found.rows, found.items, strict=True):
@@ -290,32 +283,29 @@ class Namespace:
         self._crc_of.update(zip(found.rows, found.crcs, strict=True))
         self._filtered.clear()
 
-    def apply(self, addition: Addition) -> None:
-        """Take over a committed change, provided that the file has no other changes."""
-        if addition.gone or addition.gone_items:
-            self._leave([row for row in addition.gone if row in self.item_of])
-            self._leave_texts(addition.gone_items)
-            self._filtered.clear()
-        if addition.rows:
-            self._enter(
-                EntryRows(
-                    rows=addition.rows,
-                    crcs=addition.crcs,
-                    items=addition.items,
-                    preferences=addition.preferences,
-                    stances=addition.stances,
-                    # Rounded as in the file, so that a search finds the same before and after the file is reopened.
-                    vectors=rounded(np.stack(addition.vectors)),
-                )
-            )
-        if addition.texts:
-            self.texts.add(addition.texts, rounded(np.stack(addition.text_vectors), small=True))
-            self._text_crc_of.update(zip(addition.texts, addition.text_crcs, strict=True))
-            self._filtered.clear()
-        self._noted.update(numbers(addition.seen).tolist())
-        if addition.forgotten or len(self._noted) > _NOTED:
+    def read(self, rows: CommittedRows) -> AddedRows:
+        """Read what a change has added, so that a search finds the same before and after the file is reopened.
+
+        Call it at the end of the transaction.
+        """
+        dimension, live = self._encoder.dimension, {-1, *self.preference_rows}
+        return AddedRows(
+            self._store.entries.rows(self.namespace, dimension, under=live, rows=rows.entries),
+            *self._store.items.texts_at(rows.texts, dimension),
+            self._store.sums(),
+        )
+
+    def apply(self, rows: CommittedRows, added: AddedRows) -> None:
+        """Take over a change that was committed and has changed no other rows."""
+        self._leave([row for row in rows.gone if row in self.item_of])
+        self._leave_texts(rows.gone_items)
+        self._enter(added.entries)
+        self.texts.add(rows.texts, added.text_vectors)
+        self._text_crc_of.update(added.text_crcs)
+        self._noted.update(numbers(rows.seen).tolist())
+        if rows.forgotten or len(self._noted) > _NOTED:
             self._seen = None  # read again when needed
-        self._sums = addition.sums
+        self._sums = added.sums
         self.stale = False
 
     def was_seen(self, digests: Sequence[bytes]) -> NDArray[np.bool_]:

@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from epic_core.errors import decoding
+from epic_core.storage.codecs import deflated, inflated, inflated_by, packed
 from epic_core.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, MEMORY, PREFERENCES
-from epic_core.storage.row_codec import deflated, inflated, inflated_by
+from epic_core.storage.sqlite.connection import Table
 from epic_core.storage.sqlite.database import Database
 from epic_core.storage.tables.entries import Entries
 from epic_core.storage.tables.graph import Graph
-from epic_core.storage.tables.items import Items
+from epic_core.storage.tables.items import Items, RetryQueue
 from epic_core.storage.tables.preferences import Preferences
-from epic_core.storage.tables.retry_queue import RetryQueue
 from epic_core.storage.tables.seen import Seen
 from epic_core.storage.tables.verdicts import Verdicts
-from epic_core.storage.vector_codec import packed
 from epic_core.types import FloatArray, Preference
 
 
@@ -86,8 +85,8 @@ class Store(Database):
             self.preferences.write(row, preference, vector)
             self.entries.compress_anew(entries)
 
-    def embedded_texts(self) -> tuple[dict[int, str], dict[int, str], dict[int, str], dict[int, str]]:
-        """Return the text of every stored embedding: by preference, entry, item and entity row."""
+    def embedded_texts(self) -> dict[Table, dict[int, str]]:
+        """Return the text of every stored embedding, by table and row."""
         with decoding(self.path):
             items = {
                 row: (inflated(text), None if rewrite is None else inflated(rewrite))
@@ -102,30 +101,15 @@ class Store(Database):
                     "SELECT row, item, preference, instruction FROM entries"
                 )
             }
-        return (
-            preferences,
-            entries,
-            {row: text for row, (text, _) in items.items()},
-            self.graph.entity_names(),
-        )
+        texts = {row: text for row, (text, _) in items.items()}
+        return {PREFERENCES: preferences, ENTRIES: entries, ITEMS: texts, ENTITIES: self.graph.entity_names()}
 
-    def replace_vectors(
-        self,
-        preferences: Mapping[int, FloatArray],
-        entries: Mapping[int, FloatArray],
-        texts: Mapping[int, FloatArray],
-        entities: Mapping[int, FloatArray],
-    ) -> None:
-        """Replace the stored embeddings: preference row, entry row, item row and entity row to vector."""
-        for table, column, vectors in (
-            (PREFERENCES, "vector", preferences),
-            (ENTRIES, "vector", entries),
-            (ITEMS, "embedding", texts),
-            (ENTITIES, "vector", entities),
-        ):
-            codes = packed(np.stack(list(vectors.values())), small=table is ITEMS) if vectors else []
-            for row, code in zip(vectors, codes, strict=True):
-                self.update(table, row, **{column: code})
+    def replace_vectors(self, vectors: Mapping[Table, Mapping[int, FloatArray]]) -> None:
+        """Replace the stored embeddings: by table, row to vector."""
+        for table, new in vectors.items():
+            codes = packed(np.stack(list(new.values())), small=table is ITEMS) if new else []
+            for row, code in zip(new, codes, strict=True):
+                self.update(table, row, **{"embedding" if table is ITEMS else "vector": code})
 
     def counts(self, namespace: str) -> dict[str, int]:
         """Count items, light items, entries, preferences, pending items, cached verdicts and items in the ledger."""

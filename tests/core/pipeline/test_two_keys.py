@@ -9,7 +9,7 @@ import pytest
 
 from epic_core import EpicMemory, Stance
 from epic_core.errors import InvalidInputError
-from epic_core.storage.vector_table import VectorTable
+from epic_core.storage.vector_index import VectorTable
 from epic_core.text.lexical_index import LexicalIndex
 from helpers import HashEncoder, KeepAll
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epic_core.storage.vector_codec import code_length, packed, rounded, unpacked
+from epic_core.storage.codecs import code_length, packed, rounded, unpacked
 from epic_core.types import FloatArray
 
 DIMENSIONS = st.integers(1, 70)

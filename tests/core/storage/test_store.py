@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 from epic_core.errors import EpicError, InvalidInputError, MemoryClosedError, StoreError
+from epic_core.storage.codecs import code_length, deflated
 from epic_core.storage.memory_schema import APPLICATION_ID, SCHEMA_VERSION, USES
-from epic_core.storage.row_codec import deflated
 from epic_core.storage.sizes import sizes
 from epic_core.storage.store import Store
 from epic_core.storage.tables.entries import NewEntry
 from epic_core.storage.tables.items import version_of
-from epic_core.storage.vector_codec import code_length
 from epic_core.types import Item, MemoryEntry, Preference, Stance
 from epic_core.types.digests import DIGEST_BYTES
 
@@ -53,7 +52,7 @@ def put(store: Store, text: str, preference: str = "p") -> tuple[int, int]:
         if wanted.id not in {held.id for held in store.preferences.load(NAMESPACE, 2)[1]}:
             store.preferences.add(NAMESPACE, wanted, VECTOR)
         item = store.items.put(NAMESPACE, Item(text=text))
-        row, _ = store.entries.add(item, store.preferences.row(NAMESPACE, wanted.id), entry(wanted.id))
+        row = store.entries.add(item, store.preferences.row(NAMESPACE, wanted.id), entry(wanted.id))
         return item, row
 
 

@@ -1,19 +1,85 @@
-"""Connection to one SQLite file: its statements, its transactions, and the meaning of its errors."""
+"""Connection to one SQLite file: tables with checksums, statements, transactions, and the meaning of its errors."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epic_core.errors import BudgetError, DamagedError, MemoryClosedError, ReadOnlyError, StoreError
-from epic_core.storage.sqlite.tables import Schema, Table
+from epic_core.storage.codecs import checksum
+
+if TYPE_CHECKING:
+    from epic_core.storage.sqlite.tables import Schema
 
 _VARIABLES = 900
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: the columns that `crc` covers, and those that `text_crc` covers."""
+
+    name: str
+    checked: tuple[str, ...]
+    texts: tuple[str, ...] = ()
+    numbered: bool = True
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, in the order of `values`."""
+        row = ("row",) if self.numbered else ()
+        return (*row, *self.checked, "crc", *((*self.texts, "text_crc") if self.texts else ()))
+
+    @cached_property
+    def insert(self) -> str:
+        """The statement that writes a row in place of one with the same key."""
+        marks = ", ".join("?" * len(self.columns))
+        return f"INSERT OR REPLACE INTO {self.name} ({', '.join(self.columns)}) VALUES ({marks})"
+
+    @cached_property
+    def update(self) -> str:
+        """The statement that changes all columns of a row."""
+        assigned = ", ".join(f"{name} = :{name}" for name in self.columns if name != "row")
+        return f"UPDATE {self.name} SET {assigned} WHERE row = :row"
+
+    @cached_property
+    def select(self) -> str:
+        """All columns, to be selected; without the texts it ends after `crc`."""
+        return ", ".join(f"{self.name}.{name} AS {name}" for name in self.columns)
+
+    @cached_property
+    def select_checked(self) -> str:
+        """The columns that `crc` covers, to be selected with it."""
+        return self.select.partition(f", {self.name}.{self.texts[0]} AS")[0] if self.texts else self.select
+
+    def values(self, columns: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the values of a row for `insert`: with new checksums, and with a new number if it has none."""
+        checked = [columns[name] for name in self.checked]
+        texts = [columns[name] for name in self.texts]
+        row = (columns.get("row"),) if self.numbered else ()
+        return (*row, *checked, checksum(*checked), *((*texts, checksum(*texts)) if texts else ()))
+
+    def verify(self, path: Path | None, crc: object, *values: object) -> None:
+        """Compare the columns of a row with its checksum.
+
+        Raises:
+            DamagedError: if they differ.
+        """
+        if checksum(*values) != crc:
+            raise DamagedError(path, f"a row of its table {self.name} is not as it was written")
+
+    def verify_row(self, path: Path | None, row: sqlite3.Row, *, texts: bool) -> None:
+        """Compare a row, with or without its texts, with its checksums, as `verify` does."""
+        first = int(self.numbered)
+        self.verify(path, row["crc"], *row[first : first + len(self.checked)])
+        if texts and self.texts:
+            self.verify(path, row["text_crc"], *[row[name] for name in self.texts])
 
 
 class Connection:
@@ -183,15 +249,46 @@ class Connection:
             finally:
                 self._rollback()
 
-    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """Return all rows of a statement."""
+    def read(self, sql: str, parameters: Sequence[Any] = (), *, named: bool = False) -> list[Any]:
+        """Return all rows of a statement, as tuples or with their columns by name."""
         with self._lock:
             try:
-                return self.connection.execute(sql, parameters).fetchall()
+                cursor = self.connection.cursor()
+                cursor.row_factory = sqlite3.Row if named else None
+                return cursor.execute(sql, parameters).fetchall()
             except sqlite3.Error as error:
                 raise self._explained(error) from error
             except UnicodeDecodeError as error:
                 raise DamagedError(self.path, str(error)) from None
+
+    def rows(
+        self,
+        table: Table,
+        tail: str = "",
+        *values: Any,
+        among: Sequence[Any] | None = None,
+        texts: bool = True,
+        also: str = "",
+    ) -> list[sqlite3.Row]:
+        """Return rows of a table with their columns by name, each compared with its checksums.
+
+        Args:
+            table: The table.
+            tail: The statement after the table's name.
+            *values: Its parameters.
+            among: For a statement that ends in IN, the values.
+            texts: Whether to read the columns that `text_crc` covers.
+            also: Further columns, "... AS name".
+
+        Raises:
+            DamagedError: if a row is not as it was written.
+        """
+        columns = table.select if texts else table.select_checked
+        sql = f"SELECT {columns}{also and ', ' + also} FROM {table.name} {tail}"
+        rows = self.read(sql, values, named=True) if among is None else self.among(sql, among, *values, named=True)
+        for row in rows:
+            table.verify_row(self.path, row, texts=texts)
+        return rows
 
     def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Return the first column of the first row of a statement; None without rows."""
@@ -202,15 +299,17 @@ class Connection:
         """Return a number that changes when another connection commits to the file."""
         return 0 if self.path is None else int(self.scalar("PRAGMA data_version"))
 
-    def among(self, sql: str, values: Sequence[Any], *before: Any) -> Iterator[Any]:
-        """Yield the rows of a statement that ends in IN, in blocks, because SQLite limits the number of variables."""
+    def among(self, sql: str, values: Sequence[Any], *before: Any, named: bool = False) -> list[Any]:
+        """Return the rows of a statement that ends in IN, read in blocks, because SQLite limits the variables."""
+        rows: list[Any] = []
         for start in range(0, len(values), _VARIABLES):
             block = values[start : start + _VARIABLES]
-            yield from self.read(f"{sql} ({','.join('?' * len(block))})", (*before, *block))
+            rows += self.read(f"{sql} ({','.join('?' * len(block))})", (*before, *block), named=named)
+        return rows
 
-    def insert(self, table: Table, *, row: int | None = None, **columns: Any) -> int:
+    def insert(self, table: Table, **columns: Any) -> int:
         """Write a row with its checksums, in place of one with the same key, and return its number."""
-        return int(self.connection.execute(table.insert, table.values(columns, row)).lastrowid or 0)
+        return int(self.connection.execute(table.insert, table.values(columns)).lastrowid or 0)
 
     def insert_all(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
         """Write rows as `insert` does."""
@@ -220,18 +319,12 @@ class Connection:
         """Change columns of a row, and its checksums with them.
 
         Raises:
-            DamagedError: if the row is not as it was written.
+            DamagedError: if the row is not as it was written, so that no new checksum confirms it.
         """
-        for values in self.read(f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE row = ?", (row,)):
-            held = dict(zip(table.columns, values, strict=True))
-            # A damaged row must not get a new checksum that confirms it.
-            table.verify(self.path, held["crc"], *(held[name] for name in table.checked))
-            if table.texts:
-                table.verify(self.path, held["text_crc"], *(held[name] for name in table.texts))
-            self.insert_changed(table, row, {**held, **columns})
+        for held in self.rows(table, "WHERE row = ?", row):
+            self.insert_changed(table, row, {**dict(held), **columns})
 
-    def insert_changed(self, table: Table, row: int, columns: dict[str, Any]) -> None:
+    def insert_changed(self, table: Table, row: int, columns: Mapping[str, Any]) -> None:
         """Write a row's columns and new checksums; rows that refer to it stay."""
-        values = dict(zip(table.columns, table.values(columns, row), strict=True))
-        assigned = ", ".join(f"{name} = :{name}" for name in values if name != "row")
-        self.connection.execute(f"UPDATE {table.name} SET {assigned} WHERE row = :row", values)
+        values = table.values({**columns, "row": row})
+        self.connection.execute(table.update, dict(zip(table.columns, values, strict=True)))

@@ -134,7 +134,7 @@ class Database(Connection):
         schema.check_schema(self.connection, self.path)
         self._check_structure()
         schema.check_sums(self.connection, self.path)
-        schema.check_small(self.connection, self.path)
+        schema.check_rows(self.connection, self.path, schema.small)
         dangling = self.read("PRAGMA foreign_key_check")
         if dangling:
             raise DamagedError(self.path, f"a row of its table {dangling[0][0]} refers to one that is not there")
@@ -206,12 +206,8 @@ class Database(Connection):
 
     def meta(self) -> dict[str, Any]:
         """Return everything in `meta`, decoded."""
-        made = {}
         with decoding(self.path):
-            for crc, *columns in self.read("SELECT crc, key, value FROM meta"):
-                META.verify(self.path, crc, *columns)
-                made[str(columns[0])] = json.loads(columns[1])
-        return made
+            return {str(row["key"]): json.loads(row["value"]) for row in self.rows(META)}
 
     def set_meta(self, **values: Any) -> None:
         """Write some keys of `meta`; None removes a key."""
@@ -289,6 +285,22 @@ class Database(Connection):
                     copy.close()
         except sqlite3.Error as error:
             raise StoreError(f"{path} cannot be written: {error}") from error
+
+
+class Repository:
+    """Reader and writer of one table, or of some that belong together.
+
+    Args:
+        db: The file, or a database in memory.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @property
+    def path(self) -> Path | None:
+        """The path of the file as it was given; None for memory."""
+        return self.db.path
 
 
 def _connect(target: str) -> sqlite3.Connection:

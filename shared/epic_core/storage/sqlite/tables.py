@@ -9,62 +9,16 @@ none.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from epic_core.errors import DamagedError, StoreError
-from epic_core.storage.row_codec import checksum
+from epic_core.storage.sqlite.connection import Table
 
 _SUMS = "CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER, total INTEGER) WITHOUT ROWID;\n"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table: the columns that `crc` covers, and those that `text_crc` covers."""
-
-    name: str
-    checked: tuple[str, ...]
-    texts: tuple[str, ...] = ()
-    numbered: bool = True
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All columns, in the order of `values`."""
-        return (
-            *(("row",) if self.numbered else ()),
-            *self.checked,
-            "crc",
-            *((*self.texts, "text_crc") if self.texts else ()),
-        )
-
-    @property
-    def insert(self) -> str:
-        """The statement that writes a row in place of one with the same key."""
-        marks = ", ".join("?" * len(self.columns))
-        return f"INSERT OR REPLACE INTO {self.name} ({', '.join(self.columns)}) VALUES ({marks})"
-
-    def values(self, columns: Mapping[str, Any], row: int | None = None) -> tuple[Any, ...]:
-        """Return the values of a row for `insert`."""
-        checked = [columns[name] for name in self.checked]
-        texts = [columns[name] for name in self.texts]
-        return (
-            *((row,) if self.numbered else ()),
-            *checked,
-            checksum(*checked),
-            *((*texts, checksum(*texts)) if texts else ()),
-        )
-
-    def verify(self, path: Path | None, crc: object, *values: object) -> None:
-        """Compare the columns of a row with its checksum.
-
-        Raises:
-            DamagedError: if they differ.
-        """
-        if checksum(*values) != crc:
-            raise DamagedError(path, f"a row of its table {self.name} is not as it was written")
 
 
 Migration: TypeAlias = Callable[[sqlite3.Connection, Path | None], None]
@@ -180,21 +134,20 @@ class Schema:
             if sums.get(table.name) != found:
                 raise DamagedError(path, f"its table {table.name} has {found[0]} rows that are not those written")
 
-    def check_small(self, db: sqlite3.Connection, path: Path | None) -> None:
-        """Check every row of the tables in which a changed row could go unnoticed.
+    def check_rows(self, db: sqlite3.Connection, path: Path | None, tables: Sequence[Table] | None = None) -> int:
+        """Compare every row, of all tables or some, with its checksums; return the number of rows.
 
         Raises:
             DamagedError: if one is not as it was written.
         """
-        _check_rows(db, path, self.small)
-
-    def check_rows(self, db: sqlite3.Connection, path: Path | None) -> int:
-        """Compare every row with its checksums; return the number of rows.
-
-        Raises:
-            DamagedError: if one is not as it was written.
-        """
-        return _check_rows(db, path, self.tables)
+        count = 0
+        cursor = db.cursor()
+        cursor.row_factory = sqlite3.Row
+        for table in self.tables if tables is None else tables:
+            for row in cursor.execute(f"SELECT {table.select} FROM {table.name}"):
+                table.verify_row(path, row, texts=True)
+                count += 1
+        return count
 
 
 def change_columns(
@@ -214,39 +167,24 @@ def change_columns(
         DamagedError: if a row is not as it was written.
     """
     name = before.name
-    _check_rows(db, path, [before])
-    rows = [dict(zip(before.columns, row, strict=True)) for row in _columns_of(db, before)]
+    cursor = db.cursor()
+    cursor.row_factory = sqlite3.Row
+    rows = cursor.execute(f"SELECT {before.select} FROM {name}").fetchall()
+    for row in rows:
+        before.verify_row(path, row, texts=True)
     highest = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (name,)).fetchall()
     db.execute(f"DROP TABLE {name}")
     db.execute(statement)
-    values = [{column: {**row, **added}[column] for column in (*after.checked, *after.texts)} for row in rows]
-    db.executemany(after.insert, [after.values(new, row.get("row")) for new, row in zip(values, rows, strict=True)])
+    db.executemany(after.insert, [after.values({**dict(row), **added}) for row in rows])
     # A row number must never be used again.
     db.executemany("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", [(seq, name) for (seq,) in highest])
     db.execute(f"UPDATE sums SET total = (SELECT coalesce(sum(crc), 0) FROM {name}) WHERE name = ?", (name,))
-
-
-def _columns_of(db: sqlite3.Connection, table: Table) -> list[Any]:
-    return db.execute(f"SELECT {', '.join(table.columns)} FROM {table.name}").fetchall()
 
 
 def described(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
     """Return the tables and indexes of a database: name, table, and the statement that made it."""
     found = db.execute("SELECT name, tbl_name, sql FROM main.sqlite_master ORDER BY name").fetchall()
     return [(str(name), str(table), str(sql)) for name, table, sql in found]
-
-
-def _check_rows(db: sqlite3.Connection, path: Path | None, tables: Sequence[Table]) -> int:
-    count = 0
-    for table in tables:
-        rows = db.execute(f"SELECT crc, {', '.join(table.checked)} FROM {table.name}")
-        for crc, *values in rows:
-            table.verify(path, crc, *values)
-            count += 1
-        if table.texts:
-            for crc, *values in db.execute(f"SELECT text_crc, {', '.join(table.texts)} FROM {table.name}"):
-                table.verify(path, crc, *values)
-    return count
 
 
 @lru_cache(maxsize=8)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
 from epic_core.encoders.base import checked_vector
 from epic_core.errors import InvalidInputError, decoding
-from epic_core.storage.row_codec import deflated, inflated
+from epic_core.storage.codecs import deflated, inflated, unpacked
+from epic_core.storage.sqlite.connection import Table
 from epic_core.storage.sqlite.database import Database
-from epic_core.storage.sqlite.tables import META, Schema, Table
-from epic_core.storage.vector_codec import unpacked
+from epic_core.storage.sqlite.tables import META, Schema
 from epic_core.types import FloatArray, Stance, checked_string
 
 _STATEMENTS = """
@@ -27,7 +28,6 @@ CREATE TABLE keys (
 """
 _RECORDS = Table("records", ("id", "metadata"), ("text",))
 _KEYS = Table("keys", ("record", "position", "stance", "vector"))
-_RECORD = ", ".join(("row", *_RECORDS.checked, "crc", *_RECORDS.texts, "text_crc"))
 
 COLLECTION = Schema(
     noun="vector store",
@@ -105,15 +105,10 @@ class CollectionTables(Database):
             Its row, and the rows of its keys.
         """
         self.drop([record.id])
-        row = self.insert(
-            _RECORDS,
-            id=record.id,
-            metadata=deflated(metadata),
-            text=deflated(record.text),
-        )
-        stances = [key.stance for key in keys_of(record)]
+        row = self.insert(_RECORDS, id=record.id, metadata=deflated(metadata), text=deflated(record.text))
+        stances = [None if key.stance is None else str(key.stance) for key in keys_of(record)]
         return row, [
-            self.insert(_KEYS, record=row, position=n, stance=None if stance is None else str(stance), vector=code)
+            self.insert(_KEYS, record=row, position=n, stance=stance, vector=code)
             for n, (stance, code) in enumerate(zip(stances, codes, strict=True))
         ]
 
@@ -127,49 +122,38 @@ class CollectionTables(Database):
 
     def ids(self) -> dict[str, int]:
         """Return id to row of every record, in the order they were written."""
-        with decoding(self.path):
-            return {
-                str(record_id): int(row) for row, record_id in self.read("SELECT row, id FROM records ORDER BY row")
-            }
+        return dict(self.read("SELECT id, row FROM records ORDER BY row"))
 
     def keys(self, dimension: int) -> tuple[list[int], list[int], list[Stance | None], FloatArray]:
         """Return the rows, rows of the records, stances and vectors `(n, d)` of all keys."""
-        rows, records, stances, codes = [], [], [], []
+        found = self.rows(_KEYS, "ORDER BY row")
         with decoding(self.path):
-            for row, crc, *columns in self.read(f"SELECT row, crc, {', '.join(_KEYS.checked)} FROM keys ORDER BY row"):
-                _KEYS.verify(self.path, crc, *columns)
-                record, _, stance, code = columns
-                rows.append(int(row))
-                records.append(int(record))
-                stances.append(None if stance is None else Stance(stance))
-                codes.append(code)
-            return rows, records, stances, unpacked(codes, dimension)
+            return (
+                [row["row"] for row in found],
+                [row["record"] for row in found],
+                [None if row["stance"] is None else Stance(row["stance"]) for row in found],
+                unpacked([row["vector"] for row in found], dimension),
+            )
 
     def at(self, rows: Sequence[int]) -> dict[int, Record]:
         """Return the records in these rows, by row."""
-        return {
-            row: record
-            for found in self.among(f"SELECT {_RECORD} FROM records WHERE row IN", rows)
-            for row, record in [self._record(found)]
-        }
+        return {row["row"]: self._record(row) for row in self.rows(_RECORDS, "WHERE row IN", among=rows)}
 
     def all(self) -> Iterator[tuple[int, Record]]:
-        """Return an iterator over row and record of all records, in the order they were written."""
-        return map(self._record, self.read(f"SELECT {_RECORD} FROM records ORDER BY row"))
+        """Yield row and record of all records, in the order they were written."""
+        for row in self.rows(_RECORDS, "ORDER BY row"):
+            yield row["row"], self._record(row)
 
     def all_metadata(self) -> Iterator[tuple[int, Any]]:
         """Yield row and metadata of all records, without reading their texts."""
-        for row, crc, *checked in self.read("SELECT row, crc, id, metadata FROM records ORDER BY row"):
+        for row in self.rows(_RECORDS, "ORDER BY row", texts=False):
             with decoding(self.path):
-                _RECORDS.verify(self.path, crc, *checked)
-                yield row, json.loads(inflated(checked[1]))
+                metadata = json.loads(inflated(row["metadata"]))
+            yield row["row"], metadata
 
-    def _record(self, columns: Sequence[Any]) -> tuple[int, Record]:
+    def _record(self, row: sqlite3.Row) -> Record:
         with decoding(self.path):
-            row, record_id, metadata, crc, text, text_crc = columns
-            _RECORDS.verify(self.path, crc, record_id, metadata)
-            _RECORDS.verify(self.path, text_crc, text)
-            return int(row), Record(id=record_id, text=inflated(text), metadata=json.loads(inflated(metadata)))
+            return Record(id=row["id"], text=inflated(row["text"]), metadata=json.loads(inflated(row["metadata"])))
 
 
 def keys_of(record: Record) -> tuple[Key, ...]:

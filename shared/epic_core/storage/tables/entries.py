@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from epic_core.errors import decoding
+from epic_core.storage.codecs import deflated, deflated_by, inflated, inflated_by, packed, unpacked
 from epic_core.storage.memory_schema import ENTRIES, ITEMS, USES
-from epic_core.storage.row_codec import deflated, deflated_by, inflated, inflated_by
-from epic_core.storage.sqlite.database import Database
-from epic_core.storage.tables.items import HeldItem, Items
+from epic_core.storage.sqlite.database import Database, Repository
+from epic_core.storage.tables.items import ITEM_BYTES, HeldItem, Items
 from epic_core.storage.tables.preferences import Preferences
-from epic_core.storage.tables.repository import Repository
-from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
 from epic_core.types.digests import digest
 
 _STANCES = {str(stance): stance for stance in Stance}
-_ENTRY = ", ".join(f"e.{name}" for name in (*ENTRIES.checked, "crc", *ENTRIES.texts, "text_crc"))
-_INDEXED = ", ".join(f"e.{name}" for name in ENTRIES.checked)
+_HERE = "JOIN items ON items.row = entries.item WHERE items.namespace = ?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,48 +59,10 @@ class EntryRows:
     stances: list[Stance]
     vectors: FloatArray
 
-    def at(self, positions: Sequence[int]) -> EntryRows:
-        """Return the entries at some positions."""
-        rows, crcs, items, preferences = (
-            [column[n] for n in positions] for column in (self.rows, self.crcs, self.items, self.preferences)
-        )
-        return EntryRows(
-            rows=rows,
-            crcs=crcs,
-            items=items,
-            preferences=preferences,
-            stances=[self.stances[n] for n in positions],
-            vectors=self.vectors[list(positions)],
-        )
-
 
 def verifier_number(name: str) -> int:
     """Return the number for a verifier's name that entries store."""
     return int.from_bytes(digest(name, size=4), "little")
-
-
-class StoredEntry(NamedTuple):
-    """An entry's columns for retention policies and eviction.
-
-    Attributes:
-        row, item, preference: Rows of the entry, its item, and its preference (None without one).
-        stance, confidence, similarity, added, verifier: The stored values.
-        code: The packed embedding.
-        text_bytes: Bytes of its instruction and rationale in the file.
-        item_bytes: Bytes of its item in the file.
-    """
-
-    row: int
-    item: int
-    preference: int | None
-    stance: str
-    confidence: float | None
-    similarity: float
-    added: int
-    verifier: int
-    code: bytes
-    text_bytes: int
-    item_bytes: int
 
 
 class Entries(Repository):
@@ -111,12 +72,6 @@ class Entries(Repository):
         super().__init__(db)
         self.items = items
         self.preferences = preferences
-
-    def items_under(self, preference_row: int) -> list[int]:
-        """Return the rows of the items that have an entry under a preference."""
-        return [
-            int(item) for (item,) in self.db.read("SELECT item FROM entries WHERE preference = ?", (preference_row,))
-        ]
 
     # rewritten texts
 
@@ -144,6 +99,11 @@ class Entries(Repository):
 
     # entries
 
+    def items_under(self, preference_row: int) -> list[int]:
+        """Return the rows of the items that have an entry under a preference."""
+        found = self.db.read("SELECT item FROM entries WHERE preference = ?", (preference_row,))
+        return [int(item) for (item,) in found]
+
     def preferences_of(self, item_row: int) -> dict[str | None, int]:
         """Return preference id to entry row, for an item's entries."""
         rows = self.db.read(
@@ -156,50 +116,41 @@ class Entries(Repository):
         """Remove entries."""
         self.db.connection.executemany("DELETE FROM entries WHERE row = ?", [(row,) for row in rows])
 
-    def add(self, item_row: int, preference: int | None, entry: NewEntry) -> tuple[int, int]:
-        """Write an entry under a preference's row; return its row and its checksum."""
-        columns: dict[str, Any] = {
-            "item": item_row,
-            "preference": preference,
-            "stance": str(entry.stance),
-            "confidence": None if entry.confidence is None else float(entry.confidence),
-            "similarity": float(entry.similarity),
-            "added": int(time.time()) if entry.added is None else entry.added,
-            "verifier": entry.verifier,
-            "vector": packed(entry.vector.reshape(1, -1))[0],
-            "instruction": entry.instruction,
-            "rationale": entry.rationale,
-        }
+    def add(self, item_row: int, preference: int | None, entry: NewEntry) -> int:
+        """Write an entry under a preference's row; return its row."""
         known = self._texts_of(item_row, preference)
-        for name in ENTRIES.texts:
-            columns[name] = deflated_by(columns[name], *known)
-        values = ENTRIES.values(columns)
-        row = int(self.db.connection.execute(ENTRIES.insert, values).lastrowid or 0)
-        return row, int(values[ENTRIES.columns.index("crc")])
+        return self.db.insert(
+            ENTRIES,
+            item=item_row,
+            preference=preference,
+            stance=str(entry.stance),
+            confidence=None if entry.confidence is None else float(entry.confidence),
+            similarity=float(entry.similarity),
+            added=int(time.time()) if entry.added is None else entry.added,
+            verifier=entry.verifier,
+            vector=packed(entry.vector.reshape(1, -1))[0],
+            instruction=deflated_by(entry.instruction, *known),
+            rationale=deflated_by(entry.rationale, *known),
+        )
 
     def _texts_of(self, item_row: int, preference_row: int | None) -> tuple[str, str]:
         """Return the texts by which an entry's own texts are compressed: its item's, and its preference's."""
         item = self.db.scalar("SELECT text FROM items WHERE row = ?", (item_row,))
         preference = self.db.scalar("SELECT text FROM preferences WHERE row = ?", (preference_row,))
-        with decoding(self.path):
+        with decoding(self.db.path):
             return inflated(item), str(preference or "")
 
     def texts_under(self, where: str, row: int) -> list[tuple[int, dict[str, str]]]:
         """Return entry rows with their texts, to compress them again after an item's or a preference's text changes."""
-        found = self.db.read(
-            f"SELECT row, item, preference, instruction, rationale FROM entries WHERE {where} = ?", (row,)
-        )
-        with decoding(self.path):
-            return [
-                (
-                    entry,
-                    {
-                        name: inflated_by(stored, *self._texts_of(item, preference))
-                        for name, stored in zip(ENTRIES.texts, texts, strict=True)
-                    },
-                )
-                for entry, item, preference, *texts in found
-            ]
+        return [
+            (int(entry["row"]), self._texts(entry))
+            for entry in self.db.rows(ENTRIES, f"WHERE {where} = ? ORDER BY row", row)
+        ]
+
+    def _texts(self, entry: sqlite3.Row) -> dict[str, str]:
+        known = self._texts_of(entry["item"], entry["preference"])
+        with decoding(self.db.path):
+            return {name: inflated_by(entry[name], *known) for name in ENTRIES.texts}
 
     def compress_anew(self, entries: Sequence[tuple[int, dict[str, str]]]) -> None:
         """Write the texts of entries, compressed by the present texts of their items and preferences."""
@@ -223,148 +174,115 @@ class Entries(Repository):
             preferences: The preferences of the entries, by row.
             namespace: The namespace of the entries.
         """
-        found = self.db.among(f"SELECT e.row, {_ENTRY} FROM entries e WHERE e.row IN", list(scores))
-        with decoding(self.path):
-            return {
-                int(row): self._entry(columns, items, preferences, namespace, scores[row]) for row, *columns in found
-            }
+        found = self.db.rows(ENTRIES, "WHERE row IN", among=list(scores))
+        with decoding(self.db.path):
+            return {row["row"]: _entry(row, items, preferences, namespace, scores[row["row"]]) for row in found}
 
     def of_item(self, namespace: str, item_row: int) -> list[MemoryEntry]:
         """Return an item's entries, oldest first."""
         items, preferences = self.items.held_at([item_row]), self.preferences.at(namespace)
-        found = self.db.read(f"SELECT {_ENTRY} FROM entries e WHERE e.item = ? ORDER BY e.row", (item_row,))
-        with decoding(self.path):
-            return [self._entry(columns, items, preferences, namespace, None) for columns in found]
+        with decoding(self.db.path):
+            return [_entry(row, items, preferences, namespace, None) for row in self._of(item_row)]
 
-    def _entry(
-        self,
-        row: Sequence[Any],
-        items: Mapping[int, HeldItem],
-        preferences: Mapping[int, Preference],
-        namespace: str,
-        score: float | None,
-    ) -> MemoryEntry:
-        *checked, crc, instruction, rationale, text_crc = row
-        ENTRIES.verify(self.path, crc, *checked)
-        ENTRIES.verify(self.path, text_crc, instruction, rationale)
-        item, preference_row, stance, confidence, similarity, added, _, _ = checked
-        held, preference = items[item], preferences.get(preference_row)
-        known = (held.item.text, "" if preference is None else preference.text)
-        return MemoryEntry(
-            namespace=namespace,
-            item_id=held.item.id,
-            preference_id=None if preference is None else preference.id,
-            preference="" if preference is None else preference.text,
-            instruction=inflated_by(instruction, *known),
-            stance=Stance(stance),
-            rationale=inflated_by(rationale, *known),
-            confidence=None if confidence is None else float(confidence),
-            similarity=float(similarity),
-            rewrite=held.rewrite,
-            added=float(added),
-            score=score,
-        )
+    def _of(self, item_row: int) -> list[sqlite3.Row]:
+        return self.db.rows(ENTRIES, "WHERE item = ? ORDER BY row", item_row)
 
     def crcs(self, namespace: str) -> dict[int, tuple[int, int]]:
         """Return entry row to checksum and preference row (-1 without one), for a namespace."""
         rows = self.db.read(
-            "SELECT e.row, e.crc, coalesce(e.preference, -1) FROM entries e JOIN items i ON i.row = e.item"
-            " WHERE i.namespace = ?",
-            (namespace,),
+            f"SELECT entries.row, entries.crc, coalesce(entries.preference, -1) FROM entries {_HERE}", (namespace,)
         )
         return {row: (crc, preference) for row, crc, preference in rows}
 
-    def rows(self, namespace: str, dimension: int, rows: Sequence[int] | None = None) -> EntryRows:
-        """Return the entries of a namespace for its index, oldest first: all, or those in some rows."""
+    def rows(
+        self,
+        namespace: str,
+        dimension: int,
+        *,
+        under: AbstractSet[int] | None = None,
+        rows: Sequence[int] | None = None,
+    ) -> EntryRows:
+        """Return the entries of a namespace, oldest first: all, or some, under some preferences (-1: none)."""
         if rows is None:
-            found = self.db.read(
-                f"SELECT e.row, e.crc, {_INDEXED} FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?"
-                " ORDER BY e.row",
-                (namespace,),
-            )
+            found = self.db.rows(ENTRIES, f"{_HERE} ORDER BY entries.row", namespace, texts=False)
         else:
-            found = sorted(
-                self.db.among(f"SELECT e.row, e.crc, {_INDEXED} FROM entries e WHERE e.row IN", sorted(rows))
-            )
-        verify, path = ENTRIES.verify, self.path
-        for _, crc, *columns in found:
-            verify(path, crc, *columns)
-        numbers, crcs, items, preferences, stances, *_, codes = (
-            (list(column) for column in zip(*found, strict=True)) if found else ([],) * 10
-        )
-        with decoding(self.path):
+            found = self.db.rows(ENTRIES, "WHERE row IN", among=sorted(rows), texts=False)
+        preferences = [-1 if row["preference"] is None else row["preference"] for row in found]
+        if under is not None and not under >= set(preferences):
+            found = [row for row, preference in zip(found, preferences, strict=True) if preference in under]
+            preferences = [preference for preference in preferences if preference in under]
+        with decoding(self.db.path):
             return EntryRows(
-                rows=numbers,
-                crcs=crcs,
-                items=items,
-                preferences=[-1 if preference is None else preference for preference in preferences],
-                stances=[Stance(_STANCES.get(stance, stance)) for stance in stances],
-                vectors=unpacked(codes, dimension),
+                rows=[row["row"] for row in found],
+                crcs=[row["crc"] for row in found],
+                items=[row["item"] for row in found],
+                preferences=preferences,
+                stances=[_STANCES.get(row["stance"]) or Stance(row["stance"]) for row in found],
+                vectors=unpacked([row["vector"] for row in found], dimension),
             )
 
     def lines(self, item_row: int) -> list[tuple[int, dict[str, Any]]]:
         """Return the rows of an item's entries and their columns without vectors, oldest first."""
-        lines = []
-        for row, *columns in self.db.read(
-            f"SELECT e.row, {_ENTRY} FROM entries e WHERE e.item = ? ORDER BY e.row", (item_row,)
-        ):
-            *checked, crc, instruction, rationale, text_crc = columns
-            ENTRIES.verify(self.path, crc, *checked)
-            ENTRIES.verify(self.path, text_crc, instruction, rationale)
-            line = dict(zip(ENTRIES.checked, checked, strict=True))
-            del line["item"], line["vector"]
-            known = self._texts_of(item_row, line["preference"])
-            with decoding(self.path):
-                texts = {"instruction": inflated_by(instruction, *known), "rationale": inflated_by(rationale, *known)}
-            lines.append((int(row), {**line, **texts}))
-        return lines
+        left_out = ("item", "vector")
+        return [
+            (
+                int(row["row"]),
+                {**{name: row[name] for name in ENTRIES.checked if name not in left_out}, **self._texts(row)},
+            )
+            for row in self._of(item_row)
+        ]
 
-    def stored(self, namespace: str, rows: Sequence[int] | None = None) -> list[StoredEntry]:
-        """Return the entries of a namespace, oldest first: all, or those in some rows."""
-        text = "length(CAST(e.instruction AS BLOB)) + length(CAST(e.rationale AS BLOB))"
-        item = (
-            "length(CAST(i.text AS BLOB)) + coalesce(length(CAST(i.rewrite AS BLOB)), 0)"
-            " + length(CAST(i.metadata AS BLOB)) + 2 * length(CAST(i.id AS BLOB))"
-        )
-        checked = ", ".join(f"e.{name}" for name in ENTRIES.checked)
-        sql = (
-            f"SELECT e.row, e.crc, {text}, {item}, {checked} FROM entries e JOIN items i ON i.row = e.item"
-            " WHERE i.namespace = ?"
-        )
+    def stored(self, namespace: str, rows: Sequence[int] | None = None) -> list[sqlite3.Row]:
+        """Return the entries of a namespace, oldest first, all or some: columns, `text_bytes` and `item_bytes`."""
+        text = "length(CAST(entries.instruction AS BLOB)) + length(CAST(entries.rationale AS BLOB))"
+        also = f"{text} AS text_bytes, {ITEM_BYTES} AS item_bytes"
         if rows is None:
-            found = self.db.read(f"{sql} ORDER BY e.row", (namespace,))
-        else:
-            found = sorted(self.db.among(f"{sql} AND e.row IN", list(rows), namespace))
-        entries = []
-        for row, crc, text_bytes, item_bytes, *values in found:
-            ENTRIES.verify(self.path, crc, *values)
-            columns = dict(zip(ENTRIES.checked, values, strict=True))
-            code = columns.pop("vector")
-            entries.append(StoredEntry(row=row, code=code, text_bytes=text_bytes, item_bytes=item_bytes, **columns))
-        return entries
+            return self.db.rows(ENTRIES, f"{_HERE} ORDER BY entries.row", namespace, also=also, texts=False)
+        tail = f"{_HERE} AND entries.row IN"
+        return self.db.rows(ENTRIES, tail, namespace, among=sorted(rows), also=also, texts=False)
 
     # use
 
     def uses(self) -> dict[int, tuple[int, int]]:
         """Return entry row to how often a search returned it, and when it last did, in Unix seconds."""
-        made = {}
-        for crc, *columns in self.db.read("SELECT crc, entry, count, used FROM uses"):
-            USES.verify(self.path, crc, *columns)
-            made[int(columns[0])] = (int(columns[1]), int(columns[2]))
-        return made
+        return {row["entry"]: (row["count"], row["used"]) for row in self.db.rows(USES)}
 
     def add_uses(self, uses: Mapping[int, tuple[int, int]]) -> None:
         """Add to the uses of entries that still exist. Call it inside a transaction."""
-        held = {row for (row,) in self.db.among("SELECT row FROM entries WHERE row IN", list(uses))}
-        before = {}
-        for crc, *columns in self.db.among("SELECT crc, entry, count, used FROM uses WHERE entry IN", sorted(held)):
-            USES.verify(self.path, crc, *columns)
-            before[columns[0]] = (columns[1], columns[2])
+        held = sorted(row for (row,) in self.db.among("SELECT row FROM entries WHERE row IN", list(uses)))
+        before = {row["entry"]: row for row in self.db.rows(USES, "WHERE entry IN", among=held)}
         rows = []
-        for entry in sorted(held):
-            (count, used), (known, last) = uses[entry], before.get(entry, (0, 0))
-            rows.append({"entry": entry, "count": known + count, "used": max(used, last)})
+        for entry in held:
+            (count, used), known = uses[entry], before.get(entry)
+            if known is not None:
+                count, used = count + known["count"], max(used, known["used"])
+            rows.append({"entry": entry, "count": count, "used": used})
         self.db.insert_all(USES, rows)
+
+
+def _entry(
+    row: sqlite3.Row,
+    items: Mapping[int, HeldItem],
+    preferences: Mapping[int, Preference],
+    namespace: str,
+    score: float | None,
+) -> MemoryEntry:
+    held, preference = items[row["item"]], preferences.get(row["preference"])
+    known = (held.item.text, "" if preference is None else preference.text)
+    return MemoryEntry(
+        namespace=namespace,
+        item_id=held.item.id,
+        preference_id=None if preference is None else preference.id,
+        preference="" if preference is None else preference.text,
+        instruction=inflated_by(row["instruction"], *known),
+        stance=Stance(row["stance"]),
+        rationale=inflated_by(row["rationale"], *known),
+        confidence=None if row["confidence"] is None else float(row["confidence"]),
+        similarity=float(row["similarity"]),
+        rewrite=held.rewrite,
+        added=float(row["added"]),
+        score=score,
+    )
 
 
 def _rewritten_for(preferences: Iterable[str | None]) -> bytes:

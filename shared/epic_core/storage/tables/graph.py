@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.errors import decoding
+from epic_core.storage.codecs import deflated, inflated, packed, unpacked
 from epic_core.storage.memory_schema import ENTITIES, PASSAGES
-from epic_core.storage.row_codec import deflated, inflated
-from epic_core.storage.sqlite.database import Database
-from epic_core.storage.tables.repository import Repository
-from epic_core.storage.vector_codec import packed, unpacked
+from epic_core.storage.sqlite.database import Database, Repository
 from epic_core.types import FloatArray
 
 _NEAR = np.dtype([("row", "<u4"), ("cosine", "u1")])

@@ -1,24 +1,27 @@
-"""Items: the table in which each is stored once, however many entries it has; long texts are compressed."""
+"""Items: the table in which each is stored once, however many entries it has, and the retry queue."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from epic_core.errors import decoding
-from epic_core.storage.memory_schema import ITEMS
-from epic_core.storage.row_codec import deflated, inflated
-from epic_core.storage.sqlite.database import Database
+from epic_core.storage.codecs import deflated, inflated, packed, unpacked
+from epic_core.storage.memory_schema import ITEMS, PENDING
+from epic_core.storage.sqlite.database import Database, Repository
 from epic_core.storage.tables.graph import Graph
-from epic_core.storage.tables.repository import Repository
-from epic_core.storage.vector_codec import packed, unpacked
 from epic_core.types import FloatArray, Item
 from epic_core.types.digests import item_digest
 from epic_core.types.metadata import dumped_metadata
 
-_ITEM = ", ".join(f"i.{name}" for name in (*ITEMS.checked, "crc", *ITEMS.texts, "text_crc"))
+ITEM_BYTES = (
+    "length(CAST(items.text AS BLOB)) + coalesce(length(CAST(items.rewrite AS BLOB)), 0)"
+    " + length(CAST(items.metadata AS BLOB)) + 2 * length(CAST(items.id AS BLOB))"
+)
+"""About how many bytes the columns and the index of an item take, without its embedding, in SQL."""
 _BLOCK = 256
 
 
@@ -30,42 +33,22 @@ class HeldItem:
         item: The item; its text may have been shortened.
         rewrite: x^, or empty.
         digest: Digest of the version that was added.
+        waits: Whether it waits in the retry queue and is not held.
     """
 
     item: Item
     rewrite: str
     digest: bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Known:
-    """The stored state of an item's id.
-
-    Attributes:
-        text: The stored text.
-        digest: Digest of the version that was added.
-        stored: Digest of the version that is stored, which may be shorter.
-        state: Whether it is held or waits in the retry queue.
-    """
-
-    text: str
-    digest: bytes
-    stored: bytes
-    state: Literal["held", "pending"]
+    waits: bool = False
 
     def is_version(self, item: Item) -> bool:
         """Tell whether an item is this one, as it was added or as it is stored now."""
-        return version_of(item) in (self.digest, self.stored)
+        return version_of(item) in (self.digest, version_of(self.item))
 
 
 def version_of(item: Item) -> bytes:
     """Return the digest of an item; the order of the keys in its metadata does not matter."""
     return item_digest(item.id, item.text, dumped_metadata(item.metadata, item.id))
-
-
-def _version(item_id: str, text: str | bytes, metadata: str) -> bytes:
-    """Return the digest of an item from the columns in which it is stored."""
-    return item_digest(item_id, inflated(text), dumped_metadata(json.loads(metadata), item_id))
 
 
 class Items(Repository):
@@ -75,63 +58,24 @@ class Items(Repository):
         super().__init__(db)
         self.graph = graph
 
-    def known(self, namespace: str, ids: Sequence[str]) -> dict[str, Known]:
-        """Return id to its stored state, for ids that are held or wait; held items take precedence over waiting."""
-        known: dict[str, Known] = {}
-        with decoding(self.path):
-            for item_id, stored, metadata in self.db.among(
-                "SELECT id, text, metadata FROM pending WHERE namespace = ? AND id IN", ids, namespace
-            ):
-                version = _version(item_id, stored, metadata)
-                known[item_id] = Known(text=inflated(stored), digest=version, stored=version, state="pending")
-            for row in self.db.among(f"SELECT {_ITEM} FROM items i WHERE namespace = ? AND id IN", ids, namespace):
-                held = self._held_item(row)
-                known[held.item.id] = Known(
-                    text=held.item.text, digest=held.digest, stored=version_of(held.item), state="held"
-                )
-        return known
+    # writing
 
-    def _held_item(self, row: Sequence[Any]) -> HeldItem:
-        *checked, crc, text, rewrite, text_crc = row
-        ITEMS.verify(self.path, crc, *checked)
-        ITEMS.verify(self.path, text_crc, text, rewrite)
-        _, item_id, version, metadata, _, _ = checked
-        return HeldItem(
-            item=Item(id=item_id, text=inflated(text), metadata=json.loads(metadata)),
-            rewrite="" if rewrite is None else inflated(rewrite),
-            digest=version,
-        )
+    def put(self, namespace: str, item: Item, vector: FloatArray | None = None, *, version: bytes | None = None) -> int:
+        """Write an item of which no other version is held, with E(x) if it is known; return its row.
 
-    def is_current(self, namespace: str, item: Item) -> bool:
-        """Tell whether exactly this version of an item is held, or waits in the retry queue."""
-        waiting = self.db.read(
-            "SELECT text, metadata FROM pending WHERE namespace = ? AND id = ?", (namespace, item.id)
-        )
-        known = self.known(namespace, [item.id]).get(item.id)
-        with decoding(self.path):
-            waits = any(_version(item.id, *columns) == version_of(item) for columns in waiting)
-        return waits or (known is not None and known.is_version(item))
-
-    def put(self, namespace: str, item: Item, vector: FloatArray | None = None) -> int:
-        """Write an item in place of any earlier version of it, with E(x) if it is known; return its row."""
-        self.remove(namespace, [item.id])
+        `version` is the digest of the version that was added, if it is another than this one.
+        """
         return self.db.insert(
             ITEMS,
             namespace=namespace,
             id=item.id,
-            digest=version_of(item),
+            digest=version_of(item) if version is None else version,
             metadata=dumped_metadata(item.metadata, item.id, ordered=True),
             embedding=None if vector is None else packed(vector.reshape(1, -1), small=True)[0],
             rewritten_for=None,
             text=deflated(item.text),
             rewrite=None,
         )
-
-    def restore(self, namespace: str, held: HeldItem, vector: FloatArray) -> int:
-        """Write an item as it was stored elsewhere; return its row."""
-        row = self.put(namespace, held.item, vector)
-        self.db.update(ITEMS, row, digest=held.digest)
-        return row
 
     def remove(self, namespace: str, ids: Sequence[str]) -> None:
         """Remove items with their entries, their passages in the graph, and their place in the retry queue."""
@@ -142,53 +86,32 @@ class Items(Repository):
                 f"DELETE FROM {table} WHERE namespace = ? AND id = ?", [(namespace, item_id) for item_id in ids]
             )
 
+    def promote(self, item_row: int) -> None:
+        """Record that an item of the light tier has entries now."""
+        self.graph.hints.add(items=[item_row])
+
+    # reading
+
+    def known(self, namespace: str, ids: Sequence[str]) -> dict[str, HeldItem]:
+        """Return id to item, for ids that are held or wait; held items take precedence over waiting."""
+        return {one.item.id: one for one in self._versions(namespace, ids)}
+
+    def _versions(self, namespace: str, ids: Sequence[str]) -> list[HeldItem]:
+        """Return the items with these ids, first those that wait, then those that are held."""
+        mine = "WHERE namespace = ? AND id IN"
+        with decoding(self.db.path):
+            waiting = [_item(row) for row in self.db.rows(PENDING, mine, namespace, among=ids)]
+            found = [HeldItem(item=item, rewrite="", digest=version_of(item), waits=True) for item in waiting]
+            return found + [_held(row) for row in self.db.rows(ITEMS, mine, namespace, among=ids)]
+
+    def is_current(self, namespace: str, item: Item) -> bool:
+        """Tell whether exactly this version of an item is held, or waits in the retry queue."""
+        return any(one.is_version(item) for one in self._versions(namespace, [item.id]))
+
     def row(self, namespace: str, item_id: str) -> int | None:
         """Return the row of a held item, or None."""
         row = self.db.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
         return None if row is None else int(row)
-
-    def raw_bytes(self) -> int:
-        """Return about how many bytes of the file all items and entries take, in every namespace."""
-        items = self.db.scalar(
-            "SELECT coalesce(sum(length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0)"
-            " + length(CAST(metadata AS BLOB)) + 2 * length(CAST(id AS BLOB))"
-            " + coalesce(length(embedding), 0) + 120), 0) FROM items"
-        )
-        entries = self.db.scalar(
-            "SELECT coalesce(sum(length(vector) + length(CAST(instruction AS BLOB))"
-            " + length(CAST(rationale AS BLOB)) + 120), 0) FROM entries"
-        )
-        return int(items) + int(entries)
-
-    def holds_chunks(self, namespace: str) -> bool:
-        """Tell whether any item is held or waits, which could be a chunk of a document."""
-        return bool(
-            self.db.scalar("SELECT EXISTS (SELECT 1 FROM items WHERE namespace = ?)", (namespace,))
-            or self.db.scalar("SELECT EXISTS (SELECT 1 FROM pending WHERE namespace = ?)", (namespace,))
-        )
-
-    def chunks_from(self, namespace: str, document: str, first: int) -> list[str]:
-        """Return the ids of a document's held chunks with numbers from `first`, and of the document held whole."""
-        found: list[str] = []
-        for table in ("items", "pending"):
-            # '$' follows '#', so the index on ids finds a document's chunks without reading others.
-            rows = self.db.read(
-                f"SELECT id, metadata FROM {table} WHERE namespace = ? AND id > ? AND id < ?",
-                (namespace, f"{document}#", f"{document}$"),
-            )
-            for item_id, metadata in rows:
-                with decoding(self.path):
-                    number = json.loads(metadata).get("chunk")
-                # A user's own id may look like a chunk's.
-                if isinstance(number, int) and number >= first and item_id == f"{document}#{number}":
-                    found.append(item_id)
-            if first and self.db.read(f"SELECT 1 FROM {table} WHERE namespace = ? AND id = ?", (namespace, document)):
-                found.append(document)
-        return found
-
-    def promote(self, item_row: int) -> None:
-        """Record that an item of the light tier has entries now."""
-        self.graph.hints.add(items=[item_row])
 
     def all(self, namespace: str) -> Iterator[Item]:
         """Yield all held items, oldest first, read in blocks."""
@@ -198,20 +121,18 @@ class Items(Repository):
     def held(self, namespace: str) -> Iterator[tuple[int, HeldItem]]:
         """Yield rows and items as they are stored, oldest first, read in blocks."""
         last = 0
-        while rows := self.db.read(
-            f"SELECT i.row, {_ITEM} FROM items i WHERE namespace = ? AND row > ? ORDER BY row LIMIT ?",
-            (namespace, last, _BLOCK),
+        while rows := self.db.rows(
+            ITEMS, "WHERE namespace = ? AND row > ? ORDER BY row LIMIT ?", namespace, last, _BLOCK
         ):
-            with decoding(self.path):
-                block = [(int(row), self._held_item(columns)) for row, *columns in rows]
+            with decoding(self.db.path):
+                block = [(int(row["row"]), _held(row)) for row in rows]
             yield from block
-            last = rows[-1][0]
+            last = block[-1][0]
 
     def held_at(self, rows: Sequence[int]) -> dict[int, HeldItem]:
         """Return item row to item as it is stored."""
-        with decoding(self.path):
-            found = self.db.among(f"SELECT i.row, {_ITEM} FROM items i WHERE row IN", rows)
-            return {int(row): self._held_item(columns) for row, *columns in found}
+        with decoding(self.db.path):
+            return {int(row["row"]): _held(row) for row in self.db.rows(ITEMS, "WHERE row IN", among=rows)}
 
     def at(self, rows: Sequence[int]) -> dict[int, Item]:
         """Return item row to item."""
@@ -223,15 +144,52 @@ class Items(Repository):
 
     def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
         """Return item row and metadata of every held item."""
-        made = []
-        columns = ", ".join(ITEMS.checked)
-        with decoding(self.path):
-            for row, crc, *values in self.db.read(
-                f"SELECT row, crc, {columns} FROM items WHERE namespace = ?", (namespace,)
-            ):
-                ITEMS.verify(self.path, crc, *values)
-                made.append((int(row), json.loads(values[3])))
-        return made
+        with decoding(self.db.path):
+            return [
+                (int(row["row"]), json.loads(row["metadata"]))
+                for row in self.db.rows(ITEMS, "WHERE namespace = ?", namespace, texts=False)
+            ]
+
+    def text_crcs(self, namespace: str) -> dict[int, int]:
+        """Return row to checksum, for the items of a namespace whose E(x) is stored."""
+        return dict(
+            self.db.read("SELECT row, crc FROM items WHERE namespace = ? AND embedding IS NOT NULL", (namespace,))
+        )
+
+    def texts_at(self, rows: Sequence[int], dimension: int) -> tuple[dict[int, int], FloatArray]:
+        """Return row to checksum of items, and their embeddings E(x), shape `(len(rows), d)`."""
+        found = {row["row"]: row for row in self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False)}
+        with decoding(self.db.path):
+            vectors = unpacked([found[row]["embedding"] for row in rows], dimension)
+        return {row: found[row]["crc"] for row in rows}, vectors
+
+    # chunks of documents
+
+    def holds_chunks(self, namespace: str) -> bool:
+        """Tell whether any item is held or waits, which could be a chunk of a document."""
+        sql = " UNION ALL ".join(f"SELECT 1 FROM {table} WHERE namespace = ?1" for table in ("items", "pending"))
+        return self.db.scalar(f"{sql} LIMIT 1", (namespace,)) is not None
+
+    def chunks_from(self, namespace: str, document: str, first: int) -> list[str]:
+        """Return the ids of a document's held chunks with numbers from `first`, and of the document held whole."""
+        found: list[str] = []
+        for table in ("items", "pending"):
+            # '$' follows '#', so the index on ids finds a document's chunks without reading others.
+            rows = self.db.read(
+                f"SELECT id, metadata FROM {table} WHERE namespace = ? AND id > ? AND id < ?",
+                (namespace, f"{document}#", f"{document}$"),
+            )
+            for item_id, metadata in rows:
+                with decoding(self.db.path):
+                    number = json.loads(metadata).get("chunk")
+                # A user's own id may look like a chunk's.
+                if isinstance(number, int) and number >= first and item_id == f"{document}#{number}":
+                    found.append(item_id)
+            if first and self.db.read(f"SELECT 1 FROM {table} WHERE namespace = ? AND id = ?", (namespace, document)):
+                found.append(document)
+        return found
+
+    # the light tier, and sizes
 
     def light_rows(self, namespace: str) -> list[int]:
         """Return the rows of the items of the light tier, oldest first.
@@ -245,33 +203,69 @@ class Items(Repository):
 
     def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
         """Return about how many bytes of the file items take, without their entries."""
-        size = (
-            "length(CAST(text AS BLOB)) + coalesce(length(CAST(rewrite AS BLOB)), 0) + length(CAST(metadata AS BLOB))"
-            " + 2 * length(CAST(id AS BLOB)) + coalesce(length(embedding), 0) + 160"
-        )
-        return {
-            int(row): int(octets) for row, octets in self.db.among(f"SELECT row, {size} FROM items WHERE row IN", rows)
-        }
+        size = f"{ITEM_BYTES} + coalesce(length(embedding), 0) + 160"
+        return dict(self.db.among(f"SELECT row, {size} FROM items WHERE row IN", rows))
 
     def light_bytes(self, namespace: str) -> int:
         """Return about how many bytes of the file the light tier takes."""
         return sum(self.light_sizes(self.light_rows(namespace)).values())
 
-    def crc(self, row: int) -> int:
-        """Return the checksum of an item."""
-        return int(self.db.scalar("SELECT crc FROM items WHERE row = ?", (row,)))
+    def raw_bytes(self) -> int:
+        """Return about how many bytes of the file all items and entries take, in every namespace."""
+        items = f"SELECT sum({ITEM_BYTES} + coalesce(length(embedding), 0) + 120) FROM items"
+        texts = "length(CAST(instruction AS BLOB)) + length(CAST(rationale AS BLOB))"
+        entries = f"SELECT sum(length(vector) + {texts} + 120) FROM entries"
+        return int(self.db.scalar(items) or 0) + int(self.db.scalar(entries) or 0)
 
-    def text_crcs(self, namespace: str) -> dict[int, int]:
-        """Return row to checksum, for the items of a namespace whose E(x) is stored."""
-        sql = "SELECT row, crc FROM items WHERE namespace = ? AND embedding IS NOT NULL"
-        return {int(row): crc for row, crc in self.db.read(sql, (namespace,))}
 
-    def text_vectors(self, rows: Sequence[int], dimension: int) -> FloatArray:
-        """Return the embeddings E(x) of items, shape `(len(rows), d)`."""
-        codes = {}
-        columns = ", ".join(ITEMS.checked)
-        for row, crc, *values in self.db.among(f"SELECT row, crc, {columns} FROM items WHERE row IN", rows):
-            ITEMS.verify(self.path, crc, *values)
-            codes[row] = dict(zip(ITEMS.checked, values, strict=True))["embedding"]
-        with decoding(self.path):
-            return unpacked([codes[row] for row in rows], dimension)
+class RetryQueue(Repository):
+    """Repository of the undecided items, which wait to be verified again."""
+
+    def put(self, namespace: str, item: Item, reason: str, preferences: Sequence[str]) -> None:
+        """Add an undecided item to the retry queue, with the ids of the preferences to verify it under."""
+        known = [key for _, _, keys in self._pending("namespace = ? AND id = ?", namespace, item.id) for key in keys]
+        self.db.insert(
+            PENDING,
+            namespace=namespace,
+            id=item.id,
+            text=deflated(item.text),
+            metadata=dumped_metadata(item.metadata, item.id, ordered=True),
+            reason=reason,
+            preferences=json.dumps(list(dict.fromkeys([*known, *preferences]))),
+        )
+
+    def drop(self, namespace: str, item_id: str) -> None:
+        """Remove an item from the retry queue."""
+        self.db.connection.execute("DELETE FROM pending WHERE namespace = ? AND id = ?", (namespace, item_id))
+
+    def waiting(self, namespace: str) -> list[tuple[Item, str, list[str]]]:
+        """Return the retry queue, oldest first: item, reason, ids of its preferences."""
+        return self._pending("namespace = ? ORDER BY row", namespace)
+
+    def _pending(self, where: str, *values: str) -> list[tuple[Item, str, list[str]]]:
+        with decoding(self.db.path):
+            return [
+                (_item(row), str(row["reason"]), list(json.loads(row["preferences"])))
+                for row in self.db.rows(PENDING, f"WHERE {where}", *values)
+            ]
+
+    def count(self, namespace: str) -> int:
+        """Return how many items wait in the retry queue."""
+        return int(self.db.scalar("SELECT count(*) FROM pending WHERE namespace = ?", (namespace,)))
+
+    def stop_waiting_for(self, namespace: str, preference_id: str) -> None:
+        """Remove a preference from the retry queue, and replace the reasons, which may name it."""
+        sql = "SELECT row, preferences FROM pending WHERE namespace = ? AND instr(preferences, ?)"
+        for row, waiting in self.db.read(sql, (namespace, json.dumps(preference_id))):
+            left = json.dumps([other for other in json.loads(waiting) if other != preference_id])
+            reason = "it is to be verified under the preferences that are held now"
+            self.db.update(PENDING, row, preferences=left, reason=reason)
+
+
+def _item(row: sqlite3.Row) -> Item:
+    return Item(id=row["id"], text=inflated(row["text"]), metadata=json.loads(row["metadata"]))
+
+
+def _held(row: sqlite3.Row) -> HeldItem:
+    rewrite = "" if row["rewrite"] is None else inflated(row["rewrite"])
+    return HeldItem(item=_item(row), rewrite=rewrite, digest=row["digest"])

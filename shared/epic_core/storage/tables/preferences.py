@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+import sqlite3
+from typing import Any
 
-from epic_core.errors import DamagedError, decoding
+from epic_core.errors import decoding
+from epic_core.storage.codecs import packed, unpacked
 from epic_core.storage.memory_schema import PREFERENCES
-from epic_core.storage.tables.repository import Repository
-from epic_core.storage.vector_codec import packed, unpacked
+from epic_core.storage.sqlite.database import Repository
 from epic_core.types import FloatArray, Preference, moment
 
 # The column `aspects` holds JSON: the aspects' own keys, if a model or the user gave any, and these two keys. NULL
@@ -20,55 +21,28 @@ _UNREAD = "unread"
 _ONLY_UNREAD = ""
 
 
-class _Stored(NamedTuple):
-    """The parsed column: aspects and expansion as JSON, None if missing."""
-
-    aspects: Any
-    expansion: Any
-    unread: bool
-
-
 class Preferences(Repository):
     """Repository of the preferences of a memory."""
 
     def load(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
         """Return rows, preferences and their embeddings `(m, d)`, in the user's order."""
-        columns = ", ".join(PREFERENCES.checked)
-        found = self.db.read(
-            f"SELECT row, crc, {columns} FROM preferences WHERE namespace = ? ORDER BY position, row", (namespace,)
-        )
-        rows, preferences, codes = [], [], []
-        with decoding(self.path):
-            for row, crc, *values in found:
-                PREFERENCES.verify(self.path, crc, *values)
-                _, _, preference_id, text, expires, written, code = values
-                rows.append(int(row))
-                stored = _read(written)
-                preferences.append(
-                    Preference(
-                        id=preference_id,
-                        text=text,
-                        expires_at=None if expires is None else moment(expires),
-                        aspects=stored.aspects,
-                        expansion=stored.expansion,
-                    )
-                )
-                codes.append(code)
-            vectors = unpacked(codes, dimension)
-        return rows, preferences, vectors
+        found = self._stored(namespace)
+        with decoding(self.db.path):
+            vectors = unpacked([row["vector"] for row in found], dimension)
+            return [int(row["row"]) for row in found], [_preference(row) for row in found], vectors
+
+    def at(self, namespace: str) -> dict[int, Preference]:
+        """Return row to preference, in the user's order."""
+        with decoding(self.db.path):
+            return {int(row["row"]): _preference(row) for row in self._stored(namespace)}
+
+    def _stored(self, namespace: str) -> list[sqlite3.Row]:
+        return self.db.rows(PREFERENCES, "WHERE namespace = ? ORDER BY position, row", namespace)
 
     def row(self, namespace: str, preference_id: str | None) -> int | None:
         """Return the row of a preference, or None."""
         row = self.db.scalar("SELECT row FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
         return None if row is None else int(row)
-
-    def at(self, namespace: str) -> dict[int, Preference]:
-        """Return row to preference."""
-        encoder = self.db.meta().get("encoder")
-        if not isinstance(encoder, dict) or not isinstance(encoder.get("dimension"), int):
-            raise DamagedError(self.path, "it does not say which encoder it was made with")
-        rows, preferences, _ = self.load(namespace, encoder["dimension"])
-        return dict(zip(rows, preferences, strict=True))
 
     def add(
         self,
@@ -93,16 +67,15 @@ class Preferences(Repository):
             position=position,
             id=preference.id,
             text=preference.text,
-            expires=None if preference.expires_at is None else preference.expires_at.timestamp(),
+            expires=_end(preference),
             aspects=_written(preference, unread=unread),
             vector=packed(vector.reshape(1, -1))[0],
         )
 
     def write(self, row: int, preference: Preference, vector: FloatArray) -> None:
         """Update a preference's text, embedding and time of expiry."""
-        ends = None if preference.expires_at is None else preference.expires_at.timestamp()
         code = packed(vector.reshape(1, -1))[0]
-        self.db.update(PREFERENCES, row, text=preference.text, expires=ends, vector=code)
+        self.db.update(PREFERENCES, row, text=preference.text, expires=_end(preference), vector=code)
 
     def set_stated(self, namespace: str, preference: Preference, *, unread: bool) -> None:
         """Update a held preference's aspects and expansion, and whether a model still has to read it."""
@@ -115,8 +88,8 @@ class Preferences(Repository):
         found = self.db.read(
             "SELECT id, aspects FROM preferences WHERE namespace = ? AND aspects IS NOT NULL", (namespace,)
         )
-        with decoding(self.path):
-            return {str(key) for key, written in found if _read(written).unread}
+        with decoding(self.db.path):
+            return {str(key) for key, written in found if _read(written)[1]}
 
     def move(self, namespace: str, preference_id: str, position: int) -> None:
         """Set a preference's place in the user's order."""
@@ -131,11 +104,21 @@ class Preferences(Repository):
         return sorted(namespace for (namespace,) in rows)
 
 
-def _read(written: str | None) -> _Stored:
+def _preference(row: sqlite3.Row) -> Preference:
+    expires_at = None if row["expires"] is None else moment(row["expires"])
+    return Preference(id=row["id"], text=row["text"], expires_at=expires_at, **_read(row["aspects"])[0])
+
+
+def _end(preference: Preference) -> float | None:
+    return None if preference.expires_at is None else preference.expires_at.timestamp()
+
+
+def _read(written: str | None) -> tuple[dict[str, Any], bool]:
+    """Return what the column says: aspects and expansion as JSON, None if missing, and whether it is unread."""
     stored = json.loads(written) if written else {}
     expansion = stored.pop(_EXPANSION, None)
     unread = stored.pop(_UNREAD, False) or written == _ONLY_UNREAD
-    return _Stored(stored or None, expansion, bool(unread))
+    return {"aspects": stored or None, "expansion": expansion}, bool(unread)
 
 
 def _written(preference: Preference, *, unread: bool) -> str | None:

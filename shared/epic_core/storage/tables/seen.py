@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from epic_core.errors import decoding
 from epic_core.storage.memory_schema import LEDGER, NOT_KEPT
-from epic_core.storage.sqlite.database import Database
-from epic_core.storage.tables.repository import Repository
+from epic_core.storage.sqlite.database import Database, Repository
 from epic_core.storage.tables.verdicts import Verdicts
 from epic_core.types.digests import DIGEST_BYTES as _WIDTH
 from epic_core.types.reports import NotKept
@@ -62,14 +61,9 @@ class Seen(Repository):
 
     def digests(self, namespace: str) -> Digests:
         """Return the digests of the items that were seen and are not held, ascending."""
-        digests = []
-        for crc, *columns in self.db.read(
-            "SELECT crc, namespace, digests FROM ledger WHERE namespace = ?", (namespace,)
-        ):
-            LEDGER.verify(self.path, crc, *columns)
-            digests.append(columns[1])
-        with decoding(self.path):
-            return np.sort(numbers(digests))
+        blocks = [row["digests"] for row in self.db.rows(LEDGER, "WHERE namespace = ?", namespace)]
+        with decoding(self.db.path):
+            return np.sort(numbers(blocks))
 
     def add(self, namespace: str, digests: Sequence[bytes]) -> int:
         """Add seen items to the ledger, and return how many older ones left it. Call it inside a transaction."""
@@ -166,16 +160,11 @@ class Seen(Repository):
         limit = self.records_room() if records else 0
         if not limit:
             return
-        sampled = self.db.read(
-            "SELECT digest FROM not_kept WHERE namespace = ? AND stage != ? ORDER BY digest", (namespace, EVICTED)
-        )
-        highest = sampled[-1][0] if len(sampled) >= limit else None
-        taken_already = {digest for (digest,) in sampled}
-        discarded = sorted(
-            (each for each in records if each[1].stage != EVICTED and each[0] not in taken_already),
-            key=lambda each: each[0],
-        )
-        taken = [each for each in discarded[:limit] if highest is None or each[0] < highest]
+        sql = "SELECT digest FROM not_kept WHERE namespace = ? AND stage != ?"
+        sampled = {digest for (digest,) in self.db.read(sql, (namespace, EVICTED))}
+        new = {digest: record for digest, record in records if record.stage != EVICTED and digest not in sampled}
+        smallest = sorted(sampled | new.keys())[:limit]
+        taken = [(digest, new[digest]) for digest in smallest if digest in new]
         evicted = [each for each in records if each[1].stage == EVICTED][-limit:]
         for digest, record in (*taken, *evicted):
             self.db.insert(
@@ -202,26 +191,19 @@ class Seen(Repository):
 
     def records(self, namespace: str) -> list[NotKept]:
         """Return the records, newest first."""
-        records = []
         texts = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
-        columns = ", ".join(NOT_KEPT.checked)
-        for crc, *row in self.db.read(
-            f"SELECT crc, {columns} FROM not_kept WHERE namespace = ? ORDER BY row DESC", (namespace,)
-        ):
-            NOT_KEPT.verify(self.path, crc, *row)
-            _, item_id, _, stage, reason, preference, similarity, at, text = row
-            records.append(
-                NotKept(
-                    item_id=item_id,
-                    text=text,
-                    stage=stage,
-                    reason=reason,
-                    preference=texts.get(preference, ""),
-                    similarity=similarity,
-                    at=float(at),
-                )
+        return [
+            NotKept(
+                item_id=row["id"],
+                text=row["text"],
+                stage=row["stage"],
+                reason=row["reason"],
+                preference=texts.get(row["preference"], ""),
+                similarity=row["similarity"],
+                at=float(row["at"]),
             )
-        return records
+            for row in self.db.rows(NOT_KEPT, "WHERE namespace = ? ORDER BY row DESC", namespace)
+        ]
 
     def recorded(self, namespace: str, ids: Sequence[str]) -> dict[str, list[bytes]]:
         """Return item id to the digests of its versions that are on record."""

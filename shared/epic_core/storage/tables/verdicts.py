@@ -7,23 +7,19 @@ Discard is stored without its rationale. Rows of forgotten items and preferences
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from epic_core.storage.memory_schema import REWRITES, VERDICTS
-from epic_core.storage.tables.repository import Repository
+from epic_core.storage.sqlite.database import Repository
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
 from epic_core.types.digests import digest
 from epic_core.types.verdicts import combined
 
 _FREED = 0.1
 _DROPPED = 64
-
-
-def preferences_key(namespace: str, texts: Iterable[str]) -> bytes:
-    """Return the key of a set of preferences: their hashes in a row, so that each can be found in it."""
-    return b"".join(sorted(digest(namespace, text) for text in texts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +68,8 @@ class Verdicts(Repository):
         """Return the cached verdicts of candidates under a verifier's name."""
         keys = {candidate.item.id: digest(namespace, candidate.item.text) for candidate in candidates}
         chunks = list(dict.fromkeys(keys.values())) if self.kept else []
-        sql = f"SELECT crc, {', '.join(VERDICTS.checked)} FROM verdicts WHERE version = ? AND chunk IN"
-        found: dict[tuple[bytes, bytes], Sequence[Any]] = {}
-        for crc, *row in self.db.among(sql, chunks, digest(version, size=8)):
-            VERDICTS.verify(self.path, crc, *row)
-            found[row[0], row[1]] = row[4:]
+        rows = self.db.rows(VERDICTS, "WHERE version = ? AND chunk IN", digest(version, size=8), among=chunks)
+        found = {(row["chunk"], row["preference"]): row for row in rows}
         recalled = Recalled(known=[], asked=[], partly={}, whole={}, pairs=len(found))
         if not found:
             recalled.asked.extend(candidates)
@@ -84,18 +77,16 @@ class Verdicts(Repository):
         hashes = {p.id: digest(namespace, p.text) for candidate in candidates for p in candidate.preferences}
         pairs = 0
         for candidate in candidates:
-            rows = [found.get((keys[candidate.item.id], hashes[p.id])) for p in candidate.preferences]
-            known = [place for place, row in enumerate(rows) if row is not None]
+            cached = [found.get((keys[candidate.item.id], hashes[p.id])) for p in candidate.preferences]
+            known = [(p, row) for p, row in zip(candidate.preferences, cached, strict=True) if row is not None]
             pairs += len(known)
-            verdict = _verdict([(candidate.preferences[place], rows[place]) for place in known]) if known else None
-            if verdict is None:
+            if not known:
                 recalled.asked.append(candidate)
-            elif len(known) == len(rows):
-                recalled.known.append((candidate, verdict))
+            elif len(known) == len(cached):
+                recalled.known.append((candidate, _verdict(known)))
             else:
-                missing = [place for place, row in enumerate(rows) if row is None]
-                recalled.asked.append(_under(candidate, missing))
-                recalled.partly[candidate.item.id], recalled.whole[candidate.item.id] = verdict, candidate
+                recalled.asked.append(_under(candidate, [place for place, row in enumerate(cached) if row is None]))
+                recalled.partly[candidate.item.id], recalled.whole[candidate.item.id] = _verdict(known), candidate
         return replace(recalled, pairs=pairs)
 
     def remember(self, namespace: str, version: str, verdicts: Iterable[tuple[Candidate, Verdict]]) -> None:
@@ -111,13 +102,20 @@ class Verdicts(Repository):
             kept = {alignment.preference_id: alignment for alignment in verdict.alignments}
             for preference in candidate.preferences:
                 alignment = kept.get(preference.id)
-                said: tuple[Any, ...] = (0, None, None, None, verdict.confidence)
-                if alignment is not None:
-                    sure = verdict.confidence if alignment.confidence is None else alignment.confidence
-                    why = alignment.rationale or verdict.rationale
-                    said = (1, str(alignment.stance), alignment.instruction, why, sure)
-                key = (chunk, digest(namespace, preference.text), short, self._next())
-                rows.append(dict(zip(VERDICTS.checked, (*key, *said), strict=True)))
+                sure = verdict.confidence if alignment is None or alignment.confidence is None else alignment.confidence
+                rows.append(
+                    {
+                        "chunk": chunk,
+                        "preference": digest(namespace, preference.text),
+                        "version": short,
+                        "written": self._next(),
+                        "kept": int(alignment is not None),
+                        "stance": alignment and str(alignment.stance),
+                        "instruction": alignment and alignment.instruction,
+                        "rationale": alignment and (alignment.rationale or verdict.rationale),
+                        "confidence": sure,
+                    }
+                )
         self.db.insert_all(VERDICTS, rows)
         self._bound(len(rows))
 
@@ -125,13 +123,9 @@ class Verdicts(Repository):
         """Return a text as it was rewritten for a set of preferences, or None."""
         if not self.kept:
             return None
-        key = (digest(namespace, text), preferences_key(namespace, preferences), digest(version, size=8))
-        columns = ", ".join(REWRITES.checked)
-        sql = f"SELECT crc, {columns} FROM rewrites WHERE chunk = ? AND preferences = ? AND version = ?"
-        for crc, *row in self.db.read(sql, key):
-            REWRITES.verify(self.path, crc, *row)
-            return str(row[-1])
-        return None
+        key = _rewrite_key(namespace, version, text, preferences)
+        found = self.db.rows(REWRITES, "WHERE chunk = ? AND preferences = ? AND version = ?", *key.values())
+        return str(found[0]["text"]) if found else None
 
     def remember_rewrite(
         self, namespace: str, version: str, text: str, preferences: Sequence[str], rewritten: str
@@ -139,8 +133,8 @@ class Verdicts(Repository):
         """Store a rewritten text. Call it inside a transaction."""
         if not self.kept:
             return
-        key = (digest(namespace, text), preferences_key(namespace, preferences), digest(version, size=8))
-        self.db.insert_all(REWRITES, [dict(zip(REWRITES.checked, (*key, self._next(), rewritten), strict=True))])
+        key = _rewrite_key(namespace, version, text, preferences)
+        self.db.insert(REWRITES, **key, written=self._next(), text=rewritten)
         self._bound(1)
 
     def forget_chunks(self, namespace: str, texts: Iterable[str]) -> None:
@@ -214,32 +208,30 @@ def _under(candidate: Candidate, places: Sequence[int]) -> Candidate:
     )
 
 
-def _verdict(pairs: Sequence[tuple[Preference, Sequence[Any] | None]]) -> Verdict:
-    alignments, doubts, rationale = [], [], ""
-    for preference, row in pairs:
-        if row is None:
-            continue
-        kept, stance, instruction, why, confidence = row
-        if not kept:
-            doubts.append(confidence)
-            continue
-        rationale = rationale or str(why or "")
-        alignments.append(
-            Alignment(
-                preference_id=preference.id,
-                instruction=str(instruction or ""),
-                stance=Stance(stance),
-                confidence=confidence,
-                rationale=str(why or ""),
-            )
+def _rewrite_key(namespace: str, version: str, text: str, preferences: Sequence[str]) -> dict[str, bytes]:
+    # The hashes of a set of preferences in a row, so that each can be found in it.
+    hashes = b"".join(sorted(digest(namespace, preference) for preference in preferences))
+    return {"chunk": digest(namespace, text), "preferences": hashes, "version": digest(version, size=8)}
+
+
+def _verdict(pairs: Sequence[tuple[Preference, sqlite3.Row]]) -> Verdict:
+    alignments = tuple(
+        Alignment(
+            preference_id=preference.id,
+            instruction=str(row["instruction"] or ""),
+            stance=Stance(row["stance"]),
+            confidence=row["confidence"],
+            rationale=str(row["rationale"] or ""),
         )
+        for preference, row in pairs
+        if row["kept"]
+    )
+    known = [row["confidence"] for _, row in pairs if row["confidence"] is not None]
     if not alignments:
-        known = [confidence for confidence in doubts if confidence is not None]
         return Verdict(decision=Decision.DISCARD, confidence=min(known, default=None))
-    sure = [alignment.confidence for alignment in alignments if alignment.confidence is not None]
     return Verdict(
         decision=Decision.KEEP,
-        rationale=rationale,
-        alignments=tuple(alignments),
-        confidence=max(sure, default=None),
+        rationale=next((each.rationale for each in alignments if each.rationale), ""),
+        alignments=alignments,
+        confidence=max((each.confidence for each in alignments if each.confidence is not None), default=None),
     )
