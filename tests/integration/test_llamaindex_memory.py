@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.memory import BaseMemoryBlock, InsertMethod, Memory, StaticMemoryBlock
-from llama_index.core.utils import get_tokenizer
 from pydantic import Field
 
 from epic_core import EpicMemory, Stance
@@ -94,18 +92,6 @@ async def test_a_turn_on_something_else_is_not_told(run: str) -> None:
     assert STEW in whole(await got(chat, run, input="What should I cook tonight?"))
 
 
-async def test_sync_and_async_are_equal() -> None:
-    outs = []
-    for run in ("sync", "async"):
-        memory = EpicMemory([VEGAN])
-        chat = remembering(memory)
-        await say(chat, run, STEW, WORK, "What is for dinner, and for lunch, and for breakfast?", WORK)
-        outs.append(
-            (whole(await got(chat, run, input="A vegan dinner?")), [hit.item for hit in memory.search("dinner")])
-        )
-    assert outs[0] == outs[1] and outs[0][1]
-
-
 async def test_sessions_and_users(tmp_path: Path) -> None:
     path = tmp_path / "all.epic"
     lines = {"anna": "Anna cooked a vegan tofu curry.", "bert": "Bert baked a vegan bread."}
@@ -152,27 +138,6 @@ async def test_other_blocks_beside_it(first: bool) -> None:
     assert {hit.item.metadata["session_id"] for hit in memory.search("dinner", 9)} == set(taking.taken) == {"s"}
 
 
-async def test_what_does_not_fit_goes_from_the_end() -> None:
-    memory = EpicMemory([VEGAN])
-    memory.add([f"A vegan dish for every diet, number {number}, with beans." for number in range(5)])
-    length, counts = get_tokenizer(), set()
-    for limit in range(60, 800, 20):
-        chat = Memory.from_defaults(token_limit=limit, memory_blocks=[EpicMemoryBlock(memory=memory)])
-        chat.put(ChatMessage(role="user", content="Which vegan dish?"))
-        content = chat.get()[0].content or ""
-        counts.add(content.count("Document "))
-        told = content.partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]
-        assert len(length(told.strip())) <= limit and f"Document {content.count('Document ') + 1}:" not in content
-    assert counts == {0, 1, 2, 3, 4, 5}
-
-
-async def test_it_is_there_after_a_restart(tmp_path: Path) -> None:
-    with EpicMemory.open(tmp_path / "me.epic", [VEGAN]) as memory:
-        await say(remembering(memory), "async", STEW, WORK, "And what else is there to do today, and tomorrow?")
-    with EpicMemory.open(tmp_path / "me.epic") as memory:
-        assert STEW in whole(await remembering(memory, session_id="new").aget(input="Which vegan dinner did I cook?"))
-
-
 async def test_a_model_that_is_down_costs_nobody_the_answer(caplog: pytest.LogCaptureFixture) -> None:
     up: list[bool] = []
 
@@ -216,12 +181,3 @@ async def test_an_agent_is_told() -> None:
         answer = await agent.run(said, memory=chat)
     assert str(answer) == "A stew."
     assert STEW in llm.prompts[-1].partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]
-
-
-async def test_a_chats_memory_is_stored_without_the_users() -> None:
-    memory = EpicMemory([VEGAN])
-    chat = remembering(memory)
-    await say(chat, "async", STEW, WORK, "And what else is there to do today, and tomorrow?")
-    stored = json.loads(chat.model_dump_json())
-    assert stored["memory_blocks"][0]["name"] == "EpicMemory" and "lentil" not in json.dumps(stored)
-    assert "lentil" not in str(chat.model_dump()) and VEGAN not in str(chat.to_dict())

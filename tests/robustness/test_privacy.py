@@ -103,9 +103,12 @@ def run(code: str, *arguments: str, **environment: str) -> subprocess.CompletedP
 @pytest.mark.parametrize("work", [WORK, ASYNC_WORK], ids=["sync", "async"])
 def test_the_whole_life_of_a_memory_needs_no_network(tmp_path: Path, work: str) -> None:
     # No home, no caches: a model that is not in the package could only come from the network.
-    home = str(tmp_path / "home")
-    run(OFFLINE + work, str(tmp_path / "me.epic"), HOME=home, HF_HOME=home, XDG_CACHE_HOME=home)
-    assert (tmp_path / "me.epic").exists()
+    home, folder = str(tmp_path / "home"), tmp_path / "work"
+    folder.mkdir()
+    code = f"import os; os.chdir({str(folder)!r})\n{OFFLINE}{work}"
+    run(code, str(folder / "me.epic"), HOME=home, HF_HOME=home, XDG_CACHE_HOME=home)
+    # Nothing is written beside the file.
+    assert [file.name for file in folder.iterdir()] == ["me.epic"] and not Path(home).exists()
 
 
 @pytest.mark.parametrize(
@@ -151,12 +154,3 @@ def test_every_public_name_can_be_imported() -> None:
     assert set(epic_core.__all__) <= set(dir(epic_core))
     with pytest.raises(AttributeError, match="nothing_like_it"):
         _ = epic_core.nothing_like_it
-
-
-def test_nothing_is_written_beside_the_file(tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    work.mkdir()
-    code = f"import os; os.chdir({str(work)!r})\n{WORK}"
-    run(code, str(work / "me.epic"), HOME=str(tmp_path / "home"))
-    assert [p.name for p in work.iterdir()] == ["me.epic"]
-    assert not (tmp_path / "home").exists()

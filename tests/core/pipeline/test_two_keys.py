@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from epic_core import EpicMemory, Stance
-from epic_core.errors import InvalidInputError
 from epic_core.storage.vector_table import VectorTable
 from epic_core.text.lexical_index import LexicalIndex
 from helpers import HashEncoder, KeepAll
@@ -57,12 +56,6 @@ def test_nothing_relevant_is_said_and_the_fallback_is_asked() -> None:
     assert not elsewhere.search("red wine").fallback and asked == []
     hits = elsewhere.search("tides of the sea")
     assert [hit.item.text for hit in hits] == ["from elsewhere"] and hits.fallback and asked == ["tides of the sea"]
-
-
-@pytest.mark.parametrize("options", [{"min_score": "often"}, {"min_score": 2}, {"min_score": True}, {"keys": "text"}])
-def test_options_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError):
-        memory_of(WINE).search("wine", **options)
 
 
 def test_texts_that_say_the_same_do_not_take_the_place_of_others() -> None:
