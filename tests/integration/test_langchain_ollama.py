@@ -32,6 +32,7 @@ from scripted import (
     PREFERENCES,
     SIMPLE,
     TAU,
+    VEGAN,
     Add,
     Answers,
     adding,
@@ -296,3 +297,13 @@ async def test_a_chain_sees_the_calls_of_its_verification(server: LMServer) -> N
     assert all(step["run_id"] in model["parent_ids"] for model in models)
     assert {model["name"] for model in models} == {"ChatOllama"}
     assert pairs_of(memory) == EXPECTED
+
+
+async def test_an_answer_that_was_cut_is_asked_for_with_more_room(server: LMServer, answers: Answers, add: Add) -> None:
+    cut = [Reply(text='{"decision": "Keep", "rationale": "The st', cut=True)]
+    answers.alter = lambda request, *_: cut.pop() if cut else None
+    memory = memory_of(server)
+    await add(memory, SIMPLE[:1])
+    first, second = (body["options"]["num_predict"] for body in server.asked)
+    assert second == 2 * first
+    assert pairs_of(memory) == {("stew", VEGAN): EXPECTED["stew", VEGAN]}

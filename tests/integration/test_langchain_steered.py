@@ -30,6 +30,7 @@ from epic_core.encoders import default_encoder
 from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
 from epic_core.steering.relevance import sample_texts
 from epic_core.steering.vector_stores import SteeredSearch
+from epic_core.types import FloatArray
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
 from epic_langchain.steered import SteeredRetriever
 from helpers import HashEncoder, KeepAll
@@ -129,17 +130,20 @@ def texts(documents: Sequence[Document]) -> list[str]:
     return [document.page_content for document in documents]
 
 
-def expected(question: str, mode: Any, k: int, overfetch: int, first: int) -> list[tuple[str, float | None]]:
-    """What an exact store gives."""
-    documents = DOCUMENTS[first:]
-    vectors = default_encoder().encode(texts(documents)).astype(np.float64)
+@pytest.fixture(scope="module")
+def vectors() -> FloatArray:
+    return default_encoder().encode(texts(DOCUMENTS)).astype(np.float64)
+
+
+def expected(search: SteeredSearch, vectors: FloatArray, question: str, mode: Any, first: int) -> list[Any]:
+    """What an exact store gives, with scores."""
+    documents, own = DOCUMENTS[first:], vectors[first:]
 
     def fetch(vector: list[float], count: int) -> list[Document]:
-        return [documents[row] for row in np.argsort(-(vectors @ np.array(vector)), kind="stable")[:count]]
+        return [documents[row] for row in np.argsort(-(own @ np.array(vector)), kind="stable")[:count]]
 
-    search = SteeredSearch(default_encoder(), overfetch=overfetch)
     target = search.target(default_encoder().encode([question])[0], PREFERENCES, mode)
-    found = search.find(target, k, fetch, lambda document: (document.page_content, document.metadata))
+    found = search.find(target, 6, fetch, lambda document: (document.page_content, document.metadata))
     return [(one.document.page_content, one.score) for one in found]
 
 
@@ -148,9 +152,10 @@ def expected(question: str, mode: Any, k: int, overfetch: int, first: int) -> li
 
 @pytest.mark.parametrize(("mode", "overfetch", "first"), [("signed", 2, 0), ("signed", 1, FIRST), ("paper", 2, FIRST)])
 async def test_every_store_gives_the_same_documents_in_the_same_order(
-    filled: tuple[str, VectorStore], mode: Any, overfetch: int, first: int
+    filled: tuple[str, VectorStore], vectors: FloatArray, mode: Any, overfetch: int, first: int
 ) -> None:
     name, store = filled
+    search = SteeredSearch(default_encoder(), overfetch=overfetch)
     search_kwargs = own_filter(name) if first else {}
     retriever = SteeredRetriever(
         vectorstore=store, preferences=PREFERENCES, mode=mode, overfetch=overfetch, k=6, search_kwargs=search_kwargs
@@ -158,7 +163,7 @@ async def test_every_store_gives_the_same_documents_in_the_same_order(
     for question in QUESTIONS:
         found = retriever.invoke(question)
         assert found == await retriever.ainvoke(question)
-        wanted = expected(question, mode, 6, overfetch, first)
+        wanted = expected(search, vectors, question, mode, first)
         assert texts(found) == [text for text, _ in wanted]
         scores = [document.metadata.get("epic_score") for document in found]
         assert scores == [None if score is None else pytest.approx(score, abs=1e-5) for _, score in wanted]

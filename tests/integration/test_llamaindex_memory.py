@@ -14,6 +14,7 @@ from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.memory import BaseMemoryBlock, InsertMethod, Memory, StaticMemoryBlock
+from llama_index.core.utils import get_tokenizer
 from pydantic import Field
 
 from epic_core import EpicMemory, Stance
@@ -181,3 +182,17 @@ async def test_an_agent_is_told() -> None:
         answer = await agent.run(said, memory=chat)
     assert str(answer) == "A stew."
     assert STEW in llm.prompts[-1].partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]
+
+
+async def test_what_does_not_fit_goes_from_the_end() -> None:
+    memory = EpicMemory([VEGAN])
+    memory.add([f"A vegan dish for every diet, number {number}, with beans." for number in range(5)])
+    length, counts = get_tokenizer(), set()
+    for limit in range(60, 800, 20):
+        chat = Memory.from_defaults(token_limit=limit, memory_blocks=[EpicMemoryBlock(memory=memory)])
+        chat.put(ChatMessage(role="user", content="Which vegan dish?"))
+        content = chat.get()[0].content or ""
+        counts.add(content.count("Document "))
+        told = content.partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]
+        assert len(length(told.strip())) <= limit and f"Document {content.count('Document ') + 1}:" not in content
+    assert counts == {0, 1, 2, 3, 4, 5}

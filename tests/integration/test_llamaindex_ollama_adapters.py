@@ -19,7 +19,7 @@ from llama_index.llms.ollama import Ollama
 
 from epic_core import EpicMemory
 from epic_core.encoders import OllamaEncoder
-from epic_core.errors import EncoderError, LMSetupError, LMUnavailableError
+from epic_core.errors import EncoderError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm import Message, OllamaLM
 from epic_core.verification import LMVerifier
 from epic_llamaindex.adapters import LlamaIndexEncoder, LlamaIndexLM
@@ -329,3 +329,13 @@ async def test_an_embedding_model_that_is_not_pulled(server: LMServer) -> None:
         encoder.encode(["a"])
     with pytest.raises(EncoderError, match=r"llamaindex:OllamaEmbedding:other.*not found"):
         await encoder.aencode_query("a")
+
+
+SCHEMA = {"type": "object", "properties": {"decision": {"type": "string"}}}
+
+
+async def test_a_request_that_is_refused_says_so(server: LMServer, complete: Complete) -> None:
+    server.answer = lambda request: Reply(status=400, text="does not like it")
+    with pytest.raises(LMError, match="does not like it"):
+        await complete(LlamaIndexLM(llm_of(server)), schema=SCHEMA, max_tokens=50)
+    assert server.calls == 4  # as it was wanted, without one or the other, without both

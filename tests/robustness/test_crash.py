@@ -320,7 +320,7 @@ def test_a_file_that_is_not_at_its_place_is_an_error_and_can_be_rescued(
     assert side_files(path) == []
 
 
-@away
+@pytest.mark.parametrize("go", [remove, replace_by_a_memory])
 def test_a_file_that_goes_away_in_the_midst_of_an_add_is_an_error(
     path: Path, tmp_path: Path, go: Callable[[Path], None]
 ) -> None:

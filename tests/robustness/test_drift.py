@@ -171,6 +171,7 @@ class Drift:
         self.verifier = self.make()
         self.preferences = list(preferences)
         self.items: dict[str, Item] = {}
+        self.state: dict[str, Any] | None = None
         self.asynchronous = asynchronous
         self.memory = EpicMemory.open(path, preferences, encoder=encoder(), verifier=self.verifier)
 
@@ -179,12 +180,12 @@ class Drift:
             return getattr(self.memory, name)(*given)
         return asyncio.run(getattr(self.memory, f"a{name}")(*given))
 
-    def wanted(self, items: Sequence[Item], preferences: Sequence[str]) -> dict[str, Any]:
-        return built(items, preferences, self.make())
+    def wanted(self) -> dict[str, Any]:
+        return built(list(self.items.values()), self.preferences, self.make())
 
     def drop_what_nothing_holds(self) -> None:
-        held = self.wanted(list(self.items.values()), self.preferences)["items"]
-        self.items = {key: item for key, item in self.items.items() if key in held}
+        self.state = self.wanted()
+        self.items = {key: item for key, item in self.items.items() if key in self.state["items"]}
 
     def add(self, items: list[Item]) -> None:
         if not self.preferences:
@@ -261,12 +262,15 @@ class Drift:
 
     def check(self) -> None:
         assert [p.text for p in self.memory.preferences] == self.preferences
-        assert_same(state_of(self.memory), self.wanted(list(self.items.values()), self.preferences))
+        # What a fresh memory holds was found out for the change already, if it was one of those that may drop items.
+        assert_same(state_of(self.memory), self.state or self.wanted())
+        self.state = None
         assert len(self.memory) == len(self.items)
 
 
-@pytest.mark.parametrize("verifier", list(VERIFIERS))
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    ("verifier", "asynchronous"), [("keeps all", False), ("embedded", True), ("judge", False), ("judge", True)]
+)
 @given(
     preferences=st.lists(PREFERENCES, min_size=1, max_size=3, unique_by=lambda text: text),
     operations=st.lists(OPERATIONS, min_size=1, max_size=12),

@@ -456,39 +456,3 @@ def test_entities_count_their_passages(
                     *(end for fact in says[item.text].facts for end in (fact.subject, fact.object)),
                 )
             }
-
-
-# what importing brings in
-
-LIGHT = """
-import sys
-from epic_core import EpicMemory
-memory = EpicMemory(["I like red wine."], coarse=False, fine=False)
-memory.add(["red wine"])
-memory.search("wine")
-heavy = [name for name in sys.modules if name.startswith("epic_core.graph.") or name in ("scipy", "igraph", "networkx")]
-assert not heavy, heavy
-"""
-
-OFFLINE_WORK = """
-from epic_core.graph import GraphMemory
-with GraphMemory.open(sys.argv[1], ["I like red wine."], tau=0.0) as graph:
-    graph.add(["Oscar Reed bought red wine in Berlin.", "Berlin lies on the Spree."])
-    assert graph.search("Where is Oscar Reed?").entities
-    assert not any(name in sys.modules for name in ("epic_core.lm", "httpx", "scipy", "igraph"))
-"""
-
-
-def run_python(code: str, *arguments: str) -> None:
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_plain_memory_imports_no_graph() -> None:
-    run_python(LIGHT)
-
-
-def test_a_graph_needs_no_network(tmp_path: Path) -> None:
-    from test_privacy import OFFLINE
-
-    run_python(f"import sys\n{OFFLINE}\n{OFFLINE_WORK}", str(tmp_path / "me.epic"))

@@ -93,9 +93,10 @@ CHANGES = {
 }
 
 
-# In this process all of them, in another one what is enough to see that it makes no difference.
-WAYS = [(here, change, read_only) for change in CHANGES for read_only in (False, True)]
-WAYS += [(elsewhere, change, change == "all at once") for change in ("add", "replace preference", "all at once")]
+# In this process all of them, read only and in another one what is enough to see that it makes no difference.
+WAYS = [(here, change, False) for change in CHANGES]
+WAYS += [(here, "another text", True), (here, "all at once", True)]
+WAYS += [(elsewhere, "add", False), (elsewhere, "all at once", True)]
 
 
 @pytest.mark.parametrize(("where", "change", "read_only"), WAYS)

@@ -713,3 +713,12 @@ async def test_a_memory_embedded_anew_while_it_asks_is_searched_with_the_new_enc
     found = await memory.asearch("which red wine")
     assert found[0].item.text == "a red wine"
     assert found.vector.shape == (512,)
+
+
+async def test_what_others_have_found_out_of_an_encoder_is_not_asked_again() -> None:
+    encoder = HashEncoder()
+    first, second, third = (QuerySteering(encoder, PREFERENCES) for _ in range(3))
+    first.steer("hotels")
+    second.steer("hotels")
+    await third.asteer("hotels")
+    assert {encoder.texts[text] for text in sample_texts()} == {1}
