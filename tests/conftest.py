@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from pathlib import Path
 
 # There are as many workers as cores: more threads in each would only wait for each other. Before numpy is imported.
 for _library in ("OMP", "OPENBLAS", "MKL"):
@@ -18,7 +19,10 @@ settings.register_profile("default", max_examples=10, **_PATIENT)
 settings.register_profile("ci", max_examples=100, **_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-pytest.register_assert_rewrite("graph_helpers", "helpers", "lm_servers", "scripted")
+pytest.register_assert_rewrite("command_line", "graph_helpers", "helpers", "lm_servers", "scripted")
+
+
+from helpers import Clock  # its assertions are rewritten
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,6 +55,18 @@ def reserve(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Forget what is not kept, as the paper does, unless a test is about the light tier (marker `light_tier`)."""
     if request.node.get_closest_marker("light_tier") is None:
         monkeypatch.setattr("epic_core.pipeline.opening.DEFAULT_RESERVE", 0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a memory's file is to be."""
+    return tmp_path / "me.epic"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock that can be set."""
+    return Clock(monkeypatch)
 
 
 @pytest.fixture(params=["ollama", "openai"])

@@ -24,7 +24,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from chat_models import ScriptedChat, called
-from epic_core import EpicMemory, Filter, Item
+from epic_core import EpicMemory, Item
 from epic_core.errors import InvalidInputError
 from epic_langchain.agents import EpicMemoryMiddleware, EpicStore
 from helpers import HashEncoder, KeepAll
@@ -197,22 +197,6 @@ async def test_events_are_streamed(memory: EpicMemory) -> None:
     assert kinds.index("on_retriever_end") < kinds.index("on_chat_model_start")
 
 
-@both_ways
-async def test_updates_of_a_stream_hold_no_memory(memory: EpicMemory, asynchronous: bool) -> None:
-    agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory)])
-    if asynchronous:
-        updates = [update async for update in agent.astream(ask(QUESTION), stream_mode="updates")]
-    else:
-        updates = list(agent.stream(ask(QUESTION), stream_mode="updates"))
-    assert [key for update in updates for key in update if "before" not in key] == [
-        "model",
-        "tools",
-        "model",
-        "EpicMemoryMiddleware.after_agent",
-    ]
-    assert "lentil" not in str(updates)
-
-
 # many users
 
 
@@ -257,21 +241,6 @@ async def test_one_agent_serves_many_users_at_a_time(asynchronous: bool) -> None
         texts = [hit.item.text for hit in memory.search("hotels", 50)]
         assert len(texts) == len(memory) == 9
         assert not [text for text in texts for other in memories if other != user and other in text]
-
-
-@needs_config
-async def test_users_in_a_batch(memory: EpicMemory) -> None:
-    memories = users()
-    model = ScriptedChat(answers=by_user)
-    agent = create_agent(model, middleware=[EpicMemoryMiddleware(memories.__getitem__, k=50)])
-    names = [*memories] * 4
-    inputs: Any = [ask(f"Turn {turn}: hotels for {user}") for turn, user in enumerate(names)]
-    configs: Any = [{"configurable": {"namespace": user}, "max_concurrency": 3} for user in names]
-    await agent.abatch(inputs, configs)
-    assert len(model.seen) == len(names)
-    for messages, system in zip(model.seen, model.systems, strict=True):
-        assert f"The hotels that {messages[-1].text.split()[-1]} likes" in system
-    assert [len(memory) for memory in memories.values()] == [5, 5, 5]
 
 
 def failing_once(answers: Sequence[str | AIMessage]) -> ScriptedChat:
@@ -384,17 +353,6 @@ async def test_what_is_kept_in_the_state_is_no_text(memory: EpicMemory, asynchro
 
 
 @both_ways
-async def test_what_the_assistant_repeats_is_not_held(memory: EpicMemory, asynchronous: bool) -> None:
-    model = ScriptedChat(answers=["I suggest the Vdara: it is one of the quiet hotels without casinos."])
-    agent = create_agent(model, middleware=[EpicMemoryMiddleware(memory, k=3)])
-    for _ in range(6):
-        await answered(agent, asynchronous, ask(QUESTION))
-    assert len(memory) == len(ITEMS) + 1
-    assert "I suggest" not in model.systems[-1]
-    assert "The Vdara is one of the quiet hotels" in model.systems[-1]
-
-
-@both_ways
 async def test_two_memories_in_one_agent(memory: EpicMemory, asynchronous: bool) -> None:
     work = EpicMemory(["I prefer hotels near the office."])
     work.add("Hotels near the office: the Plaza.")
@@ -415,19 +373,6 @@ async def test_options_that_could_not_be_read_are_refused(memory: EpicMemory) ->
     agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory)])
     with pytest.raises(InvalidInputError, match="context"):
         await agent.ainvoke(ask(QUESTION), thread("one", namespace="anna"))
-
-
-@both_ways
-async def test_options_of_a_call(memory: EpicMemory, asynchronous: bool) -> None:
-    model = ScriptedChat(answers=["Hotels."])
-    agent = create_agent(model, middleware=[EpicMemoryMiddleware(memory, remember=False)], checkpointer=InMemorySaver())
-    options = {"k": 1, "filter": Filter.lt("year", 2020), "preferences": [CASINO]}
-    if asynchronous:
-        await agent.ainvoke(ask(QUESTION), thread("one"), context=options)
-    else:
-        agent.invoke(ask(QUESTION), thread("one", **options))
-    assert "strip" in model.systems[0] and "Vdara" not in model.systems[0]
-    assert VEGAN not in model.systems[0]
 
 
 # beside other middleware, and later
@@ -465,17 +410,6 @@ async def test_a_turn_that_waits_for_the_user(memory: EpicMemory, asynchronous: 
     assert len(trace.queries) <= 1
     assert middleware.report is not None and middleware.report.kept == 1
     assert f"user: {QUESTION}" in [hit.item.text for hit in memory.search(QUESTION)]
-
-
-def test_a_conversation_outlives_the_process(tmp_path: Path) -> None:
-    with EpicMemory.open(tmp_path / "me.epic", [CASINO]) as memory:
-        middleware = EpicMemoryMiddleware(memory, remember="both")
-        create_agent(ScriptedChat(answers=[ANSWER]), middleware=[middleware]).invoke(ask(QUESTION))
-    with EpicMemory.open(tmp_path / "me.epic") as memory:
-        model = ScriptedChat(answers=["As I said."])
-        create_agent(model, middleware=[EpicMemoryMiddleware(memory)]).invoke(ask("Which of the hotels was it?"))
-        assert f"user: {QUESTION}\nassistant: {ANSWER}" in model.systems[0]
-        assert len(memory) == 2
 
 
 async def test_a_memory_is_not_opened_on_the_event_loop() -> None:

@@ -227,26 +227,6 @@ async def test_documents_go_from_a_loader_through_the_filter_into_a_store(store:
     assert all(document == kept[document.id] for document in found)
 
 
-async def test_an_asynchronous_store_takes_them_too() -> None:
-    held = InMemoryVectorStore(EpicEmbeddings())
-    chain = filtering(split=True) | RunnableLambda(held.add_documents, afunc=held.aadd_documents)
-    added = await chain.ainvoke(docs())
-    assert len(added) == len(set(added)) == len(held.store) == 8
-
-
-def test_a_loader_is_read_as_far_as_it_is_needed() -> None:
-    loader = Loader([Document(f"red wine {n}") for n in range(1000)])
-    keep = filtering()
-    first = next(iter(keep.lazy_transform(loader.lazy_load())))
-    assert first.page_content == "red wine 0" and loader.loaded < 100
-
-
-async def test_an_asynchronous_loader_is_transformed_as_it_loads() -> None:
-    loader = Loader(docs())
-    found = [document async for document in filtering().alazy_transform(loader.alazy_load())]
-    assert found == filtering().invoke(docs())
-
-
 async def test_what_was_kept_is_found_under_its_preference(call: Call) -> None:
     """The whole way without a model: filter, store, retrieve."""
     keep = EpicDocumentTransformer(preferences=PREFERENCES)
@@ -281,10 +261,9 @@ async def test_the_filter_is_a_run_and_calls_of_the_model_are_in_it(concurrency:
         assert model.found.generations[0][0].text.startswith("{")
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
-async def test_inside_a_chain_it_is_a_child(concurrency: int, runs: Runs, call: Call) -> None:
+async def test_inside_a_chain_it_is_a_child(runs: Runs, call: Call) -> None:
     held = InMemoryVectorStore(EpicEmbeddings())
-    chain = (filtering(concurrency, name="filter") | held.add_documents).with_config(run_name="ingestion")
+    chain = (filtering(4, name="filter") | held.add_documents).with_config(run_name="ingestion")
     await call(chain, docs(), {"callbacks": [runs]})
     run = runs.one("filter")
     assert [above.name for above in runs.above(run)] == ["ingestion"]
@@ -343,9 +322,8 @@ async def test_what_goes_wrong_is_reported(runs: Runs, call: Call) -> None:
     assert isinstance(run.error, InvalidInputError) and run.found is None
 
 
-@pytest.mark.parametrize("concurrency", [1, 3])
-async def test_a_model_that_raises_is_heard_of_and_the_rest_goes_on(concurrency: int, runs: Runs, call: Call) -> None:
-    keep = filtering(concurrency, failing_at("nowine 1"))
+async def test_a_model_that_raises_is_heard_of_and_the_rest_goes_on(runs: Runs, call: Call) -> None:
+    keep = filtering(3, failing_at("nowine 1"))
     found = await call(keep, docs(), {"callbacks": [runs]})
     assert ids(found) == ["item 0", "item 2", "item 3", "item 5", "item 7"]
     assert ids(keep.undecided) == ["item 6", "item 8"]
@@ -414,14 +392,6 @@ async def test_a_model_is_given_the_memorys_context(memory: EpicMemory, call: Ca
     assert "Interpretation Guidance:" in memory.context(QUESTION, 3)
 
 
-async def test_a_chain_streams(memory: EpicMemory) -> None:
-    chain = answering(EpicRetriever(memory=memory, k=2, guidance="text"))
-    whole = chain.invoke(QUESTION)
-    parts = list(chain.stream(QUESTION))
-    aparts = [part async for part in chain.astream(QUESTION)]
-    assert "".join(parts) == "".join(aparts) == whole and len(parts) > 5
-
-
 async def test_options_of_a_call_reach_the_retriever_in_a_chain(shared: EpicMemory, call: Call) -> None:
     chain = answering(EpicRetriever(memory=shared, k=1, guidance="text"))
     config = {"configurable": {"namespace": BOB, "k": 3, "filter": {"year": {"$gte": 2020}}, "thread_id": "7"}}
@@ -441,12 +411,6 @@ async def test_users_at_once_do_not_see_each_other(shared: EpicMemory, batch: Ca
         assert own in text and others not in text and text.count("Content:") == (2 if own == "vegan" else 3)
 
 
-async def test_a_batch_is_as_one_by_one(memory: EpicMemory, batch: Call) -> None:
-    chain = answering(EpicRetriever(memory=memory, k=3))
-    questions = [QUESTION, "What shall I cook?", "poker", "a vegan stew"] * 3
-    assert await batch(chain, questions, {"max_concurrency": 3}) == [chain.invoke(question) for question in questions]
-
-
 # the retriever's runs
 
 
@@ -464,27 +428,6 @@ async def test_a_retrieval_is_a_run_with_documents_and_scores(memory: EpicMemory
     assert {"store": "me", "user": ANN, "ls_retriever_name": "epic", "ls_vector_store_provider": "epic"}.items() <= (
         run.metadata.items()
     )
-
-
-async def test_a_run_has_the_retrievers_name_unless_it_is_given_one(memory: EpicMemory, call: Call) -> None:
-    for retriever, config, name in (
-        (EpicRetriever(memory=memory), {}, "EpicRetriever"),
-        (EpicRetriever(memory=memory, name="mine"), {}, "mine"),
-        (EpicRetriever(memory=memory).with_config(run_name="bound"), {}, "bound"),
-        (EpicRetriever(memory=memory, name="mine"), {"run_name": "call"}, "call"),
-    ):
-        runs = Runs()
-        await call(retriever, QUESTION, {"callbacks": [runs], **config})
-        assert [run.name for run in runs.all.values()] == [name]
-
-
-async def test_in_a_chain_it_is_a_child(memory: EpicMemory, runs: Runs, call: Call) -> None:
-    model = ScriptedChat(answers=["Stay there."])
-    chain = answering(EpicRetriever(memory=memory, k=2), model).with_config(run_name="answer")
-    assert await call(chain, QUESTION, {"callbacks": [runs], "tags": ["mine"]}) == "Stay there."
-    run = runs.one("EpicRetriever")
-    assert runs.above(run)[-1] is runs.one("answer") and "mine" in run.tags
-    assert len(run.found) == 2 and all("epic_instruction" in document.metadata for document in run.found)
 
 
 async def test_called_from_a_function_it_is_in_that_functions_run(memory: EpicMemory, runs: Runs, call: Call) -> None:

@@ -67,9 +67,9 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["RAM", "file"])
-def indexed(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Iterator[Indexed]:
-    place = tmp_path / "me.vectors" if request.param == "file" else None
+@pytest.fixture
+def indexed(kind: str, tmp_path: Path) -> Iterator[Indexed]:
+    place = tmp_path / "me.vectors" if kind == "async" else None
     with EpicVectorStore(path=place, preferences=PREFERENCES) as store:
         yield Indexed(store, kind)
 
@@ -78,8 +78,9 @@ def texts(documents: Iterable[Document]) -> set[str]:
     return {document.page_content for document in documents}
 
 
-@pytest.mark.parametrize("cleanup", [None, "incremental", "full", "scoped_full"])
-@pytest.mark.parametrize("batch_size", [100, 2])
+@pytest.mark.parametrize(
+    ("cleanup", "batch_size"), [(None, 100), ("incremental", 2), ("full", 100), ("scoped_full", 2)]
+)
 async def test_a_second_run_adds_nothing(indexed: Indexed, cleanup: Any, batch_size: int) -> None:
     before = copy.deepcopy(SOURCE)
     assert await indexed.run(SOURCE, cleanup=cleanup, batch_size=batch_size) == (5, 0, 0, 0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,7 +15,7 @@ pytest.importorskip("langchain_ollama", reason="needs langchain-ollama")
 from langchain_core.runnables import RunnableLambda
 from langchain_ollama import ChatOllama, OllamaEmbeddings
 
-from epic_core import EpicMemory, Item
+from epic_core import EpicMemory
 from epic_core.encoders import OllamaEncoder
 from epic_core.errors import EncoderError, EncoderMismatchError
 from epic_core.lm import OllamaLM
@@ -34,34 +33,17 @@ from scripted import (
     SIMPLE,
     TAU,
     VEGAN,
-    WAYS,
     Add,
+    Answers,
     adding,
     first_properties,
     forget_environment,
-    in_each_form,
     nothing_lost,
     pairs_of,
-    script,
 )
 
 Json: TypeAlias = dict[str, Any]
 QUERIES = ["Where are casinos?", "A vegan stew of beans", "night trains and quiet parks"]
-
-
-class Answers:
-    """Answers chats as the script has it, or as `alter` does."""
-
-    def __init__(self) -> None:
-        self.said = script()
-        self.alter: Callable[[Json], str | Reply | None] = lambda request: None
-
-    def __call__(self, request: Json) -> str | Reply:
-        altered = self.alter(request)
-        return self.said(request["messages"]) if altered is None else altered
-
-    def well(self) -> None:
-        self.alter = lambda request: None
 
 
 @pytest.fixture
@@ -102,17 +84,7 @@ def memory_of(server: LMServer, judging: LMVerifier | None = None, **options: An
     return EpicMemory(PREFERENCES, verifier=judging or verifier(chat(server)), **{"aspects": "parser", **given})
 
 
-def mended(memory: EpicMemory, answers: Answers, waiting: int) -> None:
-    """Once the server is well, what waits is decided."""
-    answers.well()
-    again = memory.retry()
-    assert again.passed == waiting
-    nothing_lost(memory, again, waiting=0)
-    assert pairs_of(memory) == EXPECTED
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "concurrency"), [("single", 4), ("paper", 1), ("batch", 4)])
 async def test_a_memory_is_built_and_searched(server: LMServer, way: Any, concurrency: int, add: Add) -> None:
     memory = memory_of(server, verifier(chat(server), concurrency, way=way))
     report = await add(memory)
@@ -160,24 +132,14 @@ async def test_schema_and_limit_are_sent_and_the_models_own_settings_stay(server
     assert model.num_predict is None
 
 
-async def test_a_chunk_that_does_not_fit_is_not_sent(server: LMServer, add: Add) -> None:
-    memory = memory_of(server, verifier(chat(server, num_ctx=2048)))
-    report = await add(memory, [Item(text="A vegan diet of beans. " * 1000, id="long"), *SIMPLE])
-    assert "too long" in report.failures["long"]
-    assert server.calls == len(SIMPLE)
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_confidence_is_the_probability_of_the_decision(
-    server: LMServer, answers: Answers, way: Any, add: Add
-) -> None:
-    def sure(request: Json) -> Reply:
+async def test_confidence_is_the_probability_of_the_decision(server: LMServer, answers: Answers, add: Add) -> None:
+    def sure(request: Json, _: int) -> Reply:
         text = answers.said(request["messages"])
         parts = [part for part in re.split('("Ke)(ep)|("Disc)(ard)', text) if part]
         return Reply(text=text, tokens=[(part, {'"Ke': -0.5, "ep": -0.125}.get(part, -3.0)) for part in parts])
 
     answers.alter = sure
-    memory = memory_of(server, verifier(chat(server), way=way))
+    memory = memory_of(server)
     await add(memory)
     assert pairs_of(memory) == EXPECTED
     for name in KEPT:
@@ -185,27 +147,11 @@ async def test_confidence_is_the_probability_of_the_decision(
             assert entry.confidence == pytest.approx(math.exp(-0.625))
 
 
-async def test_without_probabilities_the_confidence_is_unknown(server: LMServer, add: Add) -> None:
-    memory = memory_of(server, verifier(chat(server, logprobs=None)))
-    await add(memory)
-    assert pairs_of(memory) == EXPECTED
-    assert {entry.confidence for name in KEPT for entry in memory.explain(name).entries} == {None}
-
-
-@pytest.mark.parametrize("form", ["fenced", "after thinking", "XML", "labelled lines", "with words around it"])
-async def test_a_server_that_ignores_the_schema(server: LMServer, answers: Answers, form: str, add: Add) -> None:
-    answers.alter = lambda request: in_each_form(json.loads(answers.said(request["messages"])))[form]
-    memory = memory_of(server)
-    report = await add(memory, SIMPLE)
-    assert report.failures == {}
-    assert (report.kept, report.discarded, report.usage.calls) == (1, 1, 2)
-
-
-@pytest.mark.parametrize("reasoning", [None, True, False])
+@pytest.mark.parametrize("reasoning", [None, True])
 async def test_what_a_model_thinks_is_no_answer(
     server: LMServer, answers: Answers, reasoning: bool | None, add: Add
 ) -> None:
-    answers.alter = lambda request: Reply(
+    answers.alter = lambda request, *_: Reply(
         text=answers.said(request["messages"]), thinking='{"decision": "Discard", "preferences": []}'
     )
     memory = memory_of(server, verifier(chat(server, reasoning=reasoning)))
@@ -216,7 +162,7 @@ async def test_what_a_model_thinks_is_no_answer(
 async def test_a_model_that_needs_its_whole_limit_to_think_gets_more(
     server: LMServer, answers: Answers, add: Add
 ) -> None:
-    def thinking(request: Json) -> Reply | None:
+    def thinking(request: Json, _: int) -> Reply | None:
         return Reply(text="", thinking="The chunk is", cut=True) if "num_predict" in request["options"] else None
 
     answers.alter = thinking
@@ -227,69 +173,29 @@ async def test_a_model_that_needs_its_whole_limit_to_think_gets_more(
     assert server.calls == len(PASSED) + 1
 
 
-async def test_an_answer_that_was_cut_is_asked_for_with_more_room(server: LMServer, answers: Answers, add: Add) -> None:
-    cut = [Reply(text='{"decision": "Keep", "rationale": "The st', cut=True)]
-    answers.alter = lambda request: cut.pop() if cut else None
-    memory = memory_of(server)
-    await add(memory, SIMPLE[:1])
-    first, second = (body["options"]["num_predict"] for body in server.asked)
-    assert second == 2 * first
-    assert pairs_of(memory) == {("stew", VEGAN): EXPECTED["stew", VEGAN]}
-
-
 # what goes wrong
-
-
-@pytest.mark.parametrize("garbage", ["", "I am a teapot.", '{"decision": "Maybe"}'])
-async def test_garbage_is_asked_about_once_more_and_then_waits(
-    server: LMServer, answers: Answers, garbage: str, add: Add
-) -> None:
-    answers.alter = lambda request: garbage
-    memory = memory_of(server)
-    report = await add(memory)
-    nothing_lost(memory, report, waiting=len(PASSED))
-    assert [len(body["messages"]) for body in server.asked] == [2, 4] * len(PASSED)
-    assert all("could not be understood" in reason for reason in report.failures.values())
-    assert report.answers == (dict.fromkeys(PASSED, garbage) if garbage else {})
-    mended(memory, answers, len(PASSED))
-
-
-BROKEN = {
-    "a status of 500": Reply(status=500, text="out of memory"),
-    "a status of 429": Reply(status=429, text="slow down"),
-    "a connection that breaks off": Reply(text='{"decision": "Keep", "rationale": "Half of', break_off=True),
-    "an error in the middle": Reply(text='{"decision": "Discard", "rationale": "So."}', fails="CUDA error"),
-    "a page of HTML": Reply(not_json=True),
-}
-
-
-@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-async def test_what_goes_wrong_once_is_tried_again(server: LMServer, answers: Answers, broken: Reply, add: Add) -> None:
-    left = [broken]
-    answers.alter = lambda request: left.pop() if left else None
-    memory = memory_of(server)
-    report = await add(memory)
-    assert pairs_of(memory) == EXPECTED
-    assert (report.usage.calls, report.usage.retries) == (len(PASSED) + 1, 1)
-    nothing_lost(memory, report, waiting=0)
 
 
 async def test_what_fails_for_good_waits_and_the_others_are_not_asked(
     server: LMServer, answers: Answers, add: Add
 ) -> None:
-    answers.alter = lambda request: Reply(status=500, text="out of memory")
+    answers.alter = lambda request, *_: Reply(status=500, text="out of memory")
     memory = memory_of(server, verifier(chat(server), retries=1))
     report = await add(memory)
     assert server.calls == report.usage.calls == 4
     nothing_lost(memory, report, waiting=len(PASSED))
     assert all("out of memory" in reason for reason in report.failures.values())
-    mended(memory, answers, len(PASSED))
+    answers.well()
+    again = memory.retry()
+    assert again.passed == len(PASSED)
+    nothing_lost(memory, again, waiting=0)
+    assert pairs_of(memory) == EXPECTED
 
 
 async def test_a_server_that_does_not_know_schemas_is_asked_without(
     server: LMServer, answers: Answers, add: Add
 ) -> None:
-    answers.alter = lambda request: Reply(status=400, text="format: no schema") if request.get("format") else None
+    answers.alter = lambda request, *_: Reply(status=400, text="format: no schema") if request.get("format") else None
     memory = memory_of(server)
     await add(memory)
     assert pairs_of(memory) == EXPECTED
@@ -297,7 +203,7 @@ async def test_a_server_that_does_not_know_schemas_is_asked_without(
 
 
 async def test_a_slow_server_is_late(server: LMServer, answers: Answers, add: Add) -> None:
-    answers.alter = lambda request: Reply(delay=30.0)
+    answers.alter = lambda request, *_: Reply(delay=30.0)
     memory = memory_of(server, verifier(chat(server, client_kwargs={"timeout": 0.05}), retries=3))
     report = await add(memory, SIMPLE[:1])
     assert report.usage.calls == 2  # a timeout is tried once more only
@@ -317,7 +223,7 @@ async def test_no_server(server: LMServer, answers: Answers, add: Add) -> None:
             assert "Start it" in reason
         assert memory.retry().usage.calls == 1
         server.start()
-        mended(memory, answers, len(PASSED))
+        assert memory.retry().kept == len(KEPT)
 
 
 async def test_a_model_that_was_not_pulled(server: LMServer, answers: Answers, add: Add) -> None:
@@ -327,7 +233,7 @@ async def test_a_model_that_was_not_pulled(server: LMServer, answers: Answers, a
     nothing_lost(memory, report, waiting=len(PASSED))
     assert all("huge:70b" in reason and "ollama pull" in reason for reason in report.failures.values())
     server.models = (*server.models, "huge:70b")
-    mended(memory, answers, len(PASSED))
+    assert memory.retry().kept == len(KEPT)
 
 
 async def test_embeddings_that_fail_say_so_and_nothing_is_taken_in(server: LMServer, add: Add) -> None:
@@ -349,13 +255,6 @@ async def test_embeddings_that_fail_say_so_and_nothing_is_taken_in(server: LMSer
     server.start()
     server.models = ("tiny", "embedder")
     assert memory.search("casinos") == await memory.asearch("casinos")
-
-
-async def test_an_embedding_of_zeros_is_an_error_that_names_its_text(server: LMServer, add: Add) -> None:
-    memory = memory_of(server)
-    server.embed = lambda text: 0 * HashEncoder().vector(text)
-    with pytest.raises(EncoderError, match=r"zero vector.*The Palms"):
-        await add(memory)
 
 
 # a file, and callbacks
@@ -398,3 +297,13 @@ async def test_a_chain_sees_the_calls_of_its_verification(server: LMServer) -> N
     assert all(step["run_id"] in model["parent_ids"] for model in models)
     assert {model["name"] for model in models} == {"ChatOllama"}
     assert pairs_of(memory) == EXPECTED
+
+
+async def test_an_answer_that_was_cut_is_asked_for_with_more_room(server: LMServer, answers: Answers, add: Add) -> None:
+    cut = [Reply(text='{"decision": "Keep", "rationale": "The st', cut=True)]
+    answers.alter = lambda request, *_: cut.pop() if cut else None
+    memory = memory_of(server)
+    await add(memory, SIMPLE[:1])
+    first, second = (body["options"]["num_predict"] for body in server.asked)
+    assert second == 2 * first
+    assert pairs_of(memory) == {("stew", VEGAN): EXPECTED["stew", VEGAN]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,10 +16,8 @@ from llama_index.core.schema import BaseNode, Document, ImageNode, IndexNode, No
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
-from epic_core import Stance
-from epic_core.errors import EncoderMismatchError, ReadOnlyError
+from epic_core.errors import ReadOnlyError
 from epic_llamaindex import EpicVectorStore
-from llamaindex_models import ScriptedEmbedding
 
 TEXTS = {
     "stew": "A vegan stew of beans and lentils.",
@@ -56,9 +53,9 @@ def no_warning(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["RAM", "file"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EpicVectorStore]:
-    with EpicVectorStore(path=tmp_path / "me.vectors" if request.param == "file" else None) as made:
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EpicVectorStore]:
+    with EpicVectorStore(path=tmp_path / "me.vectors") as made:
         yield made
 
 
@@ -106,9 +103,6 @@ async def test_preferences_steer_an_index(store: EpicVectorStore) -> None:
     steered = index.as_retriever(similarity_top_k=1, vector_store_kwargs={"preferences": VEGAN})
     assert found(plain.retrieve(QUERY)) == found(await plain.aretrieve(QUERY)) == ["steak"]
     assert found(steered.retrieve(QUERY)) == found(await steered.aretrieve(QUERY)) == ["stew"]
-    wrong = index.as_retriever(vector_store_kwargs={"preference": VEGAN})
-    with pytest.raises(TypeError, match="'preference'"):
-        wrong.retrieve(QUERY)
 
 
 def test_documents_are_inserted_deleted_and_refreshed(store: EpicVectorStore) -> None:
@@ -217,67 +211,20 @@ def test_what_was_persisted_is_loaded(store: EpicVectorStore, tmp_path: Path) ->
         assert len(opened.get_nodes()) == 6 and len(store.get_nodes()) == 5
 
 
-def test_nodes_with_guidance_are_found_by_it(store: EpicVectorStore) -> None:
-    index = over(store)
-    facts = {"instruction": "Use this when the user plans a dinner for vegans.", "stance": str(Stance.SUPPORTS)}
-    ours = {"epic_alignments": json.dumps([facts])}
-    index.insert_nodes(
-        [
-            TextNode(id_="guided", text="Item 4711.", metadata=ours, excluded_embed_metadata_keys=list(ours)),
-            TextNode(id_="plain", text="Item 4712 of the dinner set."),
-        ]
-    )
-    assert [one.node_id for one in index.as_retriever().retrieve("dinner for vegans")] == ["guided", "plain"]
-
-
-def test_an_index_with_another_model_is_noticed(store: EpicVectorStore) -> None:
-    other = ScriptedEmbedding(dimension=store.client.encoder.dimension)
-    index = VectorStoreIndex.from_vector_store(store, embed_model=other)
-    with pytest.warns(UserWarning, match="another embedding model"):
-        index.insert_nodes([TextNode(text=TEXTS["stew"])])
-
-
-async def test_an_index_with_a_model_of_another_dimension_is_a_clear_error(store: EpicVectorStore) -> None:
-    filled(store)
-    other = VectorStoreIndex.from_vector_store(store, embed_model=ScriptedEmbedding(dimension=32))
-    retriever = other.as_retriever()
-    with pytest.raises(EncoderMismatchError, match=r"32 dimensions.*embed_model"):
-        retriever.retrieve(QUERY)
-    with pytest.raises(EncoderMismatchError, match=r"32 dimensions.*embed_model"):
-        await retriever.aretrieve(QUERY)
-    with pytest.raises(EncoderMismatchError, match=r"32 dimensions.*embed_model"):
-        other.insert_nodes([TextNode(text="red")])
-
-
-async def test_preferences_can_be_changed_under_an_index(store: EpicVectorStore) -> None:
-    retriever = filled(store).as_retriever(similarity_top_k=1)
-    for preferences, best in (((), "steak"), (VEGAN, "stew"), ((), "steak")):
-        store.preferences = preferences  # type: ignore[assignment]
-        assert found(retriever.retrieve(QUERY)) == found(await retriever.aretrieve(QUERY)) == [best]
-
-
 def test_a_misspelt_option_of_a_retriever_is_named_with_those_there_are(store: EpicVectorStore) -> None:
     retriever = filled(store).as_retriever(vector_store_kwargs={"steer": "off"})
     with pytest.raises(TypeError, match="'steer' here: it knows 'preferences', 'steering', 'mmr_threshold'"):
         retriever.retrieve(QUERY)
 
 
-async def test_a_model_of_llamaindex_embeds_each_text_once() -> None:
-    model = ScriptedEmbedding()
-    store = EpicVectorStore(model, preferences=VEGAN)
-    index = over(store)
-    index.insert_nodes([TextNode(id_=name, text=text) for name, text in TEXTS.items()])
-    assert sorted(model.documents) == sorted([*TEXTS.values(), TEXTS["stew"]])  # one to compare the models
-    nodes = index.as_retriever(similarity_top_k=4).retrieve("grilled food")
-    assert len(nodes) == 4 and model.queries.count("grilled food") == 1
-
-
-STRATEGIES = [DocstoreStrategy.UPSERTS, DocstoreStrategy.UPSERTS_AND_DELETE]
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=["upserts", "upserts_and_delete"])
-@pytest.mark.parametrize("split", [True, False], ids=["split", "whole documents"])
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    ("strategy", "split", "asynchronous"),
+    [
+        (DocstoreStrategy.UPSERTS, True, False),
+        (DocstoreStrategy.UPSERTS_AND_DELETE, False, False),
+        (DocstoreStrategy.UPSERTS_AND_DELETE, True, True),
+    ],
+)
 async def test_a_pipeline_keeps_the_store_as_the_documents_are(
     store: EpicVectorStore, strategy: DocstoreStrategy, split: bool, asynchronous: bool
 ) -> None:

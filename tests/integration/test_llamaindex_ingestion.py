@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import pickle
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,15 +13,12 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import PropertyGraphIndex, StorageContext, VectorStoreIndex
+from llama_index.core import VectorStoreIndex
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.graph_stores import SimplePropertyGraphStore
-from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
-from llama_index.core.indices.property_graph import ImplicitPathExtractor
 from llama_index.core.ingestion import DocstoreStrategy, IngestionCache, IngestionPipeline
 from llama_index.core.ingestion.pipeline import get_transformation_hash
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import BaseNode, Document, NodeRelationship, TextNode, TransformComponent
+from llama_index.core.schema import BaseNode, Document, TextNode, TransformComponent
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import SimpleVectorStore
 from pydantic import Field
@@ -217,13 +213,13 @@ CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
 
 
 @pytest.mark.parametrize("changed", CHANGES)
-async def test_what_changes_is_no_hit_of_the_cache(changed: str, run: Run) -> None:
+async def test_what_changes_is_no_hit_of_the_cache(changed: str) -> None:
     before, after = CHANGES[changed]
     cache = IngestionCache()
 
     async def seen(made: Made) -> int:
         keep = step(**made)
-        found = await run(IngestionPipeline(transformations=[keep], cache=cache), nodes=list(NODES))
+        found = await _arun(IngestionPipeline(transformations=[keep], cache=cache), nodes=list(NODES))
         report = keep.report.seen
         assert [one.to_dict() for one in found] == [one.to_dict() for one in step(**made)(NODES)]
         return report
@@ -374,8 +370,7 @@ def stored(keep: EpicTransform, strategy: DocstoreStrategy, **options: Any) -> I
 STRATEGIES = list(DocstoreStrategy)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.value)
-@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize(("strategy", "cached"), [(STRATEGIES[0], True), (STRATEGIES[1], False), (STRATEGIES[2], True)])
 async def test_a_document_store_skips_and_reingest_catches_up(
     strategy: DocstoreStrategy, cached: bool, run: Run
 ) -> None:
@@ -503,71 +498,3 @@ def test_an_index_takes_documents_in_later() -> None:
     changed = Document(text="No more of that.", id_="one", metadata={"title": "One"})
     assert index.refresh_ref_docs([changed, DOCUMENTS[1]]) == [True, False]
     assert sorted(texts(list(index.docstore.docs.values()))) == sorted(OF_WINE[2:])
-
-
-def test_an_index_that_was_stored(tmp_path: Path) -> None:
-    from llama_index.core import load_index_from_storage
-
-    index = VectorStoreIndex.from_documents(
-        DOCUMENTS, transformations=[splitter(), step()], embed_model=EpicEmbedding()
-    )
-    index.storage_context.persist(str(tmp_path))
-    again = load_index_from_storage(
-        StorageContext.from_defaults(persist_dir=str(tmp_path)), embed_model=EpicEmbedding()
-    )
-    query = "What goes with fish?"
-    found = again.as_retriever(similarity_top_k=9).retrieve(query)
-    assert found == index.as_retriever(similarity_top_k=9).retrieve(query) and len(found) == 4
-    assert found[0].node.metadata["epic_instruction"]
-
-
-class Words(TransformComponent):
-    """Makes entities of words, with the properties that the framework's extractors give them: the node's metadata."""
-
-    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
-        for node in nodes:
-            first, *rest = node.get_content().split()[:3]
-            found = [EntityNode(name=word, properties=dict(node.metadata)) for word in (first, *rest)]
-            node.metadata[KG_NODES_KEY] = found
-            node.metadata[KG_RELATIONS_KEY] = [
-                Relation(label="NEAR", source_id=found[0].id, target_id=one.id, properties=dict(node.metadata))
-                for one in found[1:]
-            ]
-        return nodes
-
-
-@pytest.mark.parametrize("annotate", [False, True])
-def test_nothing_of_ours_gets_into_a_property_graph(annotate: bool) -> None:
-    graph = SimplePropertyGraphStore()
-    PropertyGraphIndex.from_documents(
-        DOCUMENTS,
-        transformations=[splitter(), step(annotate=annotate)],
-        kg_extractors=[ImplicitPathExtractor(), Words()],
-        property_graph_store=graph,
-        vector_store=SimpleVectorStore(),
-        llm=ScriptedLLM(answers=[]),
-        embed_model=EpicEmbedding(),
-        use_async=False,
-    )
-    held = [*graph.get(), *graph.get_triplets(entity_names=[node.id for node in graph.get()])]
-    assert len(graph.get()) > 8
-    assert ("epic_" in str(held)) == annotate
-    assert "epic_" in graph.graph.model_dump_json() or not annotate
-
-
-async def test_a_call_inside_a_running_loop_of_a_pipeline() -> None:
-    pipeline = IngestionPipeline(transformations=[splitter(), step()])
-    both = await asyncio.gather(
-        pipeline.arun(documents=DOCUMENTS), asyncio.to_thread(pipeline.run, documents=DOCUMENTS)
-    )
-    assert [texts(found) for found in both] == [OF_WINE, OF_WINE]
-    assert texts(pipeline.run(documents=DOCUMENTS)) == OF_WINE
-
-
-async def test_links_lead_only_to_what_is_kept(run: Run) -> None:
-    found = await run(IngestionPipeline(transformations=[splitter(), step()]), documents=DOCUMENTS)
-    ids = {node.node_id for node in found}
-    linked = [
-        node.relationships.get(role) for node in found for role in (NodeRelationship.NEXT, NodeRelationship.PREVIOUS)
-    ]
-    assert {link.node_id for link in linked if link is not None} == ids  # type: ignore[union-attr]

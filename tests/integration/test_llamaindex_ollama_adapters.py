@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -15,54 +14,37 @@ import pytest
 pytest.importorskip("llama_index.llms.ollama", reason="needs llama-index-llms-ollama")
 pytest.importorskip("llama_index.embeddings.ollama", reason="needs llama-index-embeddings-ollama")
 
-from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.schema import TextNode
 from llama_index.embeddings.ollama import OllamaEmbedding
 from llama_index.llms.ollama import Ollama
 
 from epic_core import EpicMemory
-from epic_core.encoders import OllamaEncoder, default_encoder
+from epic_core.encoders import OllamaEncoder
 from epic_core.errors import EncoderError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm import Message, OllamaLM
 from epic_core.verification import LMVerifier
-from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
+from epic_llamaindex.models import LlamaIndexEncoder, LlamaIndexLM
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply, in_turn
 from scripted import (
     EXPECTED,
-    ITEMS,
     LONG,
     PASSED,
     PREFERENCES,
     SIMPLE,
     TAU,
     TEXTS,
-    WAYS,
     Add,
+    Answers,
     adding,
     first_properties,
     forget_environment,
     nothing_lost,
     pairs_of,
-    script,
 )
 
 Json: TypeAlias = dict[str, Any]
 Complete = Callable[..., Any]
 ASKED = [Message("system", "You judge."), Message("user", "Keep it?")]
-SCHEMA = {"type": "object", "properties": {"decision": {"type": "string"}}}
-
-
-class Answers:
-    """Answers chats as the script has it, or as `alter` does."""
-
-    def __init__(self) -> None:
-        self.said = script()
-        self.alter: Callable[[Json], str | Reply | None] = lambda request: None
-
-    def __call__(self, request: Json) -> str | Reply:
-        altered = self.alter(request)
-        return self.said(request["messages"]) if altered is None else altered
 
 
 @pytest.fixture
@@ -121,8 +103,7 @@ def shown(server: LMServer) -> int:
 # a memory
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "concurrency"), [("single", 4), ("paper", 1), ("batch", 4)])
 async def test_a_memory_is_built_and_searched(server: LMServer, way: Any, concurrency: int, add: Add) -> None:
     memory = memory_of(server, verifier(llm_of(server), concurrency, way=way))
     report = await add(memory)
@@ -160,14 +141,6 @@ async def test_schema_and_limit_are_sent_and_the_models_own_settings_stay(server
         assert body["options"] == {"num_ctx": 4096, "seed": 7, "temperature": 0.0}
     assert llm.model_dump() == before
     assert shown(server) == 0
-
-
-async def test_the_models_own_lower_limit_stays(server: LMServer, complete: Complete) -> None:
-    llm = llm_of(server, additional_kwargs={"num_predict": 9})
-    server.answer = lambda request: "{}"
-    for limit in (50, 5):
-        await complete(LlamaIndexLM(llm), max_tokens=limit)
-    assert [body["options"]["num_predict"] for body in server.asked] == [9, 5]
 
 
 async def test_the_context_is_asked_for_once_and_never_on_the_event_loop(
@@ -264,17 +237,10 @@ def test_event_loops_may_come_and_go(server: LMServer) -> None:
 # what is answered
 
 
-async def test_what_a_model_thinks_is_no_answer(server: LMServer, complete: Complete) -> None:
-    server.answer = lambda request: Reply(text='{"decision": "Keep"}', thinking="Discard?", prompt_tokens=9)
-    completion = await complete(LlamaIndexLM(llm_of(server, thinking=True)), schema=SCHEMA)
-    assert completion.text == '{"decision": "Keep"}'
-    assert (completion.prompt_tokens, completion.completion_tokens, completion.cut) == (9, 2, False)
-
-
 async def test_a_model_that_needs_its_whole_limit_to_think_gets_more(
     server: LMServer, answers: Answers, add: Add
 ) -> None:
-    def thinking(request: Json) -> Reply | None:
+    def thinking(request: Json, _: int) -> Reply | None:
         return Reply(text="", thinking="The chunk is", cut=True) if "num_predict" in request["options"] else None
 
     answers.alter = thinking
@@ -289,7 +255,9 @@ async def test_a_model_that_needs_its_whole_limit_to_think_gets_more(
 
 
 async def test_a_server_that_refuses_the_form_is_asked_without_it(server: LMServer, answers: Answers, add: Add) -> None:
-    answers.alter = lambda request: Reply(status=400, text="format is not supported") if "format" in request else None
+    answers.alter = lambda request, *_: (
+        Reply(status=400, text="format is not supported") if "format" in request else None
+    )
     memory = memory_of(server)
     report = await add(memory)
     assert pairs_of(memory) == EXPECTED
@@ -300,10 +268,7 @@ async def test_a_server_that_refuses_the_form_is_asked_without_it(server: LMServ
 
 BROKEN = {
     "a status of 500": Reply(status=500, text="out of memory"),
-    "a status of 429": Reply(status=429, text="slow down"),
     "a connection that breaks off": Reply(text='{"decision": "Keep", "rationale": "Half of', break_off=True),
-    "an error in the body": Reply(fails="out of memory"),
-    "an answer without an end": Reply(text='{"decision": "Keep"', unfinished=True),
     "a page of HTML": Reply(not_json=True),
 }
 
@@ -312,7 +277,7 @@ BROKEN = {
 async def test_a_server_that_fails_in_the_middle(server: LMServer, answers: Answers, broken: Reply, add: Add) -> None:
     done: list[Json] = []
 
-    def fails_later(request: Json) -> Reply | None:
+    def fails_later(request: Json, _: int) -> Reply | None:
         done.append(request)
         return broken if len(done) > 2 else None
 
@@ -320,17 +285,9 @@ async def test_a_server_that_fails_in_the_middle(server: LMServer, answers: Answ
     memory = memory_of(server, verifier(llm_of(server), retries=1))
     report = await add(memory)
     nothing_lost(memory, report, waiting=len(PASSED) - 2)
-    answers.alter = lambda request: None
+    answers.alter = lambda request, *_: None
     again = memory.retry()
     nothing_lost(memory, again, waiting=0)
-    assert pairs_of(memory) == EXPECTED
-
-
-async def test_one_failure_is_tried_again(server: LMServer, answers: Answers, add: Add) -> None:
-    failing = [Reply(status=503, text="loading")]
-    answers.alter = lambda request: failing.pop() if failing else None
-    memory = memory_of(server)
-    nothing_lost(memory, await add(memory), waiting=0)
     assert pairs_of(memory) == EXPECTED
 
 
@@ -348,13 +305,6 @@ async def test_no_server(server: LMServer, complete: Complete) -> None:
     server.start()
     server.answer = in_turn("{}")
     assert (await complete(lm)).text == "{}"  # what failed is not remembered
-
-
-async def test_a_request_that_is_refused_says_so(server: LMServer, complete: Complete) -> None:
-    server.answer = lambda request: Reply(status=400, text="does not like it")
-    with pytest.raises(LMError, match="does not like it"):
-        await complete(LlamaIndexLM(llm_of(server)), schema=SCHEMA, max_tokens=50)
-    assert server.calls == 4  # as it was wanted, without one or the other, without both
 
 
 # embeddings
@@ -381,9 +331,11 @@ async def test_an_embedding_model_that_is_not_pulled(server: LMServer) -> None:
         await encoder.aencode_query("a")
 
 
-def test_worker_processes_embed_as_this_one_does() -> None:
-    nodes = [TextNode(text=item.text, id_=item.id) for item in ITEMS]
-    made = IngestionPipeline(transformations=[EpicEmbedding()]).run(nodes=nodes, num_workers=2)
-    expected = dict(zip(TEXTS, default_encoder().encode(list(TEXTS.values())).tolist(), strict=True))
-    assert {node.id_: node.embedding for node in made} == expected
-    assert json.dumps([node.embedding for node in nodes]) == json.dumps([None] * len(nodes))
+SCHEMA = {"type": "object", "properties": {"decision": {"type": "string"}}}
+
+
+async def test_a_request_that_is_refused_says_so(server: LMServer, complete: Complete) -> None:
+    server.answer = lambda request: Reply(status=400, text="does not like it")
+    with pytest.raises(LMError, match="does not like it"):
+        await complete(LlamaIndexLM(llm_of(server)), schema=SCHEMA, max_tokens=50)
+    assert server.calls == 4  # as it was wanted, without one or the other, without both

@@ -352,7 +352,7 @@ async def test_a_server_that_says_when_to_come_back(
     assert pairs_of(memory) == EXPECTED
     assert report.usage.retries == 1
     if kind == "openai" and wait == "1":
-        assert 1.0 <= seconds < 8.0
+        assert seconds >= 1.0
 
 
 # servers that are not there, or die

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -184,6 +185,7 @@ def held_of(memory: EpicMemory, folder: Path) -> dict[str, dict[str, Any]]:
     [
         ("1 MB", 1_000_000),
         ("1MB", 1_000_000),
+        ("1M", 1_000_000),
         (" 1 mb ", 1_000_000),
         ("1.5 MB", 1_500_000),
         ("512 KiB", 524_288),
@@ -221,16 +223,6 @@ def test_anything_else_is_an_error_that_makes_no_file(bad: Any, path: Path) -> N
     with pytest.raises(InvalidInputError, match="budget"):
         opened(path, bad)
     assert not path.exists()
-
-
-@given(
-    number=st.integers(1, 10**6),
-    unit=st.sampled_from(["", "B", "KB", "MB", "KiB", "MiB"]),
-    space=st.sampled_from(["", " "]),
-)
-def test_whole_numbers_with_a_unit_are_exact(number: int, unit: str, space: str) -> None:
-    factor = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "KiB": 1024, "MiB": 1024**2}[unit]
-    assert checked_budget(f"{number}{space}{unit}") == number * factor
 
 
 @given(total=st.integers(1, 10**12), page=st.sampled_from([512, 1024, 4096]))
@@ -282,15 +274,6 @@ def test_a_remembered_budget_holds_after_reopening_and_for_other_namespaces(path
         with suppress(BudgetError):
             memory.add(stream(300_000, 700))
     assert watch.worst <= 100_000
-
-
-def test_reading_only_does_not_need_room(path: Path) -> None:
-    with opened(path, preferences=[WINE, TRAIN]) as memory:
-        memory.add(stream(200_000, 700))
-    before = path.read_bytes()
-    with opened(path, read_only=True) as memory:
-        assert memory.search(WINE)
-    assert path.read_bytes() == before
 
 
 # Never exceeded.
@@ -368,22 +351,6 @@ def test_many_times_the_budget_streamed_in_and_used_never_exceeds_it(
     assert watch.worst <= BUDGET
 
 
-async def test_the_same_without_blocking_the_event_loop(path: Path, watch: Watch) -> None:
-    with opened(path, BUDGET, preferences=[WINE, TRAIN], verifier=Judge(None)) as memory:
-        report = await memory.aadd(stream(3 * BUDGET, 700))
-        assert report.evicted
-        for number in range(66):
-            await memory.asearch((WINE, TRAIN)[number % 2])
-        await memory.aadd_preference(GARDEN)
-        await memory.areplace_preference(TRAIN, "night train to the coast")
-        await memory.aremove_preference(GARDEN)
-        await memory.aforget((await memory.asearch(WINE))[0].item.id)
-        await memory.aretry()
-        await memory.acompact()
-        assert memory.verify() > 0
-    assert watch.worst <= BUDGET
-
-
 def test_items_rewritten_again_and_again_never_exceed_it(path: Path, watch: Watch) -> None:
     with opened(path, BUDGET, preferences=[WINE, TRAIN]) as memory:
         for version in range(8):
@@ -417,14 +384,14 @@ def test_a_memory_in_ram_is_held_to_its_budget_too() -> None:
 # Too small.
 
 
-@pytest.mark.parametrize("budget", [1, 5_000, 12_000])
+@pytest.mark.parametrize("budget", [1, 12_000])
 def test_a_budget_below_an_empty_memory_is_an_error_that_leaves_no_file(path: Path, budget: int) -> None:
     with pytest.raises(BudgetError, match="budget"):
         opened(path, budget, preferences=[WINE])
     assert os.listdir(path.parent) == []  # noqa: PTH208
 
 
-@pytest.mark.parametrize("budget", [1, 5_000, 12_000])
+@pytest.mark.parametrize("budget", [1, 12_000])
 def test_a_budget_too_small_for_a_file_that_is_there_leaves_it_as_it_is(path: Path, budget: int) -> None:
     with opened(path, preferences=[WINE, TRAIN]) as memory:
         memory.add(stream(60_000, 700))
@@ -449,18 +416,12 @@ def test_no_room_for_a_single_entry_is_an_error_and_the_file_stays_good(path: Pa
     assert watch.worst <= least
 
 
-def test_an_item_too_large_that_comes_first_does_not_keep_out_what_fits(path: Path) -> None:
-    with opened(path, BUDGET, preferences=[WINE]) as memory:
-        report = memory.add([Item(id="large", text=text_of(1, 100_000)), Item(id="small", text=text_of(2, 300))])
-        assert (report.kept, report.evicted) == (2, 1)
-        assert [hit.item.id for hit in memory.search(WINE)] == ["small"]
-
-
 def test_an_item_that_alone_is_too_large_is_on_record_and_the_rest_is_kept(path: Path, watch: Watch) -> None:
     with opened(path, BUDGET, preferences=[WINE]) as memory:
         memory.add([Item(id="first", text=text_of(1, 300))])
         large = Item(id="large", text=text_of(2, 200_000))
-        report = memory.add([Item(id="second", text=text_of(3, 300)), large, Item(id="third", text=text_of(4, 300))])
+        # What fits is kept, whether the large one comes first or in between.
+        report = memory.add([large, Item(id="second", text=text_of(3, 300)), Item(id="third", text=text_of(4, 300))])
         assert report.evicted == 1
         assert {hit.item.id for hit in memory.search(WINE, k=9)} == {"first", "second", "third"}
         records = {record.item_id: record for record in memory.not_kept()}
@@ -483,7 +444,7 @@ def filled(path: Path, **options: Any) -> int:
     return path.stat().st_size
 
 
-@pytest.mark.parametrize("share", [1.3, 1.0, 0.8, 0.5, 0.25])
+@pytest.mark.parametrize("share", [0.8, 0.25])
 def test_a_larger_file_is_within_a_smaller_budget_once_it_is_open(path: Path, watch: Watch, share: float) -> None:
     octets = filled(path)
     budget = int(share * octets)
@@ -546,7 +507,7 @@ def test_another_namespace_that_takes_the_whole_file_is_not_silently_above_the_b
 # What goes, and what is known of it.
 
 
-@pytest.mark.parametrize("floor", [0, 3, 6])
+@pytest.mark.parametrize("floor", [0, 3])
 def test_no_preference_falls_below_its_floor_by_eviction(path: Path, floor: int) -> None:
     with opened(
         path, 150_000, preferences=[WINE, "tiny lamp"], floor=floor, tau=0.25, encoder=HashEncoder(512)
@@ -587,17 +548,40 @@ def test_evicted_entries_are_counted_and_on_record_with_the_reason(path: Path) -
         assert again.known == len(gone)
 
 
-def test_shortened_items_keep_the_sentences_of_their_instructions_and_stay_the_same_items(path: Path) -> None:
-    came = {f"item {n}": Item(id=f"item {n}", text=text_of(n, 2500)) for n in range(200)}
-    with opened(path, 150_000, preferences=[WINE], retention=Fifo(share=0.3)) as memory:
-        shortened = 0
+Shortened = tuple[dict[str, Item], dict[str, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def some_shortened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Shortened]:
+    """A file in which some items have been shortened; what came, and how those are held."""
+    place = tmp_path_factory.mktemp("shortened") / "me.epic"
+    came, shortened = {f"item {n}": Item(id=f"item {n}", text=text_of(n, 2500)) for n in range(200)}, 0
+    with opened(place, 150_000, preferences=[WINE], retention=Fifo(share=0.3)) as memory:
         for start in range(0, 200, 10):
-            report = memory.add([came[f"item {n}"] for n in range(start, start + 10)])
-            shortened += report.shortened
-            less = less_of(memory, came, path)
+            shortened += memory.add([came[f"item {n}"] for n in range(start, start + 10)]).shortened
+            held = held_of(memory, place.parent)
+            less = {key: line for key, line in held.items() if line["text"] != came[key].text}
             if len(less) >= 3:
+                assert shortened >= len(less)
                 break
-        assert shortened >= len(less) >= 3
+        else:
+            raise AssertionError("nothing was shortened")
+    return place, (came, less)
+
+
+@pytest.fixture
+def shortened(some_shortened: tuple[Path, Shortened], path: Path) -> Shortened:
+    """The same at `path`."""
+    place, (came, less) = some_shortened
+    shutil.copy(place, path)
+    return came, less
+
+
+def test_shortened_items_keep_the_sentences_of_their_instructions_and_stay_the_same_items(
+    path: Path, shortened: Shortened
+) -> None:
+    came, less = shortened
+    with opened(path, retention=Fifo(share=0.3)) as memory:
         for key, line in less.items():
             assert line["text"].startswith(came[key].text[:30])
             assert len(line["text"]) <= 0.5 * len(came[key].text)
@@ -614,28 +598,11 @@ def test_shortened_items_keep_the_sentences_of_their_instructions_and_stay_the_s
         assert changed.kept == 1
 
 
-def less_of(memory: EpicMemory, came: dict[str, Item], path: Path) -> dict[str, dict[str, Any]]:
-    """What is held with less text than it came with."""
-    held = held_of(memory, path.parent.parent)
-    return {key: line for key, line in held.items() if line["text"] != came[key].text}
-
-
-def with_shortened(path: Path, **options: Any) -> tuple[dict[str, Item], dict[str, dict[str, Any]]]:
-    """A file, closed, with some shortened items in it."""
-    came = {f"item {n}": Item(id=f"item {n}", text=text_of(n, 2500)) for n in range(200)}
-    with opened(path, 150_000, preferences=[WINE], retention=Fifo(share=0.3), **options) as memory:
-        for start in range(0, 200, 10):
-            memory.add([came[f"item {n}"] for n in range(start, start + 10)])
-            less = less_of(memory, came, path)
-            if len(less) >= 3:
-                return came, less
-    raise AssertionError("nothing was shortened")
-
-
-@pytest.mark.parametrize("budget", ["1 MB", "unlimited"])
-@pytest.mark.parametrize("change", ["add", "replace"])
-def test_a_new_preference_is_matched_with_shortened_items_too(path: Path, budget: str, change: str) -> None:
-    came, less = with_shortened(path)
+@pytest.mark.parametrize(("change", "budget"), [("add", "1 MB"), ("replace", "unlimited")])
+def test_a_new_preference_is_matched_with_shortened_items_too(
+    path: Path, shortened: Shortened, budget: str, change: str
+) -> None:
+    came, less = shortened
     with opened(path, budget) as memory:
         if change == "add":
             memory.add_preference("also wine")
@@ -652,8 +619,8 @@ def test_a_new_preference_is_matched_with_shortened_items_too(path: Path, budget
         assert memory.add([came[key] for key in less]).duplicates == len(less)
 
 
-def test_shortened_items_that_are_judged_again_stay_the_same_items(path: Path) -> None:
-    came, less = with_shortened(path)
+def test_shortened_items_that_are_judged_again_stay_the_same_items(path: Path, shortened: Shortened) -> None:
+    came, less = shortened
     with opened(path, verifier=Quoting("language model", cached=True), retention=Fifo(share=0.3)) as memory:
         memory.add(Item(id=f"new {n}", text=text_of(5000 + n, 2500)) for n in range(12))
         held = held_of(memory, path.parent.parent)
@@ -663,8 +630,8 @@ def test_shortened_items_that_are_judged_again_stay_the_same_items(path: Path) -
         assert memory.add([came[key] for key in stayed]).duplicates == len(stayed)
 
 
-def test_a_memory_with_shortened_items_can_be_moved(path: Path, tmp_path: Path) -> None:
-    came, less = with_shortened(path)
+def test_a_memory_with_shortened_items_can_be_moved(path: Path, tmp_path: Path, shortened: Shortened) -> None:
+    came, less = shortened
     with opened(path) as memory:
         memory.export(tmp_path / "export.jsonl", overwrite=True)
         before = held_of(memory, tmp_path)
@@ -769,14 +736,6 @@ def test_what_is_used_survives_what_is_not(path: Path) -> None:
         assert often <= held.keys()
 
 
-def test_usage_fifo_sees_what_was_used_and_makes_room(path: Path) -> None:
-    with opened(path, BUDGET, preferences=[WINE], retention=UsageFifo()) as memory:
-        assert memory.add(Item(id=f"{n}", text=text_of(n, 400)) for n in range(150)).evicted
-        assert memory.search(WINE)
-        assert any("usage-fifo" in record.reason for record in memory.not_kept())
-    assert path.stat().st_size <= BUDGET
-
-
 # Judged again before they go.
 
 
@@ -792,13 +751,19 @@ class Second(Quoting):
         return super().verdict(candidate) if decision is Decision.KEEP else Verdict(decision=decision, rationale="so")
 
 
+def filled_to(share: float, memory: EpicMemory, about: str = WINE) -> int:
+    """Add items until a file has a share of its budget; how many."""
+    number = 0
+    while memory.stats().bytes["total"] < BUDGET * share and number < 150:
+        memory.add([Item(id=f"item {number}", text=text_of(number, 250, about=about, sure=number % 3))])
+        number += 1
+    return number
+
+
 def test_entries_that_would_go_are_judged_again_by_a_language_model(path: Path, watch: Watch) -> None:
     """Those it keeps stay, with its verdict; those it discards go."""
     with opened(path, BUDGET, preferences=[WINE], retention=Fifo(), floor=0) as memory:
-        number = 0
-        while memory.stats().bytes["total"] < BUDGET * 0.5 and number < 150:
-            memory.add([Item(id=f"item {number}", text=text_of(number, 250, sure=number % 3))])
-            number += 1
+        filled_to(0.5, memory)
         before = held_of(memory, path.parent.parent)
         memory.verifier = second = Second(lambda n: Decision.KEEP if n % 2 else Decision.DISCARD)
         for n in range(1, 600, 2):
@@ -830,11 +795,7 @@ def test_a_preference_under_which_the_language_model_discards_goes_though_anothe
             return Verdict(decision=Decision.DISCARD, rationale="no")
 
     with opened(path, BUDGET, preferences=[WINE, TRAIN], retention=Fifo(share=0.2), floor=0) as memory:
-        number = 0
-        while memory.stats().bytes["total"] < BUDGET * 0.85 and number < 150:
-            about = f"{WINE} on the {TRAIN}"
-            memory.add([Item(id=f"item {number}", text=text_of(number, 250, about=about, sure=number % 3))])
-            number += 1
+        filled_to(0.85, memory, about=f"{WINE} on the {TRAIN}")
         memory.verifier = judge = OnlyWine("second", cached=True)
         memory.add(Item(id=f"other {n}", text=text_of(9000 + n, 250, sure=9)) for n in range(12))
         train = Preference(text=TRAIN).id
@@ -857,10 +818,7 @@ def test_a_language_model_that_fails_leaves_them_as_they_were_judged(path: Path,
             return super().verdict(candidate)
 
     with opened(path, BUDGET, preferences=[WINE], retention=Fifo(), floor=0) as memory:
-        number = 0
-        while memory.stats().bytes["total"] < BUDGET * 0.5 and number < 150:
-            memory.add([Item(id=f"item {number}", text=text_of(number, 250, sure=number % 3))])
-            number += 1
+        number = filled_to(0.5, memory)
         before = held_of(memory, path.parent.parent)
         memory.verifier = verifier = Failing("second", cached=True)
         memory.add(Item(id=f"other {n}", text=text_of(9000 + n, 250, sure=9)) for n in range(30))
@@ -888,3 +846,11 @@ def test_an_interruption_while_they_are_judged_again_leaves_a_good_file(path: Pa
         memory.add(Item(id=f"last {n}", text=text_of(8000 + n, 250)) for n in range(60))
         assert memory.search(WINE)
     assert watch.worst <= BUDGET
+
+
+def test_usage_fifo_sees_what_was_used_and_makes_room(path: Path) -> None:
+    with opened(path, BUDGET, preferences=[WINE], retention=UsageFifo()) as memory:
+        assert memory.add(Item(id=f"{n}", text=text_of(n, 400)) for n in range(150)).evicted
+        assert memory.search(WINE)
+        assert any("usage-fifo" in record.reason for record in memory.not_kept())
+    assert path.stat().st_size <= BUDGET

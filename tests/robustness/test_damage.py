@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import DamagedError, EncoderMismatchError, LMUnavailableError, StoreError
+from epic_core.errors import DamagedError, LMUnavailableError, StoreError
 from epic_core.storage.memory_schema import SCHEMA_VERSION, TABLES
 from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
@@ -469,11 +469,6 @@ def test_a_column_that_is_changed_is_noticed(examiner: Examiner, copy: Path, cha
 
 
 # what is written into a damaged file
-
-
-def test_another_encoder_is_refused(copy: Path) -> None:
-    refused(copy, "made with the encoder", EncoderMismatchError, encoder=HashEncoder(DIMENSION, fingerprint="v2"))
-    refused(copy, "made with the encoder", EncoderMismatchError, encoder=HashEncoder(2 * DIMENSION))
 
 
 WRITTEN: dict[str, tuple[str, Callable[[EpicMemory], object]]] = {

@@ -171,6 +171,7 @@ class Drift:
         self.verifier = self.make()
         self.preferences = list(preferences)
         self.items: dict[str, Item] = {}
+        self.state: dict[str, Any] | None = None
         self.asynchronous = asynchronous
         self.memory = EpicMemory.open(path, preferences, encoder=encoder(), verifier=self.verifier)
 
@@ -179,12 +180,12 @@ class Drift:
             return getattr(self.memory, name)(*given)
         return asyncio.run(getattr(self.memory, f"a{name}")(*given))
 
-    def wanted(self, items: Sequence[Item], preferences: Sequence[str]) -> dict[str, Any]:
-        return built(items, preferences, self.make())
+    def wanted(self) -> dict[str, Any]:
+        return built(list(self.items.values()), self.preferences, self.make())
 
     def drop_what_nothing_holds(self) -> None:
-        held = self.wanted(list(self.items.values()), self.preferences)["items"]
-        self.items = {key: item for key, item in self.items.items() if key in held}
+        self.state = self.wanted()
+        self.items = {key: item for key, item in self.items.items() if key in self.state["items"]}
 
     def add(self, items: list[Item]) -> None:
         if not self.preferences:
@@ -261,12 +262,15 @@ class Drift:
 
     def check(self) -> None:
         assert [p.text for p in self.memory.preferences] == self.preferences
-        assert_same(state_of(self.memory), self.wanted(list(self.items.values()), self.preferences))
+        # What a fresh memory holds was found out for the change already, if it was one of those that may drop items.
+        assert_same(state_of(self.memory), self.state or self.wanted())
+        self.state = None
         assert len(self.memory) == len(self.items)
 
 
-@pytest.mark.parametrize("verifier", list(VERIFIERS))
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    ("verifier", "asynchronous"), [("keeps all", False), ("embedded", True), ("judge", False), ("judge", True)]
+)
 @given(
     preferences=st.lists(PREFERENCES, min_size=1, max_size=3, unique_by=lambda text: text),
     operations=st.lists(OPERATIONS, min_size=1, max_size=12),
@@ -293,24 +297,6 @@ def test_any_changes_leave_what_a_fresh_build_with_the_final_preferences_holds(
 
 def items_of(*texts: str) -> list[Item]:
     return [Item(id=text, text=text) for text in texts]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
-
-
-def test_removing_takes_exactly_its_entries_and_the_items_nobody_else_holds(path: Path) -> None:
-    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=KeepAll()) as memory:
-        memory.add(items_of("red wine", "night train", "red wine on the night train"))
-        before, rows = state_of(memory), rows_of(path)
-        memory.remove_preference(WINE)
-        wine, train = Preference(text=WINE).id, Preference(text=TRAIN).id
-        after = state_of(memory)
-        assert set(after["items"]) == {"night train", "red wine on the night train"}
-        assert after["entries"] == {pair: entry for pair, entry in before["entries"].items() if pair[1] == train}
-        assert rows_of(path) == {pair: row for pair, row in rows.items() if pair[1] != wine}
-        assert [hit.item.id for hit in memory.search("red wine", k=9, stance_policy="any")][:1] != ["red wine"]
 
 
 def test_what_is_found_after_a_change_is_what_a_fresh_memory_finds(path: Path) -> None:
@@ -342,38 +328,6 @@ def test_replacing_asks_about_pairs_under_the_new_preference_only_and_coarse_fir
         assert set(state_of(memory)["items"]) == {"night train", "wine in the green garden", "red night"}
 
 
-def test_an_item_only_the_old_preference_held_goes_if_the_new_one_discards_it(path: Path) -> None:
-    verifier = Answering(
-        lambda c: (
-            Verdict(decision=Decision.DISCARD, rationale="far") if c.preferences[0].text == "wine cellar" else keep(c)
-        )
-    )
-    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=verifier) as memory:
-        memory.add(items_of("red wine", "red wine on the night train"))
-        memory.replace_preference(WINE, "wine cellar")
-        assert ("red wine", ("wine cellar",)) in verifier.asked
-        assert set(state_of(memory)["items"]) == {"red wine on the night train"}
-        assert {pair[1] for pair in state_of(memory)["entries"]} == {Preference(text=TRAIN).id}
-
-
-def test_replacing_twice_and_back_again_asks_a_model_anew_and_ends_where_it_began(path: Path) -> None:
-    with EpicMemory.open(path, [WINE, "wine"], encoder=encoder(), verifier=Judge()) as memory:
-        memory.add(items_of("red wine", "red wine and cheese", "wine wine red", "wine lamp"))
-        first = state_of(memory)
-        memory.replace_preference(WINE, "red lamp")
-        memory.replace_preference("red lamp", "wine lamp")
-        memory.replace_preference("wine lamp", WINE)
-        again = state_of(memory)
-        assert [p.text for p in memory.preferences] == [WINE, "wine"]
-        wine = Preference(text="wine").id
-        # What the other preference held stayed all the time.
-        assert {p: e for p, e in first["entries"].items() if p[1] == wine} == {
-            p: e for p, e in again["entries"].items() if p[1] == wine
-        }
-        fresh = built([Item(id=key, text=key) for key in again["items"]], [WINE, "wine"], Judge())
-        assert_same(again, fresh)
-
-
 def test_what_a_model_said_of_other_preferences_is_not_asked_again_after_a_change(path: Path) -> None:
     verifier = Judge()
     texts = ["red wine", "wine wine", "wine lamp", "red red wine", "wine and cheese"]
@@ -384,16 +338,6 @@ def test_what_a_model_said_of_other_preferences_is_not_asked_again_after_a_chang
         memory.add(items_of(*texts))
         # Items that went are matched with both; only what was never asked is asked now.
         assert all("wine" not in preferences for _, preferences in verifier.asked)
-
-
-def test_changing_only_case_or_white_space_keeps_every_entry_and_asks_nothing(path: Path) -> None:
-    verifier = KeepAll()
-    with EpicMemory.open(path, [WINE], encoder=encoder(), verifier=verifier) as memory:
-        memory.add(items_of("red wine"))
-        rows, asked = rows_of(path), len(verifier.asked)
-        memory.replace_preference(WINE, "Red  Wine")
-        assert [p.text for p in memory.preferences] == ["Red  Wine"]
-        assert (rows_of(path), len(verifier.asked)) == (rows, asked)
 
 
 def test_replacing_keeps_the_place_and_adding_comes_last(path: Path) -> None:
@@ -438,11 +382,12 @@ class Refusing(HashEncoder):
 HELD = ["red wine", "night train", "wine in the green garden", "a green garden", "night train to the garden"]
 
 Change = Callable[[EpicMemory], BuildReport]
-CHANGES: dict[str, tuple[Change, list[str]]] = {
-    "add": (lambda memory: memory.add_preference(GARDEN), [WINE, TRAIN, GARDEN]),
-    "replace": (lambda memory: memory.replace_preference(WINE, GARDEN), [GARDEN, TRAIN]),
-    "add, async": (lambda memory: asyncio.run(memory.aadd_preference(GARDEN)), [WINE, TRAIN, GARDEN]),
-    "replace, async": (lambda memory: asyncio.run(memory.areplace_preference(WINE, GARDEN)), [GARDEN, TRAIN]),
+BUDGET = {"budget": "1 MB"}
+CHANGES: dict[str, tuple[Change, list[str], dict[str, Any]]] = {
+    "add": (lambda memory: memory.add_preference(GARDEN), [WINE, TRAIN, GARDEN], {}),
+    "replace": (lambda memory: memory.replace_preference(WINE, GARDEN), [GARDEN, TRAIN], {}),
+    "replace, async": (lambda memory: asyncio.run(memory.areplace_preference(WINE, GARDEN)), [GARDEN, TRAIN], {}),
+    "replace, budget": (lambda memory: memory.replace_preference(WINE, GARDEN), [GARDEN, TRAIN], BUDGET),
 }
 changes = pytest.mark.parametrize("name", list(CHANGES))
 
@@ -463,8 +408,8 @@ def assert_as_fresh(memory: EpicMemory, preferences: list[str], make: Callable[[
 @changes
 @pytest.mark.parametrize("after", [0, 1])
 def test_an_interrupted_change_changes_nothing_and_done_again_it_is_right(path: Path, name: str, after: int) -> None:
-    change, preferences = CHANGES[name]
-    with held_memory(path) as memory:
+    change, preferences, options = CHANGES[name]
+    with held_memory(path, **options) as memory:
         before, rows = state_of(memory), rows_of(path)
         memory.verifier = Raising(KeyboardInterrupt(), after=after)
         with pytest.raises(KeyboardInterrupt):
@@ -478,14 +423,22 @@ def test_an_interrupted_change_changes_nothing_and_done_again_it_is_right(path: 
 
 
 @changes
-@pytest.mark.parametrize("word", ["green garden", "wine in the green garden", "Think of green garden"])
-@pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt(), MemoryError()], ids=repr)
+@pytest.mark.parametrize(
+    ("word", "error"),
+    [
+        ("green garden", RuntimeError("no")),
+        ("wine in the green garden", KeyboardInterrupt()),
+        ("Think of green garden", MemoryError()),
+        ("Think of green garden", RuntimeError("no")),
+    ],
+    ids=str,
+)
 def test_an_encoder_that_fails_changes_nothing_and_done_again_it_is_right(
     path: Path, name: str, word: str, error: BaseException
 ) -> None:
-    change, preferences = CHANGES[name]
+    change, preferences, options = CHANGES[name]
     model = Refusing(error, word, times=0)
-    with held_memory(path, model) as memory:
+    with held_memory(path, model, **options) as memory:
         before, rows = state_of(memory), rows_of(path)
         model.times = 1
         with pytest.raises((EncoderError, type(error))):
@@ -498,8 +451,8 @@ def test_an_encoder_that_fails_changes_nothing_and_done_again_it_is_right(
 
 @changes
 def test_items_undecided_under_the_new_preference_wait_and_are_right_after_a_retry(path: Path, name: str) -> None:
-    change, preferences = CHANGES[name]
-    with held_memory(path) as memory:
+    change, preferences, options = CHANGES[name]
+    with held_memory(path, **options) as memory:
         before = state_of(memory)
         memory.verifier = UndecidedAll()
         assert change(memory).undecided == 2
@@ -519,8 +472,8 @@ def test_items_undecided_under_the_new_preference_wait_and_are_right_after_a_ret
 
 @changes
 def test_a_verifier_that_raises_leaves_the_rest_waiting(path: Path, name: str) -> None:
-    change, preferences = CHANGES[name]
-    with held_memory(path) as memory:
+    change, preferences, options = CHANGES[name]
+    with held_memory(path, **options) as memory:
         memory.verifier = Raising(OSError("gone"), after=1)
         report = change(memory)
         assert (report.kept, report.undecided) == (1, 1)
@@ -530,8 +483,8 @@ def test_a_verifier_that_raises_leaves_the_rest_waiting(path: Path, name: str) -
 
 @changes
 def test_more_undecided_items_than_the_queue_takes_change_nothing(path: Path, name: str) -> None:
-    change, preferences = CHANGES[name]
-    with held_memory(path, retry_queue=1) as memory:
+    change, preferences, options = CHANGES[name]
+    with held_memory(path, retry_queue=1, **options) as memory:
         before, rows = state_of(memory), rows_of(path)
         memory.verifier = UndecidedAll()
         with pytest.raises(RetryQueueFullError):
@@ -596,16 +549,3 @@ async def test_a_cancelled_change_changes_nothing(path: Path) -> None:
     await memory.areplace_preference(WINE, GARDEN)
     assert_as_fresh(memory, [GARDEN, TRAIN])
     memory.close()
-
-
-def test_another_namespace_keeps_what_it_has(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=encoder(), verifier=KeepAll(), namespace="other") as other:
-        other.add(items_of("red wine", "wine lamp"))
-        before = state_of(other)
-    with held_memory(path) as memory:
-        memory.replace_preference(WINE, GARDEN)
-        memory.remove_preference(TRAIN)
-        memory.forget(HELD[2])
-    with EpicMemory.open(path, encoder=encoder(), verifier=KeepAll(), namespace="other") as other:
-        assert state_of(other) == before
-        assert [hit.item.id for hit in other.search("red wine")][:1] == ["red wine"]

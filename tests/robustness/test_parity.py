@@ -37,6 +37,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "fine off": {"fine": False},
     "keep rate": {"keep_rate": 0.4},
     "light tier": {"tau": 0.9, "reserve": "1 MB"},
+    "budget": {"budget": 64_000},
     "fallback": {"fallback": lambda query, k: [f"{query} {n}" for n in range(k)]},
 }
 
@@ -59,9 +60,14 @@ def state(memory: EpicMemory) -> Any:
     return counts, memory.tau, memory.search("red wine train engine", k=99), [p.text for p in memory.preferences]
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("verifier", VERIFIERS)
-async def test_add_and_search_are_the_same(verifier: str, options: dict[str, Any]) -> None:
+# What goes for a budget goes by its age, too: the clock stands still.
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(
+    ("verifier", "name"),
+    [*(("keep", name) for name in OPTIONS), *((verifier, "signed") for verifier in VERIFIERS if verifier != "keep")],
+)
+async def test_add_and_search_are_the_same(verifier: str, name: str) -> None:
+    options = OPTIONS[name]
     sync, other = pair(verifier, **options)
     assert told(sync.add(TEXTS)) == told(await other.aadd(TEXTS))
     assert state(sync) == state(other)
@@ -137,18 +143,10 @@ async def test_errors_of_a_search_are_the_same(arguments: dict[str, Any]) -> Non
     assert str(found.value) == str(expected.value)
 
 
-class LoopWatch(HashEncoder):
-    """An encoder that notes where `encode` is called."""
-
-    async def aencode(self, texts: Any) -> Any:
-        return self._encode(texts)
-
-
 @pytest.mark.parametrize("verifier", VERIFIERS)
-@pytest.mark.parametrize("steering", ["signed", "paper", "off"])
-async def test_the_asynchronous_path_never_encodes_on_the_event_loop(verifier: str, steering: Any) -> None:
-    encoder = LoopWatch()
-    memory = EpicMemory(PREFERENCES, encoder=encoder, verifier=VERIFIERS[verifier](encoder), steering=steering)
+async def test_the_asynchronous_path_never_encodes_on_the_event_loop(verifier: str) -> None:
+    encoder = HashEncoder()
+    memory = EpicMemory(PREFERENCES, encoder=encoder, verifier=VERIFIERS[verifier](encoder))
     encoder.sync_threads.clear()
     await memory.aadd(TEXTS)
     await memory.aadd_conversation(MESSAGES)

@@ -43,16 +43,24 @@ with EpicMemory.open(path) as memory:
 """
 
 ASYNC_WORK = """
-import asyncio, sys
+import asyncio
 from epic_core import EpicMemory
 
 async def work():
-    with EpicMemory.open(sys.argv[1], ["I follow a strict vegan diet."]) as memory:
+    with EpicMemory.open(f"{sys.argv[1]}.two", ["I follow a strict vegan diet."]) as memory:
         await memory.aadd(["A vegan stew of beans and squash."])
         await memory.asearch("What should I cook?")
         await memory.aadd_preference("I avoid hotels with casinos.")
 
 asyncio.run(work())
+"""
+
+GRAPH_WORK = """
+from epic_core.graph import GraphMemory
+with GraphMemory.open(f"{sys.argv[1]}.three", ["I like red wine."], tau=0.0) as graph:
+    graph.add(["Oscar Reed bought red wine in Berlin.", "Berlin lies on the Spree."])
+    assert graph.search("Where is Oscar Reed?").entities
+assert not any(name in sys.modules for name in ("epic_core.lm", "httpx", "scipy", "igraph"))
 """
 
 LANGCHAIN_WORK = """
@@ -100,12 +108,15 @@ def run(code: str, *arguments: str, **environment: str) -> subprocess.CompletedP
     return done
 
 
-@pytest.mark.parametrize("work", [WORK, ASYNC_WORK], ids=["sync", "async"])
-def test_the_whole_life_of_a_memory_needs_no_network(tmp_path: Path, work: str) -> None:
+def test_the_whole_life_of_a_memory_needs_no_network(tmp_path: Path) -> None:
     # No home, no caches: a model that is not in the package could only come from the network.
-    home = str(tmp_path / "home")
-    run(OFFLINE + work, str(tmp_path / "me.epic"), HOME=home, HF_HOME=home, XDG_CACHE_HOME=home)
-    assert (tmp_path / "me.epic").exists()
+    home, folder = str(tmp_path / "home"), tmp_path / "work"
+    folder.mkdir()
+    code = f"import os; os.chdir({str(folder)!r})\n{OFFLINE}{WORK}{ASYNC_WORK}{GRAPH_WORK}"
+    run(code, str(folder / "me.epic"), HOME=home, HF_HOME=home, XDG_CACHE_HOME=home)
+    # Nothing is written beside the file.
+    files = sorted(file.name for file in folder.iterdir())
+    assert files == ["me.epic", "me.epic.three", "me.epic.two"] and not Path(home).exists()
 
 
 @pytest.mark.parametrize(
@@ -138,8 +149,10 @@ def test_importing_the_core_brings_in_no_framework_and_nothing_heavy() -> None:
 
 def test_using_a_memory_brings_in_no_framework() -> None:
     code = "from epic_core import EpicMemory\nm = EpicMemory(['vegan'])\nm.add(['vegan stew'])\nm.search('vegan')"
-    modules = loaded(code)
-    assert not modules & HEAVY
+    modules = loaded(
+        f"{code}\nimport sys\nassert not [name for name in sys.modules if name.startswith('epic_core.graph.')]"
+    )
+    assert not modules & (HEAVY | {"scipy", "igraph", "networkx"})
     assert {"faiss", "model2vec"} <= modules
 
 
@@ -151,12 +164,3 @@ def test_every_public_name_can_be_imported() -> None:
     assert set(epic_core.__all__) <= set(dir(epic_core))
     with pytest.raises(AttributeError, match="nothing_like_it"):
         _ = epic_core.nothing_like_it
-
-
-def test_nothing_is_written_beside_the_file(tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    work.mkdir()
-    code = f"import os; os.chdir({str(work)!r})\n{WORK}"
-    run(code, str(work / "me.epic"), HOME=str(tmp_path / "home"))
-    assert [p.name for p in work.iterdir()] == ["me.epic"]
-    assert not (tmp_path / "home").exists()

@@ -17,7 +17,7 @@ import pytest
 
 import helpers
 from epic_core import EpicMemory, Hits, Item
-from epic_core.errors import EncoderMismatchError, StoreError
+from epic_core.errors import EncoderMismatchError
 from epic_core.storage.sqlite import database as database_module
 from helpers import HashEncoder, KeepAll
 
@@ -93,9 +93,10 @@ CHANGES = {
 }
 
 
-# In this process all of them, in another one what is enough to see that it makes no difference.
-WAYS = [(here, change, read_only) for change in CHANGES for read_only in (False, True)]
-WAYS += [(elsewhere, change, change == "all at once") for change in ("add", "replace preference", "all at once")]
+# In this process all of them, read only and in another one what is enough to see that it makes no difference.
+WAYS = [(here, change, False) for change in CHANGES]
+WAYS += [(here, "another text", True), (here, "all at once", True)]
+WAYS += [(elsewhere, "add", False), (elsewhere, "all at once", True)]
 
 
 @pytest.mark.parametrize(("where", "change", "read_only"), WAYS)
@@ -151,15 +152,6 @@ def test_compaction_elsewhere_changes_nothing(path: Path) -> None:
         assert reader.verify() > 0
         with opened(path) as fresh:
             assert looks(fresh) == looks(reader) != before
-
-
-def test_a_compaction_here_is_nothing_to_others(path: Path) -> None:
-    with opened(path) as reader, opened(path) as other:
-        before = looks(reader)
-        other.compact()
-        assert looks(reader) == before == looks(other)
-        other.add([Item(id="new", text="red wine anew")])
-        assert looks(reader) == looks(other) != before
 
 
 def test_uses_that_another_counts_change_nothing(path: Path) -> None:
@@ -249,54 +241,7 @@ def test_a_search_sees_the_old_state_or_the_new_one(path: Path, process: bool) -
         assert one.verify() > 0
 
 
-def test_what_is_listed_while_another_replaces_belongs_together(path: Path) -> None:
-    failures: list[BaseException] = []
-    code = "for n in range(10):\n    m.add([Item(id='wine', text=f'red wine version {n}')])"
-    with opened(path) as reader, writing(path, code, process=False) as busy:
-        while busy():
-            hits = [hit for hit in reader.search(WINE, k=20) if hit.item.id == "wine"]
-            try:
-                # The instruction quotes the text it was made for.
-                assert len(hits) == 1 and all(hits[0].item.text in each for each in hits[0].instructions)
-                assert all(hits[0].item.id == entry.item_id for entry in hits[0].entries)
-            except AssertionError as error:
-                failures.append(error)
-    assert not failures, failures[0]
-
-
 # writers
-
-
-def test_a_second_writer_waits_for_the_first(path: Path) -> None:
-    with opened(path) as first, opened(path) as second:
-        thread = threading.Thread(target=lambda: second.add([Item(id="second", text="red wine second")]))
-        with first._session.lock, first._session.store.transaction():
-            thread.start()
-            thread.join(0.3)
-            # It cannot have finished, however fast the machine.
-            assert thread.is_alive()
-        thread.join(FOREVER)
-        assert not thread.is_alive()
-        assert "second" in {hit.item.id for hit in first.search(WINE, k=20)}
-
-
-def test_a_writer_that_waits_too_long_says_so_and_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.05)
-    with opened(path) as held, closing(sqlite3.connect(path, isolation_level=None)) as other:
-        before = looks(held)
-        other.execute("BEGIN IMMEDIATE")
-        for change in (
-            lambda: held.add([Item(text="red wine more")]),
-            lambda: held.forget("wine"),
-            lambda: held.add_preference(TRAIN),
-            lambda: held.remove_preference(WINE),
-        ):
-            with pytest.raises(StoreError, match="another process"):
-                change()
-            assert looks(held) == before
-        other.execute("ROLLBACK")
-        held.forget("wine")
-        assert looks(held) != before
 
 
 def test_two_writers_in_turn_hold_the_work_of_both(path: Path) -> None:
@@ -307,21 +252,6 @@ def test_two_writers_in_turn_hold_the_work_of_both(path: Path) -> None:
             assert len(one) == len(two) == len(ITEMS) + 2 * (n + 1)
         assert looks(one) == looks(two)
         assert one.verify() == two.verify()
-
-
-def test_many_processes_may_write_at_once(path: Path) -> None:
-    code = "for n in range(5):\n    m.add([Item(id=f'{os.getpid()}-{n}', text=f'red wine {os.getpid()} {n}')])"
-    running = [
-        subprocess.Popen([sys.executable, "-c", _script(code), str(path)], stderr=subprocess.PIPE) for _ in range(3)
-    ]
-    for process in running:
-        _, said = process.communicate(timeout=FOREVER)
-        assert process.returncode == 0, said
-    with opened(path) as held:
-        assert len(held) == len(ITEMS) + 15
-        assert len(held.search(WINE, k=50)) == len(ITEMS) + 15
-        assert held.verify() > 0
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_many_threads_make_one_file(tmp_path: Path) -> None:
@@ -497,14 +427,6 @@ def test_several_memories_add_up_their_uses(path: Path) -> None:
         for held in (one, two, one):
             held.search(WINE, k=1)
     assert used(path) == 3
-
-
-def test_who_only_reads_counts_nothing_in_the_file(path: Path) -> None:
-    before = path.read_bytes(), path.stat().st_mtime_ns
-    with opened(path, read_only=True) as reader:
-        for _ in range(200):
-            reader.search(WINE)
-    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
 
 
 def test_uses_of_what_has_gone_meanwhile_are_let_go(path: Path) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import time
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from datetime import datetime, timezone
 
 import numpy as np
+import pytest
 
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Stance, Verdict
 
@@ -76,6 +79,21 @@ BROKEN = {
     "flat": lambda vectors: vectors.ravel(),
     "no numbers": lambda vectors: [["a"] * vectors.shape[1] for _ in vectors],
 }
+
+
+class Clock:
+    """The time as it is told, which can be set; it begins in 2027."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_800_000_000.0
+        monkeypatch.setattr(time, "time", lambda: self.now)
+
+    def pass_by(self, days: float) -> None:
+        self.now += days * 86_400
+
+    def ends(self, days: float) -> datetime:
+        """The time in so many days."""
+        return datetime.fromtimestamp(self.now + days * 86_400, timezone.utc)
 
 
 def keep(candidate: Candidate, stance: Stance = Stance.SUPPORTS) -> Verdict:

@@ -110,6 +110,7 @@ class LMServer:
         context: How many tokens its models take, as Ollama shows it; None if it does not say.
 
     Attributes:
+        elsewhere: Where requests for embeddings are sent on to, if they are.
         requests: Every request, in the order of arrival.
         connections: How many connections were made.
         most_at_once: The largest number of chats that were under way at the same time.
@@ -129,6 +130,7 @@ class LMServer:
         self.embed = embed
         self.models = tuple(models)
         self.api_key = api_key
+        self.elsewhere = ""
         self.requests: list[Request] = []
         self.connections = 0
         self.most_at_once = 0
@@ -305,6 +307,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._chat(protocol, request)
 
     def _embed(self, embed: Embed, request: Json) -> None:
+        if self.server.models.elsewhere:
+            self._head(Reply(status=307), {"Location": self.server.models.elsewhere + self.path, "Content-Length": "0"})
+            return
         if not self.server.models.has(request["model"]):
             self._whole(_Ollama.error(_Ollama.unknown(request["model"])), 404)
             return

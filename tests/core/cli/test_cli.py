@@ -8,14 +8,12 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from command_line import Epic, Result, jsonl, refused
 from epic_core import EpicMemory
-from epic_core.cli.main import main
 
 PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
 CASINO = "The Desert Inn is a hotel with an on-site casino."
@@ -27,33 +25,15 @@ unprivileged = pytest.mark.skipif(
 )
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Epic = Callable[..., Result]
-
-
 @pytest.fixture
-def epic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Epic:
+def epic(terminal: Epic) -> Epic:
     """Runs a command in a folder that holds prefs.txt, corpus.jsonl, chat.jsonl and notes/."""
-    monkeypatch.chdir(tmp_path)
     Path("prefs.txt").write_text("\n".join(PREFERENCES), encoding="utf-8")
     jsonl(Path("corpus.jsonl"), {"text": CASINO, "id": "casino"}, {"text": VEGAN, "id": "vegan"}, {"text": NOISE})
     jsonl(Path("chat.jsonl"), {"role": "user", "content": "Is there a vegan diet plan for hotels with a casino?"})
     Path("notes").mkdir()
     Path("notes/a.md").write_text("The Palms is a hotel with a casino on site.", encoding="utf-8")
-
-    def run(*arguments: str) -> Result:
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return Result(code, *capsys.readouterr())
-
-    return run
+    return terminal
 
 
 @pytest.fixture
@@ -62,10 +42,6 @@ def built(epic: Epic) -> Epic:
     result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
     assert result.code == 0, result.err
     return epic
-
-
-def jsonl(path: Path, *records: object) -> None:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
 
 def python(*arguments: str, cwd: Path, **options: str) -> Result:
@@ -79,14 +55,6 @@ def python(*arguments: str, cwd: Path, **options: str) -> Result:
         check=False,
     )
     return Result(done.returncode, done.stdout, done.stderr)
-
-
-def refused(result: Result, *parts: str) -> None:
-    """It ended with 2, and one clear message on stderr that holds the parts."""
-    assert result.code == 2
-    assert "Traceback" not in result.err
-    assert result.err.strip()
-    assert [part for part in parts if part not in result.err] == []
 
 
 def held(path: str = "me.epic") -> set[str]:
@@ -142,24 +110,6 @@ def test_building_again_adds_only_what_is_new(built: Epic) -> None:
 
     assert result.code == 0
     assert held() == {"casino", "vegan", "notes/a.md"}
-
-
-def test_empty_files_are_reported_and_the_rest_is_read(epic: Epic) -> None:
-    Path("empty.txt").touch()
-    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "empty.txt", "corpus.jsonl")
-
-    assert result.code == 0
-    assert "skipped: empty.txt is empty" in result.out
-    assert held() == {"casino", "vegan"}
-
-
-@pytest.mark.slow
-def test_a_line_of_five_megabytes_is_taken_in(epic: Epic) -> None:
-    Path("big.txt").write_text("hotel casino " * 400_000, encoding="utf-8")
-    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "big.txt", "corpus.jsonl")
-
-    assert result.code == 0
-    assert held() == {"big.txt", "casino", "vegan"}
 
 
 def test_a_threshold_or_a_keep_rate_can_be_chosen(epic: Epic) -> None:
@@ -223,7 +173,7 @@ def test_a_build_that_cannot_begin_writes_nothing(epic: Epic, arguments: list[st
 
 @pytest.mark.parametrize(
     ("option", "value", "part"),
-    [("--tau", "5", "between -1 and 1"), ("--tau", "nan", "between -1 and 1"), ("--keep-rate", "0", "keep_rate")],
+    [("--tau", "5", "between -1 and 1"), ("--keep-rate", "0", "keep_rate"), ("--namespace", "", "namespace")],
 )
 def test_a_threshold_out_of_range_is_refused(epic: Epic, option: str, value: str, part: str) -> None:
     command = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
@@ -238,10 +188,6 @@ def test_a_threshold_out_of_range_is_refused(epic: Epic, option: str, value: str
     [
         (b'{"text": "One."}\n{"text": "cut off\n', ["bad.jsonl, line 2", "JSON"]),
         (b'{"text": "One."}\n{"text": "caf\xe9"}\n', ["bad.jsonl, line 2", "UTF-8"]),
-        (b'{"text": "One."}\n\n[1]\n', ["bad.jsonl, line 3"]),
-        (b'{"text": "One."}\n{"text": " "}\n', ["bad.jsonl, line 2", "empty"]),
-        (b'{"text": "One.", "id": "1"}\n{"text": "Two.", "id": "1"}\n', ["bad.jsonl, line 2", "line 1"]),
-        (b'{"role": "user", "content": "One."}\n{"role": "user"}\n', ["bad.jsonl, line 2", "content"]),
         (b'{"text": "' + b"word " * 1_000_000, ["bad.jsonl, line 1", "JSON"]),
     ],
 )
@@ -255,16 +201,6 @@ def test_a_broken_source_is_named_with_its_line_and_the_memory_stays_whole(
     assert held() == before
 
 
-def test_a_corpus_mended_after_an_error_completes(epic: Epic) -> None:
-    command = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl", "late.jsonl")
-    Path("late.jsonl").write_text('{"text": "The Palms is a hotel with a casino.", "id": "late"}\nbroken\n')
-    refused(epic(*command), "late.jsonl, line 2")
-    Path("late.jsonl").write_text('{"text": "The Palms is a hotel with a casino.", "id": "late"}\n')
-
-    assert epic(*command).code == 0
-    assert held() == {"casino", "vegan", "late"}
-
-
 @pytest.mark.parametrize(
     ("out", "part"), [("nowhere/me.epic", "no folder"), ("notes", "is a folder"), ("corpus.jsonl", "not a memory")]
 )
@@ -274,6 +210,15 @@ def test_a_build_writes_only_to_a_memory(epic: Epic, out: str, part: str) -> Non
     refused(epic("build", "--preferences", "prefs.txt", "--out", out, "--quiet", "corpus.jsonl"), part)
     assert Path("corpus.jsonl").read_bytes() == before
     assert not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize("content", ["{broken\n", '{"text": "a", "metadata": {"k": NaN}}\n'])
+def test_a_build_whose_first_line_is_broken_leaves_no_new_file(epic: Epic, content: str) -> None:
+    Path("broken.jsonl").write_text(content, encoding="utf-8")
+    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "broken.jsonl", "corpus.jsonl")
+
+    refused(epic(*build), "broken.jsonl, line 1")
+    assert not Path("me.epic").exists()
 
 
 @unprivileged
@@ -324,13 +269,6 @@ def test_ask_context_prints_what_a_model_is_given(built: Epic) -> None:
     assert "Steer clear" in result.out
 
 
-def test_k_larger_than_the_memory_gives_all_there_is(built: Epic) -> None:
-    result = built("ask", "me.epic", "a vegan diet in a hotel with a casino", "-k", "1000000")
-
-    assert result.code == 0
-    assert len(re.findall(r"^\d+\. ", result.out, re.M)) == 2
-
-
 @pytest.mark.parametrize("steering", ["signed", "paper", "off"])
 def test_each_way_of_steering_can_be_asked_for(built: Epic, steering: str) -> None:
     result = built("ask", "me.epic", "Which hotel should I book?", "--steering", steering)
@@ -346,7 +284,7 @@ def test_what_conflicts_can_be_left_out(built: Epic) -> None:
     assert CASINO not in result.out
 
 
-@pytest.mark.parametrize("question", ["赌场酒店在哪里？", "🏨🎰", "أين الفندق؟", "ホテル", "?", "x" * 100_000])
+@pytest.mark.parametrize("question", ["赌场酒店在哪里？", "?", "x" * 100_000])
 def test_a_question_can_be_in_any_script(built: Epic, question: str) -> None:
     assert built("ask", "me.epic", question).code == 0
 
@@ -415,7 +353,7 @@ def test_explain_says_why_an_item_on_record_is_not_held(built: Epic) -> None:
     assert held() == {"casino", "vegan"}
 
 
-@pytest.mark.parametrize("item", ["corpus.jsonl:4", "no such id", "", "你好", "'; DROP TABLE items; --"])
+@pytest.mark.parametrize("item", ["corpus.jsonl:4", ""])
 def test_explaining_what_is_not_held_is_refused(built: Epic, item: str) -> None:
     refused(built("explain", "me.epic", item), item)
     assert held() == {"casino", "vegan"}
@@ -502,21 +440,19 @@ def test_without_preferences_nothing_can_be_added_but_all_else_works(built: Epic
 @pytest.mark.parametrize(
     "command", [["ask", "hotel"], ["stats"], ["explain", "casino"], ["retry"], ["preferences", "list"], ["reencode"]]
 )
-@pytest.mark.parametrize(
-    ("name", "part"), [("missing.epic", "epic build"), ("notes", "is a folder"), ("prefs.txt", "not a memory")]
-)
-def test_a_file_that_is_no_memory_is_refused_and_left_alone(
-    epic: Epic, command: list[str], name: str, part: str
-) -> None:
-    refused(epic(command[0], name, *command[1:]), name, part)
+def test_a_file_that_is_no_memory_is_refused_and_left_alone(epic: Epic, command: list[str]) -> None:
+    for name, part in (("missing.epic", "epic build"), ("notes", "is a folder"), ("prefs.txt", "not a memory")):
+        refused(epic(command[0], name, *command[1:]), name, part)
     assert not Path("missing.epic").exists()
     assert Path("prefs.txt").read_text(encoding="utf-8") == "\n".join(PREFERENCES)
 
 
-def test_a_damaged_file_is_refused(built: Epic) -> None:
-    Path("me.epic").write_bytes(Path("me.epic").read_bytes()[:5000])
+@pytest.mark.parametrize("length", [0, 5000])
+def test_a_damaged_file_is_refused_and_left_alone(built: Epic, length: int) -> None:
+    Path("me.epic").write_bytes(Path("me.epic").read_bytes()[:length])
 
     refused(built("stats", "me.epic"), "me.epic")
+    assert Path("me.epic").stat().st_size == length
 
 
 @pytest.mark.parametrize("arguments", [[], ["fly"], ["build"], ["ask"]])
@@ -544,7 +480,19 @@ def test_a_process_builds_and_answers(epic: Epic, tmp_path: Path) -> None:
     assert CASINO in asked.out
 
 
-@pytest.mark.parametrize("arguments", [["stats", "missing.epic"], ["build", "--out", "x.epic", "missing.txt"], ["ask"]])
+@pytest.mark.parametrize("context", [(), ("--context",)])
+@pytest.mark.slow
+def test_a_terminal_that_cannot_show_a_script_still_gets_an_answer(
+    epic: Epic, tmp_path: Path, context: tuple[str, ...]
+) -> None:
+    jsonl(Path("corpus.jsonl"), {"id": "素食", "text": "A strict vegan diet: 素食主义 🙂."})
+    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
+    assert epic(*build).code == 0
+    done = python("ask", "me.epic", "vegan diet", *context, cwd=tmp_path, PYTHONIOENCODING="cp1252")
+    assert (done.code, done.err) == (0, "") and "A strict vegan diet: ????" in done.out
+
+
+@pytest.mark.parametrize("arguments", [["stats", "missing.epic"], ["ask"]])
 @pytest.mark.slow
 def test_a_process_says_what_is_wrong_with_code_2(tmp_path: Path, arguments: list[str]) -> None:
     result = python(*arguments, cwd=tmp_path)
@@ -572,7 +520,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 
 
 EVERY = 40
-RECORDS = 30_000
+RECORDS = 12_000
 
 
 def long_corpus(path: Path) -> set[str]:
@@ -583,14 +531,6 @@ def long_corpus(path: Path) -> set[str]:
             text = f"Hotel number {number} has an on-site casino." if relevant else f"{NOISE} Note {number}."
             file.write(json.dumps({"text": text, "id": str(number)}) + "\n")
     return {str(number) for number in range(0, RECORDS, EVERY)}
-
-
-@pytest.fixture
-def sigint() -> Iterator[None]:
-    """A shell that runs the tests in the background has SIGINT ignored, and a child would inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def interrupted_build(folder: Path, *arguments: str) -> tuple[int, int, str]:
@@ -642,4 +582,13 @@ def test_ctrl_c_while_asking_ends_with_130(built: Epic, monkeypatch: pytest.Monk
 
     assert result.code == 130
     assert "Traceback" not in result.err
+    assert held() == {"casino", "vegan"}
+
+
+def test_empty_files_are_reported_and_the_rest_is_read(epic: Epic) -> None:
+    Path("empty.txt").touch()
+    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "empty.txt", "corpus.jsonl")
+
+    assert result.code == 0
+    assert "skipped: empty.txt is empty" in result.out
     assert held() == {"casino", "vegan"}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from command_line import jsonl
 from epic_core import Item
 from epic_core.cli.sources import Sources, read_preferences
 from epic_core.errors import InvalidInputError
@@ -16,11 +15,6 @@ from epic_core.errors import InvalidInputError
 unprivileged = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not stop this user"
 )
-
-
-def jsonl(path: Path, *records: Any) -> Path:
-    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
-    return path
 
 
 def note(path: Path, text: str) -> Path:
@@ -94,12 +88,12 @@ def test_a_line_of_five_megabytes_without_a_full_stop_stays_whole(tmp_path: Path
     assert item.text == text.strip()
 
 
-def test_a_line_of_five_megabytes_of_sentences_is_cut(tmp_path: Path) -> None:
-    text = "Five words are in here. " * 210_000
+def test_a_long_line_of_sentences_is_cut(tmp_path: Path) -> None:
+    text = "Five words are in here. " * 42_000
     items = read(note(tmp_path / "a.txt", text))
 
-    assert len(items) == 210_000 // 20
-    assert sum(len(item.text.split()) for item in items) == 210_000 * 5
+    assert len(items) == 42_000 // 20
+    assert sum(len(item.text.split()) for item in items) == 42_000 * 5
 
 
 # corpora
@@ -173,13 +167,26 @@ def test_an_empty_corpus_is_reported(tmp_path: Path, content: str) -> None:
         ('{"text": "x", "title": 5}', "title"),
         ('{"text": "x", "metadata": "none"}', "metadata"),
         ('{"text": "x", "id": "1"}', "line 1"),
+        (r'{"text": "a \ud800 b"}', ""),
+        (r'{"text": "b", "title": "a \u0000 b"}', ""),
+        (r'{"text": "b", "id": "a \ud800 b"}', ""),
+        ('{"text": "b", "metadata": {"k": [NaN]}}', ""),
+        (r'{"text": "b", "metadata": {"k": "a \ud800 b"}}', ""),
     ],
 )
 def test_a_record_that_cannot_be_used_is_named_with_its_line(tmp_path: Path, line: str, problem: str) -> None:
     message = refused(note(tmp_path / "c.jsonl", f'{{"text": "One.", "id": "1"}}\n\n{line}\n{{"text": "Four."}}\n'))
 
     assert "c.jsonl, line 3" in message
-    assert problem in message
+    assert problem in message and message.encode()
+
+
+def test_one_id_in_two_files_is_an_error_that_names_both_places(tmp_path: Path) -> None:
+    first = jsonl(tmp_path / "a.jsonl", {"id": "x", "text": "one"})
+    second = jsonl(tmp_path / "b.jsonl", {"text": "two"}, {"id": "x", "text": "three"})
+    message = refused(first, second)
+
+    assert all(place in message for place in (f"{first}, line 1", f"{second}, line 2", "'x'"))
 
 
 def test_a_number_and_a_string_are_the_same_id(tmp_path: Path) -> None:
@@ -229,7 +236,15 @@ def test_a_log_becomes_windows_of_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['{"role": "user"}', '{"content": "hi"}', '{"role": 1, "content": "hi"}', '{"text": "hi"}']
+    "line",
+    [
+        '{"role": "user"}',
+        '{"content": "hi"}',
+        '{"role": 1, "content": "hi"}',
+        '{"text": "hi"}',
+        r'{"role": "user", "content": "a \ud800 b"}',
+        r'{"role": "a \ud800 b", "content": "b"}',
+    ],
 )
 def test_a_turn_that_cannot_be_used_is_named_with_its_line(tmp_path: Path, line: str) -> None:
     message = refused(note(tmp_path / "chat.jsonl", f'{{"role": "user", "content": "hi"}}\n{line}\n'))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +28,8 @@ from epic_core.encoders import (
 from epic_core.encoders.static import BUNDLED
 from epic_core.errors import EncoderError, MissingExtraError
 from helpers import BROKEN, AlteredEncoder, HashEncoder, KeepAll
+from lm_servers import LMServer
+from scripted import forget_environment
 
 NORMAL = [
     "Where should I stay in Las Vegas?",
@@ -152,11 +150,6 @@ def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
         StaticEncoder(tmp_path)
 
 
-def test_the_encoders_satisfy_the_protocol() -> None:
-    assert isinstance(default_encoder(), Encoder)
-    assert isinstance(HashEncoder(), Encoder)
-
-
 # what every caller checks
 
 
@@ -197,99 +190,44 @@ async def test_no_texts_need_no_encoder() -> None:
 # Ollama
 
 
-class OllamaServer(ThreadingHTTPServer):
-    """Speaks as much of Ollama's interface as embedding takes."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), OllamaHandler)
-        self.requests: list[tuple[str, Any]] = []
-        self.failing = False
-        self.embeddings: list[list[float]] | None = None
-        self.elsewhere = ""
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class OllamaHandler(BaseHTTPRequestHandler):
-    server: OllamaServer
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-    def answer(self, body: dict[str, Any], status: int = 200) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def do_GET(self) -> None:
-        self.server.requests.append((self.path, None))
-        models = [{"model": "tiny:latest", "name": "tiny:latest", "digest": hashlib.sha256(b"tiny").hexdigest()}]
-        self.answer({"models": models} if self.path == "/api/tags" else {"error": "not found"})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.requests.append((self.path, body))
-        if self.server.elsewhere:
-            self.send_response(307)
-            self.send_header("Location", self.server.elsewhere + self.path)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-        elif self.server.failing:
-            self.answer({"error": "out of memory"}, 500)
-        elif self.path != "/api/embed" or body["model"] != "tiny":
-            self.answer({"error": f'model "{body["model"]}" not found, try pulling it first'}, 404)
-        else:
-            vectors = self.server.embeddings
-            if vectors is None:
-                vectors = [(7 * HashEncoder(16).vector(text)).tolist() for text in body["input"]]
-            self.answer({"model": "tiny", "embeddings": vectors})
-
-
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OllamaServer]:
-    for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(variable, raising=False)
-        monkeypatch.delenv(variable.lower(), raising=False)
-    with OllamaServer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LMServer]:
+    forget_environment(monkeypatch)
+    with LMServer(lambda request: "", embed=lambda text: 7 * HashEncoder(16).vector(text)) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
-def test_ollama_encodes_in_batches_and_normalises(server: OllamaServer) -> None:
+def failing(text: str) -> list[float]:
+    raise RuntimeError("out of memory")
+
+
+def test_ollama_encodes_in_batches_and_normalises(server: LMServer) -> None:
     encoder = OllamaEncoder("tiny", host=server.url, batch_size=2)
     assert server.requests == []
     texts = ["red wine", "sky", "🙂"]
     vectors = encoder.encode(texts)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, np.stack([HashEncoder(16).vector(text) for text in texts]), atol=1e-6)
-    assert [body["input"] for _, body in server.requests] == [["red wine", "sky"], ["🙂"]]
+    assert [request.body["input"] for request in server.requests] == [["red wine", "sky"], ["🙂"]]
 
 
-async def test_ollama_encodes_asynchronously(server: OllamaServer) -> None:
+async def test_ollama_encodes_asynchronously(server: LMServer) -> None:
     encoder = OllamaEncoder("tiny", host=server.url, batch_size=2)
     texts = ["red wine", "sky", "train"]
     np.testing.assert_array_equal(await encoder.aencode(texts), encoder.encode(texts))
 
 
-def test_ollama_knows_its_name_dimension_and_fingerprint(server: OllamaServer) -> None:
+def test_ollama_knows_its_name_dimension_and_fingerprint(server: LMServer) -> None:
     encoder = OllamaEncoder("tiny", host=server.url)
     assert (encoder.name, encoder.dimension) == ("ollama:tiny", 16)
-    assert encoder.fingerprint == hashlib.sha256(b"tiny").hexdigest()[:32]
+    assert encoder.fingerprint == "0" * 32
     asked = len(server.requests)
-    assert (encoder.dimension, encoder.fingerprint) == (16, hashlib.sha256(b"tiny").hexdigest()[:32])
+    assert (encoder.dimension, encoder.fingerprint) == (16, "0" * 32)
     assert len(server.requests) == asked
     assert isinstance(encoder, Encoder)
 
 
-async def test_a_memory_runs_on_ollama(server: OllamaServer, tmp_path: Path) -> None:
+async def test_a_memory_runs_on_ollama(server: LMServer, tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(
         path, ["red wine"], encoder=OllamaEncoder("tiny", host=server.url), verifier=KeepAll()
@@ -300,22 +238,18 @@ async def test_a_memory_runs_on_ollama(server: OllamaServer, tmp_path: Path) -> 
         assert len(memory.search("wine")) == len(await memory.asearch("wine")) == 2
 
 
-@pytest.mark.parametrize("embeddings", [[[]], [[], []], [[1.0, 0.0], [1.0]]])
-async def test_an_ollama_answer_without_embeddings_is_a_clear_error(
-    server: OllamaServer, embeddings: list[list[float]]
-) -> None:
-    server.embeddings = embeddings
+@pytest.mark.parametrize("embed", [lambda text: [], lambda text: [1.0, 0.0] if text == "a" else [1.0]])
+async def test_an_ollama_answer_without_embeddings_is_a_clear_error(server: LMServer, embed: Any) -> None:
+    server.embed = embed
     encoder = OllamaEncoder("tiny", host=server.url)
     with pytest.raises(EncoderError):
         encoder.encode(["a", "b"])
     with pytest.raises(EncoderError):
         await encoder.aencode(["a", "b"])
-    with pytest.raises(EncoderError):
-        _ = encoder.dimension
 
 
-async def test_texts_do_not_follow_a_server_to_another_one(server: OllamaServer) -> None:
-    with OllamaServer() as other:
+async def test_texts_do_not_follow_a_server_to_another_one(server: LMServer) -> None:
+    with LMServer(lambda request: "") as other:
         server.elsewhere = other.url
         encoder = OllamaEncoder("tiny", host=server.url)
         with pytest.raises(EncoderError):
@@ -325,13 +259,13 @@ async def test_texts_do_not_follow_a_server_to_another_one(server: OllamaServer)
         assert other.requests == []
 
 
-async def test_texts_for_this_machine_take_no_detour(server: OllamaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_texts_for_this_machine_take_no_detour(server: LMServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://192.0.2.1:9")
     encoder = OllamaEncoder("tiny", host=server.url)
     assert np.array_equal(encoder.encode(["a"]), await encoder.aencode(["a"]))
 
 
-async def test_a_model_that_is_not_pulled_says_how_to_pull_it(server: OllamaServer) -> None:
+async def test_a_model_that_is_not_pulled_says_how_to_pull_it(server: LMServer) -> None:
     encoder = OllamaEncoder("huge", host=server.url)
     with pytest.raises(EncoderError, match="ollama pull huge"):
         encoder.encode(["a"])
@@ -343,8 +277,8 @@ async def test_a_model_that_is_not_pulled_says_how_to_pull_it(server: OllamaServ
         EpicMemory(["red wine"], encoder=encoder)
 
 
-async def test_a_failing_server_is_a_clear_error(server: OllamaServer) -> None:
-    server.failing = True
+async def test_a_failing_server_is_a_clear_error(server: LMServer) -> None:
+    server.embed = failing
     encoder = OllamaEncoder("tiny", host=server.url)
     with pytest.raises(EncoderError, match="out of memory"):
         encoder.encode(["a"])
@@ -352,11 +286,9 @@ async def test_a_failing_server_is_a_clear_error(server: OllamaServer) -> None:
         await encoder.aencode(["a"])
 
 
-async def test_a_server_that_is_not_there_says_how_to_start_it(server: OllamaServer) -> None:
-    url = server.url
-    server.shutdown()
-    server.server_close()
-    encoder = OllamaEncoder("tiny", host=url)
+async def test_a_server_that_is_not_there_says_how_to_start_it(server: LMServer) -> None:
+    server.stop()
+    encoder = OllamaEncoder("tiny", host=server.url)
     for attempt in (lambda: encoder.encode(["a"]), lambda: encoder.fingerprint, lambda: encoder.dimension):
         with pytest.raises(EncoderError, match="ollama serve"):
             attempt()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from epic_core import EpicMemory, Preference
 from epic_core.encoders import default_encoder
 from epic_core.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
 from epic_core.integrations.judging_memory import Prepared
-from epic_core.lm import Completion, Message
+from epic_core.lm import Completion
 from epic_core.lm.answers import UnreadableAnswer
 from epic_core.preferences.lm_reader import AspectReader, read_aspects
 from epic_core.preferences.parser import parse_aspects
@@ -26,20 +26,15 @@ from epic_core.runtime.batching import unique_preferences
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects
 from helpers import HashEncoder, KeepAll
-from lm_servers import LMServer
 from scripted import (
     SEA,
     TRAIN,
     WINE,
     Own,
-    Script,
     Scripted,
     aspects_for,
-    model_of,
     patient,
     preference_read,
-    read_prompt,
-    user_text,
     verifier_of,
 )
 
@@ -152,43 +147,38 @@ def test_a_model_has_to_be_there_to_be_asked_for() -> None:
 
 
 def test_several_are_read_at_once() -> None:
-    lm = Own(lambda messages: aspects_for(preference_read(messages) or ""), concurrency=3, seconds=0.02)
+    together = threading.Barrier(3)
+
+    def answer(messages: Any) -> str:
+        together.wait(60)
+        return aspects_for(preference_read(messages) or "")
+
+    lm = Own(answer, concurrency=3)
     texts = [f"wine number {n}" for n in range(6)]
     memory = EpicMemory(texts, encoder=HashEncoder(), verifier=patient(lm))
     assert memory.aspects() == {text: read_of(text) for text in texts} and lm.most_at_once == 3
 
 
-@pytest.mark.parametrize("kind", ["ollama", "openai"])
-@pytest.mark.parametrize("how", ["sync", "async"])
-async def test_servers_are_asked_by_their_protocols(kind: str, how: str) -> None:
-    said = Script({})
-    with LMServer(lambda request: said(request["messages"])) as server:
-        reader = AspectReader(model_of(server, kind))
-        readings = reader.read([WINE, CASINO]) if how == "sync" else await reader.aread([WINE, CASINO])
-    assert [reading.aspects for reading in readings] == [read_of(WINE), read_of(CASINO)]
-    assert server.calls == 2 and all(reading.usage.calls == 1 for reading in readings)
-    schema = json.dumps(server.asked[0])
-    assert '"liked"' in schema and '"maxItems"' in schema
-
-
 # what fails
 
 
+FAILING: dict[str, dict[str, Any]] = {
+    "empty sides": {"answer": '{"liked": [], "avoided": [], "firmness": "mild", "scope": ""}'},
+    "unreadable": {"answer": "I cannot say."},
+    "no answer": {"error": LMError("no answer")},
+    "broken": {"error": RuntimeError("broken")},
+}
+
+
 @pytest.mark.parametrize(
-    "failing",
+    ("failing", "change"),
     [
-        lambda: Failing(WINE, answer='{"liked": [], "avoided": [], "firmness": "mild", "scope": ""}'),
-        lambda: Failing(WINE, answer="I cannot say."),
-        lambda: Failing(WINE, error=LMError("no answer")),
-        lambda: Failing(WINE, error=RuntimeError("broken")),
+        *((failing, "add") for failing in FAILING),
+        *(("unreadable", change) for change in ("retry", "add_preference", "replace_preference")),
     ],
-    ids=["empty sides", "unreadable", "no answer", "broken"],
 )
-@pytest.mark.parametrize("change", ["add", "retry", "add_preference", "replace_preference"])
-def test_what_fails_is_the_parsers_reported_and_asked_again(
-    tmp_path: Path, failing: Callable[[], Failing], change: str
-) -> None:
-    lm = failing()
+def test_what_fails_is_the_parsers_reported_and_asked_again(tmp_path: Path, failing: str, change: str) -> None:
+    lm = Failing(WINE, **FAILING[failing])
     with opened(tmp_path / "m", lm, WINE, TRAIN) as memory:
         assert memory.aspects() == {WINE: parse_aspects(WINE), TRAIN: read_of(TRAIN)}
         report = memory.opening_report
@@ -459,20 +449,23 @@ async def test_async_does_as_sync() -> None:
 
 
 async def test_an_event_loop_is_not_held_up() -> None:
-    lm = Own(lambda messages: aspects_for(preference_read(messages) or ""), seconds=0.2)
-    memory = EpicMemory(encoder=HashEncoder(), verifier=patient(lm))
-    ticks = 0
+    asked = asyncio.Event()
 
-    async def ticking() -> None:
-        nonlocal ticks
-        while True:
-            ticks += 1
-            await asyncio.sleep(0.005)
+    class Waiting(Scripted):
+        """Answers only once something else has been done on the event loop."""
 
-    clock = asyncio.ensure_future(ticking())
-    await memory.aadd_preference(WINE)
-    clock.cancel()
-    assert ticks > 5 and memory.aspects(WINE) == read_of(WINE)
+        async def acomplete(self, messages: Any, **options: Any) -> Completion:
+            asked.set()
+            await done.wait()
+            return self._hooked(messages)
+
+    done = asyncio.Event()
+    memory = EpicMemory(encoder=HashEncoder(), verifier=patient(Waiting()))
+    adding = asyncio.ensure_future(memory.aadd_preference(WINE))
+    await asyncio.wait_for(asked.wait(), 60)
+    done.set()
+    await adding
+    assert memory.aspects(WINE) == read_of(WINE)
 
 
 # untrusted text, and what models answer
@@ -517,23 +510,10 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more() -> None:
     assert (reading.usage.calls, reading.usage.retries) == (2, 1)
 
 
-def test_an_answer_that_was_cut_is_asked_for_with_more_room() -> None:
-    said = '{"liked": ["tea"], "avoided": ["cof'
-    answers = iter([Completion(text=said, cut=True), Completion(text=aspects_for("tea"))])
-    lm = Own(lambda messages: next(answers))
-    (reading,) = AspectReader(lm).read(["tea"])
-    assert reading.aspects == read_of("tea")
-    assert [sent.max_tokens for sent in lm.sent] == [900, 1800]
-
-
 BOTH = Aspects(liked=("night trains",), avoided=("flights", "buses"), firmness=0.5, scope="in Europe", source="model")
 PLAIN = {"liked": ["night trains"], "avoided": ["flights", "buses"], "firmness": "mild", "scope": "in Europe"}
 SHAPES = {
-    "as asked": json.dumps(PLAIN),
-    "fenced": f"Sure:\n```json\n{json.dumps(PLAIN, indent=2)}\n```",
     "other names": '{"Likes": "night trains", "Dislikes": "flights, buses", "strength": 0.5, "when": "in Europe."}',
-    "single quotes": str(PLAIN),
-    "after thinking": f'<think>{{"liked": ["casinos"]}}</think>{json.dumps(PLAIN)}',
     "twice the same": f"{json.dumps(PLAIN)}\n{json.dumps(PLAIN)}",
     "phrases that are none": json.dumps({**PLAIN, "avoided": ["flights.", "-", "Flights", "", None, "none", "buses"]}),
     "nested": json.dumps({"aspects": {**PLAIN, "liked": [{"phrase": "night trains"}]}}),
@@ -564,24 +544,6 @@ def test_answers_are_read_in_many_shapes(shape: str) -> None:
 def test_what_says_nothing_is_unreadable(answer: str, reason: str) -> None:
     with pytest.raises(UnreadableAnswer, match=reason):
         read_aspects(answer)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["liked", "avoided", "scope"]), inner),
-    max_leaves=12,
-)
-
-
-@given(st.text(max_size=200) | JSON.map(json.dumps))
-def test_any_answer_is_aspects_or_unreadable(answer: str) -> None:
-    try:
-        aspects = read_aspects(answer)
-    except UnreadableAnswer:
-        return
-    assert aspects.source == "model" and len(aspects.liked) <= 16 and len(aspects.avoided) <= 16
-    assert not {phrase.casefold() for phrase in aspects.liked} & {phrase.casefold() for phrase in aspects.avoided}
-    assert Preference(text="tea", aspects=aspects).aspects == aspects
 
 
 # preferences with aspects
@@ -627,8 +589,3 @@ def test_what_ingestion_judges_by_has_the_aspects_that_are_given_and_asks_for_no
     for wanted in (plain, given, plain, Preference(text=WINE, aspects={"liked": ["port"]}), plain):
         assert memory(wanted).preferences == [wanted]
     assert lm.read == []
-
-
-def test_prompts_about_items_are_not_taken_for_others() -> None:
-    asked = read_prompt([Message("system", ""), Message("user", "1. tea\n<chunk aa>\n| x\n</chunk aa>")])
-    assert asked.chunk == "x" and preference_read([Message("user", user_text([Message("user", "tea")]))]) is None

@@ -152,7 +152,7 @@ def test_shapes_that_do_not_fit_are_refused(shapes: tuple[tuple[int, ...], tuple
         coarse_filter(items, preferences, 0.3)
 
 
-@pytest.mark.parametrize("tau", [1.5, -1.01, math.nan, math.inf, "0.3", None])
+@pytest.mark.parametrize("tau", [1.5, -1.01, math.nan, math.inf, "0.3", None, True])
 def test_tau_must_be_a_cosine(tau: Any) -> None:
     with pytest.raises(InvalidInputError, match="between -1 and 1"):
         checked_tau(tau)
@@ -199,10 +199,11 @@ def test_a_keep_rate_is_a_share(rate: float) -> None:
         tau_for_keep_rate(units(3), units(2), rate)
 
 
-@pytest.mark.parametrize(("items", "preferences"), [(0, 2), (2, 0)])
-def test_a_keep_rate_needs_a_sample(items: int, preferences: int) -> None:
-    with pytest.raises(InvalidInputError, match="at least one"):
-        tau_for_keep_rate(np.ones((items, 3), np.float32), np.ones((preferences, 3), np.float32), 0.5)
+@pytest.mark.parametrize("shapes", [((0, 3), (2, 3)), ((2, 3), (0, 3)), ((2, 3), (2, 4))])
+def test_a_keep_rate_needs_a_sample_and_preferences_of_one_dimension(shapes: tuple[tuple[int, int], ...]) -> None:
+    items, preferences = (np.ones(shape, dtype=np.float32) for shape in shapes)
+    with pytest.raises(InvalidInputError, match=r"at least one.*dimension"):
+        tau_for_keep_rate(items, preferences, 0.5)
 
 
 # expanded preferences

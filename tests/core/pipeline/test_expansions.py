@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import EpicMemory, Preference
-from epic_core.cli.main import main
 from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, LMError, UnknownPreferenceError
 from epic_core.lm import Completion
@@ -24,7 +23,7 @@ from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects, Expansion
 from helpers import HashEncoder, KeepAll
 from lm_servers import LMServer
-from scripted import SEA, TRAIN, WINE, Own, Scripted, forget_environment, preference_read, verifier_of
+from scripted import SEA, TRAIN, WINE, Own, Scripted, model_of, preference_read, verifier_of
 
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos",), firmness=1.0)
 OWN = Expansion(questions=("Where shall I stay?",), follows=("a family-run inn",), breaks=("a floor of slot machines",))
@@ -162,16 +161,16 @@ def test_a_model_has_to_be_there_to_be_asked_for() -> None:
         memory.verifier = KeepAll()
 
 
-@pytest.mark.parametrize("kind", ["ollama", "openai"])
-@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize(("kind", "how"), [("ollama", "sync"), ("openai", "async")])
 async def test_servers_are_asked_by_their_protocols(kind: str, how: str) -> None:
-    from scripted import model_of
-
     with LMServer(lambda request: both(str(preference_read(request["messages"])))) as server:
         reader = AspectReader(model_of(server, kind))
         readings = reader.read([WINE, SEA]) if how == "sync" else await reader.aread([WINE, SEA])
+    assert [reading.aspects for reading in readings] == [read_of(WINE), read_of(SEA)]
     assert [reading.expansion for reading in readings] == [written_for(WINE), written_for(SEA)]
-    assert '"breaks"' in json.dumps(server.asked[0])
+    assert server.calls == 2 and all(reading.usage.calls == 1 for reading in readings)
+    schema = json.dumps(server.asked[0])
+    assert '"liked"' in schema and '"breaks"' in schema and '"maxItems"' in schema
 
 
 # what fails, and what is said in part
@@ -184,9 +183,13 @@ NOTHING = [
 ]
 
 
-@pytest.mark.parametrize("said", NOTHING, ids=str)
 @pytest.mark.parametrize(
-    "preference", [WINE, Preference(text=WINE, aspects=SAID), Preference(text=WINE, expansion=OWN)]
+    ("said", "preference"),
+    [
+        *((said, WINE) for said in NOTHING),
+        *((NOTHING[0], Preference(text=WINE, **given_one)) for given_one in ({"aspects": SAID}, {"expansion": OWN})),
+    ],
+    ids=str,
 )
 def test_what_fails_is_usable_reported_and_asked_again(tmp_path: Path, said: Any, preference: Any) -> None:
     lm, given_one = Writing(), Preference.of(preference)
@@ -335,6 +338,9 @@ def test_any_answer_can_be_stored_or_is_unreadable(answer: str) -> None:
     except UnreadableAnswer:
         return
     assert aspects is not None or expansion is not None
+    if aspects is not None:
+        liked, avoided = ({phrase.casefold() for phrase in side} for side in (aspects.liked, aspects.avoided))
+        assert aspects.source == "model" and max(len(liked), len(avoided)) <= 16 and not liked & avoided
     stored = Preference(text="tea", aspects=aspects, expansion=expansion)
     assert Preference(**json.loads(json.dumps(stored.as_object()))) == stored
     if expansion is not None:
@@ -484,79 +490,3 @@ def test_nothing_of_it_is_left_in_the_file(tmp_path: Path, change: Callable[[Epi
         assert MARK.encode() in path.read_bytes()
         change(memory)
         assert not [each.name for each in tmp_path.iterdir() if MARK.encode() in each.read_bytes()]
-
-
-# the command line
-
-AVOIDS = "I avoid hotels with casinos."
-Epic = Callable[..., str]
-
-
-@pytest.fixture
-def epic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Epic:
-    """Runs `epic preferences me.epic ...`; what it printed, after its exit code if that is not 0."""
-    forget_environment(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    EpicMemory.open("me.epic", [AVOIDS]).close()
-
-    def run(*arguments: str) -> str:
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        said = capsys.readouterr()
-        return said.out if code == 0 else f"{code}: {said.err}"
-
-    return run
-
-
-def held(text: str = AVOIDS) -> Expansion | None:
-    with EpicMemory.open("me.epic") as memory:
-        return memory.expansions(text)
-
-
-def test_edit_changes_what_is_given_and_show_prints_it(epic: Epic) -> None:
-    shown = epic("preferences", "me.epic", "show", AVOIDS)
-    assert re.search(r"^avoids +.*casinos", shown, re.M) and "no expansion of its own" in shown
-    edit = ("preferences", "me.epic", "edit", AVOIDS)
-    epic(*edit, "--question", "Where to stay?", "--follows", "an inn", "--follows", "a hut\nbreaks  \x1b[31mtea")
-    shown = epic(*edit, "--question", "", "--breaks", "a casino floor")
-    assert held() == Expansion(follows=("an inn", "a hut\nbreaks  \x1b[31mtea"), breaks=("a casino floor",))
-    assert shown == epic("preferences", "me.epic", "show", Preference(text=AVOIDS).id)
-    follows = ["follows     an inn", "            a hut breaks \ufffd[31mtea", "breaks      a casino floor"]
-    assert shown.splitlines()[-4:] == [*follows, "written     set by the user"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["edit", AVOIDS], "--question, --follows or --breaks"),
-        (["edit", AVOIDS, "--follows", ""], "at least one"),
-        (["edit", AVOIDS, "--follows", "an inn", "--breaks", "An inn"], "both follow and break"),
-        (["edit", AVOIDS, *(f"--follows=inn {n}" for n in range(3000))], "at most 64"),
-        (["edit", "I love tea.", "--follows", "tea"], "No preference"),
-        (["show", "I love tea."], "No preference"),
-        (["reread", AVOIDS, "--expand", "tiny"], "There is no model 'tiny'"),
-        (["reread", AVOIDS, "--expand", "ollama/tiny", "--way", "single"], "--llm says which"),
-    ],
-)
-def test_what_cannot_be_changes_nothing(epic: Epic, arguments: list[str], part: str) -> None:
-    said = epic("preferences", "me.epic", *arguments)
-    assert said.startswith("2: ") and part in said and "Traceback" not in said and held() is None
-
-
-def test_expand_names_a_model_that_only_reads_preferences(epic: Epic) -> None:
-    Path("prefs.txt").write_text("I love tea.", encoding="utf-8")
-    Path("corpus.txt").write_text("A tea house in Kyoto.", encoding="utf-8")
-    with LMServer(lambda request: both(str(preference_read(request["messages"])))) as server:
-        llm = ["--expand", "ollama/tiny", "--llm-url", server.url]
-        built = epic("build", "--preferences", "prefs.txt", "--out", "new.epic", "--quiet", "corpus.txt", *llm)
-        assert "1 preferences read by the model, 0 not, 1 expanded" in built and server.calls == 1
-        epic("preferences", "me.epic", "add", "I love tea.", *llm)
-        epic("preferences", "me.epic", "replace", "I love tea.", "I love chai.", *llm)
-        assert held("I love chai.") == written_for("I love chai.")
-        # What the user said is taken back.
-        epic("preferences", "me.epic", "edit", AVOIDS, "--follows", "an inn")
-        assert "(read by a language model)" in epic("preferences", "me.epic", "reread", AVOIDS, *llm)
-        assert held() == written_for(AVOIDS)
-        assert "written by a language model" in epic("preferences", "me.epic", "show", AVOIDS)

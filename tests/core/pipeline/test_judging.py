@@ -11,23 +11,20 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epic_core import BuildReport, Decision, EpicMemory, Item, Preference, Stance
+from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
 from epic_core.errors import (
     EncoderError,
     InvalidInputError,
     LMError,
-    MemoryClosedError,
     NoPreferencesError,
     ReadOnlyError,
     UnknownItemError,
     VerifierError,
 )
-from epic_core.lm import Completion, Token
 from epic_core.pipeline.judge import JUDGED_AT_ONCE
 from epic_core.types import Verdict
 from epic_core.types.verdicts import Judged
@@ -51,7 +48,6 @@ from scripted import (
     PASSED,
     TEXTS,
     TRAIN,
-    WAYS,
     WINE,
     Asked,
     Hanging,
@@ -86,11 +82,6 @@ def judge(request: pytest.FixtureRequest) -> Judge:
         return list(memory.judge(items, **options))
 
     return judged
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
 
 
 def kept_of(judged: Sequence[Judged]) -> dict[str, dict[str, Any]]:
@@ -203,17 +194,7 @@ def test_what_it_keeps_is_what_add_keeps(verifier: str, items: list[Item], prefe
     assert asyncio.run(ajudged(memory, items)) == list(memory.judge(items))
 
 
-@settings(max_examples=15, deadline=None)
-@given(items=CORPUS, preferences=CHOSEN)
-def test_with_the_embedded_encoder_too(items: list[Item], preferences: list[str]) -> None:
-    memory = EpicMemory(preferences)
-    judged = list(memory.judge(items))
-    memory.add(items)
-    alike(kept_of(judged), entries_of(memory, items))
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "concurrency"), [("single", 1), ("paper", 4), ("batch", 4)])
 async def test_every_way_of_asking(way: Any, concurrency: int, judge: Judge) -> None:
     report = BuildReport()
     lm = Own(script(), concurrency=concurrency)
@@ -231,29 +212,6 @@ async def test_every_way_of_asking(way: Any, concurrency: int, judge: Judge) -> 
 
 
 # what comes out
-
-
-def sure(**logprobs: float) -> Callable[[Any], Completion]:
-    """Says of each chunk how sure it is of its decision."""
-    said = script()
-
-    def answer(messages: Any) -> Completion:
-        text = said(messages)
-        word = "Keep" if '"Keep"' in text else "Discard"
-        before, after = text.split(f'"{word}"', 1)
-        chunk = said.asked[-1].chunk
-        name = next(name for name, known in TEXTS.items() if known == chunk)
-        tokens = (Token(f'{before}"', 0.0), Token(word, logprobs.get(name, 0.0)), Token(f'"{after}', 0.0))
-        return Completion(text=text, tokens=tokens)
-
-    return answer
-
-
-async def test_confidences_are_those_of_the_decision(judge: Judge) -> None:
-    judged = await judge(memory_with(patient(Own(sure(stew=-0.5, fair=-0.1)))), ITEMS)
-    found = {one.item.id: [alignment.confidence for alignment in one.verdict.alignments] for one in judged if one.kept}
-    assert found["stew"] == [pytest.approx(np.exp(-0.5))]
-    assert found["fair"] == [pytest.approx(np.exp(-0.1))] * 3
 
 
 async def test_alignments_come_strongest_first(judge: Judge) -> None:
@@ -341,27 +299,6 @@ async def test_a_verifier_sees_the_items_metadata_as_in_add(judge: Judge) -> Non
     alike(kept_of(judged), entries_of(memory, items))
 
 
-async def test_without_verification_all_that_passed_is_kept_without_instruction(judge: Judge) -> None:
-    verifier = KeepAll()
-    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), verifier=verifier, fine=False)
-    one, both, none = await judge(memory, ["red wine", BOTH, "blue sky"])
-    assert [p.text for p in one.preferences] == [WINE]
-    assert [p.text for p in both.preferences] == [WINE, TRAIN]
-    for judged in (one, both):
-        for alignment in judged.verdict.alignments:
-            assert (alignment.instruction, alignment.stance, alignment.confidence) == ("", Stance.NEUTRAL, None)
-    assert not none.kept and verifier.asked == []
-
-
-async def test_without_the_coarse_filter_all_is_verified_under_all(judge: Judge) -> None:
-    verifier = KeepAll()
-    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), verifier=verifier, coarse=False)
-    report = BuildReport()
-    (one,) = await judge(memory, ["blue sky"], report=report)
-    assert {p.text for p in one.preferences} == {WINE, TRAIN} and report.tau is None
-    assert len(verifier.asked[0][1]) == 2
-
-
 async def test_a_share_is_resolved_by_the_first_items_and_stays(judge: Judge) -> None:
     memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=KeepAll(), keep_rate=0.25)
     items = [f"red wine {'and more ' * n}" for n in range(8)]
@@ -387,7 +324,8 @@ async def aendless(taken: list[int]) -> AsyncIterator[str]:
         yield text
 
 
-def test_an_endless_iterator_is_read_only_a_little_ahead() -> None:
+def test_an_endless_iterator_is_read_only_a_little_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
     taken: list[int] = []
     report, lm = BuildReport(), Scripted()
     judging = memory_of(lm).judge(endless(taken), report=report)
@@ -402,7 +340,8 @@ def test_an_endless_iterator_is_read_only_a_little_ahead() -> None:
 
 
 @pytest.mark.parametrize("stream", [endless, aendless])
-async def test_an_endless_stream_is_read_only_a_little_ahead(stream: Any) -> None:
+async def test_an_endless_stream_is_read_only_a_little_ahead(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
     taken: list[int] = []
     judging = memory_of(Scripted()).ajudge(stream(taken))
     async for one in judging:
@@ -422,22 +361,18 @@ def test_what_a_slow_source_gave_does_not_wait_for_a_whole_batch(monkeypatch: py
     assert len(taken) == 1
 
 
-def test_verdicts_of_several_batches_come_in_order() -> None:
-    items = documents(40)
-    judged = list(memory_of(Scripted()).judge(iter(items)))
-    assert len(items) > 2 * JUDGED_AT_ONCE
-    assert [one.item for one in judged] == items
-    assert [one.kept for one in judged] == [True, False, True, True, False] * 40
-
-
-def test_the_report_grows() -> None:
+def test_verdicts_come_in_order_and_the_report_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
     report = BuildReport()
     judging = memory_of(Scripted()).judge(iter(documents(40)), report=report)
-    seen = []
-    for _ in judging:
+    seen, judged = [], []
+    for one in judging:
+        judged.append(one)
         if not seen or report.seen != seen[-1]:
             seen.append(report.seen)
     assert seen == [64, 128, 192, 200]
+    assert [one.item for one in judged] == documents(40)
+    assert [one.kept for one in judged] == [True, False, True, True, False] * 40
     assert (report.passed, report.kept, report.discarded, report.undecided) == (160, 120, 40, 0)
     assert report.entries == 160 and report.tau == 0.3
     assert {"embedding", "verification"} <= report.timings.keys()
@@ -474,10 +409,9 @@ async def test_what_is_held_stays_as_it_is(judge: Judge) -> None:
     assert entries_of(memory, documents()) == before
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_what_was_decided_is_not_asked_again(way: Any, judge: Judge) -> None:
+async def test_what_was_decided_is_not_asked_again(judge: Judge) -> None:
     lm, items = Scripted(), documents()
-    memory = memory_of(lm, way=way)
+    memory = memory_of(lm)
     first = await judge(memory, items)
     calls = lm.calls
     again = BuildReport()
@@ -490,15 +424,6 @@ async def test_what_was_decided_is_not_asked_again(way: Any, judge: Judge) -> No
     alike(kept_of(first), entries_of(memory, items))
 
 
-async def test_what_was_added_is_not_asked_again(judge: Judge) -> None:
-    lm, items = Scripted(), documents()
-    memory = memory_of(lm)
-    memory.add(items)
-    calls = lm.calls
-    alike(kept_of(await judge(memory, items)), entries_of(memory, items))
-    assert lm.calls == calls
-
-
 async def test_a_reopened_file_remembers(judge: Judge, path: Path) -> None:
     with opened(path, Scripted()) as memory:
         first = await judge(memory, documents())
@@ -507,17 +432,6 @@ async def test_a_reopened_file_remembers(judge: Judge, path: Path) -> None:
         assert kept_of(await judge(memory, documents())) == kept_of(first)
         memory.add(documents())
     assert lm.calls == 0
-
-
-async def test_a_new_preference_costs_calls_for_that_preference_only(judge: Judge) -> None:
-    lm = Scripted()
-    memory = memory_of(lm, WINE)
-    await judge(memory, [BOTH])
-    memory.add_preference(TRAIN)
-    lm.asked.clear()
-    (one,) = await judge(memory, [BOTH])
-    assert {p.text for p in one.preferences} == {WINE, TRAIN}
-    assert [asked.preferences for asked in lm.asked] == [(TRAIN,)]
 
 
 # undecided
@@ -561,9 +475,8 @@ async def test_a_verifier_that_raises_has_decided_what_it_decided_before(block: 
     assert {one.verdict.rationale for one in judged[3:]} == {"TimeoutError: slow"}
 
 
-@pytest.mark.parametrize("breaker", [name for name in CONTRACT_BREAKERS if name != "empty instruction"])
-async def test_a_verifier_that_breaks_its_contract_is_an_error(breaker: str, judge: Judge) -> None:
-    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=CONTRACT_BREAKERS[breaker]())
+async def test_a_verifier_that_breaks_its_contract_is_an_error(judge: Judge) -> None:
+    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=CONTRACT_BREAKERS["unknown preference"]())
     with pytest.raises(VerifierError):
         await judge(memory, ["red wine 1", "red wine 2"])
 
@@ -713,16 +626,6 @@ async def test_a_rewriting_verifier_rewrites_what_is_kept(judge: Judge) -> None:
             assert {entry.rewrite for entry in entries} == {one.rewrite}
 
 
-async def test_a_text_is_rewritten_as_add_rewrites_it(judge: Judge) -> None:
-    """For several preferences, whatever their order by strength is."""
-    items = [Item(id="a", text="night train night train red wine"), Item(id="b", text="red wine red wine night train")]
-    memory = memory_of(Scripted(), refine="rewrite")
-    memory.add(items)
-    for one in await judge(memory_of(Scripted(), refine="rewrite"), items):
-        assert len(one.preferences) == 2
-        assert {entry.rewrite for entry in memory.explain(one.item.id).entries} == {one.rewrite}
-
-
 async def test_what_could_not_be_rewritten_is_undecided(judge: Judge) -> None:
     def stalls(asked: Asked) -> None:
         if asked.kind == "rewrite" and "1" in asked.chunk:
@@ -765,7 +668,8 @@ async def test_what_is_no_item_is_refused_before_anything_is_asked(judge: Judge)
     assert lm.calls == 0
 
 
-async def test_of_a_stream_what_came_before_is_judged(judge: Judge) -> None:
+def test_of_a_stream_what_came_before_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
     memory = memory_of(Scripted())
     texts = [*(f"red wine {n}" for n in range(JUDGED_AT_ONCE)), 3]
     seen: list[str] = []
@@ -775,18 +679,10 @@ async def test_of_a_stream_what_came_before_is_judged(judge: Judge) -> None:
     assert seen == texts[:-1]
 
 
-@pytest.mark.parametrize("broken", BROKEN)
-async def test_a_broken_encoder_is_an_error(broken: str, judge: Judge) -> None:
-    memory = EpicMemory([WINE], encoder=AlteredEncoder(BROKEN[broken], when="bottle"), verifier=KeepAll())
+async def test_a_broken_encoder_is_an_error(judge: Judge) -> None:
+    memory = EpicMemory([WINE], encoder=AlteredEncoder(BROKEN["nan"], when="bottle"), verifier=KeepAll())
     with pytest.raises(EncoderError):
         await judge(memory, ["a bottle of red wine", "red wine"])
-
-
-async def test_a_closed_memory_says_so(judge: Judge) -> None:
-    memory = memory_of(Scripted())
-    memory.close()
-    with pytest.raises(MemoryClosedError):
-        await judge(memory, ["red wine"])
 
 
 async def test_a_memory_opened_for_reading_judges_without_a_model(judge: Judge, path: Path) -> None:

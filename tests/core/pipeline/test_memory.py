@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -31,7 +30,6 @@ from epic_core.errors import (
     VerifierError,
 )
 from epic_core.text.chunking import WordChunker
-from epic_core.verification import EmbeddedVerifier
 from helpers import (
     BROKEN,
     CONTRACT_BREAKERS,
@@ -59,11 +57,6 @@ def wines(count: int, **metadata: Any) -> list[Item]:
 
 def texts(hits: list[Hit]) -> list[str]:
     return [hit.item.text for hit in hits]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
 
 
 # building
@@ -96,15 +89,6 @@ def test_the_default_memory_needs_nothing() -> None:
     assert "casino" in hits[0].item.text
     assert hits[0].instructions and hits[0].preferences == ["I avoid hotels with on-site casinos."]
     assert not any("treaty" in text for text in texts(hits))
-
-
-def test_an_item_near_several_preferences_has_an_entry_for_each_merged_in_one_hit() -> None:
-    memory = memory_of(WINE, TRAIN)
-    report = memory.add(["red wine in the night train"])
-    assert (report.kept, report.entries) == (1, 2)
-    (hit,) = memory.search("wine train", k=5)
-    assert set(hit.preferences) == {WINE, TRAIN}
-    assert len({entry.id for entry in hit.entries}) == 2
 
 
 def test_the_report_adds_up() -> None:
@@ -145,14 +129,6 @@ def test_duplicates_are_skipped() -> None:
     assert len(memory) == 2
 
 
-def test_discarded_items_may_be_offered_again() -> None:
-    memory = memory_of(verifier=DiscardAll(), ledger=0)
-    assert memory.add(["red wine"]).discarded == 1
-    assert memory.stats().counts["seen"] == 0
-    memory.verifier = KeepAll()
-    assert memory.add(["red wine"]).kept == 1
-
-
 def test_what_was_discarded_is_known_and_not_looked_at_again() -> None:
     verifier = DiscardAll()
     memory = memory_of(verifier=verifier)
@@ -190,13 +166,6 @@ def test_what_was_discarded_is_looked_at_again_when_that_could_be_decided_otherw
         assert len(memory.verifier.asked) == 2  # type: ignore[attr-defined]
     else:
         assert memory.add(["red wine"]).kept == 1
-
-
-def test_what_was_discarded_is_looked_at_again_under_another_tau(path: Path) -> None:
-    for tau, known in ((0.3, 0), (0.3, 1), (0.2, 0), (0.2, 1)):
-        with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=DiscardAll(), tau=tau) as memory:
-            report = memory.add(["red wine"])
-            assert (report.known, report.discarded) == (known, 1 - known)
 
 
 def test_a_known_id_with_another_text_replaces_the_earlier_version() -> None:
@@ -288,7 +257,8 @@ def test_what_is_no_iterable_of_texts_is_an_error(bad: Any) -> None:
         memory_of().add(bad)
 
 
-def test_batches_before_a_bad_item_are_kept() -> None:
+def test_batches_before_a_bad_item_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
     memory = memory_of()
     with pytest.raises(InvalidInputError, match="Item 600"):
         memory.add(itertools.chain((f"red wine {n}" for n in range(600)), [""]))
@@ -296,16 +266,9 @@ def test_batches_before_a_bad_item_are_kept() -> None:
     assert memory.add(["red wine after"]).kept == 1
 
 
-def test_metadata_that_is_not_json_is_an_error_naming_the_item() -> None:
-    memory = memory_of()
-    with pytest.raises(InvalidInputError, match="'odd'"):
-        memory.add([Item(id="odd", text="red wine", metadata={"x": object()})])
-    assert len(memory) == 0
-
-
 @pytest.mark.parametrize(
     "text",
-    ["素食主义者喜欢豆腐", "أنا أحب القطارات", "я люблю поезда", "मुझे ट्रेन पसंद है", "🙂🚂🍷", "e\u0301", "\u202eabc", "…"],
+    ["素食主义者喜欢豆腐", "أنا أحب القطارات", "🙂🚂🍷", "e\u0301"],
 )
 def test_text_in_any_script_is_kept_and_found(text: str) -> None:
     memory = EpicMemory([text, "something else"], tau=0.9, verifier=KeepAll())
@@ -416,21 +379,24 @@ def test_the_verifier_sees_only_the_near_preferences_most_similar_first() -> Non
     assert verifier.asked == [("one red wine", ("red wine", "wine"))]
 
 
-@pytest.mark.parametrize("tau", [-1.5, 1.5, float("nan"), "high"])
-def test_a_tau_that_is_no_cosine_is_an_error(tau: Any) -> None:
-    with pytest.raises(InvalidInputError, match="tau"):
-        memory_of(tau=tau)
-
-
-@pytest.mark.parametrize("keep_rate", [0, -0.1, 1.1, float("nan")])
-def test_a_keep_rate_that_is_no_share_is_an_error(keep_rate: float) -> None:
-    with pytest.raises(InvalidInputError, match="keep_rate"):
-        memory_of(keep_rate=keep_rate)
-
-
-def test_tau_and_keep_rate_together_are_an_error() -> None:
-    with pytest.raises(InvalidInputError, match="not both"):
-        memory_of(tau=0.3, keep_rate=0.1)
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        *(({"tau": tau}, "tau") for tau in (-1.5, 1.5, float("nan"), "high", True)),
+        *(({"keep_rate": rate}, "keep_rate") for rate in (0, -0.1, 1.1, float("nan"))),
+        ({"tau": 0.3, "keep_rate": 0.1}, "not both"),
+        ({"steering": "best"}, "paper, signed, off"),
+        ({"fallback": 7}, r"callable \(query, k\).*int"),
+        ({"encoder": "all-MiniLM-L6-v2"}, "encoder"),
+        ({"verifier": print}, "verifier"),
+        ({"chunker": str.split}, "chunker"),
+    ],
+)
+def test_a_memory_that_cannot_be_is_an_error(options: dict[str, Any], what: str) -> None:
+    with pytest.raises(InvalidInputError, match=what):
+        memory_of(**options)
+    with pytest.raises(InvalidInputError):
+        EpicMemory.open(None)  # type: ignore[arg-type]
 
 
 def mixed(count: int) -> list[str]:
@@ -517,24 +483,36 @@ def test_hits_have_the_timings_of_table_9() -> None:
     assert all(seconds >= 0 for seconds in hits.timings.values())
 
 
-@pytest.mark.parametrize("k", [0, -1, 1.5, True, None, "5"])
-def test_a_k_below_one_or_no_number_is_an_error(k: Any) -> None:
-    with pytest.raises(InvalidInputError, match="k must be"):
-        memory_of().search("wine", k=k)
-
-
-@pytest.mark.parametrize("k", [1, 5, 20, 21, 10_000])
-@pytest.mark.parametrize("distinct", [True, False])
+@pytest.mark.parametrize(("k", "distinct"), [(1, True), (20, False), (21, True), (10_000, True), (10_000, False)])
 def test_k_gives_k_or_all_there_is(k: int, distinct: bool) -> None:
     memory = memory_of()
     memory.add(wines(20))
     assert len(memory.search("wine", k=k, distinct=distinct)) == min(k, 20)
 
 
-@pytest.mark.parametrize("query", ["", "   ", None, 7])
-def test_an_empty_query_is_an_error(query: Any) -> None:
-    with pytest.raises(InvalidInputError, match="query"):
-        memory_of().search(query)
+@pytest.mark.parametrize(
+    ("query", "options", "what"),
+    [
+        *((query, {}, "query") for query in ("", "   ", None, 7)),
+        *(("wine", {"k": k}, "k must be") for k in (0, -1, 1.5, True, None, "5")),
+        *(("wine", {"embed": embed}, "embed") for embed in ([], [" "], ["a", 7], 7, b"a", {"a": 1})),
+        *(("wine", {"namespace": namespace}, "namespace") for namespace in ("", " ", 3)),
+        *(("wine", {"min_score": score}, "min_score") for score in ("often", 2, True)),
+        ("wine", {"keys": "text"}, "keys"),
+        ("wine", {"filter": {"n": 1}}, "Filter"),
+        ("wine", {"stance_policy": "best"}, "prefer, only_supports, any"),
+        ("wine", {"steering": "best"}, "paper, signed, off"),
+        ("wine", {"preferences": 7}, "preferences must be several texts, not int"),
+    ],
+)
+async def test_a_search_that_cannot_be_is_an_error(query: Any, options: dict[str, Any], what: str) -> None:
+    memory = memory_of()
+    with pytest.raises(InvalidInputError, match=what):
+        memory.search(query, **options)
+    with pytest.raises(InvalidInputError, match=what):
+        await memory.asearch(query, **options)
+    with pytest.raises(UnknownPreferenceError, match=WINE):
+        memory.search("wine", preferences=["blue sky"])
 
 
 def test_an_empty_memory_finds_nothing() -> None:
@@ -689,20 +667,6 @@ async def test_other_texts_can_be_searched_for_in_place_of_the_querys() -> None:
     assert memory.search("red wine", embed=["zebra"], min_score=0.3).fallback and asked == ["red wine"]
 
 
-@pytest.mark.parametrize("embed", [[], [" "], ["a", 7], 7, b"a", {"a": 1}], ids=repr)
-async def test_texts_to_search_for_are_checked(embed: Any) -> None:
-    memory = memory_of()
-    with pytest.raises(InvalidInputError, match="embed"):
-        memory.search("wine", embed=embed)
-    with pytest.raises(InvalidInputError, match="embed"):
-        await memory.asearch("wine", embed=embed)
-
-
-def test_a_filter_must_be_a_filter() -> None:
-    with pytest.raises(InvalidInputError, match="Filter"):
-        memory_of().search("wine", filter={"n": 1})  # type: ignore[arg-type]
-
-
 def test_prefer_ranks_what_supports_above_what_conflicts() -> None:
     stances = {"good": Stance.SUPPORTS, "half": Stance.MIXED, "evil": Stance.CONFLICTS}
     memory = memory_of(verifier=KeepAll(stances))
@@ -720,22 +684,6 @@ def test_only_supports_leaves_out_what_conflicts_and_still_gives_k() -> None:
     assert len(hits) == 5 and not any("evil" in text for text in texts(hits))
 
 
-def test_any_ranks_by_similarity_alone() -> None:
-    memory = memory_of(verifier=KeepAll({"evil": Stance.CONFLICTS}))
-    memory.add(["red wine evil", "red wine holy"])
-    assert texts(memory.search("evil wine", stance_policy="any"))[0] == "red wine evil"
-
-
-def test_an_unknown_stance_policy_or_mode_is_an_error_that_lists_them() -> None:
-    memory = memory_of()
-    with pytest.raises(InvalidInputError, match="prefer, only_supports, any"):
-        memory.search("wine", stance_policy="best")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="paper, signed, off"):
-        memory.search("wine", steering="best")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="paper, signed, off"):
-        memory_of(steering="best")
-
-
 @pytest.mark.parametrize("given_as", [TRAIN, [TRAIN], [Preference(text=TRAIN)], [Preference(text=TRAIN).id]])
 def test_preferences_of_a_call_alone_steer_and_are_searched(given_as: Any) -> None:
     memory = memory_of(WINE, TRAIN)
@@ -750,11 +698,6 @@ def test_no_preferences_in_a_call_finds_nothing() -> None:
     memory = memory_of()
     memory.add(wines(2))
     assert memory.search("wine", preferences=[]) == []
-
-
-def test_an_unknown_preference_in_a_call_is_an_error_that_lists_the_held_ones() -> None:
-    with pytest.raises(UnknownPreferenceError, match=WINE):
-        memory_of().search("wine", preferences=["blue sky"])
 
 
 def test_the_context_numbers_documents_and_says_what_to_steer_clear_of() -> None:
@@ -809,38 +752,11 @@ def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
 # fallback
 
 
-def test_the_light_is_searched_with_the_rest(path: Path) -> None:
-    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.open(path, [WINE], reserve="1 MB", **options) as memory:
-        report = memory.add(["red wine", "wine cellar in the old castle of Dover", "blue sky"])
-        assert (report.kept, report.light) == (1, 2)
-        assert texts(memory.search("red wine", k=1)) == ["red wine"]
-        hits = memory.search("castle Dover", k=5)
-        assert not hits.fallback
-        assert (hits[0].tier, hits[0].item.text, hits[0].entries) == (
-            "light",
-            "wine cellar in the old castle of Dover",
-            (),
-        )
-        assert "light tier" in memory.explain(hits[0].item.id).note
-        assert memory.stats().counts["light"] == 2 and len(memory) == 1
-    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
-        assert memory.search("castle Dover")[0].tier == "light"
-
-
 def test_the_light_honours_filters_and_k() -> None:
     memory = memory_of(reserve="1 MB", tau=0.9)
     memory.add([Item(text=f"red a b c d e f castle {n}", metadata={"n": n}) for n in range(10)])
     assert len(memory.search("castle", k=4)) == 4
     assert texts(memory.search("castle", filter=Filter.eq("n", 3))) == ["red a b c d e f castle 3"]
-
-
-def test_a_new_preference_lifts_items_out_of_the_light() -> None:
-    memory = memory_of(reserve="1 MB")
-    memory.add(["wine cellar in the old castle of Dover"])
-    memory.add_preference("old castle")
-    assert memory.stats().counts["light"] == 0 and len(memory) == 1
-    assert memory.search("castle")[0].tier == "memory"
 
 
 class SearchObject:
@@ -886,15 +802,10 @@ def test_an_asynchronous_fallback_in_a_synchronous_search_is_an_error() -> None:
         memory_of(fallback=afallback).search("sky")
 
 
-@pytest.mark.parametrize("found", [None, 7, "text", [7]])
+@pytest.mark.parametrize("found", [None, 7, "text", [7], [("a", "b")], [("a", None)], [(3, 0.5)]])
 def test_a_fallback_that_returns_something_else_is_an_error(found: Any) -> None:
     with pytest.raises(InvalidInputError, match="fallback"):
         memory_of(fallback=lambda query, k: found).search("sky")
-
-
-def test_a_fallback_must_be_one() -> None:
-    with pytest.raises(InvalidInputError, match=r"callable \(query, k\).*int"):
-        memory_of(fallback=7)
 
 
 def test_hits_of_a_fallback_are_filled_up_with_the_memorys_own_each_item_once() -> None:
@@ -905,13 +816,6 @@ def test_hits_of_a_fallback_are_filled_up_with_the_memorys_own_each_item_once() 
 
 
 # preferences
-
-
-def test_preferences_are_held_in_the_users_order() -> None:
-    memory = memory_of(WINE, TRAIN)
-    memory.add_preference("blue sky")
-    memory.replace_preference(WINE, "white wine")
-    assert [str(preference) for preference in memory.preferences] == ["white wine", TRAIN, "blue sky"]
 
 
 @pytest.mark.parametrize("again", [WINE, "  Red   WINE ", Preference(text=WINE)])
@@ -936,18 +840,6 @@ def test_one_preference_may_come_alone() -> None:
     assert [p.text for p in EpicMemory(WINE, encoder=HashEncoder()).preferences] == [WINE]
 
 
-def test_adding_a_preference_matches_held_items_under_it_alone() -> None:
-    verifier = KeepAll()
-    memory = memory_of(verifier=verifier)
-    memory.add(["red wine", "red wine in the night train"])
-    verifier.asked.clear()
-    report = memory.add_preference(TRAIN)
-    assert verifier.asked == [("red wine in the night train", (TRAIN,))]
-    assert (report.seen, report.passed, report.kept, report.entries) == (2, 1, 1, 1)
-    assert memory.stats().counts["entries"] == 3 and len(memory) == 2
-    assert set(memory.search("wine train")[0].preferences) == {WINE, TRAIN}
-
-
 @pytest.mark.parametrize("name", [TRAIN, "NIGHT train", Preference(text=TRAIN), Preference(text=TRAIN).id])
 def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
     memory = memory_of(WINE, TRAIN)
@@ -960,14 +852,6 @@ def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
     assert sorted(texts(hits)) == ["red wine", "red wine in the night train"]
     assert {p for hit in hits for p in hit.preferences} == {WINE}
     assert [text for text, *_ in memory.search("night train wine").steered_by] == [WINE]
-
-
-def test_replacing_a_preference_matches_the_items_of_the_old_one() -> None:
-    memory = memory_of(WINE)
-    memory.add(["red wine from white chalk", "red wine"])
-    memory.replace_preference(WINE, "white chalk")
-    assert texts(memory.search("wine", k=9)) == ["red wine from white chalk"]
-    assert memory.search("chalk")[0].preferences == ["white chalk"]
 
 
 def test_replacing_a_preference_by_itself_changes_nothing() -> None:
@@ -998,15 +882,6 @@ def test_unknown_preferences_cannot_be_removed_or_replaced() -> None:
         with pytest.raises(UnknownPreferenceError, match=WINE):
             change()
     assert [p.text for p in memory.preferences] == [WINE]
-
-
-def test_a_failing_encoder_leaves_the_preferences_as_they_were() -> None:
-    memory = memory_of(encoder=AlteredEncoder(BROKEN["nan"], when="bad"))
-    memory.add(wines(2))
-    for change in (lambda: memory.add_preference("bad"), lambda: memory.replace_preference(WINE, "bad")):
-        with pytest.raises(EncoderError):
-            change()
-    assert [p.text for p in memory.preferences] == [WINE] and len(memory.search("wine")) == 2
 
 
 # undecided items
@@ -1095,32 +970,10 @@ def test_one_alignment_for_each_preference() -> None:
     assert memory.add(["red wine"]).entries == 1
 
 
-def test_a_held_item_undecided_under_a_new_preference_stays_and_is_verified_again() -> None:
-    memory = memory_of()
-    memory.add(["red wine in the night train"])
-    memory.verifier = UndecidedAll()
-    assert memory.add_preference(TRAIN).undecided == 1
-    assert memory.search("wine")[0].preferences == [WINE]
-    memory.verifier = KeepAll()
-    assert memory.retry().kept == 1
-    assert set(memory.search("wine train")[0].preferences) == {WINE, TRAIN}
-    assert len(memory) == 1 and memory.stats().counts["pending"] == 0
-
-
-def test_waiting_items_whose_preference_is_gone_leave_the_queue() -> None:
-    memory = memory_of(WINE, TRAIN, verifier=UndecidedAll())
-    memory.add(["red wine", "night train"])
-    memory.remove_preference(TRAIN)
-    memory.verifier = KeepAll()
-    memory.retry()
-    assert texts(memory.search("wine train", k=9)) == ["red wine"]
-    assert memory.stats().counts["pending"] == 0
-
-
 # encoders that fail
 
 
-@pytest.mark.parametrize("alter", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("alter", [BROKEN["nan"], BROKEN["too few rows"]])
 async def test_an_encoder_that_returns_no_embeddings_is_a_clear_error(alter: Any) -> None:
     with pytest.raises(EncoderError, match="'hash'"):
         memory_of(encoder=AlteredEncoder(alter))
@@ -1234,20 +1087,6 @@ def test_reencode_embeds_everything_anew(path: Path) -> None:
         assert sorted(texts(memory.search("red wine", k=2))) == ["red wine", "red wine later"]
 
 
-def test_open_can_reencode(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
-        memory.add(wines(3))
-    with EpicMemory.open(path, encoder=HashEncoder(fingerprint="v2"), reencode=True) as memory:
-        assert len(memory.search("red wine")) == 3
-    EpicMemory.open(path, encoder=HashEncoder(fingerprint="v2")).close()
-
-
-def test_reencode_gives_the_embedded_verifier_the_new_encoder() -> None:
-    memory, new = EpicMemory([WINE], encoder=HashEncoder()), HashEncoder(fingerprint="v2")
-    memory.reencode(new)
-    assert isinstance(memory.verifier, EmbeddedVerifier) and memory.verifier.encoder is new
-
-
 def test_a_failing_reencode_changes_nothing(path: Path) -> None:
     with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
         memory.add(wines(3))
@@ -1302,6 +1141,7 @@ def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> No
         lambda: memory.add(["red wine"]),
         lambda: memory.search("wine"),
         lambda: memory.context("wine"),
+        lambda: list(memory.judge(["red wine"])),
         lambda: memory.explain("a"),
         memory.stats,
         memory.retry,
@@ -1315,31 +1155,6 @@ def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> No
     for use in uses:
         with pytest.raises(MemoryClosedError, match="closed"):
             use()
-
-
-def test_namespaces_see_nothing_of_each_other(path: Path) -> None:
-    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with (
-        EpicMemory.open(path, [WINE], namespace="ann", **options) as ann,
-        EpicMemory.open(path, [TRAIN], namespace="bob", **options) as bob,
-    ):
-        ann.add([Item(id="same", text="red wine of ann")])
-        bob.add([Item(id="same", text="night train of bob")])
-        assert texts(ann.search("wine train")) == ["red wine of ann"]
-        assert texts(bob.search("wine train")) == ["night train of bob"]
-        assert [p.text for p in bob.preferences] == [TRAIN]
-        assert texts(ann.search("wine train", namespace="bob")) == ["night train of bob"]
-        assert ann.search("wine train", namespace="nobody") == []
-        assert ann.explain("same").item.text == "red wine of ann"
-        bob.remove_preference(TRAIN)
-        assert len(ann) == 1 and len(bob) == 0
-        assert ann.stats().counts["preferences"] == 1
-
-
-@pytest.mark.parametrize("namespace", ["", None, 7])
-def test_a_namespace_needs_a_name(namespace: Any) -> None:
-    with pytest.raises(InvalidInputError, match="namespace"):
-        memory_of(namespace=namespace)
 
 
 # interruptions and threads
@@ -1357,26 +1172,6 @@ def test_an_interruption_leaves_committed_batches_and_a_usable_memory(path: Path
         assert memory.add([f"red wine later {n}" for n in range(20)]).kept == 15
     with EpicMemory.open(path, encoder=HashEncoder()) as memory:
         assert len(memory) == 40
-
-
-def test_an_interruption_in_a_later_block_keeps_the_blocks_before() -> None:
-    memory = memory_of(verifier=Raising(KeyboardInterrupt(), after=20, block=10))
-    with pytest.raises(KeyboardInterrupt):
-        memory.add(wines(40))
-    assert len(memory.search("wine", k=99)) == len(memory) == 20
-    memory.verifier = KeepAll()
-    assert memory.add(wines(40)).kept == 20
-
-
-def test_an_interrupted_preference_change_changes_nothing() -> None:
-    memory = memory_of()
-    memory.add(["red wine in the night train"])
-    memory.verifier = Raising(KeyboardInterrupt(), times=2)
-    for change in (lambda: memory.add_preference(TRAIN), lambda: memory.replace_preference(WINE, TRAIN)):
-        with pytest.raises(KeyboardInterrupt):
-            change()
-    assert [p.text for p in memory.preferences] == [WINE]
-    assert memory.search("wine")[0].preferences == [WINE]
 
 
 async def test_a_cancelled_add_leaves_a_usable_memory() -> None:
@@ -1398,33 +1193,6 @@ async def test_a_cancelled_add_leaves_a_usable_memory() -> None:
     assert (await memory.aadd(wines(5))).kept == 5
 
 
-def test_several_threads_add_and_search(path: Path) -> None:
-    with EpicMemory.open(path, [WINE, TRAIN], encoder=default_encoder(), verifier=KeepAll(), tau=-1.0) as memory:
-        start = threading.Barrier(8)
-
-        def add(worker: int) -> None:
-            start.wait()
-            for n in range(10):
-                memory.add([f"red wine {worker} {n} {m}" for m in range(3)])
-
-        def search(worker: int) -> None:
-            start.wait()
-            for n in range(30):
-                hits = memory.search(f"red wine {worker} {n}", k=10, filter=Filter.eq("no", 1) if n % 3 == 0 else None)
-                assert len({hit.item.id for hit in hits}) == len(hits)
-                assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
-
-        with ThreadPoolExecutor(8) as pool:
-            work = [pool.submit(add if n % 2 else search, n) for n in range(8)]
-            for job in work:
-                job.result()
-        assert len(memory) == 120
-        assert memory.stats().counts["entries"] == 240
-        assert len(memory.search("wine", k=500)) == 120
-    with EpicMemory.open(path) as memory:
-        assert len(memory.search("wine", k=500)) == 120
-
-
 def test_several_threads_change_preferences_while_others_add() -> None:
     memory = memory_of(WINE, encoder=default_encoder(), tau=-1.0)
 
@@ -1442,22 +1210,6 @@ def test_several_threads_change_preferences_while_others_add() -> None:
     assert len(hits) == len(memory) == 30
     assert {p for hit in hits for p in hit.preferences} == {WINE}
     assert memory.stats().counts["entries"] == 30
-
-
-def test_another_open_memory_sees_commits(path: Path) -> None:
-    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.open(path, [WINE], **options) as one, EpicMemory.open(path, **options) as other:
-        assert other.search("wine") == []
-        one.add(["red wine"])
-        assert texts(other.search("wine")) == ["red wine"]
-        other.add(["red wine too", "red wine"])
-        assert sorted(texts(one.search("wine"))) == ["red wine", "red wine too"]
-        one.add_preference(TRAIN)
-        assert [p.text for p in other.preferences] == [WINE, TRAIN]
-        other.add(["a night train"])
-        one.remove_preference(WINE)
-        assert texts(other.search("wine train")) == ["a night train"] == texts(one.search("wine train"))
-        assert len(other) == 1
 
 
 def test_two_memories_in_ram_are_apart() -> None:
@@ -1478,5 +1230,3 @@ def test_what_was_kept_for_no_preference_is_found_for_any() -> None:
     memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), coarse=False, fine=False)
     assert memory.add(["red wine", "blue sky"]).entries == 2
     assert texts(memory.search("sky", k=1, preferences=[WINE])) == ["blue sky"]
-    with pytest.raises(InvalidInputError, match="preferences must be several texts, not int"):
-        memory.search("sky", preferences=7)  # type: ignore[arg-type]

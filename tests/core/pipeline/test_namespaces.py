@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -407,27 +407,3 @@ def test_a_search_in_a_namespace_that_nobody_has_finds_nothing_and_makes_none(tm
         assert ann._session.store.preferences.namespaces() == [A]
     with pytest.raises(StoreError), opened(path, "nobody", [WINE], read_only=True):
         pass
-
-
-@pytest.fixture
-def many(tmp_path: Path) -> Iterator[list[EpicMemory]]:
-    path = tmp_path / "many.epic"
-    held = [
-        EpicMemory.open(path, [WINE, f"topic{n}"], namespace=f"user{n}", encoder=HashEncoder(256), verifier=KeepAll())
-        for n in range(12)
-    ]
-    yield held
-    for one in held:
-        one.close()
-
-
-def test_many_users_of_one_file_at_once(many: list[EpicMemory]) -> None:
-    for n, held in enumerate(many):
-        held.add([Item(id=str(k), text=f"red wine topic{n} {k}") for k in range(n + 1)])
-    many[3].forget("0")
-    many[4].remove_preference(WINE)
-    many[5].replace_preference("topic5", "blue sea")
-    for n, held in enumerate(many):
-        assert len(held) == n + 1 - (n == 3)
-        assert all(f"topic{n} " in hit.item.text for hit in held.search(WINE, k=50))
-        assert len(held.search(WINE, k=50)) == len(held)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,11 +63,6 @@ def shown(memory: EpicMemory, item_id: str) -> str:
 def failing(asked: Asked) -> str | None:
     """The Rewriter's answers cannot be read."""
     return '{"nothing": 1}' if asked.kind == "rewrite" else None
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
 
 
 # kept and found
@@ -148,22 +142,15 @@ def test_explain_shows_the_original_and_the_rewritten_text() -> None:
     assert f"a: {BOTH}" in text and f"rewritten    {anew(BOTH, WINE, TRAIN)}" in text and "instruction" not in text
 
 
-async def test_the_retrievers_give_the_rewritten_text() -> None:
-    pytest.importorskip("langchain_core")
+async def test_the_retriever_of_llamaindex_gives_the_rewritten_text() -> None:
     pytest.importorskip("llama_index.core")
-    import epic_langchain
     import epic_llamaindex
 
     memory = memory_of(Scripted())
     memory.add([Item(id="a", text=BOTH, metadata={"n": 1})])
-    chain = epic_langchain.EpicRetriever(memory=memory)
-    for document in (*chain.invoke("wine"), *(await chain.ainvoke("wine"))):
-        assert document.page_content == anew(BOTH, WINE, TRAIN)
-        assert (document.id, document.metadata["n"], document.metadata["epic_instruction"]) == ("a", 1, "")
-    index = epic_llamaindex.EpicRetriever(memory)
-    for node in (*index.retrieve("wine"), *(await index.aretrieve("wine"))):
-        assert node.node.get_content() == anew(BOTH, WINE, TRAIN)
-        assert node.node.node_id == "a"
+    retriever = epic_llamaindex.EpicRetriever(memory)
+    for node in (*retriever.retrieve("wine"), *(await retriever.aretrieve("wine"))):
+        assert (node.node.get_content(), node.node.node_id) == (anew(BOTH, WINE, TRAIN), "a")
 
 
 def test_each_raw_hit_shows_the_rewritten_text_and_filters_see_the_items_metadata() -> None:
@@ -408,21 +395,11 @@ def test_a_rewriter_that_fails_leaves_a_new_item_undecided(error: LMError | None
     assert shown(memory, "a") == anew(BOTH, WINE, TRAIN) and memory.stats().counts["pending"] == 0
 
 
-@pytest.mark.parametrize(
-    "error", [None, LMError("broken"), LMUnavailableError("away"), LMSetupError("no such model")], ids=repr
-)
-def test_a_rewriter_that_fails_on_a_removed_preference_keeps_the_earlier_text_until_it_is_renewed(
-    error: LMError | None,
-) -> None:
-    def fails(asked: Asked) -> str | None:
-        if asked.kind == "rewrite" and error is not None:
-            raise error
-        return failing(asked)
-
+def test_a_rewriter_that_fails_on_a_removed_preference_keeps_the_earlier_text_until_it_is_renewed() -> None:
     lm = Scripted()
     memory = memory_of(lm)
     memory.add([Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(3)])
-    lm.hook = fails
+    lm.hook = failing
     report = memory.remove_preference(TRAIN)
     assert any("3 items" in warning and "memory.retry()" in warning for warning in report.warnings)
     assert "warning: 3 items" in str(report)
@@ -535,44 +512,36 @@ def test_what_utf_8_cannot_hold_is_replaced() -> None:
 # interrupted
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.06])
+@pytest.fixture(params=[0.0, 60.0], ids=["each text by itself", "all texts together"])
+def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
+    """How long a batch of answers waits for more."""
+    monkeypatch.setattr("epic_core.runtime.streaming._MOMENT", request.param)
+    return float(request.param)
+
+
 @pytest.mark.slow
-def test_a_build_interrupted_at_any_call_loses_no_call(seconds: float) -> None:
-    items = documents(2 if seconds else 3)
+def test_a_build_interrupted_at_any_call_loses_no_call(moment: float) -> None:
+    items = documents(3 if moment else 2)
     expected, calls = built(items, refine="rewrite")
-    for stop in range(1, calls + 1) if not seconds else (2, calls // 2, calls):
-        lm = Scripted(seconds=seconds)
+    for stop in range(1, calls + 1):
+        lm = Scripted()
         lm.interrupt_at = {stop}
         memory = memory_of(lm)
         with pytest.raises(KeyboardInterrupt):
             memory.add(items)
-        lm.seconds = 0.0
         memory.add(items)
         assert contents(memory, items) == expected
         assert lm.calls == calls + 1, f"interrupted at call {stop}"
 
 
-def slow_rewriter(lm: Scripted) -> None:
-    """Make the Rewriter as slow as a portion lasts, so that every text is a portion of its own."""
-
-    def hook(asked: Asked) -> str | None:
-        if asked.kind == "rewrite":
-            time.sleep(0.06)
-        return None
-
-    lm.hook = hook
-
-
-@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.usefixtures("moment")
 @pytest.mark.parametrize("stop", [1, 2, 5])
-def test_an_interrupted_renewal_loses_no_call(slow: bool, stop: int) -> None:
+def test_an_interrupted_renewal_loses_no_call(stop: int) -> None:
     lm = Scripted()
     memory = memory_of(lm)
     memory.add([Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(5)])
     calls = lm.calls
     lm.interrupt_at = {calls + stop}
-    if slow:
-        slow_rewriter(lm)
     with pytest.raises(KeyboardInterrupt):
         memory.remove_preference(TRAIN)
     assert [p.text for p in memory.preferences] == [WINE]
@@ -581,16 +550,14 @@ def test_an_interrupted_renewal_loses_no_call(slow: bool, stop: int) -> None:
     assert lm.calls == calls + 5 + 1
 
 
-@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.usefixtures("moment")
 @pytest.mark.parametrize("stop", [1, 5, 6, 7, 10])
-def test_an_interrupted_preference_change_loses_no_call(slow: bool, stop: int) -> None:
+def test_an_interrupted_preference_change_loses_no_call(stop: int) -> None:
     lm, items = Scripted(), [Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(5)]
     memory = memory_of(lm, WINE)
     memory.add(items)
     before, calls = held(memory, items), lm.calls
     lm.interrupt_at = {calls + stop}
-    if slow:
-        slow_rewriter(lm)
     with pytest.raises(KeyboardInterrupt):
         memory.add_preference(TRAIN)
     assert held(memory, items) == before and [p.text for p in memory.preferences] == [WINE]
@@ -599,12 +566,13 @@ def test_an_interrupted_preference_change_loses_no_call(slow: bool, stop: int) -
     assert lm.calls == calls + 10 + 1
 
 
+@pytest.mark.usefixtures("moment")
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_an_interrupted_retry_of_rewriting_loses_no_call(stop: int) -> None:
     lm = Scripted(hook=failing)
     memory = memory_of(lm, WINE)
     memory.add([f"red wine {n}" for n in range(5)])
-    slow_rewriter(lm)
+    lm.hook = None
     calls = lm.calls
     lm.interrupt_at = {calls + stop}
     with pytest.raises(KeyboardInterrupt):

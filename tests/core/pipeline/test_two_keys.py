@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from epic_core import EpicMemory, Stance
-from epic_core.errors import InvalidInputError
 from epic_core.storage.vector_index import VectorTable
 from epic_core.text.lexical_index import LexicalIndex
 from helpers import HashEncoder, KeepAll
@@ -72,12 +71,6 @@ def test_beside_an_answer_the_barely_related_is_no_hit() -> None:
     question = "When do I renew the parking permit?"
     assert [hit.item.text[:18] for hit in memory.search(question)] == ["The parking permit"]
     assert len(memory.search(question, min_score=None)) == 3
-
-
-@pytest.mark.parametrize("options", [{"min_score": "often"}, {"min_score": 2}, {"min_score": True}, {"keys": "text"}])
-def test_options_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError):
-        memory_of(WINE).search("wine", **options)
 
 
 def test_texts_that_say_the_same_do_not_take_the_place_of_others() -> None:

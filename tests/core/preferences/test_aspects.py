@@ -203,29 +203,28 @@ def test_a_preference_is_read_as_it_is_meant(preference: str, liked: str | None,
         assert wanted is None or unwanted is None or wanted not in " | ".join(other).casefold()
 
 
-@pytest.mark.parametrize(("preference", "liked", "avoided"), SENTENCES)
-def test_lower_case_and_white_space_do_not_matter(preference: str, liked: str | None, avoided: str | None) -> None:
-    typed = parse_aspects(f" {preference.lower()}\n".replace(" ", "  "))
+def test_lower_case_and_white_space_do_not_matter() -> None:
+    for preference, liked, avoided in SENTENCES:
+        typed = parse_aspects(f" {preference.lower()}\n".replace(" ", "  "))
 
-    assert liked is None or liked in " | ".join(typed.liked)
-    assert avoided is None or avoided in " | ".join(typed.avoided)
+        assert liked is None or liked in " | ".join(typed.liked), preference
+        assert avoided is None or avoided in " | ".join(typed.avoided), preference
 
 
-@pytest.mark.parametrize("preference", [preference for preference, *_ in SENTENCES])
-def test_case_and_apostrophes_do_not_matter(preference: str) -> None:
-    plain = preference.replace("’", "'")
-    folded = [[phrase.casefold() for phrase in side] for side in read(plain)]
+def test_case_and_apostrophes_do_not_matter() -> None:
+    def folded(preference: str) -> list[list[str]]:
+        return [[phrase.replace("’", "'").casefold() for phrase in side] for side in read(preference)]
 
-    assert [[phrase.casefold() for phrase in side] for side in read(plain.upper())] == folded
-    assert [
-        [phrase.replace("’", "'").casefold() for phrase in side] for side in read(plain.replace("'", "’"))
-    ] == folded
+    for preference, *_ in SENTENCES:
+        plain = preference.replace("’", "'")
+
+        assert folded(plain.upper()) == folded(plain.replace("'", "’")) == folded(plain), preference
 
 
 @pytest.mark.parametrize("reason", REASONS)
-@pytest.mark.parametrize("preference", [preference for preference, *_ in SENTENCES if preference.startswith("I")])
-def test_a_reason_is_on_no_side(preference: str, reason: str) -> None:
-    assert read(preference.rstrip(".") + reason + ".") == read(preference)
+def test_a_reason_is_on_no_side(reason: str) -> None:
+    for preference in [preference for preference, *_ in SENTENCES if preference.startswith("I")]:
+        assert read(preference.rstrip(".") + reason + ".") == read(preference), preference
 
 
 @pytest.mark.parametrize(

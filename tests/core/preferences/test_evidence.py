@@ -76,24 +76,18 @@ def leaning(encoder: Encoder, preference: str | Preference, query: str, texts: S
 NEITHER = "a plain qwertz here"
 
 
-def test_what_is_liked_raises() -> None:
-    said_plainly, neither = by_words(liking("zorbs"), "a zorb here", NEITHER)
-    assert said_plainly > neither == 0.0
-
-
-def test_what_is_liked_and_denied_lowers() -> None:
-    denied, neither = by_words(liking("zorbs"), "without zorbs", NEITHER)
-    assert denied < neither
-
-
-def test_what_is_avoided_lowers() -> None:
-    said_plainly, neither = by_words(avoiding("zorbs"), "a zorb here", NEITHER)
-    assert said_plainly < neither == 0.0
-
-
-def test_what_is_avoided_and_denied_raises() -> None:
-    denied, neither = by_words(avoiding("zorbs"), "without zorbs", NEITHER)
-    assert denied > neither
+@pytest.mark.parametrize(
+    ("preference", "text", "sign"),
+    [
+        (liking("zorbs"), "a zorb here", 1),
+        (liking("zorbs"), "without zorbs", -1),
+        (avoiding("zorbs"), "a zorb here", -1),
+        (avoiding("zorbs"), "without zorbs", 1),
+    ],
+)
+def test_what_is_said_of_a_side_raises_or_lowers(preference: Preference, text: str, sign: int) -> None:
+    said_of_it, neither = by_words(preference, text, NEITHER)
+    assert sign * said_of_it > neither == 0.0
 
 
 @pytest.mark.parametrize(("name", "sign"), [("liked", 1), ("avoided", -1), ("liked_kinds", 1), ("avoided_kinds", -1)])

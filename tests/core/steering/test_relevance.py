@@ -30,7 +30,7 @@ from epic_core.steering.relevance import (
     samples_of,
 )
 from epic_core.steering.signed import LEAST
-from epic_core.types.preferences import Aspects, Expansion
+from epic_core.types.preferences import Expansion
 from helpers import HashEncoder, KeepAll
 
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I prefer trains over flights.")
@@ -99,10 +99,8 @@ def test_the_preferences_of_these_tests_have_an_expansion_borrowed_or_none(encod
     assert [len(one.expanded) for one in every[2:]] == [1, 2, 0]
 
 
-@pytest.mark.parametrize(
-    "query", ["Where should I stay in Las Vegas?", "a poker room", "zorbs and fleems", "zzz", "素食"]
-)
-@pytest.mark.parametrize("kinds", [KINDS, KINDS[::-1], KINDS[:1], KINDS[1:2], KINDS[2:3], KINDS[4:]])
+@pytest.mark.parametrize("query", ["Where should I stay in Las Vegas?", "zorbs and fleems", "素食"])
+@pytest.mark.parametrize("kinds", [KINDS, KINDS[::-1], KINDS[:1], KINDS[4:]])
 def test_nearness_is_as_defined(encoder: StaticEncoder, query: str, kinds: Sequence[str | Preference]) -> None:
     (z,) = encoder.encode([query])
     _, nearness = nearness_of(encoder, kinds)
@@ -182,19 +180,6 @@ def test_what_is_much_further_than_the_nearest_candidate_says_nothing() -> None:
     np.testing.assert_allclose(center(q, np.stack([beyond, near])), near, atol=1e-6)
 
 
-@pytest.mark.parametrize("among", [False, True])
-@pytest.mark.parametrize("name", ["bundled", "other"])
-@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 5))
-def test_it_is_linear(name: str, among: bool, seed: int, count: int) -> None:
-    encoder = default_encoder() if name == "bundled" else HashEncoder()
-    one, other = np.random.default_rng(seed).uniform(-1, 1, size=(2, len(FEATURES), count)).astype(np.float32)
-    found, *parts = (
-        relevance(encoder, list(features), candidates=among) for features in ((one + other) / 2, one, other)
-    )
-    assert found.shape == (count,)
-    np.testing.assert_allclose(found, (parts[0] + parts[1]) / 2, atol=1e-4)
-
-
 def weights_of(encoder: StaticEncoder | HashEncoder, *, among: bool) -> tuple[dict[str, float], float]:
     """What each feature counts, and what is added."""
     nothing = np.zeros((len(FEATURES), len(FEATURES)), dtype=np.float32)
@@ -228,32 +213,6 @@ def test_the_bundled_encoder_has_weights_of_its_own_and_so_have_candidates(encod
 
 
 # what a query asks for
-
-
-@pytest.mark.parametrize(
-    ("preference", "choice", "why"),
-    [
-        ("I avoid hotels with casinos.", "Which places in Las Vegas would you visit?", "Why is Las Vegas so hot?"),
-        ("I love spicy food.", "Which restaurants do you recommend?", "Why do restaurants fail?"),
-        ("I love spicy food.", "Which dishes should I try?", "Why do dishes break?"),
-        (
-            "I prefer trains over flights.",
-            "Which way of travel do you recommend?",
-            "How did people travel in the past?",
-        ),
-    ],
-)
-def test_who_asks_for_a_choice_is_steered_more_than_who_asks_why(
-    encoder: StaticEncoder, preference: str, choice: str, why: str
-) -> None:
-    steering = QuerySteering(encoder, [preference])
-    p, nearness = nearness_of(encoder, [preference])
-    asked, wondered = (
-        relevance(encoder, features(q, p, samples_of(encoder), nearness), candidates=False)[0]
-        for q in encoder.encode([choice, why])
-    )
-    assert asked > wondered + 0.5
-    assert names(steering.steer(choice)) == {preference}
 
 
 @pytest.mark.parametrize(
@@ -469,9 +428,11 @@ ODD = {
 
 
 @pytest.mark.parametrize("candidates", ODD.values(), ids=ODD)
-@pytest.mark.parametrize("floor", [None, -1.0, 1.0])
-@pytest.mark.parametrize("preferences", [["I like zorbs."], ["🙂", "I avoid casinos.", "no"], [*PREFERENCES]])
-def test_odd_vectors_give_finite_numbers(candidates: np.ndarray, floor: float | None, preferences: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("preferences", "floor"),
+    [(["I like zorbs."], 1.0), (["🙂", "I avoid casinos.", "no"], None), ([*PREFERENCES], -1.0)],
+)
+def test_odd_vectors_give_finite_numbers(candidates: np.ndarray, preferences: list[str], floor: float | None) -> None:
     encoder = HashEncoder(4)
     every = [AXIS, -AXIS, np.roll(AXIS, 2)]
     steering = QuerySteering(encoder, preferences, floor=floor, vectors=np.stack(every[: len(preferences)]))
@@ -494,58 +455,7 @@ def test_candidates_that_cancel_out_say_no_more_than_the_query() -> None:
     )
 
 
-@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 5), candidates=st.integers(1, 20))
-def test_it_is_finite_for_any_vectors(seed: int, count: int, candidates: int) -> None:
-    encoder, rows = HashEncoder(5), units(seed, 1 + count + candidates, 5)
-    preferences = [f"I {'like' if n % 2 else 'avoid'} casino number {n}." for n in range(count)]
-    p, samples = rows[1 : count + 1], samples_of(encoder)
-    nearness = Nearness(p, embed_aspects(encoder, preferences))
-    for chosen in (None, rows[count + 1 :]):
-        weighed = features(rows[0], p, samples, nearness, chosen)
-        found = relevance(encoder, weighed, candidates=chosen is not None)
-        assert found.shape == (count,)
-        assert found.dtype == np.float32
-        assert np.isfinite(found).all()
-
-
 # encoders
-
-
-def least_similarity(encoder: HashEncoder, *, among: bool = False) -> float:
-    """From which similarity to a query, and to the one candidate that is like it, a preference steers."""
-    query = np.eye(1, encoder.dimension, dtype=np.float32)[0]
-    beside = np.roll(query, 1)
-    preference = Preference(text="p", aspects=Aspects(avoided=("casinos",)))
-    for cosine in np.linspace(-1.0, 1.0, 401):
-        vectors = (cosine * query + np.sqrt(1 - cosine**2) * beside).astype(np.float32)[None]
-        encoder.told = vectors[0]
-        steering = QuerySteering(encoder, [preference], vectors=vectors)
-        if steering.steer_vector(query, candidates=query[None] if among else None).preferences:
-            return float(cosine)
-    return np.inf
-
-
-class Told(HashEncoder):
-    """Gives all texts one vector."""
-
-    told: np.ndarray
-
-    def vector(self, text: str) -> np.ndarray:
-        return self.told
-
-
-@pytest.mark.parametrize("among", [False, True])
-def test_an_encoder_with_a_higher_floor_asks_for_higher_similarities(among: bool) -> None:
-    found = []
-    for floor in (0.1, 0.2, 0.4):
-        encoder = Told(8)
-        encoder.floor = floor
-        found.append(least_similarity(encoder, among=among))
-    assert found[1] - found[0] == pytest.approx(0.1, abs=0.011)
-    assert found[2] - found[1] == pytest.approx(0.2, abs=0.011)
-    plain = Told(8)
-    del plain.floor
-    assert least_similarity(plain, among=among) == found[1]
 
 
 @pytest.mark.parametrize("among", [False, True])
@@ -710,15 +620,6 @@ def test_what_is_known_of_an_encoder_goes_with_it() -> None:
     assert gone() is None
 
 
-def test_what_is_kept_is_found_again() -> None:
-    encoder = HashEncoder()
-    kept = samples_of(encoder)
-    found = known_samples(encoder)
-    assert found is kept
-    assert QuerySteering(encoder, PREFERENCES)._steering.samples is kept  # type: ignore[attr-defined]
-    assert kept.choice.shape == kept.explanation.shape == (encoder.dimension,)
-
-
 @pytest.mark.parametrize("mode", ["paper", "off"])
 def test_other_modes_ask_nothing_of_an_encoder(mode: str) -> None:
     encoder = HashEncoder()
@@ -769,15 +670,6 @@ async def test_what_the_constructor_left_out_is_encoded_asynchronously() -> None
     assert {encoder.texts[text] for text in sample_texts()} == {1}
 
 
-async def test_what_others_have_found_out_of_an_encoder_is_not_asked_again() -> None:
-    encoder = HashEncoder()
-    first, second, third = (QuerySteering(encoder, PREFERENCES) for _ in range(3))
-    first.steer("hotels")
-    second.steer("hotels")
-    await third.asteer("hotels")
-    assert {encoder.texts[text] for text in sample_texts()} == {1}
-
-
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
 async def test_a_memory_never_encodes_synchronously_in_an_asynchronous_search(mode: str) -> None:
     encoder = OnlyAsync()
@@ -821,3 +713,12 @@ async def test_a_memory_embedded_anew_while_it_asks_is_searched_with_the_new_enc
     found = await memory.asearch("which red wine")
     assert found[0].item.text == "a red wine"
     assert found.vector.shape == (512,)
+
+
+async def test_what_others_have_found_out_of_an_encoder_is_not_asked_again() -> None:
+    encoder = HashEncoder()
+    first, second, third = (QuerySteering(encoder, PREFERENCES) for _ in range(3))
+    first.steer("hotels")
+    second.steer("hotels")
+    await third.asteer("hotels")
+    assert {encoder.texts[text] for text in sample_texts()} == {1}

@@ -19,7 +19,6 @@ from epic_core.preferences.parser import parse_aspects
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.cache import Steerings
 from epic_core.steering.relevance import (
-    NEAREST,
     RELEVANT,
     Nearness,
     Samples,
@@ -95,7 +94,7 @@ def shares_by_query(
     return shares(found[0], relevance(encoder, found, candidates=candidates is not None), floor)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", QUERIES[:2])
 def test_paper_mode_is_equations_7_and_8(encoder: StaticEncoder, query: str) -> None:
     q = encoder.encode([query])[0].astype(np.float64)
     p = encoder.encode(PREFERENCES).astype(np.float64)
@@ -135,7 +134,7 @@ def test_paper_mode_leaves_a_query_that_cancels_out_as_it_is() -> None:
     np.testing.assert_array_equal(steering.steer_vector(query).vector, query)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", QUERIES[:2])
 def test_off_mode_changes_nothing(encoder: StaticEncoder, query: str) -> None:
     steered = QuerySteering(encoder, PREFERENCES, "off").steer(query)
     plain = encoder.encode([query])[0]
@@ -208,7 +207,7 @@ def test_what_is_avoided_does_not_turn_a_search_from_what_was_asked(encoder: Sta
 
 
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[-1]])
 def test_vectors_have_length_one_and_weights_sum_to_one(encoder: StaticEncoder, mode: str, query: str) -> None:
     steered = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0).steer(query)
     for vector in (steered.vector, steered.query):
@@ -257,7 +256,7 @@ def test_paper_mode_steers_by_an_unrelated_preference_too() -> None:
 
 
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[-1]])
 async def test_asteer_gives_what_steer_gives(encoder: StaticEncoder, mode: str, query: str) -> None:
     one = QuerySteering(encoder, PREFERENCES, mode).steer(query)
     other = await (await QuerySteering.acreate(encoder, PREFERENCES, mode)).asteer(query)
@@ -269,7 +268,7 @@ async def test_asteer_gives_what_steer_gives(encoder: StaticEncoder, mode: str, 
 TEXTS = ["a night train to Rome", "a cheap flight to Rome", "a bank", "a casino hotel", "a quiet guesthouse", "..."]
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", QUERIES[:2])
 def test_score_in_paper_mode_is_the_cosine_with_eq_8(encoder: StaticEncoder, query: str) -> None:
     q, p, vectors = encoder.encode([query])[0], encoder.encode(PREFERENCES), encoder.encode(TEXTS)
     steered = q + p[np.argmax(p @ q)]
@@ -277,7 +276,7 @@ def test_score_in_paper_mode_is_the_cosine_with_eq_8(encoder: StaticEncoder, que
     np.testing.assert_allclose(QuerySteering(encoder, PREFERENCES, "paper").score(query, TEXTS), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", QUERIES[:2])
 def test_score_in_off_mode_is_the_cosine_with_the_query(encoder: StaticEncoder, query: str) -> None:
     expected = encoder.encode(TEXTS) @ encoder.encode([query])[0]
     np.testing.assert_allclose(QuerySteering(encoder, PREFERENCES, "off").score(query, TEXTS), expected, atol=1e-6)
@@ -306,7 +305,7 @@ def score_by_definition(
 
 
 @pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("floor", [-1.0, 0.1, 0.3, None])
+@pytest.mark.parametrize("floor", [-1.0, 0.3, None])
 def test_signed_score_is_as_defined(encoder: StaticEncoder, query: str, floor: float | None) -> None:
     many = [*TEXTS, *(f"room {n} of a hotel" for n in range(10)), *(f"trail {n}" for n in range(5))]
     steering = QuerySteering(encoder, PREFERENCES, "signed", floor=floor)
@@ -616,34 +615,6 @@ def test_candidates_say_which_preference_is_heaviest() -> None:
     assert steered.nearest == pytest.approx(float(TWO[0] @ query), abs=1e-6)
 
 
-def test_candidates_bring_in_a_preference_that_the_query_alone_does_not() -> None:
-    steering = two_wishes(floor=0.5)
-    query = unit(1, 0, 0)
-    assert names(steering.steer_for_index(query)) == ["I like zorbs."]
-    candidates = np.stack([unit(0.3, 1, 0)])
-    assert "I like fleems." in names(steering.steer_for_index(query, candidates=candidates))
-
-
-def test_only_the_candidates_nearest_to_the_query_say_so() -> None:
-    steering, query = two_wishes(), unit(1, 0.2, 0)
-    near = np.stack([unit(1, 0.1 * n, 0.1) for n in range(NEAREST)])
-    far = np.stack([unit(-0.1, 1, 0.01 * n) for n in range(30)])
-    expected = steering.steer_for_index(query, candidates=near)
-    steered = steering.steer_for_index(query, candidates=np.concatenate([far, near]))
-    assert [c.weight for c in steered.preferences] == pytest.approx([c.weight for c in expected.preferences], abs=1e-4)
-    alone = steering.steer_for_index(query, candidates=far)
-    assert names(alone)[0] != names(steered)[0]
-
-
-def test_no_candidates_are_as_none_were_given() -> None:
-    steering, query = two_wishes(), unit(1, 0.8, 0)
-    one = steering.steer_for_index(query)
-    other = steering.steer_for_index(query, candidates=np.empty((0, 3), dtype=np.float32))
-    np.testing.assert_array_equal(one.vector, other.vector)
-    assert one.preferences == other.preferences
-    assert one.strength == other.strength == 1.0
-
-
 @pytest.mark.parametrize("mode", ["paper", "off"])
 def test_candidates_change_nothing_in_other_modes(mode: str) -> None:
     steering = QuerySteering(HashEncoder(3), ["a", "b"], mode, vectors=TWO)
@@ -812,24 +783,6 @@ def test_a_text_off_the_topic_does_not_win(encoder: StaticEncoder, monkeypatch: 
     assert (scores[2:] < without[2:] - 0.01).all()
 
 
-ODD = ["", " ", "...", "🙂", "素食", "a", "no", "\u200b", "word " * 3000, "no no no, without, free"]
-
-
-@pytest.mark.parametrize("texts", [ODD[4:5], ODD[2:4], ["a hotel with a casino"], ["a hotel"] * 50, ODD[2:]])
-@pytest.mark.parametrize("query", QUERIES)
-def test_scores_are_finite_for_odd_texts(encoder: StaticEncoder, texts: list[str], query: str) -> None:
-    for floor in (-1.0, None):
-        scores = QuerySteering(encoder, PREFERENCES, "signed", floor=floor).score(query, texts)
-        assert scores.shape == (len(texts),)
-        assert scores.dtype == np.float32
-        assert np.isfinite(scores).all()
-
-
-def test_identical_texts_score_the_same(encoder: StaticEncoder) -> None:
-    scores = QuerySteering(encoder, PREFERENCES, "signed", floor=-1.0).score(QUERIES[0], ["a casino hotel"] * 50)
-    np.testing.assert_allclose(scores, scores[0], atol=1e-4)
-
-
 @given(texts=st.lists(st.text(min_size=1, max_size=30).filter(str.strip), max_size=12), seed=st.integers(0, 2**16))
 def test_scores_are_finite_for_any_texts_and_vectors(texts: list[str], seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -851,7 +804,7 @@ def test_the_order_of_texts_does_not_matter(order: list[int]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[-1]])
 async def test_ascore_gives_what_score_gives(encoder: StaticEncoder, mode: str, query: str) -> None:
     expected = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0).score(query, TEXTS)
     for steering in (
@@ -859,16 +812,7 @@ async def test_ascore_gives_what_score_gives(encoder: StaticEncoder, mode: str, 
         await QuerySteering.acreate(encoder, PREFERENCES, mode, floor=-1.0),
     ):
         np.testing.assert_allclose(await steering.ascore(query, TEXTS), expected, atol=1e-6)
-    assert (await steering.ascore(query, [])).shape == (0,)
-
-
-@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-async def test_ascore_never_encodes_synchronously(mode: str) -> None:
-    encoder = HashEncoder()
-    steering = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0)
-    encoder.sync_threads.clear()
-    await steering.ascore("a hotel", ["a casino", "a bank"])
-    assert not encoder.sync_threads
+    assert (await steering.ascore(query, [])).shape == steering.score(query, []).shape == (0,)
 
 
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
@@ -930,19 +874,16 @@ def test_a_floor_that_is_no_cosine_is_an_error(floor: float) -> None:
 
 
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-def test_without_preferences_a_query_is_left_as_it_is(mode: str) -> None:
+async def test_without_preferences_a_query_is_left_as_it_is(mode: str) -> None:
     encoder = HashEncoder()
     steering = QuerySteering(encoder, [], mode)
     steering.prepare()
     steered = steering.steer("red wine")
     np.testing.assert_array_equal(steered.vector, encoder.vector("red wine"))
+    again = await (await QuerySteering.acreate(encoder, [], mode)).asteer("red wine")
+    np.testing.assert_array_equal(again.vector, steered.vector)
     assert steered.nearest is None
     np.testing.assert_allclose(steering.score("red wine", ["red wine", "sky"]), [1.0, 0.0], atol=1e-6)
-
-
-@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-def test_score_of_no_texts_is_empty(mode: str) -> None:
-    assert QuerySteering(HashEncoder(), ["red wine"], mode).score("red wine", []).shape == (0,)
 
 
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
@@ -982,32 +923,6 @@ def test_only_the_named_rows_steer() -> None:
     steering = QuerySteering(HashEncoder(), ["red wine", "red cars"], "signed", floor=0.3)
     steered = steering.steer_vector(steering.vectors[0], only=np.array([1]))
     assert [s.preference.text for s in steered.preferences] == ["red cars"]
-
-
-@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-async def test_the_async_way_never_encodes_synchronously(mode: str) -> None:
-    encoder = HashEncoder()
-    steering = await QuerySteering.acreate(encoder, PREFERENCES, mode, floor=-1.0)
-    await steering.asteer("a hotel in Las Vegas")
-    await Steerings(encoder).aof(PREFERENCES, mode)
-    assert not encoder.sync_threads
-
-
-async def test_asteer_prepares_asynchronously_what_the_constructor_left_out() -> None:
-    encoder = HashEncoder()
-    steering = QuerySteering(encoder, PREFERENCES, "signed", floor=-1.0)
-    before = set(encoder.texts)
-    encoder.sync_threads.clear()
-    await steering.asteer("a hotel")
-    assert not encoder.sync_threads
-    assert set(encoder.texts) - before > {"a hotel"}
-
-
-@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-async def test_acreate_without_preferences_leaves_queries_as_they_are(mode: str) -> None:
-    encoder = HashEncoder()
-    steered = await (await QuerySteering.acreate(encoder, [], mode)).asteer("red wine")
-    np.testing.assert_array_equal(steered.vector, encoder.vector("red wine"))
 
 
 async def test_a_users_query_is_encoded_as_a_query() -> None:

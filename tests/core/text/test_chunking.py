@@ -12,20 +12,6 @@ from hypothesis import strategies as st
 from epic_core.errors import InvalidInputError
 from epic_core.text.chunking import ConversationChunker, WordChunker, count_words, sentences
 
-SCRIPTS = [
-    "I like trains. I really do! Do you? Yes… I do.",
-    "我喜欢火车。你呢？我也是！他说：「好。」再见",
-    "日本の鉄道はとても速いです。とても静かです。",
-    "ฉันชอบรถไฟมาก ฉันไม่ชอบเครื่องบิน เพราะเสียงดัง",
-    "मुझे रेलगाड़ी पसंद है। मुझे शोर पसंद नहीं॥ ठीक है।",
-    "أحب القطارات. لا أحب الطائرات. هل تحبها؟ نعم.",
-    "🚆🚆 trains! ✈️ planes? 👩‍👩‍👧 family.",
-    "# Heading\n\nFirst paragraph\nstill first.\r\n\r\n- item\n- item\n\n\n\nEnd",
-    'He said "Stop." Then (he left.) End',
-    "no full stop at the end",
-    "\tindented\x0btabs\x0c and\x85breaks\u2028too. Yes.",
-]
-
 # Any text, and text that is rich in what the chunkers look at.
 ANY_TEXT = st.text(max_size=400) | st.lists(
     st.sampled_from(
@@ -90,12 +76,6 @@ def test_the_last_piece_is_kept_without_a_full_stop() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", SCRIPTS)
-@pytest.mark.parametrize("limit", [1, 3, 100])
-def test_pieces_hold_every_character_of_any_script(text: str, limit: int) -> None:
-    assert letters(*WordChunker(max_words=limit).chunks(text)) == letters(text)
-
-
 @given(ANY_TEXT, st.integers(1, 30))
 def test_pieces_hold_every_character_of_any_text_and_none_is_empty(text: str, limit: int) -> None:
     pieces = WordChunker(max_words=limit).chunks(text)
@@ -109,11 +89,6 @@ def test_joining_the_pieces_gives_back_the_words(words: list[str]) -> None:
     text = " ".join(words)
 
     assert " ".join(WordChunker(max_words=7).chunks(text)).split() == text.split()
-
-
-@given(ANY_TEXT)
-def test_sentences_hold_every_character(text: str) -> None:
-    assert letters(*sentences(text)) == letters(text)
 
 
 @pytest.mark.parametrize(
@@ -150,8 +125,8 @@ def test_two_unspaced_characters_count_as_a_word(text: str, words: int) -> None:
     assert count_words(text) == words
 
 
-@pytest.mark.parametrize("limit", [0, -1])
-def test_a_piece_must_have_room_for_a_word(limit: int) -> None:
+@pytest.mark.parametrize("limit", [0, -1, "x", None, 1.5])
+def test_a_piece_must_have_room_for_a_word(limit: Any) -> None:
     with pytest.raises(InvalidInputError, match="max_words"):
         WordChunker(max_words=limit)
 
