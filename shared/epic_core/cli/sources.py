@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -142,7 +143,7 @@ class Sources:
         if {"role", "content"} <= first[1].keys():
             yield from self._conversation(path, name, first, records)
             return
-        for line, record in _chain(first, records):
+        for line, record in itertools.chain([first], records):
             place = f"{path}, line {line}"
             parsed = _parsed(_Record, record, place)
             if not parsed.text.strip():
@@ -165,7 +166,7 @@ class Sources:
     def _conversation(
         self, path: Path, name: str, first: tuple[int, dict[str, Any]], records: Iterator[tuple[int, dict[str, Any]]]
     ) -> Iterator[Item]:
-        turns = self._turns(path, _chain(first, records))
+        turns = self._turns(path, itertools.chain([first], records))
         for number, window in enumerate(self.conversations.chunks(turns)):
             yield self._item(str(path), f"{name}#{number}", window, {"source": name, "chunk": number})
 
@@ -246,24 +247,12 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 continue
             try:
                 record = json.loads(text)
-            except ValueError as error:
-                raise InvalidInputError(
-                    f"{path}, line {number}: broken JSON ({error}). Mend or remove the line."
-                ) from None
-            except RecursionError:
-                raise InvalidInputError(
-                    f"{path}, line {number}: JSON nested too deeply. Mend or remove the line."
-                ) from None
+            except (ValueError, RecursionError) as error:
+                what = f"broken JSON ({error})" if isinstance(error, ValueError) else "JSON nested too deeply"
+                raise InvalidInputError(f"{path}, line {number}: {what}. Mend or remove the line.") from None
             if not isinstance(record, dict):
                 raise InvalidInputError(f"{path}, line {number}: a record must be a JSON object.")
             yield number, record
-
-
-def _chain(
-    first: tuple[int, dict[str, Any]], rest: Iterator[tuple[int, dict[str, Any]]]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    yield first
-    yield from rest
 
 
 def _turn(record: dict[str, Any], place: str) -> dict[str, str]:

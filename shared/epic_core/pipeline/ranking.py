@@ -177,20 +177,18 @@ def ranked(
     return scores + gains.astype(np.float32), steered
 
 
-def vector_of(space: Namespace, found: Candidates, item: int) -> FloatArray:
-    """Return what an item was found by: E(x), or the embedding of its nearest instruction."""
-    place = space.texts.place(item)
-    return space.texts.vectors[place].copy() if place >= 0 else space.index.vector(found.entries[item][0])
+def vectors_of(space: Namespace, found: Candidates, items: Sequence[int] | None = None) -> FloatArray:
+    """Return E(x) of the candidates, or of some of their items, shape `(n, d)`.
 
-
-def vectors_of(space: Namespace, found: Candidates) -> FloatArray:
-    """Return E(x) of the candidates, shape `(n, d)`; of one without, the embedding of its nearest instruction."""
-    places = space.texts.places(found.rows)
+    Of one without it is the embedding of its nearest instruction.
+    """
+    items = found.rows if items is None else items
+    places = space.texts.places(items)
     if not (places < 0).any():
         return space.texts.vectors[places]
     rows = [
         space.texts.vectors[place] if place >= 0 else space.index.vector(found.entries[item][0])
-        for place, item in zip(places.tolist(), found.rows, strict=True)
+        for place, item in zip(places.tolist(), items, strict=True)
     ]
     return np.stack(rows)
 

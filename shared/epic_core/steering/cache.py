@@ -85,19 +85,3 @@ class Steer(Effect):
     async def arun(self) -> QuerySteering:
         """Return it from the cache, or make it without blocking the event loop."""
         return await self.steerings.aof(self.preferences, self.mode)
-
-
-@dataclass
-class Prepare(Effect):
-    """An effect that encodes everything a `QuerySteering` needs."""
-
-    steering: QuerySteering
-    part: str = "steering"
-
-    def run(self, stopped: threading.Event | None) -> None:
-        """Encode it."""
-        self.steering.prepare()
-
-    async def arun(self) -> None:
-        """Encode it without blocking the event loop."""
-        await self.steering.aprepare()
