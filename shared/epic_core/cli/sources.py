@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -102,7 +102,7 @@ class Sources:
                 yield from self._document(path, name)
 
     def _document(self, path: Path, name: str) -> Iterator[Item]:
-        text = _decoded(path, path.read_bytes() if _permitted(path) else b"")
+        text = _decoded(path)
         if not text.strip():
             self.skipped.append(f"{path} is empty")
             return
@@ -182,7 +182,7 @@ def read_preferences(path: str | Path) -> list[Preference]:
         raise InvalidInputError(f"There is no file {path}. Write one preference a line into it.")
     seen: dict[str, int] = {}
     preferences = []
-    text = _decoded(path, path.read_bytes() if _permitted(path) else b"")
+    text = _decoded(path)
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -219,15 +219,16 @@ def _inside(folder: Path) -> list[Path]:
     return sorted(f for f in found if f.suffix.lower() in (*TEXT_SUFFIXES, LINES_SUFFIX) and f.is_file())
 
 
-def _permitted(path: Path) -> bool:
+def _opened(path: Path) -> BinaryIO:
     try:
-        with path.open("rb"):
-            return True
+        return path.open("rb")
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _decoded(path: Path, content: bytes) -> str:
+def _decoded(path: Path) -> str:
+    with _opened(path) as file:
+        content = file.read()
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -236,8 +237,7 @@ def _decoded(path: Path, content: bytes) -> str:
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    _permitted(path)
-    with path.open("rb") as lines:
+    with _opened(path) as lines:
         for number, raw in enumerate(lines, start=1):
             try:
                 text = raw.decode("utf-8-sig" if number == 1 else "utf-8")

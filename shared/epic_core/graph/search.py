@@ -29,7 +29,7 @@ from epic_core.pipeline.search import Search, best_entries, found_near, hits_at,
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.steering.base import SteeredQuery
-from epic_core.steering.cache import Steer, Steerings
+from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.storage.namespace import Namespace
 from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
@@ -143,7 +143,7 @@ def search(
     said: FloatArray | None = None
     if visited is not None and visited.texts:
         embeddings: FloatArray = yield from reader.texts.embedding(visited.texts, "telling apart")
-        steering: QuerySteering = yield Steer(reader.steerings, visited.preferences, asked.mode)
+        steering: QuerySteering = yield from reader.steerings.steering(visited.preferences, asked.mode)
         said = steering.score_texts(vector, visited.texts, embeddings, scaled=False)
     if session.encoder is not encoder:  # the memory was embedded anew meanwhile
         return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))

@@ -104,12 +104,6 @@ class SteeringMode(ABC):
         """Return q~, shape `(d,)`; with `turns` also turned away from avoided phrases, if the mode does that."""
         return query
 
-    def matters(
-        self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None
-    ) -> list[tuple[Preference, float]]:
-        """Return the preferences by how much they matter to a query, heaviest first, each with the chance it does."""
-        return []
-
     def score_texts(
         self,
         query: FloatArray,

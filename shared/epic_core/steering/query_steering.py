@@ -14,7 +14,6 @@ from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_
 from epic_core.errors import InvalidInputError
 from epic_core.preferences.evidence import AspectEmbeddings
 from epic_core.runtime.effects import Effects, arun, run
-from epic_core.runtime.threads import in_thread
 from epic_core.steering.base import Chosen, Off, Paper, SteeredQuery, SteeringMode, SteeringPreference
 from epic_core.steering.signed import Signed
 from epic_core.text.stems import Words
@@ -72,9 +71,7 @@ class QuerySteering:
         floor: float | None = None,
     ) -> QuerySteering:
         """Construct and `prepare` a steering without blocking the event loop."""
-        texts = [preference.text for preference in _given(preferences)]
-        # Even for no texts the shape is needed, for which an encoder may have to ask a server.
-        vectors = await aembed(encoder, texts) if texts else await in_thread(embed, encoder, [])
+        vectors = await aembed(encoder, [preference.text for preference in _given(preferences)])
         steering = cls(encoder, preferences, mode, floor=floor, vectors=vectors)
         await steering.aprepare()
         return steering
@@ -154,7 +151,7 @@ class QuerySteering:
             only: Rows of the preferences that may matter; default: all.
             candidates: Embeddings of the texts to choose from, shape `(n, d)`.
         """
-        return self._steering.matters(query, only, candidates)
+        return list(self._steering.choose(query, only, candidates).matters or ())
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.

@@ -238,17 +238,6 @@ class Signed(SteeringMode):
         reached = odds >= LEAST if self.floor is None else found[0] >= self.floor
         return found[0].tolist(), odds.tolist(), reached.tolist()
 
-    def matters(
-        self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None
-    ) -> list[tuple[Preference, float]]:
-        """Return the preferences by how much they matter to a query, heaviest first, each with the chance it does."""
-        rows: list[int] = list(range(len(self.preferences))) if only is None else only.tolist()
-        if not rows:
-            return []
-        near, odds, _ = self._weighed(query, candidates, rows)
-        places = self._not_overruled(list(range(len(rows))), near, rows)
-        return [(self.preferences[rows[place]], _chance(odds[place])) for place in places]
-
     def _not_overruled(self, places: list[int], relevances: list[float], rows: list[int]) -> list[int]:
         """Sort places by nearness, highest first, without those that a contradicting preference overrules."""
         places = sorted(places, key=relevances.__getitem__, reverse=True)

@@ -29,7 +29,7 @@ from epic_core.encoders.base import Encoder
 from epic_core.encoders.cache import TextVectors
 from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering.cache import Steer, Steerings
+from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
 from epic_core.steering.stance import penalty_of
@@ -133,7 +133,7 @@ class SteeredSearch:
         users = _live(preferences)
         if not users:
             return Target(vector=_listed(embedding), matched=False)
-        return self._target(embedding, (yield Steer(self._steerings, users, mode)))
+        return self._target(embedding, (yield from self._steerings.steering(users, mode)))
 
     def _target(self, embedding: Sequence[float] | FloatArray, steering: QuerySteering) -> Target:
         unit, length = _direction(embedding)

@@ -72,13 +72,7 @@ class Aspects:
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object for files and for people; `from_json` reads it."""
-        return {
-            "liked": list(self.liked),
-            "avoided": list(self.avoided),
-            "firmness": self.firmness,
-            "scope": self.scope,
-            "source": self.source,
-        }
+        return {name: list(part) if isinstance(part, tuple) else part for name, part in vars(self).items()}
 
     @classmethod
     def from_json(cls, value: object) -> Aspects:
@@ -138,12 +132,7 @@ class Expansion:
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object that `from_json` reads."""
-        return {
-            "questions": list(self.questions),
-            "follows": list(self.follows),
-            "breaks": list(self.breaks),
-            "source": self.source,
-        }
+        return {name: list(part) if isinstance(part, tuple) else part for name, part in vars(self).items()}
 
     @classmethod
     def from_json(cls, value: object) -> Expansion:

@@ -432,16 +432,10 @@ def _speaks(sides: AspectEmbeddings, words: Words, stance: Stance) -> float:
     return min(1.0, wanted if stance is Stance.SUPPORTS else unwanted)
 
 
-@lru_cache(maxsize=1)
-def _shipped() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads((files("epic_core") / "data" / "verifier.json").read_text(encoding="utf-8"))
-    return found
-
-
 @lru_cache(maxsize=2)
 def shipped_weights(name: str) -> Weights:
     """Return the weights in the package: "static" for the bundled encoder, "other" for any other."""
-    shipped = _shipped()
+    shipped: Mapping[str, Any] = json.loads((files("epic_core") / "data" / "verifier.json").read_text(encoding="utf-8"))
     relevance, stance, sure = (shipped[f"{name}_{what}"] for what in ("relevance", "stance", "sure"))
     return Weights(
         relevance=_array(relevance["weights"], MEASURES),
