@@ -170,7 +170,7 @@ def _found(
     )
     least = ranking.least_topic(session.encoder, candidates.topics, asked.min_score)
     relevant = bool(len(candidates.topics)) and least < np.inf and float(candidates.topics[0]) >= least
-    candidates = ranking.without_far_light(space, candidates.down_to(least), session.encoder, asked.min_score)
+    candidates = ranking.worth_ranking(space, candidates, least, session.encoder, asked.min_score)
     scores, steered = ranking.ranked(
         space,
         session.store,
