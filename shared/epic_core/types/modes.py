@@ -19,4 +19,4 @@ def checked_stance_policy(policy: object) -> StancePolicy:
 def checked_mode(mode: object) -> Mode:
     """Return the mode, or raise `InvalidInputError` if there is no such mode."""
     modes: tuple[Mode, ...] = get_args(Mode)
-    return one_of("steering", mode, modes)
+    return one_of("The steering mode", mode, modes)
