@@ -144,7 +144,9 @@ def search(
     if visited is not None and visited.texts:
         embeddings: FloatArray = yield from reader.texts.embedding(visited.texts, "telling apart")
         steering: QuerySteering = yield from reader.steerings.steering(visited.preferences, asked.mode)
+        started = time.perf_counter()
         said = steering.score_texts(vector, visited.texts, embeddings, scaled=False)
+        clock.add("telling apart", started)
     if session.encoder is not encoder:  # the memory was embedded anew meanwhile
         return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))
     if visited is None:
