@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
-from epic_core.errors import InvalidInputError
 from epic_core.types import Hit, Hits, MemoryEntry, Preference, Stance
+from epic_core.types.validation import one_of
 
 TellPreferences: TypeAlias = Literal["matter", "all", "none"]
 """Which preferences a context opens with: those that matter to the query, all of the user's, or none, as in the paper.
@@ -60,8 +60,8 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
         InvalidInputError: for an unknown value of `preferences`.
     """
     opening = format_preferences(hits, preferences=preferences, allowance=allowance)
-    told = (format_hit(number, hit) for number, hit in enumerate(hits, start=1))
-    return "\n\n".join([opening, *told] if opening else told)
+    documents = (format_hit(number, hit) for number, hit in enumerate(hits, start=1))
+    return "\n\n".join([opening, *documents] if opening else documents)
 
 
 def format_preferences(
@@ -72,15 +72,13 @@ def format_preferences(
     Raises:
         InvalidInputError: for an unknown value of `preferences`.
     """
-    if preferences not in get_args(TellPreferences):
-        known = ", ".join(get_args(TellPreferences))
-        raise InvalidInputError(f"preferences must be one of {known} for a context; not {preferences!r}.")
+    one_of("preferences of a context", preferences, get_args(TellPreferences))
     if preferences == "none" or not isinstance(hits, Hits):
         return ""
-    told = [one for one, _ in hits.matters] if preferences == "all" else those_that_matter(hits.matters, allowance)
-    if not told:
+    chosen = [one for one, _ in hits.matters] if preferences == "all" else those_that_matter(hits.matters, allowance)
+    if not chosen:
         return ""
-    return "\n".join([MATTERING, *(f"- {_HEADING.sub(_QUOTED, _one_line(one.text))}" for one in told)])
+    return "\n".join([MATTERING, *(f"- {_HEADING.sub(_QUOTED, _one_line(one.text))}" for one in chosen)])
 
 
 def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: int = ALLOWANCE) -> list[Preference]:
@@ -92,15 +90,15 @@ def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: in
     """
     if not matters or max(chance for _, chance in matters) < _ANY:
         return []
-    told: list[Preference] = []
+    chosen: list[Preference] = []
     left = allowance * _CHARACTERS_A_TOKEN
     for preference, chance in matters:
         left -= len(preference.text) + 3
-        if told and left < 0:
+        if chosen and left < 0:
             break
         if chance >= _LEAST_CHANCE:
-            told.append(preference)
-    return told
+            chosen.append(preference)
+    return chosen
 
 
 def told_in_context(options: Mapping[str, Any]) -> tuple[TellPreferences, dict[str, Any]]:
@@ -108,9 +106,9 @@ def told_in_context(options: Mapping[str, Any]) -> tuple[TellPreferences, dict[s
 
     Both have an option called `preferences`; the values "matter", "all" and "none" are meant for the context.
     """
-    told = options.get("preferences")
-    if isinstance(told, str) and told in get_args(TellPreferences):
-        return told, {name: value for name, value in options.items() if name != "preferences"}  # type: ignore[return-value]
+    given = options.get("preferences")
+    if isinstance(given, str) and given in get_args(TellPreferences):
+        return given, {name: value for name, value in options.items() if name != "preferences"}  # type: ignore[return-value]
     return "matter", dict(options)
 
 

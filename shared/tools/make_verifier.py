@@ -192,7 +192,7 @@ def measures(encoder: Encoder, rarity: Rarity, pairs: Sequence[Pair]) -> Found:
         chunk, near, said = chunks[pair.text]
         # As `Preference` has it.
         preference = pair.preference.strip()
-        relevance.append(measured(wanted[preference], chunk, vectors[preference]))
+        relevance.append(measured(wanted[preference], [chunk], [vectors[preference]])[0].tolist())
         stance.append(stance_measured(wanted[preference], relevance[-1], near, said))
     return Found(np.array(relevance), np.array(stance))
 

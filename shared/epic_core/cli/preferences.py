@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from epic_core.cli.options import add_verifying, open_memory, show
 from epic_core.errors import InvalidInputError
 from epic_core.types.preferences import FIRMNESS, Aspects, Expansion
 
 if TYPE_CHECKING:
-    from epic_core.cli.files import Open, Print
     from epic_core.memory import EpicMemory
 
 _READ_BY = {
@@ -28,107 +28,14 @@ _WRITTEN_BY = {
 _WIDTH = 12
 
 
-def add_actions(parser: argparse.ArgumentParser, verifying: Callable[..., None], opened: Open, printed: Print) -> None:
-    """Add the actions to the parser of `epic preferences FILE`.
-
-    Args:
-        parser: The parser, with the options that every command has.
-        verifying: Adds the options of a language model; with `expanding`, also the option for one that only reads
-            preferences.
-        opened: Opens the memory that options name.
-        printed: Prints text that may come from a document.
-    """
-
-    def listed(options: argparse.Namespace) -> None:
-        options.llm = None  # nothing is verified
-        with opened(options) as memory:
-            unread = memory.unread
-            for preference in memory.preferences:
-                ends = preference.expires_at
-                until = "" if ends is None else f"  (until {ends:%Y-%m-%d %H:%M} UTC)"
-                printed(f"{preference.id}  {preference}{until}")
-                printed(_line(memory.aspects(preference), again=preference.text in unread))
-
-    def show(options: argparse.Namespace) -> None:
-        options.llm = None  # nothing is verified
-        with opened(options) as memory:
-            for line in _shown(memory, options.text):
-                printed(line)
-
-    def add(options: argparse.Namespace) -> None:
-        from epic_core.types import Preference
-
-        preference = Preference(text=options.text, expires_at=options.expires)
-        with opened(options) as memory:
-            printed(memory.add_preference(preference, progress=True))
-
-    def remove(options: argparse.Namespace) -> None:
-        with opened(options) as memory:
-            report = memory.remove_preference(options.text)
-            for warning in report.warnings:
-                printed(f"warning: {warning}")
-            printed(f"removed; {len(memory)} items are left")
-
-    def replace(options: argparse.Namespace) -> None:
-        with opened(options) as memory:
-            printed(memory.replace_preference(options.old, options.new, progress=True))
-
-    def correct(options: argparse.Namespace) -> None:
-        options.llm = None  # nothing is read
-        with opened(options) as memory:
-            memory.set_aspects(options.text, _corrected(memory.aspects(options.text), options))
-            printed(_line(memory.aspects(options.text)))
-
-    def edit(options: argparse.Namespace) -> None:
-        options.llm = None  # nothing is written by a model
-        with opened(options) as memory:
-            memory.set_expansion(options.text, _edited(memory.expansions(options.text), options))
-            for line in _shown(memory, options.text):
-                printed(line)
-
-    def reread(options: argparse.Namespace) -> None:
-        with opened(options) as memory:
-            report = memory.set_aspects(options.text, None)
-            held = memory.expansions(options.text)
-            if held is not None and held.source == "user" and not report.unread and (options.llm or options.expand):
-                # The model's own expansion was rewritten with the aspects; the user's is reset here, as the user's
-                # aspects are.
-                report = memory.set_expansion(options.text, None)
-            for reason in report.unread.values():
-                printed(f"warning: {reason}")
-            printed(_line(memory.aspects(options.text), again=bool(report.unread)))
-
-    runs = {
-        "list": listed,
-        "show": show,
-        "add": add,
-        "remove": remove,
-        "replace": replace,
-        "set": correct,
-        "edit": edit,
-        "reread": reread,
-    }
-    verifying(parser)
-    actions = _actions(parser)
-    for name, run in runs.items():
-        actions[name].set_defaults(run=run)
-    for name in ("add", "remove", "replace", "reread"):
-        verifying(actions[name], again=True, expanding=name != "remove")
-
-
-def _actions(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def add_actions(parser: argparse.ArgumentParser) -> None:
+    """Add the actions to the parser of `epic preferences FILE`."""
+    add_verifying(parser)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    about = {
-        "list": "with what each likes and avoids, and who read it",
-        "show": "what one likes and avoids, what it means in practice, and who said so",
-        "add": "the items that are held are matched with it too",
-        "remove": "with the items that nothing else holds",
-        "replace": "put another in its place",
-        "set": "say what it likes and avoids; what is not given stays",
-        "edit": "say what it means in practice; what is not given stays",
-        "reread": "have what it likes and avoids read anew, by --llm, --expand or the parser",
-    }
-    made = {name: actions.add_parser(name, help=said) for name, said in about.items()}
+    made = {}
+    for name, (run, about) in _ACTIONS.items():
+        made[name] = actions.add_parser(name, help=about)
+        made[name].set_defaults(run=run)
     for name in ("show", "add", "remove", "set", "edit", "reread"):
         made[name].add_argument("text", help=None if name == "add" else "its text or id")
     made["add"].add_argument("--expires", metavar="WHEN", help="until when it counts, like 2027-03-31T12:00:00+01:00")
@@ -146,7 +53,87 @@ def _actions(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
         )
     made["set"].add_argument("--firmness", choices=tuple(FIRMNESS))
     made["set"].add_argument("--scope", help="when or where it holds; '' for always")
-    return made
+    for name in ("add", "remove", "replace", "reread"):
+        add_verifying(made[name], again=True, expanding=name != "remove")
+
+
+def _list(options: argparse.Namespace) -> None:
+    options.llm = None  # nothing is verified
+    with open_memory(options) as memory:
+        unread = memory.unread
+        for preference in memory.preferences:
+            ends = preference.expires_at
+            until = "" if ends is None else f"  (until {ends:%Y-%m-%d %H:%M} UTC)"
+            show(f"{preference.id}  {preference}{until}")
+            show(_line(memory.aspects(preference), again=preference.text in unread))
+
+
+def _show(options: argparse.Namespace) -> None:
+    options.llm = None  # nothing is verified
+    with open_memory(options) as memory:
+        for line in _shown(memory, options.text):
+            show(line)
+
+
+def _add(options: argparse.Namespace) -> None:
+    from epic_core.types import Preference
+
+    preference = Preference(text=options.text, expires_at=options.expires)
+    with open_memory(options) as memory:
+        show(memory.add_preference(preference, progress=True))
+
+
+def _remove(options: argparse.Namespace) -> None:
+    with open_memory(options) as memory:
+        report = memory.remove_preference(options.text)
+        for warning in report.warnings:
+            show(f"warning: {warning}")
+        show(f"removed; {len(memory)} items are left")
+
+
+def _replace(options: argparse.Namespace) -> None:
+    with open_memory(options) as memory:
+        show(memory.replace_preference(options.old, options.new, progress=True))
+
+
+def _set(options: argparse.Namespace) -> None:
+    options.llm = None  # nothing is read
+    with open_memory(options) as memory:
+        memory.set_aspects(options.text, _corrected(memory.aspects(options.text), options))
+        show(_line(memory.aspects(options.text)))
+
+
+def _edit(options: argparse.Namespace) -> None:
+    options.llm = None  # nothing is written by a model
+    with open_memory(options) as memory:
+        memory.set_expansion(options.text, _edited(memory.expansions(options.text), options))
+        for line in _shown(memory, options.text):
+            show(line)
+
+
+def _reread(options: argparse.Namespace) -> None:
+    with open_memory(options) as memory:
+        report = memory.set_aspects(options.text, None)
+        held = memory.expansions(options.text)
+        if held is not None and held.source == "user" and not report.unread and (options.llm or options.expand):
+            # The model's own expansion was rewritten with the aspects; the user's is reset here, as the user's
+            # aspects are.
+            report = memory.set_expansion(options.text, None)
+        for reason in report.unread.values():
+            show(f"warning: {reason}")
+        show(_line(memory.aspects(options.text), again=bool(report.unread)))
+
+
+_ACTIONS = {
+    "list": (_list, "with what each likes and avoids, and who read it"),
+    "show": (_show, "what one likes and avoids, what it means in practice, and who said so"),
+    "add": (_add, "the items that are held are matched with it too"),
+    "remove": (_remove, "with the items that nothing else holds"),
+    "replace": (_replace, "put another in its place"),
+    "set": (_set, "say what it likes and avoids; what is not given stays"),
+    "edit": (_edit, "say what it means in practice; what is not given stays"),
+    "reread": (_reread, "have what it likes and avoids read anew, by --llm, --expand or the parser"),
+}
 
 
 def _corrected(held: Aspects, options: argparse.Namespace) -> Aspects:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -101,7 +102,7 @@ class Sources:
                 yield from self._document(path, name)
 
     def _document(self, path: Path, name: str) -> Iterator[Item]:
-        text = _decoded(path, path.read_bytes() if _permitted(path) else b"")
+        text = _decoded(path)
         if not text.strip():
             self.skipped.append(f"{path} is empty")
             return
@@ -142,7 +143,7 @@ class Sources:
         if {"role", "content"} <= first[1].keys():
             yield from self._conversation(path, name, first, records)
             return
-        for line, record in _chain(first, records):
+        for line, record in itertools.chain([first], records):
             place = f"{path}, line {line}"
             parsed = _parsed(_Record, record, place)
             if not parsed.text.strip():
@@ -165,7 +166,7 @@ class Sources:
     def _conversation(
         self, path: Path, name: str, first: tuple[int, dict[str, Any]], records: Iterator[tuple[int, dict[str, Any]]]
     ) -> Iterator[Item]:
-        turns = self._turns(path, _chain(first, records))
+        turns = self._turns(path, itertools.chain([first], records))
         for number, window in enumerate(self.conversations.chunks(turns)):
             yield self._item(str(path), f"{name}#{number}", window, {"source": name, "chunk": number})
 
@@ -181,7 +182,7 @@ def read_preferences(path: str | Path) -> list[Preference]:
         raise InvalidInputError(f"There is no file {path}. Write one preference a line into it.")
     seen: dict[str, int] = {}
     preferences = []
-    text = _decoded(path, path.read_bytes() if _permitted(path) else b"")
+    text = _decoded(path)
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -218,15 +219,16 @@ def _inside(folder: Path) -> list[Path]:
     return sorted(f for f in found if f.suffix.lower() in (*TEXT_SUFFIXES, LINES_SUFFIX) and f.is_file())
 
 
-def _permitted(path: Path) -> bool:
+def _opened(path: Path) -> BinaryIO:
     try:
-        with path.open("rb"):
-            return True
+        return path.open("rb")
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _decoded(path: Path, content: bytes) -> str:
+def _decoded(path: Path) -> str:
+    with _opened(path) as file:
+        content = file.read()
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -235,8 +237,7 @@ def _decoded(path: Path, content: bytes) -> str:
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    _permitted(path)
-    with path.open("rb") as lines:
+    with _opened(path) as lines:
         for number, raw in enumerate(lines, start=1):
             try:
                 text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -246,24 +247,12 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 continue
             try:
                 record = json.loads(text)
-            except ValueError as error:
-                raise InvalidInputError(
-                    f"{path}, line {number}: broken JSON ({error}). Mend or remove the line."
-                ) from None
-            except RecursionError:
-                raise InvalidInputError(
-                    f"{path}, line {number}: JSON nested too deeply. Mend or remove the line."
-                ) from None
+            except (ValueError, RecursionError) as error:
+                what = f"broken JSON ({error})" if isinstance(error, ValueError) else "JSON nested too deeply"
+                raise InvalidInputError(f"{path}, line {number}: {what}. Mend or remove the line.") from None
             if not isinstance(record, dict):
                 raise InvalidInputError(f"{path}, line {number}: a record must be a JSON object.")
             yield number, record
-
-
-def _chain(
-    first: tuple[int, dict[str, Any]], rest: Iterator[tuple[int, dict[str, Any]]]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    yield first
-    yield from rest
 
 
 def _turn(record: dict[str, Any], place: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from epic_core.errors import EncoderMismatchError
 from epic_core.filters import Filter
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Clock, Effects, arun, run
-from epic_core.steering.cache import Steer, Steerings
+from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.storage.codecs import packed, rounded
 from epic_core.storage.tables.collections import CollectionTables, Key, Record, keys_of
@@ -362,7 +362,7 @@ class Collection:
         if mode == "off" or not chosen:
             with self._searching(checked=embedding is None):
                 return Matches(self._loaded.nearest(vector, k, (where, only)), vector)
-        steerer: QuerySteering = yield Steer(self._steerings, chosen, mode)
+        steerer: QuerySteering = yield from self._steerings.steering(chosen, mode)
         with self._searching(checked=True):
             return self._steered(steerer, vector, k, (where, only))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from hashlib import blake2b
 from typing import TypeVar
@@ -82,44 +83,36 @@ class AdaptedEncoder(ABC):
         """The fingerprint that was given, else a digest of name, dimension and settings."""
         if self._fingerprint is not None:
             return self._fingerprint
-        told = f"{self.name}\x1f{self.dimension}{self._settings}"
-        return blake2b(told.encode("utf-8", "replace"), digest_size=16).hexdigest()
+        identity = f"{self.name}\x1f{self.dimension}{self._settings}"
+        return blake2b(identity.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
-        try:
+        with self._explained():
             vectors = self._documents(list(texts))
-        except Exception as error:
-            raise self._explained(error) from error
         return self._unit(texts, vectors)
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """Return embeddings as `encode` does, without blocking the event loop."""
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
-        try:
+        with self._explained():
             vectors = await _anew(self._adocuments, list(texts))
-        except Exception as error:
-            raise self._explained(error) from error
         return self._unit(texts, vectors)
 
     def encode_query(self, text: str) -> FloatArray:
         """Return the L2-normalised float32 embedding of a user's query, shape `(dimension,)`."""
-        try:
+        with self._explained():
             vector = self._query(text)
-        except Exception as error:
-            raise self._explained(error) from error
         unit: FloatArray = self._unit([text], [vector])[0]
         return unit
 
     async def aencode_query(self, text: str) -> FloatArray:
         """Return an embedding as `encode_query` does, without blocking the event loop."""
-        try:
+        with self._explained():
             vector = await _anew(self._aquery, text)
-        except Exception as error:
-            raise self._explained(error) from error
         unit: FloatArray = self._unit([text], [vector])[0]
         return unit
 
@@ -136,10 +129,15 @@ class AdaptedEncoder(ABC):
         self.__dict__.setdefault("dimension", array.shape[1])
         return checked(self, texts, array)
 
-    def _explained(self, error: Exception) -> EncoderError:
-        if isinstance(error, EncoderError):
-            return error
-        return EncoderError(f"The embeddings of {self.name} failed: {said(error)}")
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise an error of the model as an `EncoderError`."""
+        try:
+            yield
+        except EncoderError:
+            raise
+        except Exception as error:
+            raise EncoderError(f"The embeddings of {self.name} failed: {said(error)}") from error
 
 
 async def _anew(embed: Callable[[A], Awaitable[object]], given: A) -> object:

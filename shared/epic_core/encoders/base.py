@@ -74,7 +74,8 @@ def embed(encoder: Encoder, texts: Sequence[str]) -> FloatArray:
 async def aembed(encoder: Encoder, texts: Sequence[str]) -> FloatArray:
     """Encode texts as `embed` does, without blocking the event loop."""
     if not texts:
-        return np.empty((0, encoder.dimension), dtype=np.float32)
+        # For the shape an encoder may have to ask a server.
+        return await in_thread(embed, encoder, texts)
     return checked(encoder, texts, await encoder.aencode(texts))
 
 

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from epic_core.encoders.base import Encoder
+from epic_core.encoders.ollama import OllamaEncoder
+from epic_core.encoders.sentence_transformers import SentenceTransformerEncoder
 from epic_core.encoders.static import default_encoder
 from epic_core.errors import InvalidInputError
 
-if TYPE_CHECKING:
-    from epic_core.encoders.sentence_transformers import SentenceTransformerEncoder
-
-NAMES = "static (default), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
-"""The known names, for messages and for help."""
-
-_STATIC = "static"
-_KINDS = ("sentence-transformers", "ollama")
-# A model takes long to load and much RAM, so it is shared for as long as something still refers to it.
 _loaded: WeakValueDictionary[str, SentenceTransformerEncoder] = WeakValueDictionary()
 _lock = threading.Lock()
+
+
+def _transformer(model: str) -> SentenceTransformerEncoder:
+    """Return a model, which takes long to load and much RAM: it is shared for as long as something refers to it."""
+    with _lock:
+        known = _loaded.get(model)
+        if known is None:
+            known = _loaded[model] = SentenceTransformerEncoder(model)
+    return known
+
+
+_KINDS: dict[str, tuple[str, Callable[[str], Encoder]]] = {
+    "sentence-transformers": ("NAME_OR_FOLDER", _transformer),
+    "ollama": ("MODEL", OllamaEncoder),
+}
+"""What a name begins with: what follows behind the slash, and what makes the encoder of it."""
+NAMES = "static (default), " + ", or ".join(f"{kind}/{model}" for kind, (model, _) in _KINDS.items())
+"""The known names, for messages and for help."""
 
 
 def encoder_of(encoder: Encoder | str | None) -> Encoder:
@@ -42,38 +53,21 @@ def encoder_of(encoder: Encoder | str | None) -> Encoder:
     if not isinstance(encoder, str):
         if isinstance(encoder, type) or not callable(getattr(encoder, "encode", None)):
             # The message does not show the object itself, because its repr may contain a key.
-            found = f"the class {encoder.__name__}" if isinstance(encoder, type) else type(encoder).__name__
+            kind = f"the class {encoder.__name__}" if isinstance(encoder, type) else type(encoder).__name__
             raise InvalidInputError(
-                f"encoder must be an object with a method encode(...), or one of the names {NAMES}; not {found}. A"
+                f"encoder must be an object with a method encode(...), or one of the names {NAMES}; not {kind}. A"
                 " model of LangChain or LlamaIndex goes in by an adapter, LangChainEncoder or LlamaIndexEncoder."
             )
         return encoder
-    kind, model = _parted(encoder)
-    if kind == _STATIC:
-        return default_encoder()
-    if kind == "ollama":
-        from epic_core.encoders.ollama import OllamaEncoder
-
-        return OllamaEncoder(model)
-    if not kind:
+    if not is_encoder_name(encoder):
         raise InvalidInputError(f"There is no encoder {encoder!r}. Use {NAMES}.")
-    from epic_core.encoders.sentence_transformers import SentenceTransformerEncoder
-
-    with _lock:
-        known = _loaded.get(model)
-        if known is None:
-            known = _loaded[model] = SentenceTransformerEncoder(model)
-    return known
+    kind, _, model = encoder.strip().partition("/")
+    return default_encoder() if kind == "static" else _KINDS[kind][1](model)
 
 
 def is_encoder_name(name: object) -> bool:
     """Tell whether a value is the name of an encoder, whether or not its model can be loaded."""
-    return isinstance(name, str) and bool(_parted(name)[0])
-
-
-def _parted(name: str) -> tuple[str, str]:
-    """Return the kind of an encoder and the name of its model, or two empty texts for an unknown name."""
+    if not isinstance(name, str):
+        return False
     kind, _, model = name.strip().partition("/")
-    if kind == _STATIC and not model:
-        return kind, ""
-    return (kind, model) if kind in _KINDS and model else ("", "")
+    return bool(model) if kind in _KINDS else kind == "static" and not model

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from threading import Lock
 from typing import TypeAlias
 
 import numpy as np
 
-from epic_core.encoders.base import Encoder, aembed, embed
-from epic_core.runtime.effects import Effect
+from epic_core.encoders.base import Embed, Encoder
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.types import FloatArray
 
 Key: TypeAlias = str | bytes
@@ -44,16 +42,17 @@ class TextVectors:
 
     def of(self, texts: Sequence[str]) -> FloatArray:
         """Return unit vectors, shape `(len(texts), d)`, of at least one text."""
-        keys, vectors, missing = self._known(texts)
-        if missing:
-            vectors |= self._keep(missing, embed(self.encoder, list(missing.values())))
-        return np.concatenate([vectors[key] for key in keys])
+        return run(self.embedding(texts))
 
     async def aof(self, texts: Sequence[str]) -> FloatArray:
         """Return unit vectors as `of` does, without blocking the event loop."""
+        return await arun(self.embedding(texts), threaded=False)
+
+    def embedding(self, texts: Sequence[str], part: str = "embedding") -> Effects[FloatArray]:
+        """Return unit vectors as `of` does, in an effect."""
         keys, vectors, missing = self._known(texts)
         if missing:
-            vectors |= self._keep(missing, await aembed(self.encoder, list(missing.values())))
+            vectors |= self._keep(missing, (yield Embed(self.encoder, list(missing.values()), part)))
         return np.concatenate([vectors[key] for key in keys])
 
     def _known(self, texts: Sequence[str]) -> tuple[list[Key], dict[Key, FloatArray], dict[Key, str]]:
@@ -80,20 +79,3 @@ class TextVectors:
 
 def _digest(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-@dataclass
-class EmbedCached(Effect):
-    """An effect whose result is the embeddings of texts, cached if possible: float32 of shape `(len(texts), d)`."""
-
-    cache: TextVectors
-    texts: Sequence[str]
-    part: str
-
-    def run(self, stopped: threading.Event | None) -> FloatArray:
-        """Encode the texts that are not in the cache."""
-        return self.cache.of(self.texts)
-
-    async def arun(self) -> FloatArray:
-        """Encode the texts that are not in the cache, without blocking the event loop."""
-        return await self.cache.aof(self.texts)

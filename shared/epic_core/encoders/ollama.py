@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -68,10 +68,8 @@ class OllamaEncoder:
     def fingerprint(self) -> str:
         """The model's digest on the server, found out by one request."""
         wanted = {self._model, f"{self._model}:latest"}
-        try:
+        with self._explained():
             models = self._client.list().models
-        except Exception as error:
-            raise self._explained(error) from error
         for model in models:
             if model.model in wanted and model.digest:
                 return str(model.digest)[:32]
@@ -82,12 +80,21 @@ class OllamaEncoder:
             f"The Ollama server does not have the model {self._model!r}. Pull it: ollama pull {self._model}"
         )
 
-    def _explained(self, error: Exception) -> EncoderError:
-        if isinstance(error, ConnectionError):
-            return EncoderError("No Ollama server answers. Start it: ollama serve (or set OLLAMA_HOST to its address).")
-        if isinstance(error, self._ollama.ResponseError) and error.status_code == 404:
-            return self._not_pulled()
-        return EncoderError(f"The Ollama server failed on the model {self._model!r}: {error or type(error).__name__}")
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise an error of the server as an `EncoderError` that says what to do."""
+        try:
+            yield
+        except ConnectionError as error:
+            raise EncoderError(
+                "No Ollama server answers. Start it: ollama serve (or set OLLAMA_HOST to its address)."
+            ) from error
+        except Exception as error:
+            if isinstance(error, self._ollama.ResponseError) and error.status_code == 404:
+                raise self._not_pulled() from error
+            raise EncoderError(
+                f"The Ollama server failed on the model {self._model!r}: {error or type(error).__name__}"
+            ) from error
 
     def _batches(self, texts: Sequence[str]) -> list[list[str]]:
         return [list(texts[i : i + self._batch_size]) for i in range(0, len(texts), self._batch_size)]
@@ -111,25 +118,19 @@ class OllamaEncoder:
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
         rows: list[Sequence[float]] = []
-        try:
+        with self._explained():
             for batch in self._batches(texts):
                 answer = self._client.embed(model=self._model, input=batch, keep_alive=self._keep_alive)
                 rows.extend(answer.embeddings)
-        except Exception as error:
-            raise self._explained(error) from error
         return self._unit(rows, len(texts))
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """Return embeddings as `encode` does, with Ollama's asynchronous client."""
         rows: list[Sequence[float]] = []
-        try:
+        with self._explained():
             # A client belongs to one event loop; making it here lets any loop use this encoder.
             async with self._ollama.AsyncClient(host=self._host, **self._settings) as client:
                 for batch in self._batches(texts):
                     answer = await client.embed(model=self._model, input=batch, keep_alive=self._keep_alive)
                     rows.extend(answer.embeddings)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            raise self._explained(error) from error
         return self._unit(rows, len(texts))

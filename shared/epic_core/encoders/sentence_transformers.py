@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,19 +46,9 @@ class SentenceTransformerEncoder:
         # These were trained on English; other models' names do not tell their languages.
         english = self.name.removeprefix("sentence-transformers:").startswith("all-MiniLM-")
         self.languages: frozenset[str] | None = frozenset({"en"}) if english else None
-        self.fingerprint = self._fingerprint()
+        self.fingerprint = weights_digest(self._model.state_dict())
         self._batch_size = batch_size
         self._lock = threading.Lock()
-
-    def _fingerprint(self) -> str:
-        digest = hashlib.sha256()
-        for key, tensor in sorted(self._model.state_dict().items()):
-            digest.update(f"{key}{tuple(tensor.shape)}".encode())
-            # The ends of each tensor distinguish two trainings without hashing gigabytes.
-            flat = tensor.detach().flatten()
-            digest.update(flat[:64].float().cpu().numpy().tobytes())
-            digest.update(flat[-64:].float().cpu().numpy().tobytes())
-        return digest.hexdigest()[:32]
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
@@ -77,3 +67,15 @@ class SentenceTransformerEncoder:
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """Return embeddings as `encode` does, in a worker thread."""
         return await asyncio.to_thread(self.encode, texts)
+
+
+def weights_digest(weights: Mapping[str, Any]) -> str:
+    """Return a digest of a torch model's weights, by the name, the shape and the ends of each tensor."""
+    digest = hashlib.sha256()
+    for key, tensor in sorted(weights.items()):
+        digest.update(f"{key}{tuple(tensor.shape)}".encode())
+        # The ends of each tensor distinguish two trainings without hashing gigabytes.
+        flat = tensor.detach().flatten()
+        digest.update(flat[:64].float().cpu().numpy().tobytes())
+        digest.update(flat[-64:].float().cpu().numpy().tobytes())
+    return digest.hexdigest()[:32]

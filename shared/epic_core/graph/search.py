@@ -20,16 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.encoders.base import Embed, Encoder
-from epic_core.encoders.cache import EmbedCached, TextVectors
+from epic_core.encoders.cache import TextVectors
 from epic_core.graph.entity_linking import entity_seeds
 from epic_core.graph.extraction.base import PhraseExtractor, entity_key
 from epic_core.graph.loaded import LoadedGraph
 from epic_core.pipeline import ranking
-from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, mean_vector, sampled
+from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, mean_vector, prepared
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.steering.base import SteeredQuery
-from epic_core.steering.cache import Steer, Steerings
+from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.storage.namespace import Namespace
 from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
@@ -131,7 +131,7 @@ def search(
     if unknown:
         vectors = yield Embed(encoder, [named[key] for key in unknown], "linking")
     vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
-    yield from sampled(session, asked.namespace, asked.mode)
+    yield from prepared(session, asked.namespace, asked.mode)
     visited: Visited | None = None
     with session.lock, session.store.reading():
         held, started = hold(), time.perf_counter()
@@ -141,13 +141,15 @@ def search(
             visited = _walked(session, held, walk, asked, vector, seeds, clock) if seeds else None
     said: FloatArray | None = None
     if visited is not None and visited.texts:
-        embeddings: FloatArray = yield EmbedCached(reader.texts, visited.texts, "telling apart")
-        steering: QuerySteering = yield Steer(reader.steerings, visited.preferences, asked.mode)
+        embeddings: FloatArray = yield from reader.texts.embedding(visited.texts, "telling apart")
+        steering: QuerySteering = yield from reader.steerings.steering(visited.preferences, asked.mode)
+        started = time.perf_counter()
         said = steering.score_texts(vector, visited.texts, embeddings, scaled=False)
+        clock.add("telling apart", started)
     if session.encoder is not encoder:  # the memory was embedded anew meanwhile
         return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))
     if visited is None:
-        hits = yield from found_near(session, asked, vector, clock)
+        hits = yield from found_near(session, asked, encoder, vector, clock)
         return GraphHits(hits, **vars(hits))
     with session.lock, session.store.reading():
         return _answered(session, asked, visited, said, clock)

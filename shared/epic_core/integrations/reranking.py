@@ -30,7 +30,7 @@ from epic_core.lm.retries import RetryPolicy
 from epic_core.memory import EpicMemory
 from epic_core.runtime.batching import storable
 from epic_core.runtime.effects import Effects
-from epic_core.steering.cache import Steer, Steerings
+from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Stance
 from epic_core.types.modes import Mode
@@ -180,7 +180,7 @@ class Reranker:
         query = storable(query or "").strip()
         if query and found:
             steerings = self._steerings()
-            steering: QuerySteering = yield Steer(steerings, preferences, self.steering)
+            steering: QuerySteering = yield from steerings.steering(preferences, self.steering)
             asked: FloatArray = yield Embed(steerings.encoder, [query], "", query=True)
             vectors: FloatArray = yield Embed(steerings.encoder, [one.text for one in found], "")
             cosines: list[float] = (vectors @ steering.steer_vector(asked[0]).vector).tolist()

@@ -10,7 +10,7 @@ the last number being such that as large a share of unrelated texts passes as wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,14 +110,6 @@ def coarse_filter(
         similarities=np.concatenate(values) if values else np.empty(0, dtype=np.float32),
         highest=top,
     )
-
-
-def coarse_stream(
-    blocks: Iterable[FloatArray], preferences: FloatArray, tau: float, *, highest: bool = False
-) -> Iterator[CoarseMatches]:
-    """As `coarse_filter`, block by block over an iterator, in constant memory; rows count within a block."""
-    for block in blocks:
-        yield coarse_filter(block, preferences, tau, highest=highest)
 
 
 def tau_for_keep_rate(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from epic_core.errors import (
-    UnknownItemError,
-)
+from epic_core.errors import UnknownItemError
 from epic_core.pipeline.session import Session
 from epic_core.storage.sizes import sizes
 from epic_core.types import Item
@@ -15,33 +13,26 @@ def explain(session: Session, item_id: str) -> Explanation:
     """Explain why an item is held."""
     store, namespace = session.store, session.namespace
     row = store.items.row(namespace, item_id)
-    waits = next(
-        ((item, reason) for item, reason, _ in store.retry_queue.waiting(namespace) if item.id == item_id), None
+    record = next((one for one in store.seen.records(namespace) if one.item_id == item_id), None)
+    for item, reason, _ in store.retry_queue.waiting(namespace):
+        if item.id == item_id:
+            note = f"Undecided, in the retry queue: {reason}"
+            if row is None:
+                return Explanation(item=item, entries=(), note=note)
+            break
+    else:
+        note = ""
+    if row is not None:
+        entries = tuple(store.entries.of_item(namespace, row))
+        if not entries and not note:
+            note = "In the light tier, held by its text only" + (f": {record.why}." if record else ".")
+        return Explanation(item=store.items.at([row])[row], entries=entries, note=note)
+    if record is not None:
+        return Explanation(item=Item(id=item_id, text=record.text), entries=(), note=f"Not held. {record.why}.")
+    raise UnknownItemError(
+        f"No item with the id {item_id!r} is held: it was never added, or it was not kept, and is not in the sample"
+        " of those whose reason is on record."
     )
-    waiting = "" if waits is None else f"Undecided, in the retry queue: {waits[1]}"
-    if row is None:
-        if waits is not None:
-            return Explanation(item=waits[0], entries=(), note=waiting)
-        for record in store.seen.records(namespace):
-            if record.item_id == item_id:
-                item = Item(id=item_id, text=record.text)
-                return Explanation(item=item, entries=(), note=f"Not held. {record.why}.")
-        raise UnknownItemError(
-            f"No item with the id {item_id!r} is held: it was never added, or it was not kept, and is not in the sample"
-            " of those whose reason is on record."
-        )
-    item = store.items.at([row])[row]
-    entries = tuple(store.entries.of_item(namespace, row))
-    note = waiting if entries else waiting or _why_light(session, item_id)
-    return Explanation(item=item, entries=entries, note=note)
-
-
-def _why_light(session: Session, item_id: str) -> str:
-    """Say why an item is in the light tier, as far as that is on record."""
-    why = next(
-        (record.why for record in session.store.seen.records(session.namespace) if record.item_id == item_id), ""
-    )
-    return "In the light tier, held by its text only" + (f": {why}." if why else ".")
 
 
 def stats(session: Session) -> Stats:

@@ -23,9 +23,9 @@ def checked_fallback(fallback: object) -> Any:
     Raises:
         InvalidInputError: for anything else.
     """
-    if fallback is None or isinstance(fallback, type) or _method(fallback, False) is not None:
-        if isinstance(fallback, type):
-            raise InvalidInputError(f"The fallback is the class {fallback.__name__}; give an object of it.")
+    if isinstance(fallback, type):
+        raise InvalidInputError(f"The fallback is the class {fallback.__name__}; give an object of it.")
+    if fallback is None or callable(fallback) or _method(fallback) is not None:
         return fallback
     raise InvalidInputError(
         "A fallback must be a callable (query, k), or have a method search(query, k), invoke(query) or retrieve(query);"
@@ -33,34 +33,17 @@ def checked_fallback(fallback: object) -> Any:
     )
 
 
-def _method(fallback: Any, asynchronous: bool) -> tuple[Callable[..., Any], bool] | None:
-    """Return the callable to ask, and whether it takes k: `search`, a framework's retriever, or the object itself."""
-    prefix = "a" if asynchronous else ""
-    for name, takes_k in (("search", True), ("invoke", False), ("retrieve", False)):
+def _method(fallback: Any, prefix: str = "") -> FallbackCall | None:
+    """Return the method to ask, `search` or one of a framework's retriever, as a callable `(query, k)`."""
+    for name in ("search", "invoke", "retrieve"):
         method = getattr(fallback, prefix + name, None)
         if callable(method):
-            return method, takes_k
-    if asynchronous:
-        return None
-    return (fallback, True) if callable(fallback) else None
-
-
-def ask(fallback: Any, query: str, k: int) -> Any:
-    """Ask a fallback, and return its answer or an awaitable of it."""
-    call, takes_k = _method(fallback, False) or (fallback, True)
-    return call(query, k) if takes_k else call(query)
-
-
-def asynchronous_call(fallback: Any, query: str, k: int) -> Any:
-    """Return an awaitable of the fallback's answer if it has an asynchronous method, else None."""
-    method = _method(fallback, True)
-    if method is not None:
-        call, takes_k = method
-        return call(query, k) if takes_k else call(query)
-    plain = _method(fallback, False)
-    if plain is not None and any(map(inspect.iscoroutinefunction, (plain[0], type(plain[0]).__call__))):
-        return ask(fallback, query, k)
+            return method if name == "search" else _without_k(method)
     return None
+
+
+def _without_k(method: Callable[[str], Any]) -> FallbackCall:
+    return lambda query, _: method(query)
 
 
 @dataclass
@@ -78,7 +61,7 @@ class AskFallback(Effect):
         Raises:
             InvalidInputError: if it is asynchronous.
         """
-        answer = ask(self.fallback, self.query, self.k)
+        answer = (_method(self.fallback) or self.fallback)(self.query, self.k)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 answer.close()
@@ -87,10 +70,11 @@ class AskFallback(Effect):
 
     async def arun(self) -> Any:
         """Ask it: in its own asynchronous way, or in a worker thread."""
-        call = asynchronous_call(self.fallback, self.query, self.k)
-        if call is not None:
-            return await call
-        answer = await in_thread(ask, self.fallback, self.query, self.k)
+        own = _method(self.fallback, "a")
+        if own is not None:
+            answer = own(self.query, self.k)
+        else:
+            answer = await in_thread(_method(self.fallback) or self.fallback, self.query, self.k)
         return await answer if inspect.isawaitable(answer) else answer
 
 

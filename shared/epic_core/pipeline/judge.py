@@ -109,15 +109,7 @@ def _judged(
 
 def _aligned(candidate: Candidate, verdict: Verdict) -> Judged:
     place = {preference.id: number for number, preference in enumerate(candidate.preferences)}
-    # What is not known of one alignment is what the verdict says of all.
-    alignments = [
-        replace(
-            one,
-            confidence=verdict.confidence if one.confidence is None else one.confidence,
-            rationale=one.rationale or verdict.rationale,
-        )
-        for one in verdict.alignments
-    ]
+    alignments = verdict.completed()
     # Of equally sure ones the most similar comes first, as among the candidate's preferences.
     alignments.sort(key=lambda one: (1.0 if one.confidence is None else -one.confidence, place[one.preference_id]))
     places = [place[one.preference_id] for one in alignments]

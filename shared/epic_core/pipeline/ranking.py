@@ -64,13 +64,6 @@ class Candidates:
     entries: dict[int, tuple[int, float]]
     cosines: dict[int, float]
 
-    def down_to(self, least: float) -> Candidates:
-        """Return those with at least some topic."""
-        count = int((self.topics >= least).sum())
-        if count == len(self.rows):
-            return self
-        return replace(self, rows=self.rows[:count], topics=self.topics[:count])
-
 
 def candidates(
     space: Namespace,
@@ -177,20 +170,18 @@ def ranked(
     return scores + gains.astype(np.float32), steered
 
 
-def vector_of(space: Namespace, found: Candidates, item: int) -> FloatArray:
-    """Return what an item was found by: E(x), or the embedding of its nearest instruction."""
-    place = space.texts.place(item)
-    return space.texts.vectors[place].copy() if place >= 0 else space.index.vector(found.entries[item][0])
+def vectors_of(space: Namespace, found: Candidates, items: Sequence[int] | None = None) -> FloatArray:
+    """Return E(x) of the candidates, or of some of their items, shape `(n, d)`.
 
-
-def vectors_of(space: Namespace, found: Candidates) -> FloatArray:
-    """Return E(x) of the candidates, shape `(n, d)`; of one without, the embedding of its nearest instruction."""
-    places = space.texts.places(found.rows)
+    Of one without it is the embedding of its nearest instruction.
+    """
+    items = found.rows if items is None else items
+    places = space.texts.places(items)
     if not (places < 0).any():
         return space.texts.vectors[places]
     rows = [
         space.texts.vectors[place] if place >= 0 else space.index.vector(found.entries[item][0])
-        for place, item in zip(places.tolist(), found.rows, strict=True)
+        for place, item in zip(places.tolist(), items, strict=True)
     ]
     return np.stack(rows)
 
@@ -217,21 +208,18 @@ def least_topic(encoder: object, topics: FloatArray, min_score: float | str | No
     return max(enough - _LEAST_RELEVANT, 2.0 * enough - best, min(enough, _LEAST_SHARE * best))
 
 
-def without_far_light(
-    space: Namespace, found: Candidates, encoder: object, min_score: float | str | None
+def worth_ranking(
+    space: Namespace, found: Candidates, least: float, encoder: object, min_score: float | str | None
 ) -> Candidates:
-    """Leave out the items of the light tier that are barely about the topic."""
-    if min_score != "auto":
+    """Leave out items with less topic than `least`, and those of the light tier that are barely about the topic."""
+    keep = found.topics >= least
+    if min_score == "auto":
+        light = np.array([space.light(row) for row in found.rows], dtype=bool)
+        keep &= ~light | (found.topics >= np.float64(default_relevant(encoder) - _LEAST_LIGHT))
+    if keep.all():
         return found
-    least = default_relevant(encoder) - _LEAST_LIGHT
-    kept = [
-        place
-        for place, (row, topic) in enumerate(zip(found.rows, found.topics.tolist(), strict=True))
-        if topic >= least or not space.light(row)
-    ]
-    if len(kept) == len(found.rows):
-        return found
-    return replace(found, rows=[found.rows[place] for place in kept], topics=found.topics[kept])
+    places = np.flatnonzero(keep).tolist()
+    return replace(found, rows=[found.rows[place] for place in places], topics=found.topics[places])
 
 
 def distinct(space: Namespace, store: Store, items: Sequence[int], order: Iterable[int], k: int) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.encoders.base import Embed
+from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.pipeline import ranking
@@ -19,13 +19,13 @@ from epic_core.pipeline.fallback import AskFallback, hits_of
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.steering.base import SteeredQuery
-from epic_core.steering.cache import Prepare
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
 from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
 from epic_core.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
 from epic_core.types.modes import Mode, checked_mode, checked_stance_policy
+from epic_core.types.validation import one_of
 from epic_core.types.verdicts import PENALTY
 
 BY_VECTOR = "(a vector)"
@@ -57,46 +57,32 @@ def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
     """Search, and ask the fallback where nothing held is relevant."""
     encoder = session.encoder
     vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
-    yield from sampled(session, asked.namespace, asked.mode)
-    if session.encoder is not encoder:  # embedded anew in the meantime
-        return (yield from search(session, asked, clock))
-    return (yield from found_near(session, asked, vector, clock))
+    return (yield from found_near(session, asked, encoder, vector, clock))
 
 
 def preferences_by_weight(session: Session, query: str, namespace: str) -> Effects[list[tuple[Preference, float]]]:
     """Weigh the preferences by how much they matter to a query, heaviest first, each with the chance that it does."""
     vector: FloatArray = (yield Embed(session.encoder, [query], "embedding", query=True))[0]
-    with session.lock:
-        steering = session.steering_of(session.space(namespace), "signed")
-    if not steering.ready:
-        yield Prepare(steering)
+    steering = yield from prepared(session, namespace, "signed")
     return steering.matters(vector)
 
 
-def sampled(session: Session, namespace: str, mode: Mode) -> Effects[None]:
+def prepared(session: Session, namespace: str, mode: Mode) -> Effects[QuerySteering]:
     """Encode what steering needs of an encoder and of the preferences, once."""
     with session.lock:
         steering = session.steering_of(session.space(namespace), mode)
-    if not steering.ready:
-        yield Prepare(steering)
+    yield from steering.preparing()
+    return steering
 
 
-def found_near(session: Session, asked: Search, vector: FloatArray, clock: Clock) -> Effects[Hits]:
-    """Search with E(q), and ask the fallback where nothing held is relevant."""
-    with session.lock, session.store.reading():
-        started = time.perf_counter()
-        space = session.space(asked.namespace)
-        positions = None if asked.preferences is None else space.positions(asked.preferences)
-        steering = session.steering_of(space, asked.mode)
-        # The paper steers what is searched for; signed steering ranks what was found.
-        paper = asked.keys == "instruction" or asked.mode == "paper"
-        steered = steering.steer_for_index(vector, only=positions) if paper else _unsteered(vector)
-        started = clock.add("steering", started)
-        result = _found(session, space, asked, steering, steered, positions)
-        clock.add("index", started)
-        # A callable knows nothing of other users: it is asked for one's own namespace only.
-        asks = session.fallback is not None and not result.relevant and asked.namespace == session.namespace
-        vectors = [] if asks else result.vectors
+def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatArray, clock: Clock) -> Effects[Hits]:
+    """Search with E(q) of an encoder, and ask the fallback where nothing held is relevant."""
+    while (result := _held_near(session, asked, encoder, vector, clock)) is None:
+        yield from prepared(session, asked.namespace, asked.mode)
+        if session.encoder is not encoder:  # embedded anew in the meantime
+            return (yield from search(session, asked, clock))
+    # A callable knows nothing of other users: it is asked for one's own namespace only.
+    asks = session.fallback is not None and not result.relevant and asked.namespace == session.namespace
     hits = result.hits
     if asks:
         answer = yield AskFallback(session.fallback, asked.query, asked.k)
@@ -108,15 +94,33 @@ def found_near(session: Session, asked: Search, vector: FloatArray, clock: Clock
         session.count_uses(result.entries)
     return Hits(
         hits,
-        vector=steered.vector,
+        vector=result.steered.vector,
         query=vector,
-        vectors=vectors,
+        vectors=[] if asks else result.vectors,
         timings=clock.parts,
         steered_by=[(s.preference.text, s.similarity, s.weight) for s in result.steered.preferences],
         matters=result.matters,
         fallback=asks,
         relevant=result.relevant,
     )
+
+
+def _held_near(session: Session, asked: Search, encoder: Encoder, vector: FloatArray, clock: Clock) -> Found | None:
+    """Search what is held with E(q); return None if steering has to be prepared, or another encoder is used now."""
+    with session.lock, session.store.reading():
+        started = time.perf_counter()
+        space = session.space(asked.namespace)
+        steering = session.steering_of(space, asked.mode)
+        if not steering.ready or session.encoder is not encoder:
+            return None
+        positions = None if asked.preferences is None else space.positions(asked.preferences)
+        # The paper steers what is searched for; signed steering ranks what was found.
+        paper = asked.keys == "instruction" or asked.mode == "paper"
+        steered = steering.steer_for_index(vector, only=positions) if paper else _unsteered(vector)
+        started = clock.add("steering", started)
+        result = _found(session, space, asked, steering, steered, positions)
+        clock.add("index", started)
+        return result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +170,7 @@ def _found(
     )
     least = ranking.least_topic(session.encoder, candidates.topics, asked.min_score)
     relevant = bool(len(candidates.topics)) and least < np.inf and float(candidates.topics[0]) >= least
-    candidates = ranking.without_far_light(space, candidates.down_to(least), session.encoder, asked.min_score)
+    candidates = ranking.worth_ranking(space, candidates, least, session.encoder, asked.min_score)
     scores, steered = ranking.ranked(
         space,
         session.store,
@@ -180,16 +184,17 @@ def _found(
     chosen = ranking.distinct(space, session.store, candidates.rows, order, asked.k)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in chosen]
-    hits = item_hits(session.store, space, asked, steered.vector, best, allowed, candidates.cosines)
+    groups = [space.rows_of.get(item, []) for item, _ in best]
+    hits = _hits(session.store, space, steered.vector, best, groups, candidates.cosines, allowed)
     entries = [
-        space.rows_of[item][0] if item not in candidates.entries else candidates.entries[item][0]
-        for item, _ in best
-        if item in space.rows_of
+        candidates.entries[item][0] if item in candidates.entries else rows[0]
+        for (item, _), rows in zip(best, groups, strict=True)
+        if rows
     ]
     return Found(
         hits=hits,
         entries=entries,
-        vectors=[ranking.vector_of(space, candidates, item) for item, _ in best],
+        vectors=list(ranking.vectors_of(space, candidates, [item for item, _ in best])),
         steered=steered,
         relevant=relevant,
         matters=_matters(space, steering, steered, positions, candidates),
@@ -294,30 +299,16 @@ def checked_search(
         stance_policy=checked_stance_policy(stance_policy),
         namespace=session.namespace if namespace is None else checked_text(namespace, "The namespace"),
         distinct=distinct,
-        keys=checked_keys(keys),
-        min_score=checked_min_score(min_score),
+        keys=one_of("keys", keys, get_args(Keys)),
+        min_score=_checked_min_score(min_score),
     )
 
 
-def checked_keys(keys: object) -> str:
-    """Check what items are found by.
-
-    Raises:
-        InvalidInputError: for anything unknown.
-    """
-    if keys not in get_args(Keys):
-        raise InvalidInputError(f"keys must be one of {', '.join(get_args(Keys))}; not {keys!r}.")
-    return str(keys)
-
-
-def checked_min_score(min_score: object) -> MinScore:
-    """Check the least relevance of a hit.
-
-    Raises:
-        InvalidInputError: for anything but a number in [-1, 1], "auto" or None.
-    """
-    if min_score is None or min_score == "auto":
-        return None if min_score is None else "auto"
+def _checked_min_score(min_score: object) -> MinScore:
+    if min_score is None:
+        return None
+    if min_score == "auto":
+        return "auto"
     if not isinstance(min_score, Real) or isinstance(min_score, bool) or not -1.0 <= float(min_score) <= 1.0:
         raise InvalidInputError(f'min_score must be a cosine between -1 and 1, "auto" or None; not {min_score!r}.')
     return float(min_score)
@@ -362,46 +353,6 @@ def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
     return list(merged.values())[:k]
 
 
-def item_hits(
-    store: Store,
-    space: Namespace,
-    asked: Search,
-    vector: FloatArray,
-    best: Sequence[tuple[int, float]],
-    allowed: NDArray[np.int64] | None,
-    cosines: Mapping[int, float],
-) -> list[Hit]:
-    """Make hits of item rows with their scores, each with the entries of its item that a search may find.
-
-    Args:
-        vector: What was searched for, shape `(d,)`.
-        cosines: With it, of entry rows where they are known already.
-    """
-    allowed_rows = None if allowed is None else set(allowed.tolist())
-    held = space.held(store, [item for item, _ in best])
-    groups = [
-        [row for row in space.rows_of.get(item, ()) if allowed_rows is None or row in allowed_rows] for item, _ in best
-    ]
-    scores = {
-        row: cosines[row] if row in cosines else float(space.index.vector(row) @ vector)
-        for rows in groups
-        for row in rows
-    }
-    entries = space.entries(store, scores, held)
-    hits = []
-    for (item, score), rows in zip(best, groups, strict=True):
-        ordered = sorted(rows, key=scores.__getitem__, reverse=True)
-        hits.append(
-            Hit(
-                item=held[item].item,
-                score=score,
-                entries=tuple(_scored(entries[row], scores[row]) for row in ordered),
-                tier="memory" if item in space.rows_of else "light",
-            )
-        )
-    return hits
-
-
 def hits_at(
     store: Store,
     space: Namespace,
@@ -414,29 +365,45 @@ def hits_at(
     """Make hits of entry rows with their scores, each with all entries of its item that a search may find.
 
     Args:
-        vector: What was searched for.
+        vector: What was searched for, shape `(d,)`.
         cosines: With it, of entry rows where they are known already.
         allowed: Entry rows that may be found; None for all.
     """
-    if not best:
-        return []
-    allowed_rows = None if allowed is None else set(allowed.tolist())
-    groups: list[list[int]] = []
-    scores: dict[int, float] = {}
-    for row, _ in best:
-        rows = space.rows_of[space.item_of[row]] if asked.distinct else [row]
-        groups.append([row for row in rows if allowed_rows is None or row in allowed_rows])
-        for member in groups[-1]:
-            known = cosines.get(member)
-            scores[member] = float(space.index.vector(member) @ vector) if known is None else known
-    items = store.items.held_at(list({space.item_of[row] for row, _ in best}))
-    preferences = dict(zip(space.preference_rows, space.preferences, strict=True))
-    entries = store.entries.at(scores, items, preferences, space.namespace)
+    items = [(space.item_of[row], score) for row, score in best]
+    groups = [space.rows_of[space.item_of[row]] if asked.distinct else [row] for row, _ in best]
+    return _hits(store, space, vector, items, groups, cosines, allowed)
+
+
+def _hits(
+    store: Store,
+    space: Namespace,
+    vector: FloatArray,
+    best: Sequence[tuple[int, float]],
+    groups: Sequence[Sequence[int]],
+    cosines: Mapping[int, float],
+    allowed: NDArray[np.int64] | None,
+) -> list[Hit]:
+    """Make hits of item rows with their scores, each with those of a group of entries that a search may find."""
+    if allowed is not None:
+        allowed_rows = set(allowed.tolist())
+        groups = [[row for row in rows if row in allowed_rows] for rows in groups]
+    scores = {
+        row: cosines[row] if row in cosines else float(space.index.vector(row) @ vector)
+        for rows in groups
+        for row in rows
+    }
+    held = space.held(store, [item for item, _ in best])
+    entries = space.entries(store, scores, held)
     hits = []
-    for (row, score), rows in zip(best, groups, strict=True):
+    for (item, score), rows in zip(best, groups, strict=True):
         ordered = sorted(rows, key=scores.__getitem__, reverse=True)
         hits.append(
-            Hit(item=items[space.item_of[row]].item, score=score, entries=tuple(entries[member] for member in ordered))
+            Hit(
+                item=held[item].item,
+                score=score,
+                entries=tuple(_scored(entries[row], scores[row]) for row in ordered),
+                tier="light" if space.light(item) else "memory",
+            )
         )
     return hits
 

@@ -17,18 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.encoders.base import Encoder, aembed, embed
+from epic_core.encoders.base import Embed, Encoder
 from epic_core.preferences.library import borrowed
 from epic_core.preferences.parser import aspects_of
+from epic_core.runtime.effects import Effects, run
 from epic_core.text.lexicon import default_lexicon, opposites
 from epic_core.text.stems import LONGEST_RUN, Words, content_stems, stems, words_of
 from epic_core.types import FloatArray, Preference
 from epic_core.types.preferences import Aspects, Expansion
 
+F = TypeVar("F", bound=np.floating[Any])
 GROUPS = ("liked_kinds", "avoided_kinds", "liked_instead", "avoided_instead")
 FEATURES = (
     # Cosines: the nearest liked and avoided phrase, and the lexicon's groups.
@@ -126,16 +129,16 @@ def embed_aspects(
         preferences: The preferences.
         borrow: Whether a preference without an expansion borrows from the bundled library.
     """
-    read = _read_all(encoder, preferences, borrow)
-    return _embedded(read, embed(encoder, [text for one in read for text in one.texts]))
+    return run(embedding_aspects(encoder, preferences, borrow=borrow))
 
 
-async def aembed_aspects(
+def embedding_aspects(
     encoder: Encoder, preferences: Sequence[str | Preference], *, borrow: bool = True
-) -> list[AspectEmbeddings]:
-    """Return what `embed_aspects` returns, without blocking the event loop."""
+) -> Effects[list[AspectEmbeddings]]:
+    """Embed aspects as `embed_aspects` does, in an effect."""
     read = _read_all(encoder, preferences, borrow)
-    return _embedded(read, await aembed(encoder, [text for one in read for text in one.texts]))
+    vectors = yield Embed(encoder, [text for one in read for text in one.texts], "steering")
+    return _embedded(read, vectors)
 
 
 def _read_all(encoder: Encoder, preferences: Sequence[str | Preference], borrow: bool) -> list[_Unembedded]:
@@ -216,30 +219,29 @@ def features(sides: AspectEmbeddings, words: Sequence[Words], cosines: FloatArra
         cosines: Cosines of each text with each of `sides.vectors`, shape `(n, len(sides.vectors))`.
     """
     found = np.zeros((len(words), len(FEATURES)), dtype=np.float32)
-    found[:, :COSINES] = _by_cosines(sides, cosines)
-    for text, said in enumerate(words):
-        found[text, COSINES:] = by_words(sides, said)
+    found[:, :COSINES] = by_cosines(sides, cosines)
+    for text, of_text in enumerate(words):
+        found[text, COSINES:] = by_words(sides, of_text)
     return found
 
 
-def _by_cosines(sides: AspectEmbeddings, cosines: FloatArray) -> FloatArray:
-    """Return the first `COSINES` of `FEATURES` for each text, shape `(n, COSINES)`."""
-    found = np.zeros((len(cosines), COSINES), dtype=np.float32)
-    likes = len(sides.aspects.liked)
-    phrases = len(sides.phrases)
+def by_cosines(sides: AspectEmbeddings, cosines: NDArray[F]) -> NDArray[F]:
+    """Return the first `COSINES` of `FEATURES`, from the cosines with `sides.vectors` along the last axis."""
+    found = np.zeros((*cosines.shape[:-1], COSINES), dtype=cosines.dtype)
+    likes, phrases = len(sides.aspects.liked), len(sides.phrases)
     if likes:
-        found[:, 0] = cosines[:, :likes].max(axis=1)
+        found[..., 0] = cosines[..., :likes].max(axis=-1)
     if phrases > likes:
-        found[:, 1] = cosines[:, likes:phrases].max(axis=1)
+        found[..., 1] = cosines[..., likes:phrases].max(axis=-1)
     for place, row in enumerate(sides.group_rows):
         if row >= 0:
-            found[:, 2 + place] = cosines[:, row]
+            found[..., 2 + place] = cosines[..., row]
     return found
 
 
-def worded(sides: AspectEmbeddings, said: Words) -> float:
+def worded(sides: AspectEmbeddings, words: Words) -> float:
     """Return the weight of a text's words for a preference and against it, whatever the query."""
-    return float(_WORD_WEIGHTS @ np.array(by_words(sides, said), dtype=np.float32))
+    return float(_WORD_WEIGHTS @ np.array(by_words(sides, words), dtype=np.float32))
 
 
 def stance_scores(
@@ -265,12 +267,14 @@ def stance_scores(
             the latter, shape `(n, f + b)`; None ignores the expansion.
     """
     beside = cosines - to_query[:, None] * sides_to_query
-    said = words if isinstance(words, np.ndarray) else np.array([worded(sides, one) for one in words], dtype=np.float32)
-    found: FloatArray = _by_cosines(sides, beside) @ WEIGHTS[:COSINES] + said
+    weights = (
+        words if isinstance(words, np.ndarray) else np.array([worded(sides, one) for one in words], dtype=np.float32)
+    )
+    scores: FloatArray = by_cosines(sides, beside) @ WEIGHTS[:COSINES] + weights
     if expanded is not None and len(sides.expanded):
         counts, left = _BORROWED if sides.borrowed else _WRITTEN
-        found = np.float32(left) * found + np.float32(counts) * expanded_lean(sides, expanded)
-    return found
+        scores = np.float32(left) * scores + np.float32(counts) * expanded_lean(sides, expanded)
+    return scores
 
 
 def expanded_lean(sides: AspectEmbeddings, cosines: FloatArray) -> FloatArray:
@@ -284,31 +288,21 @@ def expanded_lean(sides: AspectEmbeddings, cosines: FloatArray) -> FloatArray:
     return lean
 
 
-def highest_two(cosines: FloatArray) -> FloatArray:
+def highest_two(cosines: NDArray[F]) -> NDArray[F]:
     """Return the mean of the two highest values along the last axis; a single value itself, and 0 for none."""
     width = cosines.shape[-1]
     if width < 2:
-        found: FloatArray = cosines.sum(axis=-1)
+        found: NDArray[F] = cosines.sum(axis=-1)
         return found
     highest = cosines.copy()
     highest.partition(width - 2, axis=-1)
-    mean: FloatArray = (highest[..., -1] + highest[..., -2]) * np.float32(0.5)
+    mean: NDArray[F] = (highest[..., -1] + highest[..., -2]) * np.float32(0.5)
     return mean
 
 
-def by_cosines(sides: AspectEmbeddings, cosines: Sequence[float]) -> list[float]:
-    """Return the features of one text that are cosines, from its cosines with each of `sides.vectors`."""
-    likes, phrases = len(sides.aspects.liked), len(sides.phrases)
-    return [
-        max(cosines[:likes], default=0.0),
-        max(cosines[likes:phrases], default=0.0),
-        *(cosines[row] if row >= 0 else 0.0 for row in sides.group_rows),
-    ]
-
-
-def by_words(sides: AspectEmbeddings, said: Words) -> list[float]:
+def by_words(sides: AspectEmbeddings, words: Words) -> list[float]:
     """Return the features of one text that come from its words."""
-    plain, negated = said
+    plain, negated = words
     if not plain and not negated:
         return [0.0] * len(BY_WORDS)
     likes = len(sides.aspects.liked)

@@ -44,13 +44,6 @@ class Known(NamedTuple):
     breaks: tuple[str, ...]
 
 
-class Borrowed(NamedTuple):
-    """A borrowed expansion, and the cosine of the nearest preference that it is from."""
-
-    expansion: Expansion
-    similarity: float
-
-
 class Library:
     """Expanded preferences, found by nearness and direction.
 
@@ -64,14 +57,14 @@ class Library:
         self._vectors = embed(self._encoder, [one.text for one in known])
         self._sides: dict[int, tuple[FloatArray, FloatArray]] = {}
 
-    def borrow(self, preferences: Sequence[Preference]) -> list[Borrowed | None]:
+    def borrow(self, preferences: Sequence[Preference]) -> list[Expansion | None]:
         """Return an expansion for each preference, or None if no preference near enough points the same way."""
         if not preferences or not self.known:
             return [None] * len(preferences)
         near = embed(self._encoder, [preference.text for preference in preferences]) @ self._vectors.T
         return [self._borrowed(preference, row) for preference, row in zip(preferences, near, strict=True)]
 
-    def _borrowed(self, preference: Preference, near: FloatArray) -> Borrowed | None:
+    def _borrowed(self, preference: Preference, near: FloatArray) -> Expansion | None:
         aspects = aspects_of(preference)
         if not aspects.understood:
             return None  # it is unknown which phrases are liked and which are avoided
@@ -94,13 +87,12 @@ class Library:
         from_ = [self.known[place] for place in chosen]
         breaks_too = {phrase.casefold() for one in from_ for phrase in one.breaks}
         follows_too = {phrase.casefold() for one in from_ for phrase in one.follows}
-        expansion = Expansion(
+        return Expansion(
             questions=tuple(phrase for one in from_ for phrase in one.questions),
             follows=tuple(phrase for one in from_ for phrase in one.follows if phrase.casefold() not in breaks_too),
             breaks=tuple(phrase for one in from_ for phrase in one.breaks if phrase.casefold() not in follows_too),
             source="bundled",
         )
-        return Borrowed(expansion, float(near[chosen[0]]))
 
     def _sides_at(self, place: int) -> tuple[FloatArray, FloatArray]:
         """Return the embeddings of the phrases that follow a preference and of those that break it, each `(d,)`."""
@@ -122,4 +114,4 @@ def default_library() -> Library:
 
 def borrowed(preferences: Sequence[Preference]) -> list[Expansion | None]:
     """Return the expansion that the bundled library lends each preference, or None if it has none near enough."""
-    return [None if found is None else found.expansion for found in default_library().borrow(preferences)]
+    return default_library().borrow(preferences)

@@ -163,26 +163,26 @@ class _Reading:
 
     def _judged(self, start: int, end: int) -> bool:
         """Read a judgement: "I find opera dull"."""
-        said = shapes.FIND.search(self._plain, start, end)
-        if said:
-            self._around_scope(start, said.start())
-            self._found.enter(AVOIDED if said["avoided"] else LIKED, *said.span("what"))
-        return bool(said)
+        match = shapes.FIND.search(self._plain, start, end)
+        if match:
+            self._around_scope(start, match.start())
+            self._found.enter(AVOIDED if match["avoided"] else LIKED, *match.span("what"))
+        return bool(match)
 
     def _exchanged(self, start: int, end: int) -> bool:
         """Read an exchange: "I swapped coffee for tea"; a speaker who would never do so likes the coffee."""
-        said = shapes.EXCHANGED.search(self._plain, start, end)
-        if said:
-            cues = cues_of(self._plain, start, said.start())
+        match = shapes.EXCHANGED.search(self._plain, start, end)
+        if match:
+            cues = cues_of(self._plain, start, match.start())
             side = AVOIDED if any(cue.lastgroup in _UNWILLING for cue in cues) else LIKED
-            place = shapes.SCOPE.search(self._plain, said.start("new"), said.end())
+            place = shapes.SCOPE.search(self._plain, match.start("new"), match.end())
             for old in ("swapped", "replaced", "left"):
-                if said[old]:
-                    self._found.enter(-side, *said.span(old))
-            self._found.enter(side, said.start("new"), place.start() if place else said.end())
+                if match[old]:
+                    self._found.enter(-side, *match.span(old))
+            self._found.enter(side, match.start("new"), place.start() if place else match.end())
             if place:
                 self._keep_scope(*place.span())
-        return bool(said)
+        return bool(match)
 
     def _done(self, start: int, end: int) -> None:
         """Read a habit: "I eat fish but no meat"."""
@@ -193,24 +193,24 @@ class _Reading:
 
     def _compared(self, start: int, end: int) -> bool:
         """Read a comparison: "Fairness matters more to me than winning"."""
-        said = shapes.COMPARED.search(self._plain, start, end)
-        if said:
-            side = LIKED if said["more"] else AVOIDED
-            self._found.enter(side, start, said.start())
-            self._found.enter(-side, said.end(), end)
-        return bool(said)
+        match = shapes.COMPARED.search(self._plain, start, end)
+        if match:
+            side = LIKED if match["more"] else AVOIDED
+            self._found.enter(side, start, match.start())
+            self._found.enter(-side, match.end(), end)
+        return bool(match)
 
     def _named_first(self, start: int, end: int) -> bool:
         """Read a statement that names the thing first: "Crowds stress me out"."""
         subject = shapes.SUBJECT_IN_FRONT.match(self._plain, start, end)
-        said = subject and shapes.FRONTED.search(self._plain, subject.end(), end)
-        if not subject or not said or not 0 < said.start() - subject.end() <= shapes.LONGEST_SUBJECT:
+        match = subject and shapes.FRONTED.search(self._plain, subject.end(), end)
+        if not subject or not match or not 0 < match.start() - subject.end() <= shapes.LONGEST_SUBJECT:
             return False
-        if next(cues_of(self._plain, subject.end(), said.start()), None):
+        if next(cues_of(self._plain, subject.end(), match.start()), None):
             return False
-        self._found.enter(AVOIDED if said["avoided"] else LIKED, subject.end(), said.start())
-        if place := shapes.SCOPE.search(self._plain, said.end(), end):
+        self._found.enter(AVOIDED if match["avoided"] else LIKED, subject.end(), match.start())
+        if place := shapes.SCOPE.search(self._plain, match.end(), end):
             self._keep_scope(*place.span())
-        if more := _GOES_ON.match(self._plain, said.end(), end):
+        if more := _GOES_ON.match(self._plain, match.end(), end):
             self._statement(more.end(), end)
         return True

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.preferences.evidence import AspectEmbeddings
+from epic_core.runtime.effects import Effects
 from epic_core.steering.paper import nearest_preference, steered
 from epic_core.text.stems import Words
 from epic_core.types import FloatArray, Preference
@@ -85,13 +86,9 @@ class SteeringMode(ABC):
         """Whether everything that the mode needs is encoded."""
         return True
 
-    def prepare(self) -> None:
+    def preparing(self) -> Effects[None]:
         """Encode everything that the mode needs, so that no query has to wait for it."""
-        return
-
-    async def aprepare(self) -> None:
-        """Encode as `prepare` does, without blocking the event loop."""
-        return
+        yield from ()
 
     @abstractmethod
     def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
@@ -106,12 +103,6 @@ class SteeringMode(ABC):
     def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
         """Return q~, shape `(d,)`; with `turns` also turned away from avoided phrases, if the mode does that."""
         return query
-
-    def matters(
-        self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None
-    ) -> list[tuple[Preference, float]]:
-        """Return the preferences by how much they matter to a query, heaviest first, each with the chance it does."""
-        return []
 
     def score_texts(
         self,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 
-from epic_core.encoders.base import Encoder
+from epic_core.encoders.base import Embed, Encoder
 from epic_core.runtime.batching import unique_preferences
-from epic_core.runtime.effects import Effect
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.types import Preference
 from epic_core.types.modes import Mode
@@ -38,66 +37,26 @@ class Steerings:
         Raises:
             InvalidInputError: for an invalid preference or mode, or a preference given twice.
         """
-        found = self._find(preferences, mode)
-        if found is None:
-            found = QuerySteering(self.encoder, unique_preferences(preferences), mode, floor=self.floor)
-            found.prepare()
-            self._keep(preferences, found)
-        return found
+        return run(self.steering(preferences, mode))
 
     async def aof(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
         """Return steering as `of` does, without blocking the event loop."""
-        found = self._find(preferences, mode)
-        if found is None:
-            unique = unique_preferences(preferences)
-            found = await QuerySteering.acreate(self.encoder, unique, mode, floor=self.floor)
-            self._keep(preferences, found)
-        return found
+        return await arun(self.steering(preferences, mode), threaded=(mode, preferences) not in self._made)
 
-    def _find(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering | None:
+    def steering(self, preferences: tuple[str | Preference, ...], mode: Mode) -> Effects[QuerySteering]:
+        """Return steering as `of` does, in effects."""
         key = (mode, preferences)
         with self._lock:
-            found = self._made.get(key)
-            if found is not None:
+            known = self._made.get(key)
+            if known is not None:
                 self._made.move_to_end(key)
-            return found
-
-    def _keep(self, preferences: tuple[str | Preference, ...], made: QuerySteering) -> None:
+                return known
+        unique = unique_preferences(preferences)
+        vectors = yield Embed(self.encoder, [preference.text for preference in unique], "steering")
+        made = QuerySteering(self.encoder, unique, mode, floor=self.floor, vectors=vectors)
+        yield from made.preparing()
         with self._lock:
-            self._made[made.mode, preferences] = made
+            self._made[key] = made
             while len(self._made) > self.size:
                 self._made.popitem(last=False)
-
-
-@dataclass
-class Steer(Effect):
-    """An effect whose result is a `QuerySteering` by some preferences, ready for queries."""
-
-    steerings: Steerings
-    preferences: tuple[str | Preference, ...]
-    mode: Mode
-    part: str = "steering"
-
-    def run(self, stopped: threading.Event | None) -> QuerySteering:
-        """Return it from the cache, or make it."""
-        return self.steerings.of(self.preferences, self.mode)
-
-    async def arun(self) -> QuerySteering:
-        """Return it from the cache, or make it without blocking the event loop."""
-        return await self.steerings.aof(self.preferences, self.mode)
-
-
-@dataclass
-class Prepare(Effect):
-    """An effect that encodes everything a `QuerySteering` needs."""
-
-    steering: QuerySteering
-    part: str = "steering"
-
-    def run(self, stopped: threading.Event | None) -> None:
-        """Encode it."""
-        self.steering.prepare()
-
-    async def arun(self) -> None:
-        """Encode it without blocking the event loop."""
-        await self.steering.aprepare()
+        return made

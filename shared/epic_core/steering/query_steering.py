@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
 from epic_core.preferences.evidence import AspectEmbeddings
-from epic_core.runtime.threads import in_thread
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.base import Chosen, Off, Paper, SteeredQuery, SteeringMode, SteeringPreference
 from epic_core.steering.signed import Signed
 from epic_core.text.stems import Words
 from epic_core.types import FloatArray, Preference
 from epic_core.types.modes import Mode, checked_mode
+from epic_core.types.validation import checked_tau
 
 
 class QuerySteering:
@@ -52,9 +53,7 @@ class QuerySteering:
         self.borrow = borrow
         self.preferences = _given(preferences)
         self.mode: Mode = checked_mode(mode)
-        if floor is not None and not -1.0 <= floor <= 1.0:
-            raise InvalidInputError(f"floor must be a cosine between -1 and 1, not {floor!r}.")
-        self.floor = floor
+        self.floor = None if floor is None else checked_tau(floor, "floor")
         self.vectors = embed(encoder, [one.text for one in self.preferences]) if vectors is None else vectors
         self._steering: SteeringMode
         if self.mode == "signed":
@@ -72,9 +71,7 @@ class QuerySteering:
         floor: float | None = None,
     ) -> QuerySteering:
         """Construct and `prepare` a steering without blocking the event loop."""
-        texts = [preference.text for preference in _given(preferences)]
-        # Even for no texts the shape is needed, for which an encoder may have to ask a server.
-        vectors = await aembed(encoder, texts) if texts else await in_thread(embed, encoder, [])
+        vectors = await aembed(encoder, [preference.text for preference in _given(preferences)])
         steering = cls(encoder, preferences, mode, floor=floor, vectors=vectors)
         await steering.aprepare()
         return steering
@@ -86,11 +83,16 @@ class QuerySteering:
 
     def prepare(self) -> None:
         """Encode everything that the mode needs, so that no query has to wait for it."""
-        self._steering.prepare()
+        run(self.preparing())
 
     async def aprepare(self) -> None:
         """Encode as `prepare` does, without blocking the event loop."""
-        await self._steering.aprepare()
+        if not self.ready:
+            await arun(self.preparing())
+
+    def preparing(self) -> Effects[None]:
+        """Encode as `prepare` does, in effects."""
+        return self._steering.preparing()
 
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
@@ -149,7 +151,7 @@ class QuerySteering:
             only: Rows of the preferences that may matter; default: all.
             candidates: Embeddings of the texts to choose from, shape `(n, d)`.
         """
-        return self._steering.matters(query, only, candidates)
+        return list(self._steering.choose(query, only, candidates).matters or ())
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.

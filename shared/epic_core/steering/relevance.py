@@ -19,16 +19,17 @@ weights on queries and preferences of our own. Nearness alone decides which of s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 from weakref import ReferenceType, ref
 
 import numpy as np
 
-from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
+from epic_core.encoders.base import Embed, Encoder
 from epic_core.encoders.static import BUNDLED_NAME
 from epic_core.preferences.evidence import AspectEmbeddings, highest_two
+from epic_core.runtime.effects import Effects, run
 from epic_core.types import FloatArray
 
 DEFAULT_FLOOR = 0.2
@@ -118,49 +119,34 @@ def known_samples(encoder: Encoder) -> Samples | None:
 
 def samples_of(encoder: Encoder) -> Samples:
     """Return an encoder's samples, encoded once for as long as it lives."""
+    return run(encoding_samples(encoder))
+
+
+def encoding_samples(encoder: Encoder) -> Effects[Samples]:
+    """Encode an encoder's samples as `samples_of` does, in effects."""
     known = known_samples(encoder)
-    if known is None:
-        asked, said = _questions(), _statements()
-        if hasattr(encoder, "encode_query"):
-            vectors = np.concatenate([[embed_query(encoder, text) for text in asked], embed(encoder, said)])
-        else:
-            vectors = embed(encoder, sample_texts())
-        known = _kept(encoder, vectors)
-    return known
-
-
-async def asamples_of(encoder: Encoder) -> Samples:
-    """Return samples as `samples_of` does, without blocking the event loop."""
-    known = known_samples(encoder)
-    if known is None:
-        asked, said = _questions(), _statements()
-        if hasattr(encoder, "encode_query") or hasattr(encoder, "aencode_query"):
-            queries = [await aembed_query(encoder, text) for text in asked]
-            vectors = np.concatenate([queries, await aembed(encoder, said)])
-        else:
-            vectors = await aembed(encoder, sample_texts())
-        known = _kept(encoder, vectors)
-    return known
-
-
-def sample_texts() -> list[str]:
-    """Return the texts that an encoder has to embed once."""
-    return _questions() + _statements()
-
-
-def _questions() -> list[str]:
-    return [text for sample in SAMPLES[:2] for text in sample]
-
-
-def _statements() -> list[str]:
-    return [text for sample in SAMPLES[2:] for text in sample]
-
-
-def _kept(encoder: Encoder, vectors: FloatArray) -> Samples:
+    if known is not None:
+        return known
+    vectors: FloatArray
+    if hasattr(encoder, "encode_query") or hasattr(encoder, "aencode_query"):
+        queries = yield Embed(encoder, _texts(SAMPLES[:2]), "steering", query=True)
+        statements = yield Embed(encoder, _texts(SAMPLES[2:]), "steering")
+        vectors = np.concatenate([queries, statements])
+    else:
+        vectors = yield Embed(encoder, sample_texts(), "steering")
     samples, key = Samples.of(vectors), id(encoder)
     with suppress(TypeError):  # the encoder cannot be referred to weakly
         _known[key] = (ref(encoder, lambda _: _known.pop(key, None)), samples)
     return samples
+
+
+def sample_texts() -> list[str]:
+    """Return the texts that an encoder has to embed once."""
+    return _texts(SAMPLES)
+
+
+def _texts(samples: Iterable[Sequence[str]]) -> list[str]:
+    return [text for sample in samples for text in sample]
 
 
 def default_relevant(encoder: object) -> float:

@@ -17,11 +17,11 @@ then the later.
 
 Candidates to choose from are ranked by their content (`preferences.evidence`):
 
-    score(q, x) = cos(q, x) + strength SAYS sum_p w_p told_p(x),    told_p(x) = tanh((for_p(x) - against_p(x)) / 2).
+    score(q, x) = cos(q, x) + strength SAYS sum_p w_p says_p(x),    says_p(x) = tanh((for_p(x) - against_p(x)) / 2).
 
 A search result may be about another topic, so its topic comes first:
 
-    score(q, x) = topic(q, x) + strength sum_p w_p (ABOUT about_p(x) + SAYS_FOUND told_p(x) g(about_p(x))),
+    score(q, x) = topic(q, x) + strength sum_p w_p (ABOUT about_p(x) + SAYS_FOUND says_p(x) g(about_p(x))),
 
 less a penalty for a text much further from the topic than others; SAYS_WRITTEN replaces SAYS_FOUND for a preference
 whose expansion was written for it. about_p(x) is the nearness of the text to the subject of the preference, whether
@@ -53,20 +53,20 @@ from numpy.typing import NDArray
 from epic_core.encoders.base import Encoder
 from epic_core.preferences.evidence import (
     AspectEmbeddings,
-    aembed_aspects,
     embed_aspects,
+    embedding_aspects,
     highest_two,
     phrase_words,
     stance_scores,
 )
 from epic_core.preferences.parser import aspects_of
+from epic_core.runtime.effects import Effects
 from epic_core.steering.base import Chosen, SteeringMode
 from epic_core.steering.relevance import (
     RELEVANT,
     Nearness,
-    Samples,
-    asamples_of,
     default_relevant,
+    encoding_samples,
     features,
     known_samples,
     relevance,
@@ -173,26 +173,16 @@ class Signed(SteeringMode):
         """Whether samples and phrases are encoded."""
         return not self.preferences or (self.samples is not None and "_sides" in self.__dict__)
 
-    def prepare(self) -> None:
+    def preparing(self) -> Effects[None]:
         """Encode samples and phrases."""
         if self.preferences:
-            self._sample()
-            _ = self._directions, self._nearness, self._keys, self._clashes
-
-    async def aprepare(self) -> None:
-        """Encode as `prepare` does, without blocking the event loop."""
-        if self.preferences:
             if self.samples is None:
-                self.samples = await asamples_of(self.encoder)
+                self.samples = yield from encoding_samples(self.encoder)
             if "_sides" not in self.__dict__:
-                self.__dict__["_sides"] = await aembed_aspects(self.encoder, self.preferences, borrow=self.borrow)
-            self.prepare()
-
-    def _sample(self) -> Samples:
-        """Return the encoder's samples, encoded once for each encoder."""
-        if self.samples is None:
-            self.samples = samples_of(self.encoder)
-        return self.samples
+                self.__dict__["_sides"] = yield from embedding_aspects(
+                    self.encoder, self.preferences, borrow=self.borrow
+                )
+            _ = self._directions, self._nearness, self._keys, self._clashes
 
     def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
         """Return t, which is Eq. 8 with all relevant preferences by their weights; with `turns`, q~."""
@@ -240,22 +230,13 @@ class Signed(SteeringMode):
     ) -> tuple[list[float], list[float], list[bool]]:
         """Return near(p) and rel(p) of the preferences in some rows, and whether each may steer."""
         known = candidates if candidates is not None and len(candidates) else None
-        every = features(query, self.vectors, self._sample(), self._nearness, known)
+        if self.samples is None:
+            self.samples = samples_of(self.encoder)
+        every = features(query, self.vectors, self.samples, self._nearness, known)
         found = [feature[rows] for feature in every]
         odds = relevance(self.encoder, found, candidates=known is not None)
         reached = odds >= LEAST if self.floor is None else found[0] >= self.floor
         return found[0].tolist(), odds.tolist(), reached.tolist()
-
-    def matters(
-        self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None
-    ) -> list[tuple[Preference, float]]:
-        """Return the preferences by how much they matter to a query, heaviest first, each with the chance it does."""
-        rows: list[int] = list(range(len(self.preferences))) if only is None else only.tolist()
-        if not rows:
-            return []
-        near, odds, _ = self._weighed(query, candidates, rows)
-        places = self._not_overruled(list(range(len(rows))), near, rows)
-        return [(self.preferences[rows[place]], _chance(odds[place])) for place in places]
 
     def _not_overruled(self, places: list[int], relevances: list[float], rows: list[int]) -> list[int]:
         """Sort places by nearness, highest first, without those that a contradicting preference overrules."""
@@ -293,12 +274,12 @@ class Signed(SteeringMode):
         scores = vectors @ query
         if not chosen.rows:
             return scores
-        said = [words_of(text) for text in texts] if words is None else words
+        text_words = [words_of(text) for text in texts] if words is None else words
         toward = scores.copy()
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
             if weight >= _FELT:
-                told, _ = self._told(row, query, vectors, said, toward)
-                scores += np.float32(chosen.strength * weight * SAYS) * told
+                evidence, _ = self._evidence(row, query, vectors, text_words, toward)
+                scores += np.float32(chosen.strength * weight * SAYS) * evidence
         if scaled:
             scores /= np.float32(1.0 + chosen.strength * SAYS)
         return scores
@@ -322,9 +303,9 @@ class Signed(SteeringMode):
         middle = MIDDLE + default_relevant(self.encoder) - RELEVANT
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
             if weight >= _FELT:
-                told, about = self._told(row, query, vectors, words(row, self._sides[row]), toward)
+                evidence, about = self._evidence(row, query, vectors, words(row, self._sides[row]), toward)
                 speaks = 1.0 / (1.0 + np.exp(np.float32(-STEP) * (about - np.float32(middle))))
-                gained = np.float32(ABOUT) * about + np.float32(self._says(row)) * told * speaks
+                gained = np.float32(ABOUT) * about + np.float32(self._says(row)) * evidence * speaks
                 scores += np.float32(chosen.strength * weight) * gained
         scores /= np.float32(1.0 + chosen.strength * (ABOUT + SAYS_WRITTEN))
         return scores, chosen
@@ -334,12 +315,12 @@ class Signed(SteeringMode):
         sides = self._sides[row]
         return SAYS_WRITTEN if len(sides.expanded) and not sides.borrowed else SAYS_FOUND
 
-    def _told(
+    def _evidence(
         self,
         row: int,
         query: FloatArray,
         vectors: FloatArray,
-        said: Sequence[Words] | FloatArray,
+        words: Sequence[Words] | FloatArray,
         toward: FloatArray,
     ) -> tuple[FloatArray, FloatArray]:
         """Return texts' evidence for or against a preference, in [-1, 1], and their nearness to its subject."""
@@ -349,9 +330,9 @@ class Signed(SteeringMode):
         own = len(sides.vectors)
         near, to_keys = cosines[:, 1:], keys[1:] @ query
         expanded = near[:, own:] - toward[:, None] * to_keys[own:]
-        found = stance_scores(sides, said, near[:, :own], toward, to_keys[:own], expanded)
-        told: FloatArray = np.tanh(found / np.float32(SATURATION))
-        return told, about
+        scores = stance_scores(sides, words, near[:, :own], toward, to_keys[:own], expanded)
+        evidence: FloatArray = np.tanh(scores / np.float32(SATURATION))
+        return evidence, about
 
     @cached_property
     def _keys(self) -> list[FloatArray]:

@@ -29,14 +29,14 @@ def stance_to(metadata: Mapping[str, Any], preferences: Collection[str]) -> Stan
         The stance, or None if it is unknown.
     """
     stances = [
-        _STANCES.get(str(told.get("stance")))
-        for told in _told(metadata)
-        if told.get("preference") is None or str(told["preference"]) in preferences
+        _STANCES.get(str(alignment.get("stance")))
+        for alignment in _alignments(metadata)
+        if alignment.get("preference") is None or str(alignment["preference"]) in preferences
     ]
     return max(filter(None, stances), key=PENALTY.__getitem__, default=None)
 
 
-def _told(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _alignments(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     alignments = metadata.get("epic_alignments")
     if isinstance(alignments, str):
         try:
@@ -44,7 +44,7 @@ def _told(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             alignments = None
     if isinstance(alignments, list):
-        return [told for told in alignments if isinstance(told, dict)]
+        return [alignment for alignment in alignments if isinstance(alignment, dict)]
     return [{"preference": metadata.get("epic_preference"), "stance": metadata.get("epic_stance")}]
 
 

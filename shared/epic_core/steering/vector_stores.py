@@ -28,12 +28,14 @@ import numpy as np
 from epic_core.encoders.base import Encoder
 from epic_core.encoders.cache import TextVectors
 from epic_core.errors import EncoderError, InvalidInputError
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.cache import Steerings
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
 from epic_core.steering.stance import penalty_of
 from epic_core.types import FloatArray, Preference, checked_k
 from epic_core.types.modes import Mode, checked_mode
+from epic_core.types.validation import checked_tau
 
 T = TypeVar("T")
 Fetch: TypeAlias = Callable[[list[float], int], Sequence[T]]
@@ -95,11 +97,9 @@ class SteeredSearch:
     """
 
     def __init__(self, encoder: Encoder, *, floor: float | None = None, overfetch: int = 4) -> None:
-        if floor is not None and not -1.0 <= floor <= 1.0:
-            raise InvalidInputError(f"floor must be a cosine between -1 and 1, not {floor!r}.")
         self.encoder = encoder
         self.overfetch = checked_overfetch(overfetch)
-        self._floor = floor
+        self._floor = None if floor is None else checked_tau(floor, "floor")
         self._steerings = Steerings(encoder, floor=floor)
         self._texts = TextVectors(encoder)
 
@@ -117,23 +117,23 @@ class SteeredSearch:
             InvalidInputError: for an invalid preference or mode.
             EncoderError: if the embedding is invalid, or the preferences cannot be encoded.
         """
-        if checked_mode(mode) == "off":
-            return Target(vector=_listed(embedding))
-        users = _live(preferences)
-        if not users:
-            return Target(vector=_listed(embedding), matched=False)
-        return self._target(embedding, self._steerings.of(users, mode))
+        return run(self._aim(embedding, preferences, mode))
 
     async def atarget(
         self, embedding: Sequence[float] | FloatArray, preferences: Iterable[str | Preference], mode: Mode
     ) -> Target:
         """Return the vector as `target` does, without blocking the event loop."""
+        return await arun(self._aim(embedding, preferences, mode), threaded=False)
+
+    def _aim(
+        self, embedding: Sequence[float] | FloatArray, preferences: Iterable[str | Preference], mode: Mode
+    ) -> Effects[Target]:
         if checked_mode(mode) == "off":
             return Target(vector=_listed(embedding))
         users = _live(preferences)
         if not users:
             return Target(vector=_listed(embedding), matched=False)
-        return self._target(embedding, await self._steerings.aof(users, mode))
+        return self._target(embedding, (yield from self._steerings.steering(users, mode)))
 
     def _target(self, embedding: Sequence[float] | FloatArray, steering: QuerySteering) -> Target:
         unit, length = _direction(embedding)
@@ -171,8 +171,8 @@ class SteeredSearch:
             return [Found(document) for document in found[:k]]
         if wanted > len(found):
             found = fetch(target.vector, wanted)
-        told = [read(document) for document in found]
-        return _ranked(target, found, told, self._texts.of([text for text, _ in told]), k)
+        contents = [read(document) for document in found]
+        return _ranked(target, found, contents, self._texts.of([text for text, _ in contents]), k)
 
     async def afind(self, target: Target, k: int, fetch: AsyncFetch[T], read: Read[T]) -> list[Found[T]]:
         """Return documents as `find` does, without blocking the event loop."""
@@ -182,8 +182,8 @@ class SteeredSearch:
             return [Found(document) for document in found[:k]]
         if wanted > len(found):
             found = await fetch(target.vector, wanted)
-        told = [read(document) for document in found]
-        return _ranked(target, found, told, await self._texts.aof([text for text, _ in told]), k)
+        contents = [read(document) for document in found]
+        return _ranked(target, found, contents, await self._texts.aof([text for text, _ in contents]), k)
 
     def _to_rank(self, target: Target, k: int, found: Sequence[T], read: Read[T]) -> int:
         """Return how many documents have to be ranked by their stances; 0 if the store's order is right."""
@@ -206,17 +206,18 @@ def checked_overfetch(overfetch: object) -> int:
 
 def refuses_dimension(error: Exception, vector: Sequence[float]) -> bool:
     """Tell whether a store failed because its vectors have another dimension than the vector it was searched with."""
-    said = str(error)
-    return _OTHER_DIMENSION.search(said) is not None and str(len(vector)) in said
+    message = str(error)
+    return _OTHER_DIMENSION.search(message) is not None and str(len(vector)) in message
 
 
 def _ranked(
-    target: Target, found: Sequence[T], told: Sequence[tuple[str, Mapping[str, Any]]], vectors: FloatArray, k: int
+    target: Target, found: Sequence[T], contents: Sequence[tuple[str, Mapping[str, Any]]], vectors: FloatArray, k: int
 ) -> list[Found[T]]:
     assert target.ranking is not None
     cosines: list[float] = (vectors @ target.ranking).tolist()
     scores = [
-        cosine - penalty_of(metadata, target.steered_by) for cosine, (_, metadata) in zip(cosines, told, strict=True)
+        cosine - penalty_of(metadata, target.steered_by)
+        for cosine, (_, metadata) in zip(cosines, contents, strict=True)
     ]
     # Documents with the same score stay in the store's order.
     order = sorted(range(len(found)), key=scores.__getitem__, reverse=True)

@@ -193,19 +193,19 @@ def _by_signs(text: str) -> tuple[str | None, bool]:
         script = _script(text)
         if script is not None:
             return script, False
-    said = text.lower().translate(_PLAIN).split()
-    if len(said) < _FEWEST_WORDS:
+    words = text.lower().translate(_PLAIN).split()
+    if len(words) < _FEWEST_WORDS:
         return None, False
-    words = frozenset(said)
-    strong, foreign = len(words & _ENGLISH_WORDS), len(words & _FOREIGN)
-    english = 2 * strong + len(words & _ENGLISH_TOO)
+    distinct = frozenset(words)
+    strong, foreign = len(distinct & _ENGLISH_WORDS), len(distinct & _FOREIGN)
+    english = 2 * strong + len(distinct & _ENGLISH_TOO)
     # Letters with accents make English less likely.
-    accents = not text.isascii() and not all(map(str.isascii, said))
+    accents = not text.isascii() and not all(map(str.isascii, words))
     if english >= 2 + 4 * foreign + 2 * accents:
         return ENGLISH, False
     if strong == 0 and foreign >= 2:
-        counts = sorted(((len(words & own), name) for name, own in _WORDS_OF.items()), reverse=True)
-        # The model tells apart languages that share most of these words, such as Danish and Norwegian.
+        counts = sorted(((len(distinct & own), name) for name, own in _WORDS_OF.items()), reverse=True)
+        # The model tells apart languages that share most of these distinct, such as Danish and Norwegian.
         if counts[0][0] > counts[1][0] and counts[0][0] >= 2:
             return counts[0][1], False
     return None, any(map(str.isalpha, text))

@@ -4,12 +4,8 @@ They depend on no framework; all but `Hits`, `BuildReport` and `Usage` are froze
 as Python floats, higher is better.
 """
 
-from epic_core.types.arrays import (
-    FloatArray,
-)
-from epic_core.types.items import (
-    Item,
-)
+from epic_core.types.arrays import FloatArray
+from epic_core.types.items import Item
 from epic_core.types.preferences import (
     FIRMNESS,
     LONGEST_PHRASE,
@@ -22,34 +18,10 @@ from epic_core.types.preferences import (
     checked_aspects,
     checked_expansion,
 )
-from epic_core.types.reports import (
-    BuildReport,
-    Explanation,
-    NotKept,
-    Stats,
-)
-from epic_core.types.results import (
-    Hit,
-    Hits,
-    MemoryEntry,
-)
-from epic_core.types.validation import (
-    checked_k,
-    checked_moment,
-    checked_string,
-    checked_text,
-    moment,
-    stable_id,
-)
-from epic_core.types.verdicts import (
-    PENALTY,
-    Alignment,
-    Candidate,
-    Decision,
-    Stance,
-    Usage,
-    Verdict,
-)
+from epic_core.types.reports import BuildReport, Explanation, NotKept, Stats
+from epic_core.types.results import Hit, Hits, MemoryEntry
+from epic_core.types.validation import checked_k, checked_moment, checked_string, checked_text, moment, stable_id
+from epic_core.types.verdicts import PENALTY, Alignment, Candidate, Decision, Stance, Usage, Verdict
 
 __all__ = [
     "FIRMNESS",

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
-from epic_core.errors import InvalidInputError
+from epic_core.types.validation import one_of
 
+Mode: TypeAlias = Literal["paper", "signed", "off"]
 StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
 
 
-def checked_stance_policy(policy: object) -> str:
-    """Return the policy if it is known.
-
-    Raises:
-        InvalidInputError: if there is no such policy.
-    """
-    known = get_args(StancePolicy)
-    if policy not in known:
-        raise InvalidInputError(f"stance_policy must be one of {', '.join(known)}; not {policy!r}.")
-    return str(policy)
+def checked_stance_policy(policy: object) -> StancePolicy:
+    """Return the policy, or raise `InvalidInputError` if there is no such policy."""
+    policies: tuple[StancePolicy, ...] = get_args(StancePolicy)
+    return one_of("stance_policy", policy, policies)
 
 
-Mode: TypeAlias = Literal["paper", "signed", "off"]
-
-
-def checked_mode(mode: str) -> Mode:
-    """Return the mode if it is known.
-
-    Raises:
-        InvalidInputError: if there is no such mode.
-    """
-    for known in get_args(Mode):
-        if mode == known:
-            return known  # type: ignore[no-any-return]
-    raise InvalidInputError(f"Steering knows the modes {', '.join(MODES)}; not {mode!r}.")
-
-
-MODES: tuple[str, ...] = get_args(Mode)
+def checked_mode(mode: object) -> Mode:
+    """Return the mode, or raise `InvalidInputError` if there is no such mode."""
+    modes: tuple[Mode, ...] = get_args(Mode)
+    return one_of("The steering mode", mode, modes)

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
 from epic_core.errors import InvalidInputError
-from epic_core.types.validation import checked_moment, checked_text, stable_id
+from epic_core.types.validation import checked_moment, checked_text, one_of, stable_id
 
 AspectSource: TypeAlias = Literal["parser", "model", "user", "unread"]
 FIRMNESS = {"strict": 1.0, "strong": 0.75, "mild": 0.5}
@@ -55,8 +55,7 @@ class Aspects:
             raise InvalidInputError(f"firmness must be a number in (0, 1], not {self.firmness!r}.")
         if not isinstance(self.scope, str):
             raise InvalidInputError(f"scope must be a text, not {type(self.scope).__name__}.")
-        if self.source not in get_args(AspectSource):
-            raise InvalidInputError(f"source must be one of {', '.join(get_args(AspectSource))}; not {self.source!r}.")
+        one_of("source", self.source, get_args(AspectSource))
 
     @property
     def understood(self) -> bool:
@@ -66,18 +65,14 @@ class Aspects:
     def __str__(self) -> str:
         if not self.understood:
             return "not understood"
-        said = [f"{name} {'; '.join(side)}" for name, side in (("likes", self.liked), ("avoids", self.avoided)) if side]
-        return f"{' | '.join(said)} | firmness {self.firmness:g}" + (f" | {self.scope}" if self.scope else "")
+        sides = [
+            f"{name} {'; '.join(side)}" for name, side in (("likes", self.liked), ("avoids", self.avoided)) if side
+        ]
+        return f"{' | '.join(sides)} | firmness {self.firmness:g}" + (f" | {self.scope}" if self.scope else "")
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object for files and for people; `from_json` reads it."""
-        return {
-            "liked": list(self.liked),
-            "avoided": list(self.avoided),
-            "firmness": self.firmness,
-            "scope": self.scope,
-            "source": self.source,
-        }
+        return {name: list(part) if isinstance(part, tuple) else part for name, part in vars(self).items()}
 
     @classmethod
     def from_json(cls, value: object) -> Aspects:
@@ -133,19 +128,11 @@ class Expansion:
         both = {phrase.casefold() for phrase in self.follows} & {phrase.casefold() for phrase in self.breaks}
         if both:
             raise InvalidInputError(f"A phrase cannot both follow and break a preference: {sorted(both)[0]!r}.")
-        if self.source not in get_args(ExpansionSource):
-            raise InvalidInputError(
-                f"source must be one of {', '.join(get_args(ExpansionSource))}; not {self.source!r}."
-            )
+        one_of("source", self.source, get_args(ExpansionSource))
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object that `from_json` reads."""
-        return {
-            "questions": list(self.questions),
-            "follows": list(self.follows),
-            "breaks": list(self.breaks),
-            "source": self.source,
-        }
+        return {name: list(part) if isinstance(part, tuple) else part for name, part in vars(self).items()}
 
     @classmethod
     def from_json(cls, value: object) -> Expansion:

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from numbers import Integral, Real
+from typing import TypeVar
 
 from epic_core.errors import InvalidInputError
 
+T = TypeVar("T")
 _NAMESPACE = uuid.UUID("6f3f7a52-8d0e-5c66-9a3e-6570696331f0")
 
 
 def stable_id(*parts: str) -> str:
     """Return a deterministic uuid5 for a sequence of strings."""
     return str(uuid.uuid5(_NAMESPACE, "\x1f".join(parts)))
+
+
+def one_of(name: str, value: object, known: Sequence[T]) -> T:
+    """Return a value that is among the known ones; `name` is the argument's name, for the error.
+
+    Raises:
+        InvalidInputError: for any other value.
+    """
+    for one in known:
+        if value == one:
+            return one
+    raise InvalidInputError(f"{name} must be one of {', '.join(map(str, known))}; not {value!r}.")
 
 
 def checked_k(k: object, name: str = "k") -> int:

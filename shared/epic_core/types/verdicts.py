@@ -99,6 +99,17 @@ class Verdict:
     answer: str = ""
     usage: Usage | None = field(default=None, compare=False, repr=False)
 
+    def completed(self) -> list[Alignment]:
+        """Return the alignments, with the verdict's confidence and rationale where one has none of its own."""
+        return [
+            replace(
+                one,
+                confidence=self.confidence if one.confidence is None else one.confidence,
+                rationale=one.rationale or self.rationale,
+            )
+            for one in self.alignments
+        ]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
@@ -154,14 +165,6 @@ def combined(verdicts: Sequence[Verdict]) -> Verdict:
     if not kept:
         known = [verdict.confidence for verdict in verdicts if verdict.confidence is not None]
         return replace(verdicts[0], confidence=min(known, default=None))
-    alignments = tuple(
-        replace(
-            alignment,
-            confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
-            rationale=alignment.rationale or verdict.rationale,
-        )
-        for verdict in kept
-        for alignment in verdict.alignments
-    )
+    alignments = tuple(alignment for verdict in kept for alignment in verdict.completed())
     known = [verdict.confidence for verdict in kept if verdict.confidence is not None]
     return replace(kept[0], alignments=alignments, confidence=max(known, default=None))

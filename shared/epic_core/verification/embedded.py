@@ -81,6 +81,19 @@ _NOT_ALONE = frozenset({
     "outdoors", "outside", "early", "late", "alone", "local", "cheap", "quiet", "plant-based", "lactose-intolerant",
     "diabetic", "celiac", "coeliac", "remote", "remotely", "new", "old", "it", "them", "that", "this", "things",
 })  # fmt: skip
+# Instructions by stance: with the user's own words, and with what the user likes or avoids; then with the sentence.
+_QUOTING = {
+    Stance.SUPPORTS: 'Suits what {} Here: "{}"',
+    Stance.CONFLICTS: 'Steer clear: {} Here: "{}"',
+    Stance.MIXED: 'Some of this suits and some does not: {} Here: "{}"',
+    Stance.NEUTRAL: 'Check before recommending: {} Here: "{}"',
+}
+_TELLING = {
+    Stance.SUPPORTS: 'Suits the user, who {}: "{}"',
+    Stance.CONFLICTS: 'Steer clear: the user {}. "{}"',
+    Stance.MIXED: 'Some of this suits and some does not: the user {}. "{}"',
+    Stance.NEUTRAL: 'The user {}: check before recommending. "{}"',
+}
 _QUOTED_WORDS = 30
 _QUOTED_CHARACTERS = 240
 _HEADING_WORDS = 4
@@ -163,7 +176,9 @@ class EmbeddedVerifier(BaseVerifier):
     def _block(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         wanted = self._wanted_by([preference for one in candidates for preference in one.preferences])
         beginnings = frozenset().union(*(one.beginnings for one in wanted.values()))
-        judged = [self._judged(candidate, wanted, beginnings) for candidate in candidates]
+        chunks = [Chunk(one.item.text, one.embedding, beginnings) for one in candidates]
+        measures = self._measured(candidates, chunks, wanted)
+        judged = [self._judged(*one, wanted) for one in zip(candidates, chunks, measures, strict=True)]
         # Only kept items are examined sentence by sentence; the embedding of a single sentence is the item's.
         pieces = [sentences(one.candidate.item.text) if one.kept else [] for one in judged]
         vectors = embed(self.encoder, [sentence for piece in pieces if len(piece) > 1 for sentence in piece])
@@ -173,10 +188,10 @@ class EmbeddedVerifier(BaseVerifier):
             if len(piece) > 1:
                 near = vectors[start : start + len(piece)]
                 start += len(piece)
-            said = [one.chunk.words]
+            words = [one.chunk.words]
             if len(piece) > 1:
-                said = [words_of(sentence, beginnings=beginnings) for sentence in piece]
-            verdicts.append(self._verdict(one, piece, said, near))
+                words = [words_of(sentence, beginnings=beginnings) for sentence in piece]
+            verdicts.append(self._verdict(one, piece, words, near))
         return verdicts
 
     def _wanted_by(self, preferences: Iterable[Preference]) -> dict[_Key, Wanted]:
@@ -193,20 +208,34 @@ class EmbeddedVerifier(BaseVerifier):
             self._known = found if len(known) > _KEPT else known | found
         return found
 
-    def _judged(self, candidate: Candidate, known: Mapping[_Key, Wanted], beginnings: frozenset[str]) -> _Judged:
-        chunk = Chunk(candidate.item.text, candidate.embedding, beginnings)
+    @staticmethod
+    def _measured(
+        candidates: Sequence[Candidate], chunks: Sequence[Chunk], wanted: Mapping[_Key, Wanted]
+    ) -> list[FloatArray]:
+        """Return for each candidate the `MEASURES` under each of its preferences, shape `(m, len(MEASURES))`."""
+        measures = [np.empty((len(one.preferences), len(MEASURES)), dtype=np.float32) for one in candidates]
+        pairs: dict[_Key, list[tuple[int, int]]] = {}
+        for row, candidate in enumerate(candidates):
+            for place, preference in enumerate(candidate.preferences):
+                pairs.setdefault(_key(preference), []).append((row, place))
+        for key, places in pairs.items():
+            vectors = [candidates[row].preference_embeddings[place] for row, place in places]
+            found = measured(wanted[key], [chunks[row] for row, _ in places], vectors)
+            for (row, place), of_pair in zip(places, found, strict=True):
+                measures[row][place] = of_pair
+        return measures
+
+    def _judged(
+        self, candidate: Candidate, chunk: Chunk, measures: FloatArray, known: Mapping[_Key, Wanted]
+    ) -> _Judged:
         wanted = [known[_key(preference)] for preference in candidate.preferences]
-        found = np.array(
-            [measured(one, chunk, vector) for one, vector in zip(wanted, candidate.preference_embeddings, strict=True)],
-            dtype=np.float32,
-        )
-        odds = found @ self._weights.relevance + self._weights.relevance_bias
+        odds = measures @ self._weights.relevance + self._weights.relevance_bias
         confidences: list[float] = (1.0 / (1.0 + np.exp(-odds.astype(np.float64)))).tolist()
         order = sorted(range(len(wanted)), key=lambda place: -confidences[place])
         kept = [place for place in order if confidences[place] >= self.threshold]
-        return _Judged(candidate, chunk, wanted, found, odds.tolist(), confidences, order[0], kept)
+        return _Judged(candidate, chunk, wanted, measures, odds.tolist(), confidences, order[0], kept)
 
-    def _verdict(self, judged: _Judged, pieces: Sequence[str], said: Sequence[Words], vectors: FloatArray) -> Verdict:
+    def _verdict(self, judged: _Judged, pieces: Sequence[str], words: Sequence[Words], vectors: FloatArray) -> Verdict:
         confidences, candidate = judged.confidences, judged.candidate
         rationale = _rationale(judged.measures[judged.best])
         if not judged.kept:
@@ -217,8 +246,8 @@ class EmbeddedVerifier(BaseVerifier):
             wanted, measures, preference = judged.wanted[place], judged.measures[place], candidate.preferences[place]
             stance = Stance.NEUTRAL
             if aspects_of(preference).understood:
-                stance = self._stance(wanted, judged.odds[place], measures, vectors, said)
-            sentence = _telling(wanted, stance, pieces, said, vectors, candidate.preference_embeddings[place])
+                stance = self._stance(wanted, judged.odds[place], measures, vectors, words)
+            sentence = _telling(wanted, stance, pieces, words, vectors, candidate.preference_embeddings[place])
             alignments.append(
                 Alignment(
                     preference_id=preference.id,
@@ -236,10 +265,10 @@ class EmbeddedVerifier(BaseVerifier):
         )
 
     def _stance(
-        self, wanted: Wanted, kept: float, measures: FloatArray, vectors: FloatArray, said: Sequence[Words]
+        self, wanted: Wanted, kept: float, measures: FloatArray, vectors: FloatArray, words: Sequence[Words]
     ) -> Stance:
         weights, plain = self._weights, measures.tolist()
-        odds = float(stance_measured(wanted, plain, vectors, said) @ weights.stance) + weights.stance_bias
+        odds = float(stance_measured(wanted, plain, vectors, words) @ weights.stance) + weights.stance_bias
         if odds >= 0.0 and _is_mixed(wanted, measures):
             return Stance.MIXED
         sure = float(sure_measured(kept, odds, plain) @ weights.sure) + weights.sure_bias
@@ -296,15 +325,15 @@ def _expanded(preferences: Sequence[Preference]) -> list[Preference]:
 
 def _is_mixed(wanted: Wanted, measures: FloatArray) -> bool:
     """Tell whether an avoided phrase is fully present, next to a liked phrase or to a denial of it elsewhere."""
-    liked, said, denied = measures[_SAID].tolist()
-    return said >= _WHOLE and (denied >= _WHOLE or bool(wanted.sides.aspects.liked and liked >= _WHOLE / 2))
+    liked, stated, denied = measures[_SAID].tolist()
+    return stated >= _WHOLE and (denied >= _WHOLE or bool(wanted.sides.aspects.liked and liked >= _WHOLE / 2))
 
 
 def _telling(
     wanted: Wanted,
     stance: Stance,
     pieces: Sequence[str],
-    said: Sequence[Words],
+    sentence_words: Sequence[Words],
     vectors: FloatArray,
     preference: FloatArray,
 ) -> str:
@@ -312,14 +341,14 @@ def _telling(
     if len(pieces) == 1:
         return pieces[0]
     sides = wanted.sides
-    told = {
+    aspects = {
         Stance.SUPPORTS: np.concatenate([sides.liked, sides.expanded[: sides.follows]]),
         Stance.CONFLICTS: np.concatenate([sides.avoided, sides.expanded[sides.follows :]]),
     }.get(stance, sides.vectors)
     near = np.maximum(vectors @ preference, (vectors @ sides.vectors.T).max(axis=1))
-    if len(told):
-        near = near + (vectors @ told.T).max(axis=1)
-    near = near + np.array([_speaks(sides, wanted.among(words), stance) for words in said])
+    if len(aspects):
+        near = near + (vectors @ aspects.T).max(axis=1)
+    near = near + np.array([_speaks(sides, wanted.among(words), stance) for words in sentence_words])
     # A question or a heading shows the topic of a text, but not its statement.
     says = np.array([_says_something(piece) for piece in pieces])
     return pieces[int(np.where(says | ~says.any(), near, -2.0).argmax())]
@@ -340,32 +369,21 @@ def instruction_of(aspects: Aspects, stance: Stance, sentence: str, preference: 
     avoided = _phrased("avoids", aspects.avoided, scope, preference)
     liked = _phrased("wants", aspects.liked, scope, preference)
     if None in (avoided, liked) or not (avoided or liked):
-        told = f'the user said: "{_cut(preference)}"' if preference else "the user has said something about it."
-        if stance is Stance.SUPPORTS:
-            return f'Suits what {told} Here: "{quote}"'
-        if stance is Stance.CONFLICTS:
-            return f'Steer clear: {told} Here: "{quote}"'
-        if stance is Stance.MIXED:
-            return f'Some of this suits and some does not: {told} Here: "{quote}"'
-        return f'Check before recommending: {told} Here: "{quote}"'
-    if stance is Stance.SUPPORTS:
-        return f'Suits the user, who {liked or avoided}: "{quote}"'
-    if stance is Stance.CONFLICTS:
-        return f'Steer clear: the user {avoided or liked}. "{quote}"'
+        words = f'the user said: "{_cut(preference)}"' if preference else "the user has said something about it."
+        return _QUOTING[stance].format(words, quote)
     both = " and ".join(part for part in (avoided, liked) if part)
-    if stance is Stance.MIXED:
-        return f'Some of this suits and some does not: the user {both}. "{quote}"'
-    return f'The user {both}: check before recommending. "{quote}"'
+    wish = {Stance.SUPPORTS: liked or avoided, Stance.CONFLICTS: avoided or liked}.get(stance, both)
+    return _TELLING[stance].format(wish, quote)
 
 
 def _phrased(verb: str, phrases: Sequence[str], scope: str, preference: str) -> str | None:
     """Return phrases as words after "the user": "avoids a job with night shifts"; None if they would read badly."""
     if not phrases:
         return ""
-    told = [_article(phrase, preference) for phrase in phrases]
-    if any(one is None for one in told) or (len(told) > 1 and any("," in phrase for phrase in phrases)):
+    nouns = [_article(phrase, preference) for phrase in phrases]
+    if any(one is None for one in nouns) or (len(nouns) > 1 and any("," in phrase for phrase in phrases)):
         return None
-    *before, last = [one for one in told if one]
+    *before, last = [one for one in nouns if one]
     joint = " or " if verb == "avoids" else " and "
     listed = f"{', '.join(before)}{joint}{last}" if before else last
     if verb == "wants" and re.match(r"[a-z]{3,}ing\b", listed):
@@ -404,24 +422,20 @@ def _speaks(sides: AspectEmbeddings, words: Words, stance: Stance) -> float:
     """Return how strongly a sentence's words indicate the stance, in [0, 1]."""
     if not words.plain and not words.negated:
         return 0.0
-    said = dict(zip(BY_WORDS, by_words(sides, words), strict=True))
+    share = dict(zip(BY_WORDS, by_words(sides, words), strict=True))
     if stance is Stance.NEUTRAL:
-        return min(1.0, max(said.values()))
-    wanted = max(said["liked_said"], said["avoided_denied"], said["liked_kinds_said"], said["avoided_instead_said"])
-    unwanted = max(said["avoided_said"], said["liked_denied"], said["avoided_kinds_said"], said["liked_instead_said"])
+        return min(1.0, max(share.values()))
+    wanted = max(share["liked_said"], share["avoided_denied"], share["liked_kinds_said"], share["avoided_instead_said"])
+    unwanted = max(
+        share["avoided_said"], share["liked_denied"], share["avoided_kinds_said"], share["liked_instead_said"]
+    )
     return min(1.0, wanted if stance is Stance.SUPPORTS else unwanted)
-
-
-@lru_cache(maxsize=1)
-def _shipped() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads((files("epic_core") / "data" / "verifier.json").read_text(encoding="utf-8"))
-    return found
 
 
 @lru_cache(maxsize=2)
 def shipped_weights(name: str) -> Weights:
     """Return the weights in the package: "static" for the bundled encoder, "other" for any other."""
-    shipped = _shipped()
+    shipped: Mapping[str, Any] = json.loads((files("epic_core") / "data" / "verifier.json").read_text(encoding="utf-8"))
     relevance, stance, sure = (shipped[f"{name}_{what}"] for what in ("relevance", "stance", "sure"))
     return Weights(
         relevance=_array(relevance["weights"], MEASURES),

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from epic_core.preferences.evidence import COSINES, AspectEmbeddings, by_cosines, by_words
+from epic_core.preferences.evidence import COSINES, AspectEmbeddings, F, by_cosines, by_words, highest_two
 from epic_core.preferences.evidence import FEATURES as EVIDENCE
 from epic_core.text.stems import Words, content_stems, stem, words_of
 from epic_core.types import FloatArray
@@ -142,8 +143,8 @@ class Wanted:
         beginnings: The first stems of those that are runs of several.
         values: Whether it is about values or ways of explaining rather than things.
         deniable: The words of `every` that no phrase negates itself, as "gluten-free food" does gluten, with their idf.
-        told: For each word of the expansion, the phrases that hold it, by number, and its share of each. The numbers of
-            phrases that break the preference are negative.
+        holding: For each word of the expansion, the phrases that hold it, by number, and its share of each. The numbers
+            of phrases that break the preference are negative.
         vectors: All embeddings to compare with: those of `sides`, then of its questions, then of the expansion.
     """
 
@@ -156,7 +157,7 @@ class Wanted:
     beginnings: frozenset[str]
     values: float
     deniable: dict[str, float]
-    told: dict[str, list[tuple[int, float]]]
+    holding: dict[str, list[tuple[int, float]]]
     vectors: FloatArray
 
     @classmethod
@@ -165,9 +166,9 @@ class Wanted:
         liked_kinds, avoided_kinds, liked_instead, avoided_instead = sides.kinds
         words = {word: rarity(word) for word in content_stems(text)}
         phrases = [{word: rarity(word) for word, _ in phrase} for phrase in sides.phrases]
-        told = _told(expansion, rarity)
+        holding = _phrases_holding(expansion, rarity)
         denied = {word for phrase in sides.phrases for word, negates in phrase if negates}
-        every = frozenset().union(words, told, *phrases, *sides.kinds)
+        every = frozenset().union(words, holding, *phrases, *sides.kinds)
         return cls(
             sides=sides,
             kinds=liked_kinds | avoided_kinds,
@@ -178,7 +179,7 @@ class Wanted:
             beginnings=frozenset(run.split(" ", 1)[0] for run in every if " " in run),
             values=float(bool(_VALUES.search(text))),
             deniable={word: rarity(word) for word in every if word not in denied},
-            told=told,
+            holding=holding,
             vectors=np.concatenate([sides.vectors, sides.questions, sides.expanded]),
         )
 
@@ -187,44 +188,54 @@ class Wanted:
         return Words(self.every & words.plain, self.every & words.negated)
 
 
-def measured(wanted: Wanted, chunk: Chunk, preference: FloatArray) -> list[float]:
-    """Return `MEASURES` of a chunk under a preference.
+def measured(wanted: Wanted, chunks: Sequence[Chunk], preferences: Sequence[FloatArray]) -> FloatArray:
+    """Return `MEASURES` of chunks under one preference, shape `(n, len(MEASURES))`.
 
     Args:
         wanted: The preference.
-        chunk: The text.
-        preference: E(p), shape `(d,)`.
+        chunks: The texts.
+        preferences: E(p) for each of them, each shape `(d,)`.
     """
     sides = wanted.sides
-    # Plain numbers are faster than such short arrays.
-    every: list[float] = (wanted.vectors @ chunk.vector).tolist()
-    near = every[: len(sides.vectors)]
-    phrases = len(sides.phrases)
-    groups = near[phrases:]
-    said = wanted.among(chunk.words)
+    near = np.stack([wanted.vectors @ chunk.vector for chunk in chunks]).astype(np.float64)
+    by_side = by_cosines(sides, near)
+    question, follows, breaks = _by_expansion(sides, near)
+    expanded = np.stack([question, follows, breaks, np.maximum(follows, breaks), np.abs(follows - breaks)], axis=1)
+    phrases, known = len(sides.phrases), len(sides.vectors)
+    phrase = near[:, :phrases].max(axis=1) if phrases else np.zeros(len(chunks))
+    group = near[:, phrases:known].max(axis=1) if known > phrases else np.zeros(len(chunks))
     likes, avoids = bool(sides.aspects.liked), bool(sides.aspects.avoided)
-    return [
-        float(chunk.vector @ preference),
-        max(near[:phrases], default=0.0),
-        max(groups, default=0.0),
-        float(not groups),
-        *(_by_words(wanted, chunk, said.plain | said.negated) if said.plain or said.negated else _NOTHING_SAID),
-        float(likes),
-        float(avoids),
-        float(likes and not avoids),
-        float(avoids and not likes),
-        sides.aspects.firmness,
-        wanted.values,
-        *chunk.kind,
-        *_by_expansion(sides, every),
-        *_told_by(wanted, said),
-        *by_cosines(sides, near),
-        *by_words(sides, said),
-    ]
+    has = len(sides.expanded) > 0
+    measures = []
+    for row, (chunk, preference) in enumerate(zip(chunks, preferences, strict=True)):
+        words = wanted.among(chunk.words)
+        measures.append(
+            [
+                chunk.vector @ preference,
+                phrase[row],
+                group[row],
+                known == phrases,
+                *_by_words(wanted, chunk, words.plain | words.negated),
+                likes,
+                avoids,
+                likes and not avoids,
+                avoids and not likes,
+                sides.aspects.firmness,
+                wanted.values,
+                *chunk.kind,
+                *expanded[row],
+                not has,
+                sides.borrowed and has,
+                *_shares_of_phrases(wanted, words),
+                *by_side[row],
+                *by_words(sides, words),
+            ]
+        )
+    return np.array(measures, dtype=np.float32)
 
 
 def stance_measured(
-    wanted: Wanted, measures: Sequence[float], vectors: FloatArray, said: Sequence[Words]
+    wanted: Wanted, measures: Sequence[float], vectors: FloatArray, sentence_words: Sequence[Words]
 ) -> list[float]:
     """Return `STANCE_MEASURES` of a chunk under a preference.
 
@@ -232,31 +243,23 @@ def stance_measured(
         wanted: The preference.
         measures: `MEASURES` of the pair.
         vectors: Embeddings of the chunk's sentences, shape `(n, d)`.
-        said: The words of each sentence.
+        sentence_words: The words of each sentence.
     """
     sides = wanted.sides
-    near: list[list[float]] = (vectors @ wanted.vectors.T).tolist()
-    likes, phrases, known = len(sides.aspects.liked), len(sides.phrases), len(sides.vectors)
-    first = known + len(sides.questions)
-    middle = first + sides.follows
-    total = 0.0
-    # Sums for sentences that mention it plainly, and for those that deny something of it.
-    leans, between = [0.0, 0.0], [0.0, 0.0]
-    for row, words in zip(near, said, strict=True):
-        follows, breaks = _highest_two(row[first:middle]), _highest_two(row[middle:])
-        liked, avoided = max(row[:likes], default=0.0), max(row[likes:phrases], default=0.0)
-        weight = math.exp(_SHARPNESS * max(follows, breaks, liked, avoided))
-        denies = _denies(wanted.deniable, words)
-        total += weight
-        leans[denies] += weight * (follows - breaks)
-        between[denies] += weight * (liked - avoided)
-    nearest = [max(row[place] for row in near) for place in range(known)]
+    near = (vectors @ wanted.vectors.T).astype(np.float64)
+    by_side = by_cosines(sides, near)
+    _, follows, breaks = _by_expansion(sides, near)
+    liked, avoided = by_side[:, 0], by_side[:, 1]
+    weights = np.exp(_SHARPNESS * np.maximum(np.maximum(follows, breaks), np.maximum(liked, avoided)))
+    weights /= weights.sum()
+    denies = np.array([_denies(wanted.deniable, words) for words in sentence_words])
     return [
         measures[_FOLLOWS] - measures[_BREAKS],
         *measures[-len(EVIDENCE) - len(EXPANDED) :],
-        *by_cosines(sides, nearest),
-        *(lean / total for lean in leans),
-        *(side / total for side in between),
+        *by_side.max(axis=0).tolist(),
+        # Of sentences that mention it plainly, then of those that deny something of it.
+        *(float(((follows - breaks) * weights)[denies == side].sum()) for side in (False, True)),
+        *(float(((liked - avoided) * weights)[denies == side].sum()) for side in (False, True)),
     ]
 
 
@@ -278,31 +281,20 @@ def sure_measured(relevance: float, stance: float, measures: Sequence[float]) ->
     """
     lean = min(_SUREST, abs(stance))
     likely = 1.0 / (1.0 + math.exp(-max(-_SUREST * 5, relevance)))
-    said = max(measures[place] for place in _SAID)
-    return [lean, lean * measures[_SHORT], lean * likely, lean * said, likely, measures[_EXPANDED], measures[_PHRASE]]
+    stated = max(measures[place] for place in _SAID)
+    return [lean, lean * measures[_SHORT], lean * likely, lean * stated, likely, measures[_EXPANDED], measures[_PHRASE]]
 
 
-def _by_expansion(sides: AspectEmbeddings, near: Sequence[float]) -> list[float]:
-    """Return the part of `MEASURES` from "question" to "borrowed"."""
+def _by_expansion(sides: AspectEmbeddings, near: NDArray[F]) -> tuple[NDArray[F], NDArray[F], NDArray[F]]:
+    """Return the highest cosine with a question, and the means of the two highest with what follows and breaks it."""
     first = len(sides.vectors) + len(sides.questions)
     middle = first + sides.follows
-    question = max(near[len(sides.vectors) : first], default=0.0)
-    if not len(sides.expanded):
-        return [question, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
-    follows, breaks = _highest_two(near[first:middle]), _highest_two(near[middle:])
-    return [
-        question, follows, breaks, max(follows, breaks), abs(follows - breaks), 0.0, float(sides.borrowed)
-    ]  # fmt: skip
+    questions = near[..., len(sides.vectors) : first]
+    highest: NDArray[F] = questions.max(axis=-1) if questions.shape[-1] else np.zeros(near.shape[:-1], near.dtype)
+    return highest, highest_two(near[..., first:middle]), highest_two(near[..., middle:])
 
 
-def _highest_two(cosines: Sequence[float]) -> float:
-    """Return the mean of the two highest values, as `evidence.highest_two` does for rows."""
-    if len(cosines) < 2:
-        return sum(cosines)
-    return sum(sorted(cosines)[-2:]) / 2.0
-
-
-def _told(expansion: Expansion | None, rarity: Rarity) -> dict[str, list[tuple[int, float]]]:
+def _phrases_holding(expansion: Expansion | None, rarity: Rarity) -> dict[str, list[tuple[int, float]]]:
     """Return the words of an expansion with the phrases that hold them; phrases that break it have negative numbers."""
     found: dict[str, list[tuple[int, float]]] = {}
     if expansion is None:
@@ -318,13 +310,13 @@ def _told(expansion: Expansion | None, rarity: Rarity) -> dict[str, list[tuple[i
     return found
 
 
-def _told_by(wanted: Wanted, said: Words) -> list[float]:
+def _shares_of_phrases(wanted: Wanted, words: Words) -> list[float]:
     """Return `EXPANDED`: the largest shares of a phrase that follows, then of one that breaks, stated and denied."""
     values = []
-    for words in said:
+    for runs in words:
         shares: dict[int, float] = {}
-        for word in words:
-            for number, share in wanted.told.get(word, ()):
+        for word in runs:
+            for number, share in wanted.holding.get(word, ()):
                 shares[number] = shares.get(number, 0.0) + share
         values.append(max((share for number, share in shares.items() if number > 0), default=0.0))
         values.append(max((share for number, share in shares.items() if number < 0), default=0.0))
@@ -332,13 +324,15 @@ def _told_by(wanted: Wanted, said: Words) -> list[float]:
     return [follows, follows_denied, breaks, breaks_denied]
 
 
-def _by_words(wanted: Wanted, chunk: Chunk, said: AbstractSet[str]) -> list[float]:
+def _by_words(wanted: Wanted, chunk: Chunk, words: AbstractSet[str]) -> list[float]:
     """Return the part of `MEASURES` from "words" to "names_only"."""
-    shares = [_share(phrase, said) for phrase in wanted.phrases]
-    found = {word: idf for phrase in wanted.phrases for word, idf in phrase.items() if word in said}
-    kinds, instead = wanted.kinds & said, wanted.instead & said
+    if not words:
+        return _NOTHING_SAID
+    shares = [_share(phrase, words) for phrase in wanted.phrases]
+    found = {word: idf for phrase in wanted.phrases for word, idf in phrase.items() if word in words}
+    kinds, instead = wanted.kinds & words, wanted.instead & words
     return [
-        _share(wanted.words, said),
+        _share(wanted.words, words),
         max(shares, default=0.0),
         sum(shares) / max(1, len(shares)),
         max(found.values(), default=0.0),

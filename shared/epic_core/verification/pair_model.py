@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import os
 import threading
@@ -12,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_core.encoders.sentence_transformers import weights_digest
 from epic_core.errors import EncoderError, InvalidInputError, MissingExtraError
 
 _TOLERANCE = 1e-5
@@ -76,8 +76,8 @@ class PairModel:
             called = getattr(model, "name", None) or type(model).__name__
         self.name = str(name or called)
         # Before version 4, sentence-transformers had another name for it.
-        told = "activation_fn" if hasattr(self._model, "activation_fn") else "default_activation_function"
-        activation = getattr(self._model, told, None)
+        attribute = "activation_fn" if hasattr(self._model, "activation_fn") else "default_activation_function"
+        activation = getattr(self._model, attribute, None)
         self.logits = _LOGITS.get(type(activation).__name__, False) if logits is None else logits
         named = _labels(self._model) if labels is None else tuple(label.strip().lower() for label in labels)
         self.labels = named if len(named) > 1 else ()
@@ -178,18 +178,9 @@ def _fingerprint(model: Any) -> str:
     state = getattr(model, "state_dict", None) or getattr(getattr(model, "model", None), "state_dict", None)
     if not callable(state):
         return ""
-    # Runtimes other than torch show no weights.
     weights = state()
-    if not weights:
-        return ""
-    digest = hashlib.sha256()
-    for key, tensor in sorted(weights.items()):
-        digest.update(f"{key}{tuple(tensor.shape)}".encode())
-        # The ends of each tensor distinguish two trainings without hashing gigabytes.
-        flat = tensor.detach().flatten()
-        digest.update(flat[:64].float().cpu().numpy().tobytes())
-        digest.update(flat[-64:].float().cpu().numpy().tobytes())
-    return digest.hexdigest()[:32]
+    # Runtimes other than torch show no weights.
+    return weights_digest(weights) if weights else ""
 
 
 def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import tracemalloc
-from collections.abc import Iterator
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from epic_core.encoders.base import default_tau
 from epic_core.errors import InvalidInputError
-from epic_core.pipeline.coarse_filter import CoarseMatches, coarse_filter, coarse_stream, tau_for_keep_rate
+from epic_core.pipeline.coarse_filter import CoarseMatches, coarse_filter, tau_for_keep_rate
 from epic_core.types import FloatArray
 from epic_core.types.validation import checked_tau
 
@@ -88,51 +85,6 @@ def test_items_beyond_one_block_keep_their_rows(rows: int) -> None:
     assert np.allclose(matches.similarities, similarities[matches.items, matches.preferences], atol=1e-6)
     assert matches.highest is not None
     assert np.allclose(matches.highest, similarities.max(axis=1), atol=1e-6)
-
-
-def test_a_stream_finds_what_a_batch_finds() -> None:
-    items, preferences = units(5000), units(3, seed=1)
-    cuts = [0, 1, 700, 700, 4096, 5000]
-    blocks = [items[start:end] for start, end in pairwise(cuts)]
-    streamed = [
-        pair
-        for matches, offset in zip(coarse_stream(blocks, preferences, 0.4), cuts, strict=False)
-        for pair in pairs(matches, offset)
-    ]
-    whole = pairs(coarse_filter(items, preferences, 0.4))
-
-    assert [pair[:2] for pair in streamed] == [pair[:2] for pair in whole]
-    assert np.allclose([pair[2] for pair in streamed], [pair[2] for pair in whole], atol=1e-6)
-
-
-def test_a_stream_takes_one_block_at_a_time() -> None:
-    taken = []
-
-    def blocks() -> Iterator[FloatArray]:
-        for number in range(3):
-            taken.append(number)
-            yield units(10, seed=number)
-
-    stream = coarse_stream(blocks(), units(2), 0.3)
-
-    assert taken == []
-    next(stream)
-    assert taken == [0]
-
-
-def test_a_stream_needs_memory_for_a_block_only() -> None:
-    preferences = units(4, dimension=64)
-
-    def peak(blocks: int) -> int:
-        tracemalloc.start()
-        for _ in coarse_stream((units(2000, dimension=64, seed=n) for n in range(blocks)), preferences, 0.2):
-            pass
-        used = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return used
-
-    peak(1)
-    assert peak(30) < 1.5 * peak(3)
 
 
 @pytest.mark.parametrize(("items", "preferences"), [(0, 3), (3, 0), (0, 0)])

@@ -17,14 +17,15 @@ from epic_core.preferences.evidence import (
     GROUPS,
     WEIGHTS,
     AspectEmbeddings,
-    aembed_aspects,
     embed_aspects,
+    embedding_aspects,
     expanded_lean,
     features,
     highest_two,
     stance_scores,
     worded,
 )
+from epic_core.runtime.effects import arun
 from epic_core.text.stems import words_of
 from epic_core.types.preferences import Aspects, Expansion
 from helpers import HashEncoder
@@ -212,7 +213,7 @@ def test_several_preferences_are_encoded_in_one_call_and_keep_their_own() -> Non
 async def test_async_gives_what_sync_gives_and_never_encodes_synchronously(encoder: StaticEncoder) -> None:
     preferences = ["I prefer trains over flights.", "I avoid meat.", liking("zorbs"), "素食"]
     for other in (encoder, HashEncoder()):
-        one, two = embed_aspects(other, preferences), await aembed_aspects(other, preferences)
+        one, two = embed_aspects(other, preferences), await arun(embedding_aspects(other, preferences))
         for here, there in zip(one, two, strict=True):
             assert (here.aspects, here.phrases, here.kinds, here.group_rows) == (
                 there.aspects,
@@ -222,9 +223,9 @@ async def test_async_gives_what_sync_gives_and_never_encodes_synchronously(encod
             )
             np.testing.assert_array_equal(here.vectors, there.vectors)
     fake = HashEncoder()
-    await aembed_aspects(fake, preferences)
+    await arun(embedding_aspects(fake, preferences))
     assert not fake.sync_threads
-    assert await aembed_aspects(fake, []) == []
+    assert await arun(embedding_aspects(fake, [])) == []
 
 
 def test_edited_aspects_are_what_is_looked_for() -> None:
@@ -347,7 +348,7 @@ async def test_preferences_with_and_without_an_expansion_do_not_mix() -> None:
     preferences = [liking("qwuz"), expanding(), avoiding("casinos"), expanding("bundled")]
     every = embed_aspects(HashEncoder(), preferences)
     for one, other, preference in zip(
-        every, await aembed_aspects(HashEncoder(), preferences), preferences, strict=True
+        every, await arun(embedding_aspects(HashEncoder(), preferences)), preferences, strict=True
     ):
         alone = one_side(preference)
         for name in ("vectors", "questions", "expanded"):

@@ -239,7 +239,7 @@ def lean_of(encoder: Encoder, text: str, preference: Preference) -> float:
     (sides,) = embed_aspects(encoder, [preference])
     wanted = Wanted.of(preference.text, sides, Rarity({}, 100), preference.expansion)
     chunk = Chunk(text, embed(encoder, [text])[0])
-    found = measured(wanted, chunk, embed(encoder, [preference.text])[0])
+    found = measured(wanted, [chunk], embed(encoder, [preference.text]))[0].tolist()
     near = stance_measured(wanted, found, chunk.vector[None, :], [chunk.words])
     return dict(zip(STANCE_MEASURES, near, strict=True))["lean"]
 
@@ -543,7 +543,7 @@ def measures(text: str, preference: str | Preference, sentences: Sequence[str] |
     encoder = HashEncoder()
     (sides,) = embed_aspects(encoder, [preference])
     wanted = Wanted.of(str(preference), sides, Rarity({}, 100))
-    found = measured(wanted, Chunk(text, encoder.vector(text)), encoder.vector(str(preference)))
+    found = measured(wanted, [Chunk(text, encoder.vector(text))], [encoder.vector(str(preference))])[0].tolist()
     pieces = [text] if sentences is None else sentences
     near = stance_measured(wanted, found, encoder.encode(pieces), list(map(words_of, pieces)))
     return dict(zip(MEASURES, found, strict=True)) | dict(zip(STANCE_MEASURES, near, strict=True))

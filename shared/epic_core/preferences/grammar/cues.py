@@ -261,7 +261,7 @@ _STARTS_WITH_NO = re.compile(r"(?:please,? )?no\s", re.I)
 def firmness_of(text: str) -> float:
     """Return the firmness of a preference: 1.0 (never, only, allergic), 0.75 (hate, love) or 0.5 (prefer, dislike)."""
     plain = text.replace("\u2019", "'").strip()
-    said = _SIDE_REMARK.sub("", plain)
-    if _NEVER.search(plain) or _STRICT.search(said):
+    rest = _SIDE_REMARK.sub("", plain)
+    if _NEVER.search(plain) or _STRICT.search(rest):
         return 1.0
-    return 0.75 if _STRONG.search(said) or _STARTS_WITH_NO.match(plain) else 0.5
+    return 0.75 if _STRONG.search(rest) or _STARTS_WITH_NO.match(plain) else 0.5

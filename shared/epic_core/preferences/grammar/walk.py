@@ -120,17 +120,17 @@ def cues_of(plain: str, start: int, end: int) -> Iterator[re.Match[str]]:
 
 
 def _is_cue(plain: str, cue: re.Match[str], start: int, end: int, last: re.Match[str] | None) -> bool:
-    kind, said = cue.lastgroup, cue[0].casefold()
+    kind, word = cue.lastgroup, cue[0].casefold()
     before = plain[max(start, cue.start() - 20) : cue.start()]
     if kind == "imperative":
         return bool(_BEGINS.search(before))
     if kind in _AFTER:
         return last is not None and last.lastgroup in _AFTER[kind]
-    if said == "before":
+    if word == "before":
         return bool(_PUT.search(plain, start, cue.start()))
-    if kind not in ("liked", "avoided") and said != "must":
+    if kind not in ("liked", "avoided") and word != "must":
         return True
-    if last is not None and said.endswith("ing") and _NOTHING_NAMED.fullmatch(plain, last.end(), cue.start()):
+    if last is not None and word.endswith("ing") and _NOTHING_NAMED.fullmatch(plain, last.end(), cue.start()):
         return True
     # After "and" it may be a noun, unless an object follows.
     noun = _JOINED.search(before) and _NO_OBJECT.match(plain, cue.end(), end)
@@ -193,28 +193,28 @@ class Walk:
 
     def _verb(self, cue: re.Match[str], side: int) -> None:
         before = self._plain[self._open : cue.start()]
-        negation, said = cue.lastgroup == "not", cue[0].casefold()
+        negation, word = cue.lastgroup == "not", cue[0].casefold()
         if self._side and _NOTHING_NAMED.fullmatch(before):
             # Cues that stand together multiply, "don't dislike", but not in "avoid or refuse".
             alike = self._side == side == AVOIDED and _OR.search(before)
             self._drop(cue, side if alike else self._side * side)
-            self._base = self._base_of(said, self._side)
+            self._base = self._base_of(word, self._side)
         elif _RELATIVE.search(before):
             if side == AVOIDED and self._side and (negation or self._base == LIKED):
                 self._turn_inside(cue)
             return
-        elif self._base == LIKED and negation and _SHOULD.match(said):
+        elif self._base == LIKED and negation and _SHOULD.match(word):
             self._drop(cue, AVOIDED)
-        elif self._side and said in ("not", "nor"):
-            self._turn(cue, -self._base if said == "not" else self._base)
+        elif self._side and word in ("not", "nor"):
+            self._turn(cue, -self._base if word == "not" else self._base)
         elif not self._side or self._begins_anew(cue, before):
-            if said == "not":
+            if word == "not":
                 self._like_what_stands_before(cue)
             self._turn(cue, side)
-            self._base = self._base_of(said, side)
+            self._base = self._base_of(word, side)
         else:
             return
-        self._prefers = self._may_prefer and said.startswith("prefer") and self._side == LIKED
+        self._prefers = self._may_prefer and word.startswith("prefer") and self._side == LIKED
 
     def _base_of(self, verb: str, side: int) -> int:
         """Return the side of a verb; "I believe in reducing waste" is still about something liked."""
