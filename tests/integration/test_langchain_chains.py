@@ -405,7 +405,7 @@ async def test_options_of_a_call_reach_the_retriever_in_a_chain(shared: EpicMemo
 async def test_users_at_once_do_not_see_each_other(shared: EpicMemory, batch: Call) -> None:
     chain = answering(EpicRetriever(memory=shared, k=5, guidance="text"))
     users = [(ANN, "vegan"), (BOB, "otels")] * 8
-    configs = [{"configurable": {"namespace": user}, "max_concurrency": 8} for user, _ in users]
+    configs = [{"configurable": {"epic_namespace": user}, "max_concurrency": 8} for user, _ in users]
     texts = [text.split("\n---\n")[0] for text in await batch(chain, [QUESTION] * len(users), configs)]
     for (_, own), (_, others), text in zip(users, users[1:] + users[:1], texts, strict=True):
         assert own in text and others not in text and text.count("Content:") == (2 if own == "vegan" else 3)
@@ -439,7 +439,7 @@ async def test_called_from_a_function_it_is_in_that_functions_run(memory: EpicMe
     async def astep(question: str, config: RunnableConfig) -> list[Document]:
         return await retriever.ainvoke(question, config)
 
-    config = {"callbacks": [runs], "configurable": {"k": 1}}
+    config = {"callbacks": [runs], "configurable": {"epic_k": 1}}
     assert len(await call(RunnableLambda(step, afunc=astep, name="step"), QUESTION, config)) == 1
     assert [above.name for above in runs.above(runs.one("EpicRetriever"))] == ["step"]
 
@@ -451,7 +451,7 @@ def test_a_function_need_not_hand_the_options_on(shared: EpicMemory, runs: Runs)
         return retriever.invoke(question)
 
     step = RunnableLambda(ask, name="step")
-    found = step.invoke(QUESTION, {"callbacks": [runs], "configurable": {"namespace": BOB}})
+    found = step.invoke(QUESTION, {"callbacks": [runs], "configurable": {"epic_namespace": BOB}})
     assert set(ids(found)) == {"casino", "quiet", "poker"}
     assert [above.name for above in runs.above(runs.one("EpicRetriever"))] == ["step"]
 
@@ -466,7 +466,7 @@ async def test_a_failed_retrieval_is_reported(runs: Runs, call: Call) -> None:
     with pytest.raises(TypeError, match="not 'top_k'"):
         await call(retriever, QUESTION, {"callbacks": [runs], "run_name": "second"}, top_k=3)
     with pytest.raises(InvalidInputError, match="k must be"):
-        await call(retriever, QUESTION, {"callbacks": [runs], "run_name": "third", "configurable": {"k": 0}})
+        await call(retriever, QUESTION, {"callbacks": [runs], "run_name": "third", "configurable": {"epic_k": 0}})
     assert isinstance(runs.one("third").error, InvalidInputError)
 
 

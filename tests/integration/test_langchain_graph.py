@@ -116,9 +116,9 @@ async def test_without_a_known_entity_nearness_decides(retriever: EpicGraphRetri
 
 
 async def test_another_users_namespace_is_not_passed_over(retriever: EpicGraphRetriever) -> None:
-    own: Any = {"configurable": {"namespace": retriever.graph.memory.namespace, "thread_id": "7"}}
+    own: Any = {"configurable": {"epic_namespace": retriever.graph.memory.namespace, "thread_id": "7"}}
     assert retriever.invoke("Oscar", own) == await retriever.ainvoke("Oscar", own) == retriever.invoke("Oscar")
-    another: Any = {"configurable": {"namespace": "bob"}}
+    another: Any = {"configurable": {"epic_namespace": "bob"}}
     with pytest.raises(InvalidInputError, match="Make a retriever for 'bob'"):
         retriever.invoke("Oscar", another)
     with pytest.raises(InvalidInputError, match="Make a retriever for 'bob'"):

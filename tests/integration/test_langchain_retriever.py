@@ -225,7 +225,7 @@ def test_guidance_that_an_item_came_with_is_not_taken_for_the_memorys() -> None:
     ],
 )
 async def test_filters_may_be_mappings(given: Any, expected: set[str], retriever: EpicRetriever) -> None:
-    config: Any = {"configurable": {"filter": given, "k": 9}}
+    config: Any = {"configurable": {"epic_filter": given, "epic_k": 9}}
     found = retriever.invoke(QUERY, k=9, filter=given)
     assert set(ids(found)) == expected
     assert found == await retriever.ainvoke(QUERY, k=9, filter=given)
@@ -237,7 +237,7 @@ async def test_filters_that_cannot_be_are_errors(wrong: Any, retriever: EpicRetr
     with pytest.raises(InvalidInputError, match=r"[Ff]ilter"):
         retriever.invoke(QUERY, filter=wrong)
     with pytest.raises(InvalidInputError, match=r"[Ff]ilter"):
-        await retriever.ainvoke(QUERY, {"configurable": {"filter": wrong}})
+        await retriever.ainvoke(QUERY, {"configurable": {"epic_filter": wrong}})
 
 
 async def test_preferences_of_a_call_choose_among_those_that_are_held(
@@ -248,14 +248,22 @@ async def test_preferences_of_a_call_choose_among_those_that_are_held(
     assert [one.metadata["epic_score"] for one in found] == [
         hit.score for hit in memory.search(QUERY, 9, preferences=[PREFERENCES[0]])
     ]
-    assert await retriever.ainvoke(QUERY, {"configurable": {"preferences": [PREFERENCES[0]], "k": 9}}) == found
+    assert (
+        await retriever.ainvoke(QUERY, {"configurable": {"epic_preferences": [PREFERENCES[0]], "epic_k": 9}}) == found
+    )
     with pytest.raises(UnknownPreferenceError):
         retriever.invoke(QUERY, preferences=["I love the sea."])
 
 
 async def test_options_in_the_config_hold_unless_the_call_says_otherwise(retriever: EpicRetriever) -> None:
     config: Any = {
-        "configurable": {"k": 2, "filter": {"kind": "hotel"}, "thread_id": "7", "top_k": 9, "namespace": None}
+        "configurable": {
+            "epic_k": 2,
+            "epic_filter": {"kind": "hotel"},
+            "thread_id": "7",
+            "top_k": 9,
+            "epic_namespace": None,
+        }
     }
     assert set(ids(retriever.invoke(QUERY, config))) <= {"casino", "hotel", "poker"}
     for options, count in (({}, 2), ({"k": 1}, 1), ({"k": 3}, 3), ({"k": 9, "filter": {"kind": "food"}}, 3)):
@@ -275,7 +283,7 @@ async def test_what_is_none_is_not_given(retriever: EpicRetriever) -> None:
 
 def test_fields_can_be_made_configurable(retriever: EpicRetriever) -> None:
     configurable = retriever.configurable_fields(guidance=ConfigurableField(id="guidance"))
-    first = configurable.invoke(QUERY, {"configurable": {"guidance": "text", "k": 1}})
+    first = configurable.invoke(QUERY, {"configurable": {"guidance": "text", "epic_k": 1}})
     assert len(first) == 1 and "Document 1:\n" in first[0].page_content
     assert configurable.invoke(QUERY) == retriever.invoke(QUERY)
 
@@ -286,7 +294,7 @@ def test_two_users_in_one_file_have_one_retriever(tmp_path: Path) -> None:
         with EpicMemory.open(path, PREFERENCES, namespace=user, tau=0.0, encoder=encoder) as memory:
             memory.add(items)
     retriever = EpicRetriever(memory=path, k=9, embeddings=encoder)
-    configs: Any = [{"configurable": {"namespace": user}} for user in ("ann", "bob", "eve")] * 5
+    configs: Any = [{"configurable": {"epic_namespace": user}} for user in ("ann", "bob", "eve")] * 5
     found = [set(ids(one)) for one in retriever.batch([QUERY] * len(configs), configs)]
     assert found == [{"stew", "curry", "casino"}, {"hotel", "poker", "soup"}, set()] * 5
     retriever.memory.close()

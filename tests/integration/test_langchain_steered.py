@@ -158,7 +158,7 @@ async def test_every_store_gives_the_same_documents_in_the_same_order(
     search = SteeredSearch(default_encoder(), overfetch=overfetch)
     search_kwargs = own_filter(name) if first else {}
     retriever = SteeredRetriever(
-        vectorstore=store, preferences=PREFERENCES, mode=mode, overfetch=overfetch, k=6, search_kwargs=search_kwargs
+        vectorstore=store, preferences=PREFERENCES, steering=mode, overfetch=overfetch, k=6, search_kwargs=search_kwargs
     )
     for question in QUESTIONS:
         found = retriever.invoke(question)
@@ -174,8 +174,8 @@ async def test_every_store_gives_the_same_documents_in_the_same_order(
 async def test_a_filter_of_a_call_is_the_stores_own(filled: tuple[str, VectorStore], mode: Any) -> None:
     name, store = filled
     filters = own_filter(name)
-    constructed = SteeredRetriever(vectorstore=store, preferences=PREFERENCES, mode=mode, search_kwargs=filters)
-    plain = SteeredRetriever(vectorstore=store, preferences=PREFERENCES, mode=mode)
+    constructed = SteeredRetriever(vectorstore=store, preferences=PREFERENCES, steering=mode, search_kwargs=filters)
+    plain = SteeredRetriever(vectorstore=store, preferences=PREFERENCES, steering=mode)
     wanted = constructed.invoke(QUESTIONS[0])
     assert plain.invoke(QUESTIONS[0], filter=filters["filter"]) == wanted
     assert await plain.ainvoke(QUESTIONS[0], {"configurable": filters}) == wanted
@@ -183,7 +183,7 @@ async def test_a_filter_of_a_call_is_the_stores_own(filled: tuple[str, VectorSto
 
 async def test_off_is_the_stores_own_search(filled: tuple[str, VectorStore]) -> None:
     _, store = filled
-    retriever = SteeredRetriever(vectorstore=store, preferences=PREFERENCES, mode="off", k=7)
+    retriever = SteeredRetriever(vectorstore=store, preferences=PREFERENCES, steering="off", k=7)
     for question in QUESTIONS:
         own = store.similarity_search(question, k=7)
         assert retriever.invoke(question) == await retriever.ainvoke(question) == own
@@ -192,7 +192,7 @@ async def test_off_is_the_stores_own_search(filled: tuple[str, VectorStore]) -> 
 async def test_a_store_keeps_what_it_holds(filled: tuple[str, VectorStore]) -> None:
     _, store = filled
     retriever = SteeredRetriever(vectorstore=store, preferences=PREFERENCES)
-    for document in (*retriever.invoke(QUESTIONS[0]), *await retriever.ainvoke(QUESTIONS[0], mode="off")):
+    for document in (*retriever.invoke(QUESTIONS[0]), *await retriever.ainvoke(QUESTIONS[0], steering="off")):
         document.metadata["title"] = "changed"
     for document in store.similarity_search(QUESTIONS[0], k=5):
         assert document.metadata["title"] != "changed"
@@ -234,9 +234,9 @@ def test_where_lengths_count_a_steered_query_is_as_long_as_it_was(space: str) ->
 
     store.similarity_search_by_vector = asking  # type: ignore[method-assign]
     retriever = SteeredRetriever(vectorstore=store, preferences=[AVOIDS], overfetch=1)
-    assert texts(retriever.invoke(QUERY, mode="off")) == texts(store.similarity_search(QUERY, k=5))
+    assert texts(retriever.invoke(QUERY, steering="off")) == texts(store.similarity_search(QUERY, k=5))
     for mode in MODES:
-        retriever.invoke(QUERY, mode=mode)
+        retriever.invoke(QUERY, steering=mode)
         assert np.linalg.norm(asked[-1]) == pytest.approx(np.linalg.norm(Long().embed_query(QUERY)), rel=1e-4)
 
 
@@ -249,9 +249,9 @@ def test_documents_say_what_steered_them(hotels: InMemoryVectorStore) -> None:
     for document in retriever.invoke(QUERY):
         assert document.metadata["epic_steered_by"] == "\n".join(one.preference.text for one in steered.preferences)
         assert json.loads(json.dumps(document.metadata)) == document.metadata
-    for document in retriever.invoke(QUERY, mode="paper"):
+    for document in retriever.invoke(QUERY, steering="paper"):
         assert set(document.metadata) == {"n", "epic_steered_by"}
-    for document in retriever.invoke(QUERY, mode="off") + retriever.invoke("xylophone quantum zebra"):
+    for document in retriever.invoke(QUERY, steering="off") + retriever.invoke("xylophone quantum zebra"):
         assert set(document.metadata) == {"n"}
 
 
@@ -300,23 +300,23 @@ def test_stances_that_a_transformer_found_rank_documents() -> None:
 def test_a_calls_options_give_what_a_retriever_made_with_them_gives(
     hotels: InMemoryVectorStore, k: int, mode: Any, preferences: list[str], question: str
 ) -> None:
-    made = SteeredRetriever(vectorstore=hotels, preferences=preferences, mode=mode, k=k)
-    other = SteeredRetriever(vectorstore=hotels, preferences=[LIKES], mode="paper", k=2)
+    made = SteeredRetriever(vectorstore=hotels, preferences=preferences, steering=mode, k=k)
+    other = SteeredRetriever(vectorstore=hotels, preferences=[LIKES], steering="paper", k=2)
     wanted = made.invoke(question)
-    options = {"k": k, "mode": mode, "preferences": preferences}
+    options = {"k": k, "steering": mode, "preferences": preferences}
     assert len(wanted) == min(k, len(HOTELS))
     assert other.invoke(question, **options) == wanted
     assert other.invoke(question, {"configurable": {**options, "thread_id": "someone else's"}}) == wanted
     assert asyncio.run(other.ainvoke(question, **options)) == wanted
     assert asyncio.run(other.ainvoke(question, {"configurable": options})) == wanted
     assert other.invoke(question) == SteeredRetriever(
-        vectorstore=hotels, preferences=[LIKES], mode="paper", k=2
+        vectorstore=hotels, preferences=[LIKES], steering="paper", k=2
     ).invoke(question)
 
 
 async def test_an_argument_wins_over_the_configuration(hotels: InMemoryVectorStore) -> None:
     retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS])
-    config: Any = {"configurable": {"k": 1}}
+    config: Any = {"configurable": {"epic_k": 1}}
     assert len(retriever.invoke(QUERY, config)) == len(await retriever.ainvoke(QUERY, config)) == 1
     assert len(retriever.invoke(QUERY, config, k=3)) == len(await retriever.ainvoke(QUERY, config, k=3)) == 3
 
@@ -324,7 +324,7 @@ async def test_an_argument_wins_over_the_configuration(hotels: InMemoryVectorSto
 async def test_one_retriever_serves_many_users_at_once(hotels: InMemoryVectorStore) -> None:
     retriever = SteeredRetriever(vectorstore=hotels, k=1)
     configs: list[Any] = [
-        {"configurable": {"preferences": [one]}} for one in (LIKES, "I love hotels with a casino.")
+        {"configurable": {"epic_preferences": [one]}} for one in (LIKES, "I love hotels with a casino.")
     ] * 4
     wanted = [retriever.invoke(QUERY, config) for config in configs]
     assert texts(wanted[0]) != texts(wanted[1])
@@ -336,7 +336,7 @@ WRONG_CALLS: list[tuple[type[Exception], str, str, dict[str, Any]]] = [
     (TypeError, "top_k", QUERY, {"top_k": 3}),
     *((InvalidInputError, "query", query, {}) for query in ("", "  ", "\x00")),
     *((InvalidInputError, "at least 1", QUERY, {"k": k}) for k in (0, True, "3")),
-    (InvalidInputError, "sideways", QUERY, {"mode": "sideways"}),
+    (InvalidInputError, "sideways", QUERY, {"steering": "sideways"}),
     (InvalidInputError, "empty", QUERY, {"preferences": [" "]}),
     (InvalidInputError, "string", QUERY, {"preferences": [3]}),
     (DuplicatePreferenceError, "twice", QUERY, {"preferences": [AVOIDS, AVOIDS.upper()]}),
@@ -407,7 +407,7 @@ async def test_a_query_that_matches_no_preference_goes_to_the_fallback(
 
 
 async def test_off_never_asks_the_fallback(hotels: InMemoryVectorStore) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, fallback=Web(found=PAGES), mode="off")
+    retriever = SteeredRetriever(vectorstore=hotels, fallback=Web(found=PAGES), steering="off")
     own = hotels.similarity_search(QUERY, k=5)
     assert retriever.invoke(QUERY) == await retriever.ainvoke(QUERY) == own
 
@@ -433,7 +433,7 @@ async def test_the_fallback_is_given_what_the_call_is_configured_with(hotels: In
     fallback = EpicRetriever(memory=memory)
     retriever = SteeredRetriever(vectorstore=hotels, fallback=fallback)
     for namespace, count in (("ada", 1), ("bob", 0)):
-        config: Any = {"configurable": {"namespace": namespace}}
+        config: Any = {"configurable": {"epic_namespace": namespace}}
         assert len(retriever.invoke(QUERY, config)) == len(await retriever.ainvoke(QUERY, config)) == count
 
 
@@ -538,8 +538,8 @@ def test_queries_are_embedded_as_queries_and_all_else_once_as_documents(
     embeddings, retriever = counted
     for _ in range(3):
         for mode in MODES:
-            retriever.invoke("hotels with a garden", mode=mode)
-            retriever.invoke("hotels with a garden", preferences=[LIKES], mode=mode)
+            retriever.invoke("hotels with a garden", steering=mode)
+            retriever.invoke("hotels with a garden", preferences=[LIKES], steering=mode)
     asked = [query for query in embeddings.queries if query not in sample_texts()]
     assert asked == ["hotels with a garden"] * 18
     # And once the questions that tell what another one asks for.
@@ -615,7 +615,7 @@ class ByTextOnly(VectorStore):
 
 @pytest.mark.parametrize("mode", ["signed", "off"])
 async def test_a_store_that_cannot_search_by_vector_is_a_clear_error(mode: Any) -> None:
-    retriever = SteeredRetriever(vectorstore=ByTextOnly(), preferences=[AVOIDS], mode=mode)
+    retriever = SteeredRetriever(vectorstore=ByTextOnly(), preferences=[AVOIDS], steering=mode)
     with pytest.raises(InvalidInputError, match="ByTextOnly cannot search by vector"):
         retriever.invoke(QUERY)
     with pytest.raises(InvalidInputError, match="ByTextOnly cannot search by vector"):
@@ -639,7 +639,7 @@ async def test_a_stores_own_errors_stay_what_they_are(hotels: InMemoryVectorStor
         ({"k": 0}, "at least 1"),
         ({"k": True}, "at least 1"),
         ({"k": 2.5}, "at least 1"),
-        ({"mode": "sideways"}, "paper"),
+        ({"steering": "sideways"}, "paper"),
         ({"floor": 1.5}, "floor"),
         ({"overfetch": 0}, "overfetch"),
         ({"preferences": [""]}, "empty"),
@@ -661,9 +661,9 @@ def test_an_argument_that_cannot_be_is_an_error(
 
 def test_attributes_can_be_changed_and_are_checked(hotels: InMemoryVectorStore) -> None:
     retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS], k=1)
-    retriever.mode = "off"
+    retriever.steering = "off"
     assert retriever.invoke(QUERY) == hotels.similarity_search(QUERY, k=1)
-    retriever.mode = "signed"
+    retriever.steering = "signed"
     retriever.preferences = ["I like casinos and poker."]
     retriever.overfetch = 1
     (document,) = retriever.invoke(QUERY)

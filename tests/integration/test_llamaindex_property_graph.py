@@ -336,7 +336,7 @@ async def test_off_is_the_frameworks_own(
     plain = VectorContextRetriever(
         index.property_graph_store, embed_model=EpicEmbedding(), vector_store=index.vector_store, **options
     )
-    off = SteeredVectorContextRetriever.from_index(index, [AVOIDS, LIKES], mode="off", **options)
+    off = SteeredVectorContextRetriever.from_index(index, [AVOIDS, LIKES], steering="off", **options)
     for query in (QUERY, "a park", QueryBundle("trains", custom_embedding_strs=["a hotel", "water"])):
         wanted = plain.retrieve(copy.deepcopy(query))
         assert wanted
@@ -346,7 +346,7 @@ async def test_off_is_the_frameworks_own(
 @pytest.mark.parametrize("include_text", [True, False])
 async def test_a_query_is_steered(index: PropertyGraphIndex, include_text: bool) -> None:
     options: Any = {"similarity_top_k": 1, "include_text": include_text}
-    (own,) = SteeredVectorContextRetriever.from_index(index, [LIKES], mode="off", **options).retrieve(QUERY)
+    (own,) = SteeredVectorContextRetriever.from_index(index, [LIKES], steering="off", **options).retrieve(QUERY)
     assert "Ace" in own.text
     retriever = SteeredVectorContextRetriever.from_index(index, [LIKES], annotate=True, **options)
     (found,) = retriever.retrieve(QUERY)
@@ -408,7 +408,7 @@ def test_sync_and_async_are_the_same(
         graph_of(kept(passages())),
         preferences,
         guidance=kept if guided else None,
-        mode=mode,
+        steering=mode,
         similarity_top_k=k,
         include_text=include_text,
     )
@@ -424,9 +424,9 @@ async def test_filters_that_nothing_satisfies_give_nothing(name: str) -> None:
     none = MetadataFilters(filters=[MetadataFilter(key="title", value="Another")])
     some = MetadataFilters(filters=[MetadataFilter(key="title", value="Guide")])
     for mode in ("signed", "off"):
-        retriever = SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=none, mode=mode)
+        retriever = SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=none, steering=mode)
         assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == []
-        assert SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=some, mode=mode).retrieve(QUERY)
+        assert SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=some, steering=mode).retrieve(QUERY)
 
 
 @pytest.mark.parametrize("name", ["searchable", "vector store"])
@@ -576,7 +576,7 @@ async def test_undecided_passages_have_no_guidance_and_are_told_of(caplog: pytes
 async def test_a_memory_without_preferences_has_nothing_to_say() -> None:
     memory = EpicMemory()
     retriever = SteeredVectorContextRetriever.from_index(graph_of(passages(HOTELS)), guidance=memory)
-    off = SteeredVectorContextRetriever.from_index(graph_of(passages(HOTELS)), [AVOIDS], mode="off")
+    off = SteeredVectorContextRetriever.from_index(graph_of(passages(HOTELS)), [AVOIDS], steering="off")
     assert told(retriever.retrieve(QUERY)) == told(await retriever.aretrieve(QUERY)) == told(off.retrieve(QUERY))
     memory.add_preference(LIKES)
     assert retriever.preferences == (memory.preferences[0],)
@@ -613,7 +613,7 @@ def test_a_postprocessor_takes_the_guidance_as_it_is(index: PropertyGraphIndex, 
         ({"limit": -1}, "limit must be"),
         ({"floor": 3.0}, "floor"),
         ({"overfetch": 0}, "overfetch"),
-        ({"mode": "loud"}, "mode|steering"),
+        ({"steering": "loud"}, "mode|steering"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -723,7 +723,7 @@ def test_a_graph_without_some_passages_is_that_of_the_others(
         source = node.properties.get(TRIPLET_SOURCE_KEY)
         assert source is None or any(node.id in (one, other) for one, _, other in triples[source])
         assert source not in names
-    found = SteeredVectorContextRetriever.from_index(index, [AVOIDS], similarity_top_k=9, mode="off").retrieve("E1")
+    found = SteeredVectorContextRetriever.from_index(index, [AVOIDS], similarity_top_k=9, steering="off").retrieve("E1")
     assert {node.node_id for node in found} <= {node.node_id for node in left}
     vectors = index.vector_store
     if vectors is not None:

@@ -137,7 +137,7 @@ async def test_it_gives_what_an_exact_steered_search_gives(
 ) -> None:
     filters = MetadataFilters(filters=[MetadataFilter(key="n", value=first, operator=">=")])
     leaf = corpus.as_retriever(similarity_top_k=6, filters=filters if first else None)
-    retriever = SteeredRetriever(leaf, PREFERENCES, mode=mode, overfetch=overfetch)
+    retriever = SteeredRetriever(leaf, PREFERENCES, steering=mode, overfetch=overfetch)
     for question in QUESTIONS:
         found = retriever.retrieve(question)
         assert found == await retriever.aretrieve(question)
@@ -149,7 +149,7 @@ async def test_it_gives_what_an_exact_steered_search_gives(
 
 async def test_off_is_the_leafs_own_search(corpus: VectorStoreIndex) -> None:
     leaf = corpus.as_retriever(similarity_top_k=7)
-    retriever = SteeredRetriever(leaf, PREFERENCES, mode="off")
+    retriever = SteeredRetriever(leaf, PREFERENCES, steering="off")
     for question in QUESTIONS:
         assert retriever.retrieve(question) == await retriever.aretrieve(question) == leaf.retrieve(question)
 
@@ -170,7 +170,7 @@ async def test_a_leaf_whose_count_is_changed_is_asked_for_that_many(leaf: Any) -
 def test_sync_and_async_are_the_same_and_give_nothing_twice(
     corpus: VectorStoreIndex, k: int, mode: Any, preferences: list[str], question: str
 ) -> None:
-    retriever = SteeredRetriever(corpus.as_retriever(similarity_top_k=k), preferences, mode=mode)
+    retriever = SteeredRetriever(corpus.as_retriever(similarity_top_k=k), preferences, steering=mode)
     found = retriever.retrieve(question)
     assert asyncio.run(retriever.aretrieve(question)) == found
     assert len(set(ids(found))) == len(found) == k
@@ -193,7 +193,7 @@ async def test_several_texts_to_embed_are_aggregated_as_the_leaf_does(hotels: Ve
     mean = mean_agg(default_encoder().encode(several).tolist())
     for mode in MODES:
         for embed_model in (None, default_encoder()):
-            retriever = SteeredRetriever(leaf, [AVOIDS], mode=mode, embed_model=embed_model)  # type: ignore[arg-type]
+            retriever = SteeredRetriever(leaf, [AVOIDS], steering=mode, embed_model=embed_model)  # type: ignore[arg-type]
             wanted = retriever.retrieve(QueryBundle(QUERY, embedding=mean))
             bundle = QueryBundle(QUERY, custom_embedding_strs=several)
             for found in (retriever.retrieve(bundle), await retriever.aretrieve(bundle)):
@@ -265,10 +265,10 @@ def test_nodes_say_what_steered_them(leaf: BaseRetriever) -> None:
         for mode in (MetadataMode.EMBED, MetadataMode.LLM):
             assert "epic_" not in node.get_content(metadata_mode=mode)
             assert "n: " in node.get_content(metadata_mode=mode)
-    for node in SteeredRetriever(leaf, preferences, mode="paper", annotate=True).retrieve(QUERY):
+    for node in SteeredRetriever(leaf, preferences, steering="paper", annotate=True).retrieve(QUERY):
         assert set(node.metadata) == {"n", "epic_steered_by"}
     plain = [
-        *SteeredRetriever(leaf, preferences, mode="off", annotate=True).retrieve(QUERY),
+        *SteeredRetriever(leaf, preferences, steering="off", annotate=True).retrieve(QUERY),
         *SteeredRetriever(leaf, preferences, annotate=True).retrieve(UNMATCHED),
         *SteeredRetriever(leaf, preferences).retrieve(QUERY),
     ]
@@ -281,7 +281,7 @@ async def test_by_default_metadata_is_exactly_the_leafs(mode: Any) -> None:
     said = {"z": 1, "epic_tier": "memory", "a": {"d": [1], "c": 2}, "epic_steered_by": "x", "epic_score": 0.5}
     index = index_of([TextNode(id_=str(n), text=text, metadata={"n": n, **said}) for n, text in enumerate(HOTELS)])
     own = {node.node_id: node for node in index.docstore.docs.values()}
-    retriever = SteeredRetriever(index.as_retriever(similarity_top_k=5), [AVOIDS], mode=mode)
+    retriever = SteeredRetriever(index.as_retriever(similarity_top_k=5), [AVOIDS], steering=mode)
     for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
         assert [str(node.metadata) for node in found] == [str(own[node.node_id].metadata) for node in found]
         assert [node.node.hash for node in found] == [own[node.node_id].hash for node in found]
@@ -291,7 +291,7 @@ async def test_by_default_metadata_is_exactly_the_leafs(mode: Any) -> None:
 async def test_an_index_keeps_what_it_holds(mode: Any, annotate: bool) -> None:
     index = index_of([TextNode(id_=str(n), text=text, metadata={"n": [n]}) for n, text in enumerate(HOTELS)])
     before = copy.deepcopy(index.docstore.docs)
-    retriever = SteeredRetriever(index.as_retriever(), [AVOIDS], mode=mode, annotate=annotate)
+    retriever = SteeredRetriever(index.as_retriever(), [AVOIDS], steering=mode, annotate=annotate)
     for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
         for node in found:
             node.metadata["n"].append("changed")
@@ -404,7 +404,7 @@ async def test_a_query_that_matches_no_preference_goes_to_the_fallback(
     assert [page.metadata for page in pages] == [{"n": 1}, {"n": 2}]
     retriever.preferences = [AVOIDS]  # type: ignore[assignment]
     assert texts(retriever.retrieve(QUERY)) != texts(found)
-    off = SteeredRetriever(leaf, preferences, fallback=Remembering(pages), mode="off")
+    off = SteeredRetriever(leaf, preferences, fallback=Remembering(pages), steering="off")
     assert off.retrieve(QUERY) == leaf.retrieve(QUERY)
 
 
@@ -486,7 +486,7 @@ def test_the_leafs_own_model_may_be_given(leaf: BaseRetriever, given: Any) -> No
 async def test_an_index_of_another_dimension_is_a_clear_error(mode: Any) -> None:
     index = index_of([TextNode(text=text) for text in HOTELS], ScriptedEmbedding(dimension=32))
     leaf = index.as_retriever(embed_model=EpicEmbedding())
-    retriever = SteeredRetriever(leaf, [AVOIDS], mode=mode)
+    retriever = SteeredRetriever(leaf, [AVOIDS], steering=mode)
     with pytest.raises(EncoderMismatchError, match="make the index anew"):
         retriever.retrieve(QUERY)
     with pytest.raises(EncoderMismatchError, match="make the index anew"):
@@ -631,7 +631,7 @@ async def test_the_vector_context_of_a_property_graph_can_be_steered(
     assert "garden" in found.text
     assert "casino" not in found.text
     assert found.metadata["epic_steered_by"]
-    (off,) = SteeredRetriever(leaf, [LIKES], mode="off").retrieve(question)
+    (off,) = SteeredRetriever(leaf, [LIKES], steering="off").retrieve(question)
     assert (off.text, off.score) == (own.text, own.score)
 
 
@@ -729,7 +729,7 @@ def test_what_steers_itself_is_not_steered_again(leaf: BaseRetriever) -> None:
     ("options", "what"),
     [
         ({"retriever": "index"}, "retriever must be a LlamaIndex retriever, not str"),
-        ({"mode": "sideways"}, "paper"),
+        ({"steering": "sideways"}, "paper"),
         ({"floor": 1.5}, "floor"),
         ({"overfetch": 0}, "overfetch"),
         ({"preferences": [""]}, "empty"),
