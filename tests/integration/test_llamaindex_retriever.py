@@ -7,7 +7,6 @@ import copy
 import subprocess
 import sys
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -293,11 +292,11 @@ async def test_what_is_no_node_is_an_error_and_nothing_is_taken_in(nodes: Any) -
     assert len(retriever.memory) == 0
 
 
-@pytest.mark.parametrize("value", [date(2026, 1, 2), {"at": [date(2026, 1, 2)]}, {1, 2}, float("nan")], ids=str)
+@pytest.mark.parametrize("value", [{"at": [{1, 2}]}, float("nan")], ids=str)
 async def test_metadata_that_is_not_json_is_an_error_that_says_what_to_do(value: Any) -> None:
     retriever = EpicRetriever(EpicMemory(PREFERENCES, tau=0.0))
     node = TextNode(id_="a", text="A hotel.", metadata={"n": 1, "when": value})
-    wanted = r"The metadata 'when' of node 'a' is not JSON \(.*\): give it as text, such as date\.isoformat\(\)"
+    wanted = r"The metadata 'when' of node 'a' is not JSON \(.*\): give it as text, a date"
     with pytest.raises(InvalidInputError, match=wanted) as raised:
         retriever.add_nodes([NODES[0], node])
     assert "\n" not in str(raised.value)

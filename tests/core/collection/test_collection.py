@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -511,13 +510,12 @@ def test_metadata_comes_back_in_its_order(collection: Collection) -> None:
 # what cannot be held
 
 NO_JSON = {
-    "a date": datetime(2026, 1, 1, tzinfo=timezone.utc),
     "a set": {1, 2},
     "NaN": float("nan"),
     "infinity": [float("inf")],
     "an object": object(),
     "bytes": b"x",
-    "numpy": np.int64(3),
+    "an array": np.arange(3),
     "keys of two kinds": {1: "a", "b": 2},
     "half a character": "\ud800",
     "a key that is none": {"\ud800": 1},
