@@ -18,8 +18,9 @@ from epic_core.runtime.threads import in_thread
 from epic_core.text.chunking import WordChunker, count_words, sentences
 from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
 from epic_core.verification.base import BaseVerifier
-from epic_core.verification.embedded import EmbeddedVerifier, instruction_of
+from epic_core.verification.embedded import EmbeddedVerifier
 from epic_core.verification.pair_model import PairModel, PairScorer
+from epic_core.verification.wording import worded_instruction
 
 _HYPOTHESIS = "This involves {aspect}."
 _REASON_CHARACTERS = 300
@@ -235,7 +236,7 @@ class CrossEncoderVerifier(BaseVerifier):
         verb = "entails" if entailed[row] >= contradicted[row] else "contradicts"
         instruction = worded.instruction
         if stance is not worded.stance:
-            instruction = instruction_of(aspects, stance, self._nearest(asked.candidate.item.text, phrase))
+            instruction = worded_instruction(aspects, stance, self._nearest(asked.candidate.item.text, phrase))
         return confidence, Alignment(
             preference_id=preference.id,
             instruction=instruction,

@@ -22,7 +22,7 @@ from epic_core.types import Alignment, Candidate, Decision, Item, Stance, Verdic
 from epic_core.types.preferences import Aspects, Expansion
 from epic_core.verification import EmbeddedVerifier
 from epic_core.verification.base import checked_verdict
-from epic_core.verification.embedded import DEFAULT_THRESHOLD, instruction_of, shipped_weights
+from epic_core.verification.embedded import DEFAULT_THRESHOLD, shipped_weights
 from epic_core.verification.features import (
     MEASURES,
     STANCE_MEASURES,
@@ -33,6 +33,7 @@ from epic_core.verification.features import (
     measured,
     stance_measured,
 )
+from epic_core.verification.wording import worded_instruction
 from helpers import HashEncoder
 from hostile_chunks import CHUNKS
 
@@ -190,7 +191,7 @@ def test_where_no_side_is_likely_the_guidance_is_neutral_and_names_the_preferenc
     ],
 )
 def test_instructions_read_well(preference: str, stance: Stance, expected: str) -> None:
-    assert instruction_of(parse_aspects(preference), stance, "Q.", preference).startswith(expected)
+    assert worded_instruction(parse_aspects(preference), stance, "Q.", preference).startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ def test_instructions_read_well(preference: str, stance: Stance, expected: str) 
 )
 @pytest.mark.parametrize("stance", list(Stance))
 def test_what_would_read_badly_is_quoted_once(preference: str, stance: Stance) -> None:
-    told = instruction_of(parse_aspects(preference), stance, "Q.", preference)
+    told = worded_instruction(parse_aspects(preference), stance, "Q.", preference)
     assert told.count(f'the user said: "{preference}"') == 1
     assert told.endswith('"Q."')
     assert told.startswith("Steer clear") == (stance is CONFLICTS)
@@ -214,7 +215,7 @@ def test_what_would_read_badly_is_quoted_once(preference: str, stance: Stance) -
 
 def test_instructions_without_the_preference_say_something() -> None:
     for one in Stance:
-        assert instruction_of(Aspects(source="unread"), one, "Q.").endswith('"Q."')
+        assert worded_instruction(Aspects(source="unread"), one, "Q.").endswith('"Q."')
 
 
 def test_what_is_not_understood_is_neutral_and_quoted(encoder: StaticEncoder) -> None:
