@@ -70,6 +70,7 @@ from epic_core.types import (
     Item,
     Preference,
     Stats,
+    checked_string,
     checked_text,
 )
 from epic_core.types.digests import digest
@@ -619,10 +620,17 @@ class EpicMemory:
         return search_vector(self._session, asked, unit)
 
     def get(self, item_ids: Iterable[str], *, namespace: str | None = None) -> list[Item]:
-        """Return the held items with these ids, in order; those that are not held are left out."""
+        """Return the held items with these ids, in order; those that are not held are left out.
+
+        Raises:
+            InvalidInputError: for anything but several ids.
+        """
+        if isinstance(item_ids, str) or not isinstance(item_ids, Iterable):
+            raise InvalidInputError(f"Give the ids in a list, not as {type(item_ids).__name__}.")
+        checked = [checked_string(item_id, "An item's id") for item_id in item_ids]
         with self._session.lock, self._session.store.reading():
             name = self._session.space(namespace).namespace
-            found = [self._session.store.items.row(name, item_id) for item_id in item_ids]
+            found = [self._session.store.items.row(name, item_id) for item_id in checked]
             rows = [row for row in found if row is not None]
             items = self._session.store.items.at(list(dict.fromkeys(rows)))
         return [items[row] for row in rows]

@@ -565,7 +565,7 @@ async def test_a_memory_without_preferences_leaves_nodes_as_they_are(caplog: pyt
         ({"preferences": ["a", "A"]}, "twice"),
         ({"preferences": [7]}, "preferences"),
         ({"preferences": VEGAN, "tau": 2.0}, "tau"),
-        ({"preferences": VEGAN, "steering": "best"}, "mode"),
+        ({"preferences": VEGAN, "steering": "best"}, "steering"),
         ({"preferences": VEGAN, "keep": "some"}, "keep"),
         ({"preferences": VEGAN, "guidance": "none"}, "guidance"),
         ({"preferences": VEGAN, "top_n": 0}, "top_n"),

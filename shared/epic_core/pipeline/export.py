@@ -19,7 +19,7 @@ from epic_core.errors import InvalidInputError, StoreError
 from epic_core.pipeline.aspects import asks_model, read_preferences
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Effects
-from epic_core.storage.sqlite.files import check_path, new_file
+from epic_core.storage.sqlite.files import check_name, check_path, new_file
 from epic_core.storage.tables.entries import NewEntry
 from epic_core.storage.tables.items import HeldItem
 from epic_core.types import FloatArray, Item, Preference, Stance
@@ -80,8 +80,8 @@ def lines_of(session: Session) -> Iterator[str]:
 def export(session: Session, path: Path, *, overwrite: bool) -> int:
     """Write a namespace into a file, whole or not at all; return how many items it has."""
     items = 0
-    session.store.check_other(path)
     check_path(path)
+    session.store.check_other(path)
     with new_file(path, overwrite=overwrite) as made, Path(made).open("w", encoding="utf-8") as lines:
         for line in lines_of(session):
             lines.write(line + "\n")
@@ -118,6 +118,7 @@ def read_export(path: Path) -> Portable:
         StoreError: if the file cannot be read.
     """
     read, ended = Portable(), False
+    check_name(path)
     try:
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.encoders.base import Encoder
-from epic_core.errors import UnknownPreferenceError
+from epic_core.errors import InvalidInputError, UnknownPreferenceError
 from epic_core.filters import Filter
 from epic_core.preferences.evidence import AspectEmbeddings, worded
 from epic_core.storage.store import Store
@@ -326,8 +326,11 @@ class Namespace:
         """Return the position of a preference given by text, id or object.
 
         Raises:
+            InvalidInputError: for anything else.
             UnknownPreferenceError: if it is not held.
         """
+        if not isinstance(preference, (str, Preference)):
+            raise InvalidInputError(f"A preference is a text or a Preference, not {type(preference).__name__}.")
         wanted = {preference.id} if isinstance(preference, Preference) else {preference}
         if isinstance(preference, str) and preference.strip():
             wanted.add(Preference(text=preference).id)

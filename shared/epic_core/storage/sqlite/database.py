@@ -277,7 +277,8 @@ class Database(Connection):
         check_path(path)
         self.check_other(path)
         try:
-            with new_file(path, overwrite=overwrite) as made, self._lock:
+            mode = 0o600 if self.place is None else self.place.stat().st_mode & 0o777
+            with new_file(path, overwrite=overwrite, mode=mode) as made, self._lock:
                 copy = sqlite3.connect(made, isolation_level=None)
                 try:
                     self.connection.backup(copy)

@@ -13,24 +13,32 @@ from pathlib import Path
 from epic_core.errors import AlreadyThereError, StoreError
 from epic_core.storage.sqlite.tables import Schema
 
+# What a memory holds is nobody else's business.
+_OWNER_ONLY = 0o600
 # Seconds after which an unfinished file counts as abandoned.
 _STALE = 3600.0
 SIDE_FILES = ("-journal", "-wal", "-shm")
 
 
 @contextmanager
-def new_file(path: Path, *, overwrite: bool) -> Iterator[str]:
+def new_file(path: Path, *, overwrite: bool, mode: int = _OWNER_ONLY) -> Iterator[str]:
     """Yield the name of a file to write, which replaces the one at the path when it is complete.
+
+    A new file has the permissions `mode`, by default for its owner only; one that replaces another has the other's.
 
     Raises:
         AlreadyThereError: if there is a file at the path, and `overwrite` is off.
+        StoreError: if it cannot be written, for instance because the disk is full.
     """
     if path.exists() and not overwrite:
         raise AlreadyThereError(f"{path} is there already. Give another name, or remove it first.")
+    if path.exists() and not path.is_file():
+        raise StoreError(f"{path} is no ordinary file. Give another name.")
     _sweep(path)
     made = str(path.absolute().parent / f".{path.name[:100]}.{secrets.token_hex(6)}.new")
     try:
-        Path(made).open("xb").close()
+        os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY))
+        Path(made).chmod(path.stat().st_mode & 0o777 if path.exists() else mode)
         yield made
         with Path(made).open("rb+") as written:
             os.fsync(written.fileno())
@@ -40,6 +48,9 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[str]:
             _put(made, path)
     except FileExistsError:
         raise AlreadyThereError(f"{path} is there already. Give another name, or remove it first.") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(f"{path} cannot be written: {reason}. What was there is unchanged.") from error
     finally:
         for suffix in ("", *SIDE_FILES):
             Path(f"{made}{suffix}").unlink(missing_ok=True)
@@ -66,6 +77,20 @@ def _put(made: str, path: Path) -> None:
         Path(made).replace(path)
 
 
+def check_name(path: Path) -> None:
+    """Raise an error for a name that no file can have.
+
+    Raises:
+        StoreError: with the reason.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    except (OSError, ValueError) as error:
+        raise StoreError(f"No file can have the name {ascii(str(path))[:200]}: {error}. Give another one.") from None
+
+
 def check_path(path: Path, must_exist: Schema | None = None) -> None:
     """Raise an error if there can be no file at a path.
 
@@ -76,6 +101,7 @@ def check_path(path: Path, must_exist: Schema | None = None) -> None:
     Raises:
         StoreError: with the reason.
     """
+    check_name(path)
     if path.is_dir():
         raise StoreError(f"{path} is a folder. Give the name of a file, for instance {path / 'me.epic'}.")
     if must_exist is not None and (not path.exists() or path.stat().st_size == 0):
