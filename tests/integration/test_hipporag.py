@@ -862,7 +862,7 @@ def test_bad_input_is_named(make: Make) -> None:
         (lambda: rag.retrieve("a text"), "as a list"),
         (lambda: rag.retrieve([""]), "query"),
         (lambda: rag.retrieve([QUESTION], 0), "num_to_retrieve"),
-        (lambda: rag.retrieve([QUESTION], steering="far"), "Steering knows"),
+        (lambda: rag.retrieve([QUESTION], steering="far"), "steering mode must be"),
         (lambda: rag.search(QUESTION, 0), "k must be"),
         (lambda: rag.rag_qa([]), "no queries"),
     ]:
