@@ -12,6 +12,7 @@ stance. Neither replaces the topic.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,9 @@ _LEAST_PENALTY = 0.3
 _LIFTED = 0.2
 # A topic so far below what is relevant is none, however sure the best is.
 _LEAST_RELEVANT = 0.13
+# How the topic that is nearest by chance grows with the logarithm of the number of items, beyond a few.
+_BY_CHANCE = 0.03
+_FEW = 40
 # Beside an item that answers, one with less than this share of its topic has to be relevant by itself.
 _LEAST_SHARE = 0.4
 # What nobody has verified needs more.
@@ -186,15 +190,17 @@ def vectors_of(space: Namespace, found: Candidates, items: Sequence[int] | None 
     return np.stack(rows)
 
 
-def least_topic(encoder: object, topics: FloatArray, min_score: float | str | None) -> float:
+def least_topic(encoder: object, topics: FloatArray, held: int, min_score: float | str | None) -> float:
     """Return from which topic on items are relevant; infinite if none is.
 
     The best topic decides whether the query is about anything that is held. The surer it is, the less the others need,
-    but what has less than two fifths of its topic has to be relevant by itself.
+    but what has less than two fifths of its topic has to be relevant by itself. Among many texts one is near to any
+    query by chance, so the best one's topic has to grow with the logarithm of their number.
 
     Args:
         encoder: Whose cosines they are.
         topics: Of the candidates, best first.
+        held: How many items there are.
         min_score: The least topic; "auto" for the encoder's own, None for none.
     """
     if min_score is None:
@@ -203,7 +209,7 @@ def least_topic(encoder: object, topics: FloatArray, min_score: float | str | No
         return min_score
     enough = default_relevant(encoder)
     best = float(topics[0]) if len(topics) else -np.inf
-    if best < enough:
+    if best < enough + _BY_CHANCE * math.log(max(1.0, held / _FEW)):
         return float(np.inf)
     return max(enough - _LEAST_RELEVANT, 2.0 * enough - best, min(enough, _LEAST_SHARE * best))
 

@@ -168,7 +168,7 @@ def _found(
         entries_allowed=allowed,
         items_allowed=_items_allowed(space, asked, positions, allowed),
     )
-    least = ranking.least_topic(session.encoder, candidates.topics, asked.min_score)
+    least = ranking.least_topic(session.encoder, candidates.topics, len(space.texts), asked.min_score)
     relevant = bool(len(candidates.topics)) and least < np.inf and float(candidates.topics[0]) >= least
     candidates = ranking.worth_ranking(space, candidates, least, session.encoder, asked.min_score)
     scores, steered = ranking.ranked(
