@@ -62,7 +62,7 @@ def ask(*questions: str) -> dict[str, Any]:
 
 
 def thread(name: str, **options: Any) -> Any:
-    return {"configurable": {"thread_id": name, **options}}
+    return {"configurable": {"thread_id": name, **{f"epic_{key}": value for key, value in options.items()}}}
 
 
 class Trace(BaseCallbackHandler):

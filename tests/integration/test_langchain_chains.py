@@ -394,7 +394,9 @@ async def test_a_model_is_given_the_memorys_context(memory: EpicMemory, call: Ca
 
 async def test_options_of_a_call_reach_the_retriever_in_a_chain(shared: EpicMemory, call: Call) -> None:
     chain = answering(EpicRetriever(memory=shared, k=1, guidance="text"))
-    config = {"configurable": {"namespace": BOB, "k": 3, "filter": {"year": {"$gte": 2020}}, "thread_id": "7"}}
+    config = {
+        "configurable": {"epic_namespace": BOB, "epic_k": 3, "epic_filter": {"year": {"$gte": 2020}}, "thread_id": "7"}
+    }
     found = await call(chain, QUESTION, config)
     assert found.count("Content:") == 2 and "poker" in found and "strip" in found
     assert await call(chain.with_config(config), QUESTION) == found

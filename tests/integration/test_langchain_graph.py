@@ -83,8 +83,9 @@ async def test_it_finds_what_the_graph_finds(graph: GraphMemory, guidance: Any, 
     hits = graph.search(QUERY, **asked)
     found = retriever.invoke(QUERY, **options)
     assert found == await retriever.ainvoke(QUERY, **options)
-    assert found == retriever.invoke(QUERY, {"configurable": {**options, "thread_id": "7"}})
-    assert found == await retriever.ainvoke(QUERY, {"configurable": options})
+    config: Any = {"configurable": {f"epic_{name}": value for name, value in options.items()} | {"thread_id": "7"}}
+    assert found == retriever.invoke(QUERY, config)
+    assert found == await retriever.ainvoke(QUERY, config)
     assert ids(found) == [hit.item.id for hit in hits] and hits
     assert [one.metadata["epic_score"] for one in found] == [hit.score for hit in hits]
     shown = [format_hit(n, hit) if guidance == "text" else hit.text for n, hit in enumerate(hits, start=1)]

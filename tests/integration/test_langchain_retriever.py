@@ -140,7 +140,7 @@ async def test_a_call_that_cannot_be_is_an_error(
         await retriever.ainvoke(query, **options)
     if error is InvalidInputError:
         with pytest.raises(error, match=what):
-            await retriever.ainvoke(query, {"configurable": options})
+            await retriever.ainvoke(query, {"configurable": {f"epic_{name}": value for name, value in options.items()}})
 
 
 def test_hits_of_a_fallback_have_no_guidance() -> None:
@@ -278,7 +278,7 @@ async def test_what_is_none_is_not_given(retriever: EpicRetriever) -> None:
     options = dict.fromkeys(("k", "filter", "namespace", "preferences"))
     expected = retriever.invoke(QUERY)
     assert retriever.invoke(QUERY, **options) == await retriever.ainvoke(QUERY, **options) == expected
-    assert retriever.invoke(QUERY, {"configurable": options}) == expected
+    assert retriever.invoke(QUERY, {"configurable": dict.fromkeys(f"epic_{name}" for name in options)}) == expected
 
 
 def test_fields_can_be_made_configurable(retriever: EpicRetriever) -> None:

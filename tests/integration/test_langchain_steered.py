@@ -178,7 +178,7 @@ async def test_a_filter_of_a_call_is_the_stores_own(filled: tuple[str, VectorSto
     plain = SteeredRetriever(vectorstore=store, preferences=PREFERENCES, steering=mode)
     wanted = constructed.invoke(QUESTIONS[0])
     assert plain.invoke(QUESTIONS[0], filter=filters["filter"]) == wanted
-    assert await plain.ainvoke(QUESTIONS[0], {"configurable": filters}) == wanted
+    assert await plain.ainvoke(QUESTIONS[0], {"configurable": {"epic_filter": filters["filter"]}}) == wanted
 
 
 async def test_off_is_the_stores_own_search(filled: tuple[str, VectorStore]) -> None:
@@ -306,9 +306,11 @@ def test_a_calls_options_give_what_a_retriever_made_with_them_gives(
     options = {"k": k, "steering": mode, "preferences": preferences}
     assert len(wanted) == min(k, len(HOTELS))
     assert other.invoke(question, **options) == wanted
-    assert other.invoke(question, {"configurable": {**options, "thread_id": "someone else's"}}) == wanted
+    config: Any = {"configurable": {f"epic_{name}": value for name, value in options.items()}}
+    config["configurable"]["thread_id"] = "someone else's"
+    assert other.invoke(question, config) == wanted
     assert asyncio.run(other.ainvoke(question, **options)) == wanted
-    assert asyncio.run(other.ainvoke(question, {"configurable": options})) == wanted
+    assert asyncio.run(other.ainvoke(question, config)) == wanted
     assert other.invoke(question) == SteeredRetriever(
         vectorstore=hotels, preferences=[LIKES], steering="paper", k=2
     ).invoke(question)
@@ -354,7 +356,7 @@ async def test_a_call_that_cannot_be_is_an_error(
         await retriever.ainvoke(query, **options)
     if error is not TypeError:
         with pytest.raises(error, match=what):
-            retriever.invoke(query, {"configurable": options})
+            retriever.invoke(query, {"configurable": {f"epic_{name}": value for name, value in options.items()}})
 
 
 # the fallback

@@ -596,21 +596,14 @@ def test_threads_that_share_a_failing_server_lose_nothing(server: LMServer, make
 
 
 @pytest.mark.parametrize(("kind", "mode"), [("ollama", "sync"), ("openai", "async")])
-def test_calls_at_the_same_time_take_less_time(server: LMServer, answers: Answers, kind: str, mode: str) -> None:
-    answers.alter = lambda request, number: Reply(text='{"decision": "Discard"}', delay=0.05)
+def test_as_many_calls_are_under_way_as_may_be(server: LMServer, answers: Answers, kind: str, mode: str) -> None:
+    answers.alter = lambda request, number: Reply(text='{"decision": "Discard"}', delay=0.2)
     items = [Item(text=f"A vegan dish, number {number}.") for number in range(32)]
 
-    def seconds(concurrency: int) -> float:
-        memory = memory_with(LMVerifier(model_of(server, kind, concurrency=concurrency, timeout=10.0)))
-        began = time.perf_counter()
-        report = memory.add(items) if mode == "sync" else asyncio.run(memory.aadd(items))
-        assert report.discarded == len(items)
-        return time.perf_counter() - began
-
-    sequential = seconds(1)
-    assert sequential > 32 * 0.05
-    # Other processes may be at work: once is enough.
-    assert any(sequential / seconds(8) >= 5 for _ in range(5))
+    memory = memory_with(LMVerifier(model_of(server, kind, concurrency=8, timeout=10.0)))
+    report = memory.add(items) if mode == "sync" else asyncio.run(memory.aadd(items))
+    assert report.discarded == len(items)
+    assert server.most_at_once == 8
 
 
 # what is sent to whom
