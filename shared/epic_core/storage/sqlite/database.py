@@ -277,7 +277,8 @@ class Database(Connection):
         check_path(path)
         self.check_other(path)
         try:
-            mode = 0o600 if self.place is None else self.place.stat().st_mode & 0o777
+            there = self.place is not None and self.place.exists()
+            mode = self.place.stat().st_mode & 0o777 if self.place is not None and there else 0o600
             with new_file(path, overwrite=overwrite, mode=mode) as made, self._lock:
                 copy = sqlite3.connect(made, isolation_level=None)
                 try:
