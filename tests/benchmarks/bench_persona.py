@@ -41,7 +41,8 @@ def main() -> None:
 
 
 def _small_state(path: Path, preferences: list[str], files: list[Path], options: object) -> None:
-    with EpicMemory.open(path, preferences, tau=options.tau) as memory:
+    # What was kept for the persona by itself: the light tier would fill the file up to its reserve.
+    with EpicMemory.open(path, preferences, tau=options.tau, reserve=0) as memory:
         for item in Sources(files):
             if memory.stats().counts["entries"] >= options.limit:
                 break
