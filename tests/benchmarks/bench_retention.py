@@ -149,8 +149,8 @@ class Streams:
         )
         return Stream(
             held=held,
-            relevant=np.array([truth is True for truth in truths]),
-            labelled=np.array([truth is not None for truth in truths]),
+            relevant=np.array([truth is True for truth in truths], dtype=bool),
+            labelled=np.array([truth is not None for truth in truths], dtype=bool),
             questions=queries / np.linalg.norm(queries, axis=1, keepdims=True),
         )
 

@@ -120,10 +120,10 @@ class Namespace:
             self._seen: NDArray[np.uint64] | None = None
             self._noted: set[int] = set()
             self._filtered.clear()
-            # Entries' texts have checksums of their own, and the wording of preferences may change.
-            self._entries.clear()
-            self._held.clear()
             self._sums = sums
+        # The sums do not cover texts: one may have been shortened for a budget.
+        for cached in (self._entries, self._held, self._words, self._worded):
+            cached.clear()
         self.stale = False
 
     def expires(self) -> bool:

@@ -108,3 +108,16 @@ def test_a_vector_table_holds_rows_through_changes() -> None:
     for row, place in zip(held, table.places(list(held)), strict=True):
         assert np.array_equal(table.vectors[place], held[row])
     assert table.places([10_000]) == [-1]
+
+
+def test_a_text_that_was_shortened_is_not_remembered_as_it_was() -> None:
+    """Under a budget a text is shortened in place; its entries are packed by it, and the old one cannot unpack them."""
+    memory = EpicMemory([WINE, "white wine"], coarse=False, verifier=KeepAll())
+    memory.add(["red wine and white wine " + "and many other things besides " * 40])
+    assert len(memory.search(WINE, min_score=None)[0].item.text) > 1000
+    session = memory._session
+    with session.changing(session.encoder):
+        (row,) = session.space().rows_of
+        session.store.shorten(row, "red wine and white wine")
+    (hit,) = memory.search(WINE, min_score=None)
+    assert hit.item.text == "red wine and white wine" and len(hit.entries) == 2
