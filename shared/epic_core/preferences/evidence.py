@@ -36,7 +36,7 @@ GROUPS = ("liked_kinds", "avoided_kinds", "liked_instead", "avoided_instead")
 FEATURES = (
     # Cosines: the nearest liked and avoided phrase, and the lexicon's groups.
     "liked", "avoided", *GROUPS,
-    # Words: the share of a phrase's words that are plain in a text, or negated; then the number of the lexicon's words.
+    # Words: the share of a phrase's words that are plain in a text, or negated, squared; the number of the lexicon's.
     "liked_said", "liked_denied", "avoided_said", "avoided_denied",
     *(f"{group}_{how}" for group in GROUPS for how in ("said", "denied")),
 )  # fmt: skip
@@ -48,10 +48,10 @@ _ENOUGH = 2
 # for_p - against_p is the sum of the features times these weights, on a scale where a text's cosine with the query has
 # weight 1. `shared/tools/fit_evidence.py` chose them on texts of our own.
 _WEIGHTS = {
-    "liked": 3.50, "avoided": -4.23, "liked_kinds": 2.72, "avoided_kinds": -3.54, "liked_instead": -2.65,
-    "avoided_instead": 3.76, "liked_said": 0.52, "liked_denied": -3.89, "avoided_said": -1.38, "avoided_denied": 3.86,
-    "liked_kinds_said": 0.26, "liked_kinds_denied": 0.0, "avoided_kinds_said": -0.49, "avoided_kinds_denied": 1.02,
-    "liked_instead_said": -0.22, "liked_instead_denied": 0.0, "avoided_instead_said": 0.76,
+    "liked": 3.69, "avoided": -4.48, "liked_kinds": 2.68, "avoided_kinds": -3.69, "liked_instead": -2.58,
+    "avoided_instead": 3.85, "liked_said": 0.68, "liked_denied": -1.00, "avoided_said": -1.76, "avoided_denied": 3.31,
+    "liked_kinds_said": 0.29, "liked_kinds_denied": 0.0, "avoided_kinds_said": -0.48, "avoided_kinds_denied": 0.63,
+    "liked_instead_said": -0.24, "liked_instead_denied": 0.0, "avoided_instead_said": 0.87,
     "avoided_instead_denied": 0.0,
 }  # fmt: skip
 WEIGHTS = np.array([_WEIGHTS[name] for name in FEATURES], dtype=np.float32)
@@ -317,7 +317,8 @@ def by_words(sides: AspectEmbeddings, words: Words) -> list[float]:
                 denied += word in (plain if negates else negated)
             if phrase:
                 most, most_denied = max(most, there / len(phrase)), max(most_denied, denied / len(phrase))
-        values += most, most_denied
+        # Squared, because a part of a phrase is less evidence than its share: "books" of "paperback books".
+        values += most**2, most_denied**2
     for kinds in sides.kinds:
         values.append(float(min(_ENOUGH, len(kinds & plain))))
         values.append(float(min(_ENOUGH, len(kinds & negated))) if negated else 0.0)

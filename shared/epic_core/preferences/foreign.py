@@ -25,11 +25,14 @@ def warn_of_unread(report: BuildReport, preferences: Iterable[Preference], encod
     known = languages_known(encoder)
     for preference in preferences:
         language = language_not_read(preference)
-        if language is None or language == ENGLISH:
+        if language is None:
             continue
+        why = "could not be read"
+        if language != ENGLISH:
+            why = f"is in {named(language)}, which the parser does not read"
         warning = (
-            f"The preference {preference.text!r} is in {named(language)}, which the parser does not read: what is kept"
-            " for it is chosen by similarity, and nothing is said to suit or to break it. Use a language model"
+            f"The preference {preference.text!r} {why}: what is kept for it is chosen by similarity, and nothing is"
+            " said to suit or to break it. Use a language model"
             ' (verifier="ollama/qwen3:4b", or --llm on the command line), or say what it likes and avoids:'
             " memory.set_aspects(...)."
         )

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from epic_core.preferences.grammar import statements as shapes
-from epic_core.preferences.grammar.cues import ADVERB, firmness_of
+from epic_core.preferences.grammar.cues import ADVERB, CUE, firmness_of
 from epic_core.preferences.grammar.phrases import PUNCTUATION, trimmed
 from epic_core.preferences.grammar.walk import AVOIDED, LIKED, NEITHER, Found, Walk, cues_of
 from epic_core.text.language import ENGLISH, language_of
@@ -51,6 +51,15 @@ _CONTINUED = re.compile(
 _CAN = re.compile(r"\b(?:(?:i|you|we) can|can be) \w+ (?:\w+ )?$", re.I)
 # Cues of a speaker who refuses what follows.
 _UNWILLING = ("not", "avoided", "avoided_phrase")
+# Cues that make it unlikely that a text is liked as a whole; before a pronoun, they are about what stands before them.
+_NEGATIVE = ("not", "no", "less", "without", "avoided", "avoided_phrase")
+_AVOIDED_BEFORE = re.compile(
+    rf"(?: {ADVERB}| use| eat| buy| drink| wear| do| go)* (?:it|them|that|those|there)\b", re.I
+)
+_LEFT_OUT = re.compile(r"\b(?:leave|keep|cut|count) (?:it|them|that|those) (?:out|away)\b", re.I)
+_NEUTRAL = re.compile(r"(?:i|we) (?:do not|don't|never|wouldn't) mind ", re.I)
+_EXCEPTION = re.compile(r"\b(?:except(?: for)?|unless(?: there(?:'s| is| are))?|apart from|other than)\s", re.I)
+_PREFERS, _TO = re.compile(r"\bprefer", re.I), re.compile(r" to \w+ing\b", re.I)
 _GOES_ON = re.compile(r"[\s,]*(?:(?:and|but)\s|(?=in favou?r of\s))", re.I)
 
 
@@ -72,15 +81,15 @@ def aspects_of(preference: str | Preference) -> Aspects:
 
 
 def language_not_read(preference: str | Preference) -> str | None:
-    """Return the language of a preference that was not read because the parser does not know it, else None."""
-    return None if aspects_of(preference).understood else language_of(str(preference))
+    """Return the language of a preference that was not read, else None."""
+    return None if aspects_of(preference).understood else language_of(str(preference)) or ENGLISH
 
 
 @lru_cache(maxsize=4096)
 def parse_aspects(preference: str) -> Aspects:
-    """Return the aspects of a preference; without phrases, and with the source "unread", if it is not in English.
+    """Return the aspects of a preference; without phrases, and with the source "unread", if it could not be read.
 
-    An English text without a cue is liked as a whole, as in the paper's steering.
+    An English text without a cue is liked as a whole, as in the paper's steering, unless something is negated in it.
     """
     if (language_of(preference) or ENGLISH) != ENGLISH:
         return Aspects(source="unread")
@@ -90,8 +99,23 @@ def parse_aspects(preference: str) -> Aspects:
     reading = _Reading(text, plain)
     liked, avoided = reading.sides()
     if not liked and not avoided:
-        liked = (text[slice(*trimmed(plain, 0, len(plain)))] or preference.strip(),)
+        whole = _whole(text, plain) or preference.strip()
+        negative = [cue for cue in CUE.finditer(plain) if cue.lastgroup in _NEGATIVE]
+        if not negative and not _LEFT_OUT.search(plain):
+            liked = (whole,)
+        elif not negative or _AVOIDED_BEFORE.match(plain, negative[-1].end()):
+            avoided = (whole,)
+        else:
+            return Aspects(source="unread")
     return Aspects(liked=liked, avoided=avoided, firmness=firmness_of(text), scope=reading.scope, source="parser")
+
+
+def _whole(text: str, plain: str) -> str:
+    """Return the first statement of a text without a cue, without its reason."""
+    reason, boundary = shapes.REASON.search(plain, 1), shapes.STATEMENT.search(plain, 1)
+    start = neutral.end() if (neutral := _NEUTRAL.match(plain)) else 0
+    end = min(found.start() for found in (reason, boundary) if found) if reason or boundary else len(plain)
+    return text[slice(*trimmed(plain, start, max(start, end)))]
 
 
 class _Reading:
@@ -127,7 +151,7 @@ class _Reading:
         reason = shapes.REASON.search(self._plain, start, end)
         stop = reason.start() if reason else end
         start = self._after_scope_in_front(start, stop)
-        readings = (self._judged, self._exchanged, self._compared, self._named_first)
+        readings = (self._judged, self._exchanged, self._kept_out, self._compared, self._named_first, self._wished)
         if not any(reading(start, stop) for reading in readings):
             self._around_scope(start, stop)
         if resumed := _RESUMED.search(self._plain, stop, end):
@@ -145,6 +169,8 @@ class _Reading:
     def _around_scope(self, start: int, end: int) -> None:
         """Walk over the parts of a statement before and after its scope, and keep the scope."""
         place = shapes.SCOPE.search(self._plain, start, end)
+        if place and _PREFERS.search(self._plain, start, place.start()) and _TO.match(self._plain, place.end()):
+            place = None  # "I prefer cooking at home to eating out"
         # "an experiment I can do in my kitchen" has no scope.
         of_a_clause = place and _CAN.search(self._plain[max(start, place.start() - 30) : place.start()])
         if place is None or of_a_clause or not next(cues_of(self._plain, start, end), None):
@@ -184,6 +210,23 @@ class _Reading:
                 self._keep_scope(*place.span())
         return bool(match)
 
+    def _kept_out(self, start: int, end: int) -> bool:
+        """Read a thing that is to stay away: "keep coriander out of it"."""
+        match = shapes.KEPT_OUT.search(self._plain, start, end)
+        if not match or next(cues_of(self._plain, *match.span("what")), None):
+            return False
+        negated = any(cue.lastgroup == "not" for cue in cues_of(self._plain, start, match.start()))
+        self._found.enter(LIKED if negated else AVOIDED, *match.span("what"))
+        return True
+
+    def _wished(self, start: int, end: int) -> bool:
+        """Read a wish without a verb: "Table service every time"."""
+        match = shapes.WISHED.fullmatch(self._plain, start, end)
+        if not match or next(cues_of(self._plain, start, end), None):
+            return False
+        self._found.enter(LIKED, *match.span("what"))
+        return True
+
     def _done(self, start: int, end: int) -> None:
         """Read a habit: "I eat fish but no meat"."""
         if self._found.named or not shapes.BUT_NOT.match(self._plain, end):
@@ -196,7 +239,8 @@ class _Reading:
         match = shapes.COMPARED.search(self._plain, start, end)
         if match:
             side = LIKED if match["more"] else AVOIDED
-            self._found.enter(side, start, match.start())
+            subject = shapes.SUBJECT_IN_FRONT.match(self._plain, start, match.start())
+            self._found.enter(side, subject.end() if subject else start, match.start())
             self._found.enter(-side, match.end(), end)
         return bool(match)
 
@@ -213,4 +257,6 @@ class _Reading:
             self._keep_scope(*place.span())
         if more := _GOES_ON.match(self._plain, match.end(), end):
             self._statement(more.end(), end)
+        elif more := _EXCEPTION.search(self._plain, match.end(), end):
+            self._found.enter(LIKED if match["avoided"] else AVOIDED, more.end(), end)
         return True

@@ -281,7 +281,7 @@ def _expanded(preferences: Sequence[Preference]) -> list[Preference]:
 def _is_mixed(wanted: Wanted, measures: FloatArray) -> bool:
     """Tell whether an avoided phrase is fully present, next to a liked phrase or to a denial of it elsewhere."""
     liked, stated, denied = measures[_SAID].tolist()
-    return stated >= _WHOLE and (denied >= _WHOLE or bool(wanted.sides.aspects.liked and liked >= _WHOLE / 2))
+    return stated >= _WHOLE and (denied >= _WHOLE or bool(wanted.sides.aspects.liked and liked >= _WHOLE / 4))
 
 
 def _telling(

@@ -114,10 +114,10 @@ def test_a_phrase_that_denies_is_avoided_where_a_text_denies_it() -> None:
     assert without < with_sugar
 
 
-def test_the_share_is_of_the_fullest_phrase() -> None:
+def test_the_squared_share_is_of_the_fullest_phrase() -> None:
     preference = liking("blue zorbs", "green qwuz tables")
-    assert said(preference, "a zorb")["liked_said"] == pytest.approx(1 / 2)
-    assert said(preference, "green qwuz and a zorb")["liked_said"] == pytest.approx(2 / 3)
+    assert said(preference, "a zorb")["liked_said"] == pytest.approx(1 / 2**2)
+    assert said(preference, "green qwuz and a zorb")["liked_said"] == pytest.approx((2 / 3) ** 2)
     assert said(preference, "blue zorbs and qwuz")["liked_said"] == 1.0
     assert said(preference, "nothing of that")["liked_said"] == 0.0
 

@@ -94,11 +94,12 @@ _LIKED_PHRASE = any_of(
     r"love (?:for|of)",
     "learn(?:ing)? best (?:by|from|through|with|when)|driven (?:solely |only )?by|desire for|better with|all about",
     r"nothing (?:but|except|other than)|not only|must(?: have)?|on an?(?= [\w -]{0,40}(?:diet|budget|regime))|"
-    r"in the mood for",
+    r"in the mood for|(?:pay|paying|spend) (?:extra|more)(?: money)? (?:for|on)|could (?:\\w+ )?live on",
     "only|exclusively|solely|strictly (?=kosher|halal)",
     r"(?:can't|cannot|can not|cant|couldn't|could not) (?:get enough of|wait (?:to|for)|resist|help(?: but)?)",
     r"(?:never|hate to|(?:(?:do|would)(?:n't| not)|never) (?:want|like) to) miss(?: out on)?",
     r"nothing (?:that )?i (?:\w+ )?(?:love|like|enjoy) (?:more|better) than|nothing better than",
+    r"used to (?:hate|dislike|avoid|loathe)(?=.* but\b)",
 )
 _AVOIDED = any_of(
     verbs(
@@ -109,9 +110,9 @@ _AVOIDED = any_of(
         " well clear of, steer clear, stay clear of, stay well clear of, keep clear of, stay away from, keep away"
         " from, shy away from, omit, steer away from, swear off, spare me, disagree with, object to, react to,"
         " react badly to, restrict, ignore, dismiss, neglect, sidestep, tire of, condemn, disregard, forgo,"
-        " reduce, eschew, discourage, back away from"
+        " reduce, halve, eschew, discourage, back away from"
     ),
-    "gave up|given up|giving up|swore off|sworn off|shun|cut out",
+    "(?<!before i )gave up|given up|giving up|swore off|sworn off|shun|cut out|left out",
 )
 _AVOIDED_PHRASE = any_of(
     r"(?:aversion|averse|allergic|allerg(?:y|ies)|intoleran(?:t|ce)|sensitiv(?:e|ity)|hostile|resistant|"
@@ -137,6 +138,15 @@ _AVOIDED_PHRASE = any_of(
     r"pet peeves? (?:is|are)|the last (?:thing|place) (?:that )?i(?:'d)? (?:\w+ )?(?:want|need|like)(?: to \w+)? is",
     r"(?:rather|prefer)(?: it)?(?: if| that)? (?:you|they|we|people) (?:did|do|would)(?: not|n't)"
     r"(?: (?:suggest|recommend|offer|send|include))?",
+    r"(?<!m )(?<!get )(?<!am )used to (?:really |always )?(?:love|like|enjoy|adore|be (?:into|mad about|a fan of))",
+    r"(?:can(?:'t|not| not)|cant|could(?:n't| not)) (?:sleep|work|concentrate|focus|relax|think|study|rest|"
+    r"breathe)(?: well)?"
+    r" (?:with|in|near|next to|on|around)|(?:sleep|work|concentrate|focus) (?:badly|poorly|worse) (?:with|in|on|near)",
+    r"(?:get|gets|become|feel|am|(?<=i')m)(?= (?:\w+ly )?(?:\w+ (?:easily|quickly)\b|(?:motion |sea |"
+    r"car )?\w*sick(?! (?:of|on|in|from))|dizzy"
+    r"|nauseous|queasy|claustrophobic))",
+    r"can(?:'t|not) say (?:that )?i (?:\w+ )?(?:care for|like|love|enjoy)",
+    r"if you(?:'d)? (?:left out|leave out|skip(?:ped)?|avoid(?:ed)?|omit(?:ted)?|did not|didn't)",
     r"less (?:interested in|fond of|keen on|into|drawn to|excited about)",
     r"(?<=m )unable to|nothing (?:that )?i (?:\w+ )?(?:hate|dislike|detest|loathe) more than|nothing worse than",
 )
@@ -152,8 +162,10 @@ _NOT_OVER = any_of(
     r"\w+ (?:hours?|minutes?|years?|miles)",
 )
 _CONTRAST = any_of(
-    rf",? ?(?:rather|more|better|sooner|less) th[ae]n(?! {_NUMBER})(?: just)?|,? ?instead of|,? ?as opposed to",
-    rf",? ?in preference to|,? ?in place of|than(?! {_NUMBER})|versus|vs\.?|compared (?:to|with)|,? ?and not|but not",
+    rf",? ?(?:rather|more|better|sooner|less) th[ae]n(?! {_NUMBER}| anything\b| ever\b)(?: just)?|,? ?instead of|"
+    rf",? ?as opposed to|,? ?unlike",
+    rf",? ?in preference to|,? ?in place of|than(?! {_NUMBER}| anything\b| ever\b)|versus|vs\.?|compared (?:to|"
+    rf"with)|,? ?and not|but not",
     rf"(?:ahead|at the expense|at the cost|in lieu) of|before|above(?! all(?! other)\b| {_NUMBER})|"
     rf"over(?! {_NOT_OVER})",
 )

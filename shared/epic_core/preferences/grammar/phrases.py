@@ -36,6 +36,7 @@ _LEADING = re.compile(
     + r"(?:\s+|$)",
     re.I,
 )
+_PARTICLE = re.compile(r"(?:out|in|alone|together|abroad|outside|early|late|ahead|around|at home)", re.I)
 _HEAD = words(
     "explanations explanation answers answer insights discussions arguments content information policies"
     " solutions approaches perspectives products product items foods food dishes meals shows movies films books"
@@ -68,7 +69,7 @@ _TRAILING_PHRASE = re.compile(
     r"in particular|when possible|where possible|if possible|whenever possible|a lot|any more|"
     r"any longer|too much|of any kind|of any sort|in any form|very much|for me|to me|for a lifetime|"
     r"in anything|as possible|on principle|above all else|more than anything|all the time|in it|"
-    r"on its own|in them|of them|again|max"
+    r"on its own|in them|of them|again|max|any day|easily|quickly"
     r")$"
 )
 # Phrases that name nothing.
@@ -148,6 +149,9 @@ def trimmed(plain: str, start: int, end: int) -> tuple[int, int]:
         if leading := _LEADING.match(plain, start, end):
             # "reading" alone is the phrase itself.
             if leading.end() >= end and " " not in plain[start:end]:
+                break
+            # "eating out" names more than "out".
+            if _PARTICLE.fullmatch(plain, leading.end(), end):
                 break
             start = leading.end()
         end = _without_tail(plain, start, end)

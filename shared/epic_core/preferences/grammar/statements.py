@@ -107,7 +107,8 @@ SCOPE = re.compile(
         r"(?<!hate )(?<!like )(?<!love )(?<!like it )(?<!love it )(?<!hate it )(?<!best )"
         r"(?:when(?:ever)?|while)(?! (?:possible|necessary|needed|i can|available|(?:i )?(?:avoid|dislike|"
         r"hate))\b)\s[^,]+",
-        r"during\s[^,]+|if (?:i|i'm|we|we're|i've) [^,]+|outside of work|between meals|out in public|abroad|"
+        r"during\s[^,]+|(?<!only )(?<!even )if (?:i|i'm|we|we're|i've|there's|there is|there are) [^,]+|"
+        r"outside of work|between meals|out in public|abroad|"
         r"on a date",
         rf"on (?:my |the |our |a )?{_OCCASIONS}|on my (?:face|phone|skin|commute|desk|own)|on the (?:plane|train|"
         rf"bus|road|go|sofa|couch)",
@@ -147,9 +148,10 @@ _DIETS = (
     "|dairy-free|plant-based|carnivore|raw food|intermittent fasting|low-carb|fruitarian|macrobiotic"
 )
 DIET = re.compile(
-    rf"(?:^|\b)(?:as|i'm|im|i am|we're|we are|being|doing|do|eat|eating|keep|went|going)\s(?:(?:an?|{ADVERB}|"
+    rf"(?:^(?=(?:{_DIETS}) (?:since|for)\b)|\b(?:as|i'm|im|i am|we're|we are|being|doing|do|eat|eating|keep|went|"
+    rf"going|been|turned|stayed)\s(?:(?:an?|{ADVERB}|"
     rf"lifelong|avid|committed|dedicated|longtime|strict|ethical|devout|on|doing|practi[sc]ing|proud|"
-    rf"gone)\s){{0,3}}(?P<what>{_DIETS})(?![\w-])(?! \w+ diet)(?! diet)",
+    rf"gone)\s){{0,3}})(?P<what>{_DIETS})(?![\w-])(?! \w+ diet)(?! diet)",
     re.I,
 )
 # "I'm not vegan" does not mean that any food is avoided.
@@ -189,6 +191,10 @@ _PRONOUNS = words(
     "i it they this that we which who he she these those you what there everything people all because since"
 )
 
+_MISERY = any_of(
+    "(?:sheer |pure |such |so |simply |just |absolute |my idea of |an? |total )*(?:murder|hell|punishment|misery|agony"
+    "|torment|a pain|pain|useless|pointless|horrible|horrid|dreadful|disgusting|unbearable|insufferable|intolerable)"
+)
 # Statements that name the thing first: "running is off limits", "crowds stress me out".
 FRONTED = re.compile(
     any_of(
@@ -196,21 +202,26 @@ FRONTED = re.compile(
         r"(?:makes?|gives?|leaves?|drives?|bores?|annoys?|disgusts?|stress(?:es)?|scares?|irritates?|bothers?|"
         r"upsets?|overwhelms?|hurts?|flares? up|lose|loses"
         r"|frightens?|triggers?|depress(?:es)?|puts?|grates? on|sets? off|gets? on|turns?|creeps?|weirds?|freaks?|"
-        r"tires?|exhausts?|confuses?|disturbs?|wears?) (?:me\b|my\b)"
+        r"tires?|exhausts?|confuses?|disturbs?|wears?|infuriates?|angers?|enrages?|terrif(?:y|ies)|wrecks?|burns?|"
+        r"dries|dry|brings? (?:me|on)|ruins?) (?:me\b|my\b)"
         r"|should (?:\w+ly )?be (?:avoided|abolished|banned|rejected|prohibited|forbidden|excluded)"
         r"|(?:is|are) (?:\w+ly )?(?:an? )?(?:strict |complete |total |big |firm )?(?:no-go|no-no|no(?= |$)|"
-        r"off the table|out(?! of (?!the question|bounds))|not for me|not my thing|dealbreaker|deal-breaker|"
-        r"off limits|off-limits|banned|forbidden|out of the question|torture|nightmare"
+        rf"off the table|out(?! of (?!the question|bounds))|not for me|not my thing|dealbreaker|deal-breaker|"
+        rf"off limits|off-limits|where i draw the line|{_MISERY}|banned|forbidden|out of the question|torture|nightmare"
         r"|(?:so |way |vastly )?overrated|(?:\w+ )?waste of (?:time|money|space|energy|effort)|(?:\w+ )?pet peeve"
         r"|my least favou?rite)"
         r"|(?:is|are)(?:n't| not) (?:for me|my thing|my cup of tea|an option|welcome|allowed|acceptable)|(?:don't|"
         r"doesn't|do not|does not|never) (?:help|work for|suit|interest|appeal to|do it for|agree with|"
-        r"sit well with) (?:me|my)))",
-        r"(?P<liked>(?:(?:is|are) (?:\w+ly )?(?:an? )?(?:must|must-have|fine|welcome|okay|ok|essential|"
-        r"non-negotiable|all i (?:want|need|eat|use|read)|what i (?:like|want|love|prefer|need|stand for|enjoy)|"
+        r"sit well with) (?:me|my)|(?:do|does|did) nothing for me|itch(?:es)?\b.{0,12} me|keeps? (?:me|us) (?:awake|"
+        r"up)|(?:in it)?, (?:count me out|i'm out|i pass|no thanks)))",
+        r"(?P<liked>(?:(?:is|are) (?:\w+ly )?(?:an? )?(?:musts?|must-haves?|fine|fun|bliss|heaven|nice|lovely|great|"
+        r"all right|alright|welcome|okay|ok|essential|"
+        r"non-negotiable|not optional|not negotiable|all i (?:want|need|eat|use|read)|what i (?:like|want|love|"
+        r"prefer|need|stand for|enjoy)|"
         r"my (?:favou?rite|thing))"
         r"|(?:helps?|suits?|interests?|works?|appeals?|excites?|calms?|inspires?|relax(?:es)?|fascinates?|"
-        r"delights?)(?: best)?(?: for| to)? (?:me|my)|mak(?:e|es) sense to me|works? best|makes? me (?:happy|"
+        r"delights?|thrills?|moves?)(?: best)?(?: for| to)? (?:me|my)|mak(?:e|es) sense to me|(?:is|"
+        r"are)n't (?:optional|negotiable)|works? best|makes? me (?:happy|"
         r"smile|feel (?:at home|good|safe))))",
     )
     + r"(?!\w)",
@@ -223,6 +234,18 @@ EXCHANGED = re.compile(
     r" (?P<swapped>[^,]{2,60}?) for|replac(?:e|ed|ing) (?P<replaced>[^,]{2,60}?) (?:with|by)"
     r"|switch(?:ed|ing)? from (?P<left>[^,]{2,60}?) to) (?P<new>[^,.;]+?)"
     r"(?=[,.;]|$| (?:and|but) (?:i|now|love|never|feel)\b)",
+    re.I,
+)
+# "Please keep coriander out of it", "I try to keep my salt intake down".
+KEPT_OUT = re.compile(
+    r"\b(?:keep|keeping|leave|leaving|left|cut|cutting)\s(?P<what>(?!me\b|out\b|it\b)[^,]{2,60}?)\s"
+    r"(?:intake |consumption |use )?(?:out(?: of)?|down|low|away from|to a minimum)(?![\w-])",
+    re.I,
+)
+# "Table service every time", "a window seat any day".
+WISHED = re.compile(
+    rf"\s*(?!{_PRONOUNS}\b)(?P<what>[^,]{{2,60}}?),? (?:every time|any day|any time|all the way|please|instead|"
+    rf"for me|it is)\s*",
     re.I,
 )
 # A habit is liked if "but no" follows: "I eat fish but no meat".

@@ -41,6 +41,8 @@ _BEGINS = re.compile(r"(?:^|[,;]|\b(?:please|just|so|and|then|but))\s*$", re.I)
 _PUT = re.compile(r"\b(?:put|place)\b", re.I)
 # "I avoid centralized control over services".
 _POWER = re.compile(r"\b(?:control|power|authority|influence|ownership|arguments?|fights?|worry|fuss)\s*$", re.I)
+# "Apart from bananas I love all fruit".
+_MAIN_CLAUSE = re.compile(r"\s(?=(?:i|i'm|i'd|we)\s)", re.I)
 # "Cats over dogs, tea over coffee": where the second pair begins.
 _PAIR = re.compile(r"\s*,\s*(?:(?:and|or|but)\s+)?|\s+(?:and|or|but)\s+", re.I)
 _LAST_OF_ALL = re.compile(r"(?:,|\bbut)\s*$", re.I)
@@ -62,7 +64,7 @@ _AFTER_TO = re.compile(
 # Cues that count only after a cue of one of these kinds.
 _AFTER = {"more": ("less", "more"), "back": ("without", "no", "less", "not")}
 # A subject and a verb before "less", as in "I spend less time".
-_VERB_ALONE = re.compile(rf"\s*(?:{SUBJECT}|to)\s+(?:(?:{ADVERB}|try to|want to)\s+)*\w+\s*", re.I)
+_VERB_ALONE = re.compile(rf"\s*(?:{SUBJECT}|to)\s+(?:(?:{ADVERB}|try to|want to|\w+ (?:me|us) to)\s+)*\w+\s*", re.I)
 
 
 class Found:
@@ -123,7 +125,7 @@ def _is_cue(plain: str, cue: re.Match[str], start: int, end: int, last: re.Match
     kind, word = cue.lastgroup, cue[0].casefold()
     before = plain[max(start, cue.start() - 20) : cue.start()]
     if kind == "imperative":
-        return bool(_BEGINS.search(before))
+        return bool(_BEGINS.search(before)) or (word == "stick to" and bool(_SUBJECT.search(before)))
     if kind in _AFTER:
         return last is not None and last.lastgroup in _AFTER[kind]
     if word == "before":
@@ -291,7 +293,8 @@ class Walk:
                 self._turn(cue, AVOIDED)
                 self._turned = "contrast"
         else:
-            self._found.enter_early(cue.end(), self._end)
+            main = _MAIN_CLAUSE.search(self._plain, cue.end(), self._end)
+            self._found.enter_early(cue.end(), main.start() if main else self._end)
 
     def _begin_pair(self, cue: re.Match[str]) -> None:
         """End the effect of an earlier contrast where another pair begins: "over dogs, tea over coffee"."""
