@@ -15,6 +15,8 @@ TellPreferences: TypeAlias = Literal["matter", "all", "none"]
 """
 MATTERING = "The user's preferences, the most relevant first:"
 """Heading of the preferences."""
+KNOWN = "What is known of the user:"
+"""Heading of the facts."""
 ALLOWANCE = 150
 """Approximate number of tokens that the preferences of a context may take: about ten preferences."""
 
@@ -48,7 +50,8 @@ _WARNINGS = {
 def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matter", allowance: int = ALLOWANCE) -> str:
     """Format the paper's context: `Document i:`, `Interpretation Guidance:` and `Content:` for each hit.
 
-    The context opens with the preferences that matter to the query, whether or not a hit was kept for them. A warning
+    The context opens with the preferences that matter to the query, whether or not a hit was kept for them, and with
+    the facts of the user that are relevant. A warning
     about content that conflicts with a preference comes before the instruction, so that a model does not recommend it.
 
     Args:
@@ -60,8 +63,12 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
         InvalidInputError: for an unknown value of `preferences`.
     """
     opening = format_preferences(hits, preferences=preferences, allowance=allowance)
-    documents = (format_hit(number, hit) for number, hit in enumerate(hits, start=1))
-    return "\n\n".join([opening, *documents] if opening else documents)
+    facts = hits.facts if isinstance(hits, Hits) else []
+    known = "\n".join([KNOWN, *(f"- {_one_line(_HEADING.sub(_QUOTED, hit.text))}" for hit in facts)]) if facts else ""
+    shown = {hit.item.id for hit in facts}
+    others = [hit for hit in hits if hit.item.id not in shown]
+    documents = [format_hit(number, hit) for number, hit in enumerate(others, start=1)]
+    return "\n\n".join(part for part in (opening, known, *documents) if part)
 
 
 def format_preferences(

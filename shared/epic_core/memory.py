@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import copy
 import inspect
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -32,6 +34,7 @@ from epic_core.pipeline.aspects import (
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.explain import explain, stats
 from epic_core.pipeline.export import export, read_export
+from epic_core.pipeline.facts import made_fact, undo
 from epic_core.pipeline.fallback import checked_fallback
 from epic_core.pipeline.forget import forget
 from epic_core.pipeline.ingest import PARTS, add_batch, retry, warn
@@ -74,6 +77,7 @@ from epic_core.types import (
     checked_text,
 )
 from epic_core.types.digests import digest
+from epic_core.types.edits import Edit
 from epic_core.types.modes import Mode, StancePolicy, checked_mode
 from epic_core.types.reports import NotKept
 from epic_core.types.validation import checked_keep_rate, checked_tau
@@ -430,6 +434,68 @@ class EpicMemory:
                 for one in judged:
                     yield one
 
+    def add_fact(
+        self,
+        fact: str | Item,
+        *,
+        type: str = "",
+        subclass: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        expires_at: datetime | str | None = None,
+    ) -> BuildReport:
+        """Add a fact of the user, such as "I work night shifts": held whatever the preferences are, never evicted.
+
+        A fact that updates one that is held replaces it; one that says that something is over ends it. `report.edits`
+        says which, `undo` takes it back.
+
+        Args:
+            fact: A short statement, in English for updates to be recognised.
+            type, subclass: Kept as the metadata `memory_type` and `memory_subclass`.
+            metadata: More metadata.
+            expires_at: Time from which it does not hold any more, with a zone.
+
+        Raises:
+            InvalidInputError: for a fact that is too long, or arguments that cannot be.
+            BudgetError: if there are too many facts, or the budget has no room.
+            EncoderError: if the encoder fails.
+        """
+        return self.add([made_fact(fact, type, subclass, metadata, expires_at)])
+
+    async def aadd_fact(
+        self,
+        fact: str | Item,
+        *,
+        type: str = "",
+        subclass: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        expires_at: datetime | str | None = None,
+    ) -> BuildReport:
+        """As `add_fact`, without blocking the event loop."""
+        return await self.aadd([made_fact(fact, type, subclass, metadata, expires_at)])
+
+    def facts(self, *, namespace: str | None = None) -> list[Item]:
+        """Return the facts of the user that are held, oldest first."""
+        return [item for item in self.items(namespace=namespace) if item.fact]
+
+    def edits(self) -> list[Edit]:
+        """Return what adding facts did, newest first: the last hundred."""
+        with self._session.lock, self._session.store.reading():
+            return self._session.store.edits.all(self._session.namespace)
+
+    def undo(self, edit: Edit | int) -> Edit:
+        """Take an edit of facts back: what it added goes, what it replaced or ended is held again.
+
+        Raises:
+            UnknownItemError: if there is no such edit, or not any more.
+        """
+        self._session.store.check_writable()
+        return run(undo(self._session, edit.id if isinstance(edit, Edit) else edit))
+
+    async def aundo(self, edit: Edit | int) -> Edit:
+        """As `undo`, without blocking the event loop."""
+        self._session.store.check_writable()
+        return await arun(undo(self._session, edit.id if isinstance(edit, Edit) else edit))
+
     def add_conversation(
         self,
         messages: Iterable[Mapping[str, Any]],
@@ -631,7 +697,8 @@ class EpicMemory:
         with self._session.lock, self._session.store.reading():
             name = self._session.space(namespace).namespace
             found = [self._session.store.items.row(name, item_id) for item_id in checked]
-            rows = [row for row in found if row is not None]
+            gone = self._session.space(namespace).expired_items
+            rows = [row for row in found if row is not None and row not in gone]
             items = self._session.store.items.at(list(dict.fromkeys(rows)))
         return [items[row] for row in rows]
 
@@ -657,8 +724,9 @@ class EpicMemory:
                 found = [item for item, *_ in store.retry_queue.waiting(space.namespace)]
                 return [item for item in found if condition is None or condition.matches(item.metadata)]
             if condition is None:
-                return list(store.items.all(space.namespace))
-            held = store.items.at(rows := sorted(space.items_matching(condition)))
+                now = time.time()
+                return [item for item in store.items.all(space.namespace) if item.ends > now]
+            held = store.items.at(rows := sorted(space.items_matching(condition) - space.expired_items))
             return [held[row] for row in rows]
 
     def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:

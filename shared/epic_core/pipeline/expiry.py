@@ -1,7 +1,8 @@
-"""Expiry and removal of preferences, and of the entries that only they held."""
+"""Expiry of preferences and items, and removal of preferences with the entries that only they held."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from epic_core.errors import BudgetError
@@ -11,16 +12,29 @@ from epic_core.types.reports import NotKept
 
 
 def drop_expired(session: Session) -> None:
-    """Remove the preferences whose time is over, their entries, and the items nothing else holds."""
+    """Remove the items whose time is over; and such preferences, their entries, and the items nothing else holds."""
     with session.lock:
-        expired = session.space().expired
-        if not expired or not session.store.writable:
+        space = session.space()
+        expired, items = space.expired, space.expired_items
+        if not (expired or items) or not session.store.writable:
             return
+        with suppress(BudgetError):
+            _take_items_away(session, sorted(items))
         for preference in expired:
             # What cannot be done now is hidden all the same, and done another time.
             with suppress(BudgetError):
                 take_away(session, preference, reason="its preference has expired")
         session.store.give_back()
+
+
+def _take_items_away(session: Session, rows: Sequence[int]) -> None:
+    if not rows:
+        return
+    store, namespace = session.store, session.namespace
+    with session.changing(session.encoder):
+        held = store.items.held_at(rows).values()
+        store.verdicts.forget_chunks(namespace, [one.item.text for one in held])
+        store.items.remove(namespace, [one.item.id for one in held])
 
 
 def take_away(session: Session, preference: Preference, *, reason: str | None = None) -> None:

@@ -90,7 +90,10 @@ def export(session: Session, path: Path, *, overwrite: bool) -> int:
 
 
 def _item(item: Item) -> dict[str, Any]:
-    return {"id": item.id, "text": item.text, "metadata": dict(item.metadata)}
+    line: dict[str, Any] = {"id": item.id, "text": item.text, "metadata": dict(item.metadata)}
+    if item.expires_at is not None:
+        line["expires_at"] = item.expires_at.isoformat()
+    return {**line, "fact": True} if item.fact else line
 
 
 def _item_line(
@@ -104,7 +107,7 @@ def _item_line(
         count, used = uses.get(row, (0, None))
         preference = known.get(columns["preference"])
         made.append({**columns, "preference": preference and preference.id, "uses": count, "used": used})
-    line = {"kind": "item", **_item(held.item), "version": held.digest.hex(), "light": not made}
+    line = {"kind": "item", **_item(held.item), "version": held.digest.hex(), "light": not made and not held.item.fact}
     if held.rewrite:
         line["rewrite"] = held.rewrite
     return {**line, "entries": made}
@@ -183,7 +186,13 @@ def _take_preference(read: Portable, line: Any) -> None:
 
 
 def _checked_item(line: Mapping[str, Any]) -> Item:
-    item = Item(id=line["id"], text=line["text"], metadata=line["metadata"])
+    item = Item(
+        id=line["id"],
+        text=line["text"],
+        metadata=line["metadata"],
+        expires_at=line.get("expires_at"),
+        fact=bool(line.get("fact", False)),
+    )
     dumped_metadata(item.metadata, item.id)
     return item
 
@@ -212,8 +221,8 @@ def _take_item(read: Portable, line: Any) -> None:
     if len(held.digest) != DIGEST_BYTES:
         raise ValueError("its version is none")
     entries = [_entry(entry) for entry in line["entries"]]
-    if bool(entries) is bool(line["light"]):
-        raise ValueError("an item has entries, or is in the light tier")
+    if bool(entries) + bool(line["light"]) + held.item.fact != 1:
+        raise ValueError("an item has entries, is in the light tier, or is a fact of the user")
     read.items.append((held, [entry["preference"] for entry in entries], entries))
 
 

@@ -77,5 +77,6 @@ def _forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[
             texts.append(item.text)
     store.verdicts.forget_chunks(namespace, texts)
     store.seen.remove(namespace, digests)
+    store.edits.forget(namespace, ids)
     for item_id in ids:
         store.seen.forget_records(namespace, item_id=item_id)

@@ -15,6 +15,7 @@ from epic_core.pipeline.coarse_filter import coarse_filter, similarity, tau_for_
 from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.eviction import written
 from epic_core.pipeline.expiry import drop_expired
+from epic_core.pipeline.facts import add_facts
 from epic_core.pipeline.light_tier import trim
 from epic_core.pipeline.rewrites import held_for, renew_rewrites
 from epic_core.pipeline.session import Session
@@ -41,6 +42,11 @@ def add_batch(
     session: Session, batch: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
 ) -> Effects[None]:
     """Take one batch through the three stages and write it."""
+    if facts := [item for item in batch if item.fact]:
+        yield from add_facts(session, facts, report, clock)
+        batch = [item for item in batch if not item.fact]
+        if not batch:
+            return
     drop_expired(session)
     yield from reread_preferences(session, report)
     session.stamp_ledger()

@@ -91,7 +91,7 @@ def _introduce(
     drop_expired(session)
     with session.lock:
         _check_new(session.space(), preference, replacing)
-        encoder, items = session.encoder, list(session.store.items.all(session.namespace))
+        encoder, items = session.encoder, _texts(session)
     yield from reread_preferences(session, report)
     ((preference, unread),) = yield from read_preferences(session, [preference], report)
     warn_of_unread(report, [preference], encoder)
@@ -122,13 +122,18 @@ def _introduce(
     # Items that came while the others were being verified.
     seen = {item.id: item for item in items}
     with session.lock:
-        late = [item for item in session.store.items.all(session.namespace) if seen.get(item.id) != item]
+        late = [item for item in _texts(session) if seen.get(item.id) != item]
     embeddings = yield Embed(encoder, [item.text for item in late], "embedding")
     late_candidates = _matching(session, late, embeddings, preference, vectors, expanded)
     yield from settle(
         session, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True
     )
     yield from renew_rewrites(session, encoder, report)
+
+
+def _texts(session: Session) -> list[Item]:
+    """Return what is held and may be kept for a preference: all items but the facts of the user."""
+    return [item for item in session.store.items.all(session.namespace) if not item.fact]
 
 
 def _put_in_force(

@@ -29,6 +29,8 @@ from epic_core.types import FloatArray
 # What an instruction that is nearer than its text adds, and what sharing all telling words does.
 INSTRUCTED = 0.5
 WORDED = 0.15
+# What a fact gains that says what the question asks for: "We moved to Braga" of "Where do I live?".
+ASKED = 0.35
 # How many candidates are looked at for k hits, at least.
 _LEAST_CANDIDATES = 40
 # What a verified stance counts under a preference that matters fully, and the least it counts under any.
@@ -101,6 +103,9 @@ def candidates(
     for having, share in space.lexical(store).shares(query) if query else ():
         places = space.texts.places(having)
         topics[places[places >= 0]] += np.float32(WORDED * share)
+    if space.facts and query:
+        asked = space.facts_about(store, query)
+        topics[space.texts.places(asked)] += np.float32(ASKED)
     bare: list[int] = []
     if entries:
         places = space.texts.places(list(entries))

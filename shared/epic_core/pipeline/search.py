@@ -29,6 +29,8 @@ from epic_core.types.validation import one_of
 from epic_core.types.verdicts import PENALTY
 
 BY_VECTOR = "(a vector)"
+# Most facts of the user that a context shows.
+_FACTS = 3
 
 Keys: TypeAlias = Literal["both", "instruction"]
 """What an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
@@ -102,6 +104,7 @@ def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
         matters=result.matters,
         fallback=asks,
         relevant=result.relevant,
+        facts=result.facts,
     )
 
 
@@ -134,6 +137,7 @@ class Found:
         steered: The query with the preferences that steered it.
         relevant: Whether anything held is relevant to the query.
         matters: The preferences by how much they matter, heaviest first, each with the chance that it does.
+        facts: The facts of the user that are relevant, best first.
     """
 
     hits: list[Hit]
@@ -142,6 +146,7 @@ class Found:
     steered: SteeredQuery
     relevant: bool
     matters: list[tuple[Preference, float]]
+    facts: Sequence[Hit] = ()
 
 
 def _unsteered(vector: FloatArray) -> SteeredQuery:
@@ -180,6 +185,11 @@ def _found(
         only=positions,
         prefers=asked.stance_policy != "any",
     )
+    facts = [
+        (row, float(topic))
+        for row, topic in zip(candidates.rows, candidates.topics.tolist(), strict=True)
+        if row in space.facts
+    ][:_FACTS]
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
     chosen = ranking.distinct(space, session.store, candidates.rows, order, asked.k)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
@@ -198,6 +208,7 @@ def _found(
         steered=steered,
         relevant=relevant,
         matters=_matters(space, steering, steered, positions, candidates),
+        facts=_hits(session.store, space, steered.vector, facts, [[]] * len(facts), {}, None) if facts else (),
     )
 
 
@@ -402,7 +413,7 @@ def _hits(
                 item=held[item].item,
                 score=score,
                 entries=tuple(_scored(entries[row], scores[row]) for row in ordered),
-                tier="light" if space.light(item) else "memory",
+                tier="fact" if item in space.facts else "light" if space.light(item) else "memory",
             )
         )
     return hits

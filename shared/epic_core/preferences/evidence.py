@@ -15,6 +15,7 @@ A preference without an expansion borrows one from the bundled library (`prefere
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -43,6 +44,7 @@ FEATURES = (
 # The first features are cosines.
 COSINES = 2 + len(GROUPS)
 BY_WORDS = FEATURES[COSINES:]
+_OR = re.compile(r"\s+(?:or|nor)\s+", re.I)
 # More words of the lexicon than this are no further evidence.
 _ENOUGH = 2
 # for_p - against_p is the sum of the features times these weights, on a scale where a text's cosine with the query has
@@ -70,6 +72,8 @@ class AspectEmbeddings:
         aspects: The liked and avoided phrases.
         phrases: For each liked, then each avoided phrase, its content stems; each with whether the phrase itself
             negates it, as "gluten-free" does gluten.
+        alternatives: The same for what the liked, and what the avoided phrases name one by one: of "on-call duty or
+            weekend shifts" the duty, and the shifts.
         kinds: For each of `GROUPS`, the lexicon's words as runs of stems.
         vectors: Embeddings of the liked phrases, the avoided phrases, and the groups that have words, shape `(n, d)`.
         group_rows: The row of `vectors` for each group, -1 for none.
@@ -81,6 +85,7 @@ class AspectEmbeddings:
 
     aspects: Aspects
     phrases: tuple[tuple[tuple[str, bool], ...], ...]
+    alternatives: tuple[tuple[tuple[tuple[str, bool], ...], ...], ...]
     kinds: tuple[frozenset[str], ...]
     vectors: FloatArray
     group_rows: tuple[int, ...]
@@ -194,6 +199,10 @@ def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[AspectEm
             AspectEmbeddings(
                 aspects=one.aspects,
                 phrases=tuple(map(phrase_words, (*one.aspects.liked, *one.aspects.avoided))),
+                alternatives=tuple(
+                    tuple(phrase_words(part) for phrase in side for part in _OR.split(phrase))
+                    for side in (one.aspects.liked, one.aspects.avoided)
+                ),
                 kinds=tuple(
                     frozenset(run for word in group if (run := " ".join(stems(word)[:LONGEST_RUN])))
                     for group in one.groups
@@ -305,9 +314,8 @@ def by_words(sides: AspectEmbeddings, words: Words) -> list[float]:
     plain, negated = words
     if not plain and not negated:
         return [0.0] * len(BY_WORDS)
-    likes = len(sides.aspects.liked)
     values: list[float] = []
-    for phrases in (sides.phrases[:likes], sides.phrases[likes:]):
+    for phrases in sides.alternatives:
         most = most_denied = 0.0
         for phrase in phrases:
             there = denied = 0

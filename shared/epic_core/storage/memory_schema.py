@@ -16,7 +16,7 @@ CREATE TABLE preferences (
 );
 CREATE TABLE items (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, metadata TEXT, embedding BLOB,
- rewritten_for BLOB, crc INTEGER, text_crc INTEGER, text, rewrite, UNIQUE (namespace, id)
+ rewritten_for BLOB, fact INTEGER, expires REAL, crc INTEGER, text_crc INTEGER, text, rewrite, UNIQUE (namespace, id)
 );
 CREATE TABLE entries (
  row INTEGER PRIMARY KEY AUTOINCREMENT, item INTEGER REFERENCES items ON DELETE CASCADE,
@@ -29,7 +29,7 @@ CREATE TABLE uses (
 );
 CREATE TABLE pending (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, text, metadata TEXT, reason TEXT,
- preferences TEXT, crc INTEGER, UNIQUE (namespace, id)
+ preferences TEXT, expires REAL, crc INTEGER, UNIQUE (namespace, id)
 );
 CREATE TABLE verdicts (
  chunk BLOB, preference BLOB, version BLOB, written INTEGER, kept INTEGER, stance TEXT, instruction TEXT,
@@ -44,6 +44,10 @@ CREATE TABLE not_kept (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, stage TEXT, reason TEXT,
  preference INTEGER, similarity REAL, at INTEGER, text TEXT, crc INTEGER
 );
+CREATE TABLE edits (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, kind TEXT, item TEXT, old TEXT, at REAL, reason TEXT,
+ crc INTEGER, text_crc INTEGER, texts
+);
 CREATE TABLE entities (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT, passages INTEGER, spelt INTEGER,
  near BLOB, vector BLOB, crc INTEGER
@@ -56,14 +60,18 @@ CREATE TABLE passages (
 
 
 PREFERENCES = Table("preferences", ("namespace", "position", "id", "text", "expires", "aspects", "vector"))
-ITEMS = Table("items", ("namespace", "id", "digest", "metadata", "embedding", "rewritten_for"), ("text", "rewrite"))
+ITEMS = Table(
+    "items",
+    ("namespace", "id", "digest", "metadata", "embedding", "rewritten_for", "fact", "expires"),
+    ("text", "rewrite"),
+)
 ENTRIES = Table(
     "entries",
     ("item", "preference", "stance", "confidence", "similarity", "added", "verifier", "vector"),
     ("instruction", "rationale"),
 )
 USES = Table("uses", ("entry", "count", "used"), numbered=False)
-PENDING = Table("pending", ("namespace", "id", "text", "metadata", "reason", "preferences"))
+PENDING = Table("pending", ("namespace", "id", "text", "metadata", "reason", "preferences", "expires"))
 VERDICTS = Table(
     "verdicts",
     ("chunk", "preference", "version", "written", "kept", "stance", "instruction", "rationale", "confidence"),
@@ -72,6 +80,7 @@ VERDICTS = Table(
 REWRITES = Table("rewrites", ("chunk", "preferences", "version", "written", "text"), numbered=False)
 LEDGER = Table("ledger", ("namespace", "digests"))
 NOT_KEPT = Table("not_kept", ("namespace", "id", "digest", "stage", "reason", "preference", "similarity", "at", "text"))
+EDITS = Table("edits", ("namespace", "kind", "item", "old", "at", "reason"), ("texts",))
 ENTITIES = Table("entities", ("namespace", "name", "key", "passages", "spelt", "near", "vector"))
 PASSAGES = Table("passages", ("item", "extractor", "entities", "facts", "relations", "failure"), numbered=False)
 TABLES = (
@@ -85,6 +94,7 @@ TABLES = (
     REWRITES,
     LEDGER,
     NOT_KEPT,
+    EDITS,
     ENTITIES,
     PASSAGES,
 )

@@ -21,6 +21,7 @@ from epic_core.storage.tables.items import HeldItem
 from epic_core.storage.tables.seen import numbers
 from epic_core.storage.vector_index import EntryIndex, VectorTable
 from epic_core.text.lexical_index import LexicalIndex
+from epic_core.text.slots import asked_slot, slot_of
 from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
 from epic_core.types.verdicts import PENALTY
@@ -59,11 +60,20 @@ class CommittedRows:
 
 
 class AddedRows(NamedTuple):
-    """The entries that a change added; checksums by row and vectors of E(x); `Store.sums` after the change."""
+    """The rows that a change added, as they were read back.
+
+    Attributes:
+        entries: The entries.
+        text_crcs, text_vectors: The items' checksums by row, and their vectors of E(x).
+        facts, ends: Which of the items are facts, and when items expire, by row.
+        sums: `Store.sums` after the change.
+    """
 
     entries: EntryRows
     text_crcs: dict[int, int]
     text_vectors: FloatArray
+    facts: set[int]
+    ends: dict[int, float]
     sums: Sums
 
 
@@ -78,6 +88,8 @@ class Namespace:
         texts: E(x) of the items of both tiers, by item row.
         item_of, preference_of, stance_of: Item row, preference row and stance, by entry row.
         rows_of: Entry rows, by item row.
+        facts: Rows of the items that are facts of the user.
+        expired_items: Rows of the items whose time is over; they are in none of the others.
         stale: Whether the file may have changed since it was read.
     """
 
@@ -108,6 +120,8 @@ class Namespace:
         self._filtered: dict[Hashable, frozenset[int]] = {}
         self._sums: Sums = ()
         self._expiry = math.inf
+        self.facts: set[int] = set()
+        self.expired_items: set[int] = set()
 
     def refresh(self) -> None:
         """Read the rows of the file that have changed. Call it inside a transaction or `Store.reading`."""
@@ -115,6 +129,7 @@ class Namespace:
         now = time.time()
         if sums != self._sums or now >= self._expiry:
             self._read_preferences(now)
+            self._read_marks(now)
             self._read_entries()
             self._read_texts()
             self._seen: NDArray[np.uint64] | None = None
@@ -127,7 +142,7 @@ class Namespace:
         self.stale = False
 
     def expires(self) -> bool:
-        """Tell whether a preference has expired since the last refresh."""
+        """Tell whether a preference or an item has expired since the last refresh."""
         return self._expiry < math.inf and time.time() >= self._expiry
 
     def _read_preferences(self, now: float) -> None:
@@ -142,15 +157,21 @@ class Namespace:
         self._expiry = min((ends[position] for position in live), default=math.inf)
         self._worded.clear()
 
+    def _read_marks(self, now: float) -> None:
+        self.facts, ends = self._store.items.marks(self.namespace)
+        self.expired_items = {row for row, end in ends.items() if end <= now}
+        self.facts -= self.expired_items
+        self._expiry = min([self._expiry, *(end for end in ends.values() if end > now)])
+
     def _read_entries(self) -> None:
         live = {-1, *self.preference_rows}
         current = {
             row: crc
-            for row, (crc, preference) in self._store.entries.crcs(self.namespace).items()
-            if preference in live
+            for row, (crc, preference, item) in self._store.entries.crcs(self.namespace).items()
+            if preference in live and item not in self.expired_items
         }
         new: list[int] | None = [row for row, crc in current.items() if self._crc_of.get(row) != crc]
-        if len(new or ()) == len(current):
+        if len(new or ()) == len(current) and not self.expired_items:
             new = None  # all of them
             self.index = EntryIndex(self._encoder.dimension)
             for known in (self.item_of, self.rows_of, self.preference_of, self.stance_of, self._judged, self._crc_of):
@@ -167,6 +188,7 @@ class Namespace:
                 item for row in self._expired_rows for item in self._store.entries.items_under(row)
             } - self.rows_of.keys()
             current = {row: crc for row, crc in current.items() if row not in hidden}
+        current = {row: crc for row, crc in current.items() if row not in self.expired_items}
         self._leave_texts([row for row, crc in self._text_crc_of.items() if current.get(row) != crc])
         new = [row for row in current if row not in self._text_crc_of]
         self.texts.add(new, self._store.items.texts_at(new, self._encoder.dimension)[1])
@@ -246,6 +268,15 @@ class Namespace:
                 self._lexical.add((row, item.text) for row, item in found.items())
         return self._lexical
 
+    def facts_about(self, store: Store, question: str) -> list[int]:
+        """Return the rows of the facts that have the subject and the relation which a question asks about."""
+        wanted = asked_slot(question)
+        if wanted is None:
+            return []
+        held = self.held(store, sorted(self.facts))
+        slots = {row: slot_of(one.item.text) for row, one in held.items()}
+        return [row for row, slot in slots.items() if slot is not None and slot.answers(*wanted)]
+
     def judged(self, row: int) -> tuple[list[int], list[tuple[int, float]]]:
         """Return the rows of the preferences that an item supports, and of those with a penalty, each with it."""
         known = self._judged.get(row)
@@ -258,8 +289,8 @@ class Namespace:
         return known
 
     def light(self, row: int) -> bool:
-        """Tell whether an item belongs to the light tier: held by its text, without an entry."""
-        return row not in self.rows_of
+        """Tell whether an item belongs to the light tier: held by its text, without an entry, and no fact."""
+        return row not in self.rows_of and row not in self.facts
 
     def _leave(self, rows: Sequence[int]) -> None:
         self.index.remove(rows)
@@ -292,6 +323,7 @@ class Namespace:
         return AddedRows(
             self._store.entries.rows(self.namespace, dimension, under=live, rows=rows.entries),
             *self._store.items.texts_at(rows.texts, dimension),
+            *self._store.items.marks_at(rows.texts),
             self._store.sums(),
         )
 
@@ -299,9 +331,12 @@ class Namespace:
         """Take over a change that was committed and has changed no other rows."""
         self._leave([row for row in rows.gone if row in self.item_of])
         self._leave_texts(rows.gone_items)
+        self.facts.difference_update(rows.gone_items)
         self._enter(added.entries)
         self.texts.add(rows.texts, added.text_vectors)
         self._text_crc_of.update(added.text_crcs)
+        self.facts |= added.facts
+        self._expiry = min([self._expiry, *added.ends.values()])
         self._noted.update(numbers(rows.seen).tolist())
         if rows.forgotten or len(self._noted) > _NOTED:
             self._seen = None  # read again when needed

@@ -12,6 +12,7 @@ from epic_core.storage.codecs import deflated, inflated, inflated_by, packed
 from epic_core.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, MEMORY, PREFERENCES
 from epic_core.storage.sqlite.connection import Table
 from epic_core.storage.sqlite.database import Database
+from epic_core.storage.tables.edits import Edits
 from epic_core.storage.tables.entries import Entries
 from epic_core.storage.tables.graph import Graph
 from epic_core.storage.tables.items import Items, RetryQueue
@@ -25,7 +26,7 @@ class Store(Database):
     """A memory's file. It is opened as a `Database` is.
 
     Attributes:
-        preferences, items, entries, verdicts, retry_queue, seen, graph: The repositories of its tables.
+        preferences, items, entries, verdicts, retry_queue, seen, edits, graph: The repositories of its tables.
     """
 
     schema = MEMORY
@@ -38,6 +39,7 @@ class Store(Database):
         self.verdicts = Verdicts(self)
         self.retry_queue = RetryQueue(self)
         self.seen = Seen(self, self.verdicts)
+        self.edits = Edits(self)
         super().__init__(path, must_exist=must_exist, read_only=read_only)
 
     def remove_preference(self, namespace: str, preference_id: str, *, keep_texts: bool = False) -> None:
@@ -112,11 +114,13 @@ class Store(Database):
                 self.update(table, row, **{"embedding" if table is ITEMS else "vector": code})
 
     def counts(self, namespace: str) -> dict[str, int]:
-        """Count items, light items, entries, preferences, pending items, cached verdicts and items in the ledger."""
+        """Count items, facts, light items, entries, preferences, pending items, verdicts and items in the ledger."""
         one = (namespace,)
         light = len(self.items.light_rows(namespace))
+        facts = int(self.scalar("SELECT count(*) FROM items WHERE namespace = ? AND fact", one))
         return {
-            "items": int(self.scalar("SELECT count(*) FROM items WHERE namespace = ?", one)) - light,
+            "items": int(self.scalar("SELECT count(*) FROM items WHERE namespace = ?", one)) - light - facts,
+            "facts": facts,
             "light": light,
             "entries": self.scalar(
                 "SELECT count(*) FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?", one
@@ -129,7 +133,7 @@ class Store(Database):
 
     def sums(self) -> tuple[tuple[str, int, int], ...]:
         """Return each table's row count and sum of checksums, and its highest row: if equal, the contents are equal."""
-        apart = "('uses', 'not_kept')"  # no search depends on these
+        apart = "('uses', 'not_kept', 'edits')"  # no search depends on these
         return tuple(
             self.read(
                 f"SELECT name, rows, total FROM sums WHERE name NOT IN {apart}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from epic_core.text.language import ADVICE, listed
+from epic_core.types.edits import Edit
 from epic_core.types.items import Item
 from epic_core.types.results import MemoryEntry
 from epic_core.types.validation import moment
@@ -137,6 +138,7 @@ class BuildReport:
         entries: Memory entries written; one item can have several.
         light: Items that the coarse filter left out or verification discarded, and that the light tier holds.
         no_room: Such items for which the light tier had no room, or that had to leave it.
+        facts: Facts of the user that were written; `edits` says what each did to those that were held.
         evicted: Entries that were removed, or did not fit, because of the byte budget.
         shortened: Items of which less text is kept, because of the byte budget.
         read: Preferences whose liked and avoided phrases a language model has read.
@@ -152,6 +154,7 @@ class BuildReport:
             expansion of the bundled library hold for now: text to reason.
         foreign: Items in languages that the encoder does not know, by ISO code; at most 200 items of a batch are
             examined.
+        edits: For each fact, what it did: inserted, replaced, a duplicate, or the end of another.
     """
 
     seen: int = 0
@@ -165,6 +168,7 @@ class BuildReport:
     entries: int = 0
     light: int = 0
     no_room: int = 0
+    facts: int = 0
     evicted: int = 0
     shortened: int = 0
     read: int = 0
@@ -178,6 +182,7 @@ class BuildReport:
     answers: dict[str, str] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     foreign: dict[str, int] = field(default_factory=dict)
+    edits: list[Edit] = field(default_factory=list)
 
     @property
     def new(self) -> int:
@@ -212,6 +217,10 @@ class BuildReport:
             yield f"light tier      {self.light:>8} held by their text" + (
                 f"   ({self.no_room} had no room)" if self.no_room else ""
             )
+        if self.edits:
+            counted = Counter(edit.kind for edit in self.edits)
+            done = ", ".join(f"{count} {kind}" for kind, count in counted.items())
+            yield f"facts           {self.facts:>8} written   ({done})"
         if self.evicted or self.shortened:
             yield f"budget          {self.evicted:>8} entries evicted, {self.shortened} texts shortened"
         if self.read or self.unread:

@@ -58,7 +58,7 @@ class Hit:
             of the topic, the evidence in the text for and against the preferences that matter, and the item's stances.
             Hits of a fallback come first, with scores of their own: compare scores only within one tier.
         entries: The item's matching entries, best first; empty for hits of a fallback.
-        tier: "memory", "light" (held by its text only) or "fallback".
+        tier: "memory", "light" (held by its text only), "fact" (a fact of the user) or "fallback".
     """
 
     item: Item
@@ -100,6 +100,7 @@ class Hits(list[Hit]):
             that it does; whether or not a hit carries them.
         fallback: Whether a fallback was asked.
         relevant: Whether the memory holds anything that is relevant to the query.
+        facts: The facts of the user that are relevant to the query, best first, at most three, among the hits or not.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Hits(list[Hit]):
         matters: Sequence[tuple[Preference, float]] = (),
         fallback: bool = False,
         relevant: bool = True,
+        facts: Iterable[Hit] = (),
     ) -> None:
         super().__init__(hits)
         self.vector = vector
@@ -124,3 +126,4 @@ class Hits(list[Hit]):
         self.matters = list(matters)
         self.fallback = fallback
         self.relevant = relevant
+        self.facts = list(facts)

@@ -736,7 +736,7 @@ def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
     with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
         memory.add(wines(10))
         stats = memory.stats()
-        expected = {"items": 10, "light": 0, "entries": 10, "preferences": 1, "pending": 0, "verdicts": 0}
+        expected = {"items": 10, "facts": 0, "light": 0, "entries": 10, "preferences": 1, "pending": 0, "verdicts": 0}
         assert stats.counts == {**expected, "seen": 0}
         parts = ["documents", "index", "instructions", "preferences", "verdicts", "ledger", "graph", "rest", "total"]
         assert list(stats.bytes) == parts
@@ -846,7 +846,7 @@ def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
     memory.add(["red wine", "night train", "red wine in the night train"])
     memory.remove_preference(name)
     assert [p.text for p in memory.preferences] == [WINE]
-    expected = {"items": 2, "light": 0, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
+    expected = {"items": 2, "facts": 0, "light": 0, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
     assert memory.stats().counts == {**expected, "seen": 0}
     hits = memory.search("wine train", k=9)
     assert sorted(texts(hits)) == ["red wine", "red wine in the night train"]

@@ -150,7 +150,16 @@ def test_removing_a_preference_removes_its_entries_and_orphans_only(path: Path) 
         store.remove_preference(NAMESPACE, Preference(text="p").id)
     assert [item.text for item in store.items.all(NAMESPACE)] == ["both", "only q"]
     assert [e.preference for e in entries_of(store, both)] == ["q"]
-    expected = {"items": 2, "light": 0, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0, "seen": 0}
+    expected = {
+        "items": 2,
+        "facts": 0,
+        "light": 0,
+        "entries": 2,
+        "preferences": 1,
+        "pending": 0,
+        "verdicts": 0,
+        "seen": 0,
+    }
     assert store.counts(NAMESPACE) == expected
     store.verify()
     store.close()

@@ -187,12 +187,11 @@ class Entries(Repository):
     def _of(self, item_row: int) -> list[sqlite3.Row]:
         return self.db.rows(ENTRIES, "WHERE item = ? ORDER BY row", item_row)
 
-    def crcs(self, namespace: str) -> dict[int, tuple[int, int]]:
-        """Return entry row to checksum and preference row (-1 without one), for a namespace."""
-        rows = self.db.read(
-            f"SELECT entries.row, entries.crc, coalesce(entries.preference, -1) FROM entries {_HERE}", (namespace,)
-        )
-        return {row: (crc, preference) for row, crc, preference in rows}
+    def crcs(self, namespace: str) -> dict[int, tuple[int, int, int]]:
+        """Return entry row to checksum, preference row (-1 without one) and item row, for a namespace."""
+        columns = "entries.row, entries.crc, coalesce(entries.preference, -1), entries.item"
+        rows = self.db.read(f"SELECT {columns} FROM entries {_HERE}", (namespace,))
+        return {row: (crc, preference, item) for row, crc, preference, item in rows}
 
     def rows(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from epic_core.storage.tables.graph import Graph
 from epic_core.types import FloatArray, Item
 from epic_core.types.digests import item_digest
 from epic_core.types.metadata import dumped_metadata
+from epic_core.types.validation import moment
 
 ITEM_BYTES = (
     "length(CAST(items.text AS BLOB)) + coalesce(length(CAST(items.rewrite AS BLOB)), 0)"
@@ -48,7 +49,9 @@ class HeldItem:
 
 def version_of(item: Item) -> bytes:
     """Return the digest of an item; the order of the keys in its metadata does not matter."""
-    return item_digest(item.id, item.text, dumped_metadata(item.metadata, item.id))
+    metadata = dumped_metadata(item.metadata, item.id)
+    marks = [f"until {item.ends!r}"] * (item.expires_at is not None) + ["fact"] * item.fact
+    return item_digest(item.id, item.text, "\0".join([metadata, *marks]))
 
 
 class Items(Repository):
@@ -73,6 +76,8 @@ class Items(Repository):
             metadata=dumped_metadata(item.metadata, item.id, ordered=True),
             embedding=None if vector is None else packed(vector.reshape(1, -1), small=True)[0],
             rewritten_for=None,
+            fact=int(item.fact),
+            expires=None if item.expires_at is None else item.ends,
             text=deflated(item.text),
             rewrite=None,
         )
@@ -156,6 +161,16 @@ class Items(Repository):
             self.db.read("SELECT row, crc FROM items WHERE namespace = ? AND embedding IS NOT NULL", (namespace,))
         )
 
+    def marks(self, namespace: str) -> tuple[set[int], dict[int, float]]:
+        """Return the rows of the facts of a namespace, and the times at which items expire, by their rows."""
+        sql = "SELECT row, fact, expires FROM items WHERE namespace = ? AND (fact OR expires IS NOT NULL)"
+        return _marked(self.db.read(sql, (namespace,)))
+
+    def marks_at(self, rows: Sequence[int]) -> tuple[set[int], dict[int, float]]:
+        """Return which of the items are facts, and the times at which they expire."""
+        found = self.db.among("SELECT row, fact, expires FROM items WHERE row IN", list(rows))
+        return _marked(found)
+
     def texts_at(self, rows: Sequence[int], dimension: int) -> tuple[dict[int, int], FloatArray]:
         """Return row to checksum of items, and their embeddings E(x), shape `(len(rows), d)`."""
         found = {row["row"]: row for row in self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False)}
@@ -198,7 +213,9 @@ class Items(Repository):
         count as light.
         """
         held = {item for (item,) in self.db.read("SELECT item FROM entries NOT INDEXED")}
-        sql = "SELECT row FROM items NOT INDEXED WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
+        sql = (
+            "SELECT row FROM items NOT INDEXED WHERE namespace = ? AND embedding IS NOT NULL AND NOT fact ORDER BY row"
+        )
         return [int(row) for (row,) in self.db.read(sql, (namespace,)) if row not in held]
 
     def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
@@ -232,6 +249,7 @@ class RetryQueue(Repository):
             metadata=dumped_metadata(item.metadata, item.id, ordered=True),
             reason=reason,
             preferences=json.dumps(list(dict.fromkeys([*known, *preferences]))),
+            expires=None if item.expires_at is None else item.ends,
         )
 
     def drop(self, namespace: str, item_id: str) -> None:
@@ -262,10 +280,23 @@ class RetryQueue(Repository):
             self.db.update(PENDING, row, preferences=left, reason=reason)
 
 
-def _item(row: sqlite3.Row) -> Item:
-    return Item(id=row["id"], text=inflated(row["text"]), metadata=json.loads(row["metadata"]))
+def _marked(found: Iterable[tuple[int, int, float | None]]) -> tuple[set[int], dict[int, float]]:
+    facts, ends = set(), {}
+    for row, fact, expires in found:
+        if fact:
+            facts.add(row)
+        if expires is not None:
+            ends[row] = expires
+    return facts, ends
+
+
+def _item(row: sqlite3.Row, *, fact: bool = False) -> Item:
+    ends = None if row["expires"] is None else moment(row["expires"])
+    return Item(
+        id=row["id"], text=inflated(row["text"]), metadata=json.loads(row["metadata"]), expires_at=ends, fact=fact
+    )
 
 
 def _held(row: sqlite3.Row) -> HeldItem:
     rewrite = "" if row["rewrite"] is None else inflated(row["rewrite"])
-    return HeldItem(item=_item(row), rewrite=rewrite, digest=row["digest"])
+    return HeldItem(item=_item(row, fact=bool(row["fact"])), rewrite=rewrite, digest=row["digest"])

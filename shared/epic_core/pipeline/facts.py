@@ -1,0 +1,242 @@
+"""Facts of the user: held whatever the preferences are, and edited by what is said later.
+
+A fact bypasses coarse filter and verification: "I work night shifts" matters although no preference is near it. It is
+found by its text and by exact words, and never evicted. A new fact that updates an older one replaces it; one that says
+that something is over ends it. Two facts are about the same thing if their slots agree (`text.slots`); of statements
+without a slot, if they differ in nothing but numbers and names.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from epic_core.encoders.base import Embed
+from epic_core.errors import BudgetError, InvalidInputError, UnknownItemError
+from epic_core.pipeline.eviction import make_room
+from epic_core.pipeline.expiry import drop_expired
+from epic_core.pipeline.light_tier import item_bytes
+from epic_core.pipeline.session import Session
+from epic_core.runtime.effects import Clock, Effects
+from epic_core.storage.namespace import CommittedRows, Namespace
+from epic_core.text.slots import Slot, says_ended, slot_of
+from epic_core.text.stems import content_stems, word_set
+from epic_core.types import BuildReport, FloatArray, Item
+from epic_core.types.edits import Edit
+from epic_core.types.metadata import dumped_metadata
+from epic_core.types.validation import checked_moment
+
+MOST_FACTS = 100
+"""Most facts of a namespace: they are not evicted, so they are few."""
+LONGEST_FACT = 1000
+"""Most characters of a fact."""
+# From which cosine on statements are one, may be about the same thing, and are near enough for "no longer".
+_SAME, _NEAR, _ENDED = 0.97, 0.6, 0.5
+# The share of a fact's words that a statement about its end has.
+_MOST = 0.5
+_FILLING, _SLACK = 2, 20_000
+# Words that a date or a time consists of, beside numbers.
+_DATES = word_set(
+    "monday tuesday wednesday thursday friday saturday sunday january february march april june july august september"
+    " october november december am pm noon midnight today tomorrow week month next"
+)
+
+
+def made_fact(
+    fact: str | Item,
+    type: str,
+    subclass: str,
+    metadata: Mapping[str, Any] | None,
+    expires_at: datetime | str | None,
+) -> Item:
+    """Return a fact of the user as an item, from the arguments of `EpicMemory.add_fact`.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be.
+    """
+    item = Item.of(fact)
+    more = {"memory_type": type, "memory_subclass": subclass}
+    for name, value in more.items():
+        if not isinstance(value, str):
+            raise InvalidInputError(f"{name} must be a text, not {value!r}.")
+    return replace(
+        item,
+        metadata={**item.metadata, **(metadata or {}), **{name: value for name, value in more.items() if value}},
+        expires_at=item.expires_at if expires_at is None else checked_moment(expires_at),
+        fact=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    row: int
+    item: Item
+    vector: FloatArray
+    slot: Slot | None
+
+
+def add_facts(session: Session, items: Sequence[Item], report: BuildReport, clock: Clock) -> Effects[None]:
+    """Take facts in, each edited into those that are held, in one transaction.
+
+    Raises:
+        InvalidInputError: for a text that is too long for a fact.
+        BudgetError: if there are too many facts, or the budget has no room; nothing is written then.
+    """
+    for item in items:
+        dumped_metadata(item.metadata, item.id)
+        if len(item.text) > LONGEST_FACT:
+            raise InvalidInputError(
+                f"A fact is a short statement of at most {LONGEST_FACT} characters; {item.id!r} has {len(item.text)}."
+                " Add it as an item: memory.add(...)."
+            )
+    drop_expired(session)
+    encoder = session.encoder
+    vectors: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
+    if session.budget is not None:
+        needed = _FILLING * sum(2 * item_bytes(item) for item in items) + _SLACK
+        yield from make_room(session, needed, report, clock)
+    started = time.perf_counter()
+    edits: list[Edit] = []
+    with session.changing(encoder, rows := CommittedRows()) as space:
+        known = _facts(session, space)
+        for item, vector in zip(items, vectors, strict=True):
+            edit, gone = _decided(item, vector, known)
+            edits.append(_applied(session, edit, gone, vector, known, rows))
+        if len(known) > MOST_FACTS:
+            raise BudgetError(
+                f"{MOST_FACTS} facts are the most, and there would be {len(known)}. Nothing was written. Forget some:"
+                " memory.facts() lists them, memory.forget(id) removes one."
+            )
+        rows.incomplete = any(edit.old is not None for edit in edits)
+    clock.add("index", started)
+    report.seen += len(items)
+    report.duplicates += sum(edit.kind == "duplicate" for edit in edits)
+    report.facts += sum(edit.kind in ("insert", "replace") for edit in edits)
+    report.edits += edits
+
+
+def undo(session: Session, number: int) -> Effects[Edit]:
+    """Take an edit back: what it added goes, what it replaced or ended is held again.
+
+    Raises:
+        UnknownItemError: if there is no such edit any more.
+    """
+    with session.lock, session.store.reading():
+        found = [edit for edit in session.store.edits.all(session.namespace) if edit.id == number]
+    if not found:
+        raise UnknownItemError(f"There is no edit {number!r} to undo. memory.edits() lists those that there are.")
+    edit, encoder, namespace = found[0], session.encoder, session.namespace
+    olds = [edit.old] if edit.old is not None else []
+    vectors: FloatArray = yield Embed(encoder, [item.text for item in olds], "embedding")
+    with session.changing(encoder):
+        store = session.store
+        if edit.kind != "end":
+            store.items.remove(namespace, [edit.item.id])
+        for item, vector in zip(olds, vectors, strict=True):
+            if store.items.row(namespace, item.id) is None:
+                store.items.put(namespace, item, vector)
+        store.edits.remove(number)
+    return edit
+
+
+def _facts(session: Session, space: Namespace) -> list[_Held]:
+    rows = sorted(space.facts)
+    held = space.held(session.store, rows)
+    vectors = space.texts.vectors[space.texts.places(rows)]
+    return [
+        _Held(row=row, item=held[row].item, vector=vector.copy(), slot=slot_of(held[row].item.text))
+        for row, vector in zip(rows, vectors, strict=True)
+    ]
+
+
+def _applied(
+    session: Session, edit: Edit, gone: _Held | None, vector: FloatArray, known: list[_Held], rows: CommittedRows
+) -> Edit:
+    """Write one edit, keep the list of facts in step, and return it with its number."""
+    if edit.kind == "duplicate":
+        return edit
+    store, namespace = session.store, session.namespace
+    if gone is not None:
+        store.items.remove(namespace, [gone.item.id])
+        known.remove(gone)
+    if edit.kind != "end":
+        if store.items.row(namespace, edit.item.id) is not None:
+            # A text that was held as an item is a fact from now on.
+            store.items.remove(namespace, [edit.item.id])
+            rows.incomplete = True
+        row = store.items.put(namespace, edit.item, vector)
+        rows.texts.append(row)
+        known.append(_Held(row=row, item=edit.item, vector=vector, slot=slot_of(edit.item.text)))
+    edit = replace(edit, at=time.time())
+    return replace(edit, id=store.edits.put(namespace, edit))
+
+
+def _decided(item: Item, vector: FloatArray, known: Sequence[_Held]) -> tuple[Edit, _Held | None]:
+    """Return what a new fact does to those that are held, and the one that goes for it."""
+    for held in known:
+        if held.item.id == item.id:
+            same = held.item.text == item.text and held.item.expires_at == item.expires_at
+            if same and held.item.metadata == item.metadata:
+                return Edit(kind="duplicate", item=item, old=held.item, reason="it is held already"), None
+            return Edit(kind="replace", item=item, old=held.item, reason="it has the same id"), held
+    slot = slot_of(item.text)
+    near = np.array([held.vector @ vector for held in known], dtype=np.float32)
+    order = np.argsort(-near, kind="stable").tolist()
+    for place in order:
+        edit = _beside(item, slot, known[place], float(near[place]))
+        if edit is not None:
+            return edit, None if edit.kind == "duplicate" else known[place]
+    return Edit(kind="insert", item=item, reason="nothing held is about the same thing"), None
+
+
+def _beside(item: Item, slot: Slot | None, held: _Held, near: float) -> Edit | None:
+    """Return what a new fact does to one that is held, or None for nothing."""
+    old = held.item
+    if slot is not None and held.slot is not None and slot.is_about(held.slot):
+        same = slot.says_the_same(held.slot)
+        if slot.ends:
+            over = same or not slot.value or slot.relation == "be"
+            return Edit(kind="end", item=item, old=old, reason="it says that this is over") if over else None
+        if same and not (slot.value < held.slot.value and slot.changes):
+            known = slot.value <= held.slot.value
+            return (
+                Edit(kind="duplicate", item=item, old=old, reason="it says the same")
+                if known
+                else Edit(kind="replace", item=item, old=old, reason="it says the same, and more")
+            )
+        if slot.single or slot.changes:
+            return Edit(kind="replace", item=item, old=old, reason="it has another value for the same thing")
+        return None
+    if near >= _SAME:
+        return Edit(kind="duplicate", item=item, old=old, reason="it says the same")
+    if says_ended(item.text) and _is_over(item.text, held, near):
+        return Edit(kind="end", item=item, old=old, reason="it says that this is over")
+    if (slot is None or held.slot is None) and near >= _NEAR and _differ_in_values(item.text, old.text):
+        return Edit(kind="replace", item=item, old=old, reason="it differs in numbers and dates only")
+    return None
+
+
+def _is_over(text: str, held: _Held, near: float) -> bool:
+    """Tell whether a statement that something is over is about a fact: "I sold my car", "My car is a Skoda"."""
+    if held.slot is not None and "i" not in held.slot.subject:
+        return bool(held.slot.subject) and held.slot.subject <= frozenset(content_stems(text))
+    return near >= _ENDED and _shared(text, held.item.text) >= _MOST
+
+
+def _shared(one: str, other: str) -> float:
+    """Return the share of the second text's words that the first has."""
+    words = frozenset(content_stems(other))
+    return len(words & frozenset(content_stems(one))) / max(1, len(words))
+
+
+def _differ_in_values(one: str, other: str) -> bool:
+    """Tell whether two texts have the same words but for numbers and dates, and differ in these."""
+    parts = [frozenset(content_stems(text)) for text in (one, other)]
+    values = [frozenset(word for word in part if word in _DATES or any(map(str.isdigit, word))) for part in parts]
+    words = [part - value for part, value in zip(parts, values, strict=True)]
+    return bool(words[0]) and words[0] == words[1] and values[0] != values[1]

@@ -1,0 +1,73 @@
+"""Edits: a bounded history of the facts that were added, replaced and ended, by which they are taken back."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from epic_core.errors import decoding
+from epic_core.storage.codecs import deflated, inflated
+from epic_core.storage.memory_schema import EDITS
+from epic_core.storage.sqlite.database import Repository
+from epic_core.types import Item
+from epic_core.types.edits import Edit
+
+KEPT = 100
+"""Most edits of a namespace that are kept; the oldest go."""
+
+
+class Edits(Repository):
+    """Repository of the edits of a memory's facts."""
+
+    def put(self, namespace: str, edit: Edit) -> int:
+        """Record an edit, and return its number. Call it inside a transaction."""
+        row = self.db.insert(
+            EDITS,
+            namespace=namespace,
+            kind=edit.kind,
+            item=edit.item.id,
+            old=None if edit.old is None else edit.old.id,
+            at=edit.at,
+            texts=deflated(json.dumps([_object(edit.item), None if edit.old is None else _object(edit.old)])),
+            reason=edit.reason,
+        )
+        self.db.connection.execute(
+            "DELETE FROM edits WHERE row IN (SELECT row FROM edits WHERE namespace = ? ORDER BY row DESC"
+            f" LIMIT -1 OFFSET {KEPT})",
+            (namespace,),
+        )
+        return row
+
+    def all(self, namespace: str) -> list[Edit]:
+        """Return the edits of a namespace, newest first."""
+        with decoding(self.db.path):
+            return [_edit(row) for row in self.db.rows(EDITS, "WHERE namespace = ? ORDER BY row DESC", namespace)]
+
+    def remove(self, row: int) -> None:
+        """Remove an edit. Call it inside a transaction."""
+        self.db.connection.execute("DELETE FROM edits WHERE row = ?", (row,))
+
+    def forget(self, namespace: str, ids: Sequence[str]) -> None:
+        """Remove the edits that hold one of the items, as the new fact or as the old. Call it inside a transaction."""
+        self.db.connection.executemany(
+            "DELETE FROM edits WHERE namespace = ?1 AND (item = ?2 OR old = ?2)", [(namespace, one) for one in ids]
+        )
+
+
+def _object(item: Item) -> dict[str, Any]:
+    ends = None if item.expires_at is None else item.expires_at.isoformat()
+    return {"text": item.text, "id": item.id, "metadata": dict(item.metadata), "expires_at": ends}
+
+
+def _edit(row: sqlite3.Row) -> Edit:
+    new, old = json.loads(inflated(row["texts"]))
+    return Edit(
+        kind=row["kind"],
+        item=Item(**new, fact=True),
+        old=None if old is None else Item(**old, fact=True),
+        reason=row["reason"],
+        id=int(row["row"]),
+        at=float(row["at"]),
+    )

@@ -1,0 +1,167 @@
+"""Slots: what a statement says about whom, so that one which updates another is recognised.
+
+A slot is a subject and a relation ("my dentist's number" and "is", "I" and "live"), its value the rest. Two statements
+with one slot and two values contradict each other if the relation holds one value at a time: one lives in one town, and
+likes many dishes. All of this is English; a statement in another language has no slot.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from epic_core.text.stems import content_stems
+
+_NOW = r"(?:now|currently|recently|just|already|finally|actually|also|still)"
+_SUBJECT = (
+    r"(?P<subject>i|we|(?:my|our|the|his|her|their|this|that)\s[\w'’ -]{1,60}?|[a-z][\w'’.-]*(?:\s[\w'’.-]+){0,5}?)"
+)
+# Each relation: its name, whether it holds one value at a time, and the words that express it.
+_RELATIONS: tuple[tuple[str, bool, str], ...] = (
+    ("live", True, r"(?:lives?|living|resides?|(?:is|am|are|'m|'s|'re) based)(?: \w+ly)? (?:in|at|on|with)"),
+    ("live", True, r"(?:have |has |'ve |'s )?(?:moved|relocated)(?: house| flat| back| again)? (?:to|in with|into)"),
+    ("work", True, r"(?:works?|working|(?:have |has )?(?:started|began)(?: working| a job)?)(?: \w+ly)? (?:at|for)"),
+    ("work", True, r"(?:have |has |'ve )?(?:joined|got a (?:new )?job (?:at|with))"),
+    ("job", True, r"works? as|(?:have |has |'ve )?(?:became|been promoted to|was promoted to)"),
+    ("age", True, r"(?:am|'m|is|'s|turned|are)(?= (?:\d+|[a-z]+ty(?:-\w+)?)(?: years old)?$)"),
+    ("drive", True, r"drives?"),
+    ("use", True, r"(?:have |has |'ve )?switched (?:over )?to"),
+    ("cost", True, r"costs?|goes for"),
+    ("time", True, r"(?:starts?|begins?|leaves?|departs?|opens?|closes?|arrives?|ends?|finish(?:es)?)(?: on| at)?"),
+    ("be", True, r"(?:have |has |was |were |is |are |been )*(?:moved|rescheduled|postponed|changed|shifted|put back"
+     r"|brought forward|renamed|updated|set|raised|lowered|cut)(?: from .+?)? (?:to|for|until)"),
+    ("be", True, r"(?:is|are|'s|’s|'re|was|were)(?: scheduled| due| called| named)?(?: for| on| at)?"),
+    ("have", False, r"(?:has|have|'ve|owns?|keeps?)(?: got)?"),
+    ("like", False, r"(?:likes?|loves?|enjoys?|prefers?|hates?|dislikes?|plays?|speaks?|eats?|drinks?|collects?)"),
+    ("study", True, r"(?:studies|study|is studying|am studying|goes to)"),
+)  # fmt: skip
+_STATEMENTS = [
+    (name, single, re.compile(rf"{_SUBJECT}(?:\s{_NOW})*\s?(?<=[\s\w])(?:{verb})\b(?:\s{_NOW})*\s*(?P<value>.*)", re.I))
+    for name, single, verb in _RELATIONS
+]
+_OPENING = re.compile(
+    r"^(?:(?:correction|update|change of plan|news|by the way|fyi|ps|note|actually|well|so|ok|and|but)\b[\s:,.-]*"
+    r"|(?:since|from|as of) [\w ]{2,30}?, )+",
+    re.I,
+)
+_CHANGED = re.compile(
+    r"\b(?:now|no longer|instead|moved|rescheduled|postponed|changed|switched|new|correction|update|from now on"
+    r"|anymore|any more|relocated|renamed|not .+ but)\b",
+    re.I,
+)
+_ENDED = re.compile(
+    r"\b(?:no longer|not \w+ing .* any ?more|don'?t .* any ?more|doesn'?t .* any ?more|any ?more$|stopped|quit|gave up"
+    r"|left|sold|cancell?ed|called off|is over|has ended|ended|finished|closed down|broke up|divorced|retired)\b",
+    re.I,
+)
+_ENDING = re.compile(r"\b(?:no longer|stopped|quit|gave up|left|sold|any ?more)\b\s*", re.I)
+# Questions about relations whose statements need share no word with them: "Where do I live?", "We moved to Braga".
+_QUESTIONS = tuple(
+    (relation, re.compile(pattern, re.I))
+    for relation, pattern in (
+        ("live", r"\bwhere (?:do|does|did|is|am|are) (.+?) (?:live|living|based|reside|staying|moved?)\b"),
+        ("live", r"\b(my|our) (?:current )?(?:home )?(?:town|city|address|place of residence)\b"),
+        ("work", r"\b(?:where|(?:what|which) (?:company|firm|place)) (?:do|does|did) (.+?) work\b"),
+        ("work", r"\bwho (?:do|does) (.+?) work for\b"),
+        ("work", r"\bwho(?:'s| is) (my|our) employer\b|\b(my|our) (?:current )?(?:employer|company|workplace)\b"),
+        (
+            "job",
+            r"\bwhat (?:do|does) (.+?) do(?: for (?:a living|work))?\s*\?*$|\b(my|our) (?:job|profession|occupation)\b",
+        ),
+        ("age", r"\bhow old (?:is|am|are) (.+?)\s*\?*$|\b(my|our) age\b"),
+        ("drive", r"\b(?:what|which) (?:car|bike|van) (?:do|does) (.+?) drive\b"),
+    )
+)
+_PERSONS = frozenset({"i", "we"})
+# A subject of more words than this is no name of a thing.
+_LONGEST_SUBJECT = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A statement taken apart.
+
+    Attributes:
+        subject: The stems of whom or what it is about; "i" for the speaker.
+        relation: The name of the relation.
+        value: The stems of the rest.
+        single: Whether the relation holds one value at a time.
+        changes: Whether the statement says that something has changed.
+        ends: Whether it says that something is over.
+    """
+
+    subject: frozenset[str]
+    relation: str
+    value: frozenset[str]
+    single: bool
+    changes: bool
+    ends: bool
+
+    def is_about(self, other: Slot) -> bool:
+        """Tell whether both are about the same subject and relation."""
+        return self.relation == other.relation and _same_subject(self.subject, other.subject)
+
+    def answers(self, subject: frozenset[str], relation: str) -> bool:
+        """Tell whether it says what is asked about a subject and a relation."""
+        return self.relation == relation and _same_subject(self.subject, subject)
+
+    def says_the_same(self, other: Slot) -> bool:
+        """Tell whether both have the same value, or one is part of the other."""
+        return bool(self.value and other.value) and (self.value <= other.value or other.value <= self.value)
+
+
+def slot_of(statement: str) -> Slot | None:
+    """Return the slot of a statement, or None if it has none that is known."""
+    text = " ".join(statement.replace("’", "'").split()).rstrip(".!; ")
+    text = _OPENING.sub("", text)
+    changes, ends = bool(_CHANGED.search(statement)), bool(_ENDED.search(text))
+    plain = re.sub(r"\s{2,}", " ", _ENDING.sub("", text)) if ends else text
+    best: tuple[int, str, bool, re.Match[str]] | None = None
+    for name, single, pattern in _STATEMENTS:
+        match = pattern.fullmatch(plain)
+        # The earliest verb is the statement's; of several readings at one place the first in the table counts.
+        if (
+            match
+            and len(match["subject"].split()) <= _LONGEST_SUBJECT
+            and (best is None or match.end("subject") < best[0])
+        ):
+            best = (match.end("subject"), name, single, match)
+    if best is None:
+        return None
+    _, name, single, match = best
+    if name == "age" and match["subject"].lower().startswith(("my ", "our ", "the ", "this ", "that ")):
+        name = "be"
+    subject = _subject(match["subject"])
+    value = frozenset(content_stems(match["value"]))
+    if not subject or not (value or ends):
+        return None
+    # "I am a runner": one is many things; a thing of mine is one.
+    if name == "be" and subject == {"i"}:
+        single = False
+    return Slot(subject=subject, relation=name, value=value, single=single, changes=changes, ends=ends)
+
+
+def says_ended(statement: str) -> bool:
+    """Tell whether a statement says that something is over."""
+    return bool(_ENDED.search(statement))
+
+
+def asked_slot(question: str) -> tuple[frozenset[str], str] | None:
+    """Return the subject and the relation that a question asks about, or None if it is none of the known ones."""
+    for relation, pattern in _QUESTIONS:
+        if match := pattern.search(question.replace("’", "'")):
+            subject = next((part for part in match.groups() if part), "i")
+            return ("you" in subject.lower().split() and frozenset({"i"})) or _subject(subject), relation
+    return None
+
+
+def _subject(text: str) -> frozenset[str]:
+    if text.lower() in (*_PERSONS, "my", "our"):
+        return frozenset({"i"})
+    return frozenset(content_stems(text.replace("'s", "")))
+
+
+def _same_subject(one: frozenset[str], other: frozenset[str]) -> bool:
+    if "i" in (*one, *other):
+        return one == other
+    return bool(one and other) and (one <= other or other <= one)
