@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epic_core import __version__
-from epic_core.cli import files
+from epic_core.cli import facts, files
 from epic_core.cli.options import (
     Parser,
     add_command,
@@ -93,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     add_command(commands, "reencode", _reencode, "embed a memory anew with the encoder given")
     about = "list, show, add, remove, replace or correct preferences"
     add_actions(add_command(commands, "preferences", None, about))
+    facts.add_commands(commands)
     export = add_command(commands, "import", _import, "make a memory of what `epic export` wrote", path=False)
     export.add_argument("export", metavar="EXPORT", help="the lines of JSON")
     export.add_argument("memory", metavar="FILE", help="the memory's file")

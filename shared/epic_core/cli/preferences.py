@@ -17,7 +17,7 @@ _READ_BY = {
     "parser": "read by the parser",
     "model": "read by a language model",
     "user": "set by the user",
-    "unread": "in a language that the parser does not read; say it by `set`, or use --llm",
+    "unread": "not read by the parser; say what it likes and avoids by `set`, or use --llm",
 }
 
 _WRITTEN_BY = {

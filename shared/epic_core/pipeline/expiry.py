@@ -34,6 +34,7 @@ def _take_items_away(session: Session, rows: Sequence[int]) -> None:
     with session.changing(session.encoder):
         held = store.items.held_at(rows).values()
         store.verdicts.forget_chunks(namespace, [one.item.text for one in held])
+        store.edits.forget(namespace, [one.item.id for one in held])
         store.items.remove(namespace, [one.item.id for one in held])
 
 

@@ -30,7 +30,7 @@ _RELATIONS: tuple[tuple[str, bool, str], ...] = (
     ("time", True, r"(?:starts?|begins?|leaves?|departs?|opens?|closes?|arrives?|ends?|finish(?:es)?)(?: on| at)?"),
     ("be", True, r"(?:have |has |was |were |is |are |been )*(?:moved|rescheduled|postponed|changed|shifted|put back"
      r"|brought forward|renamed|updated|set|raised|lowered|cut)(?: from .+?)? (?:to|for|until)"),
-    ("be", True, r"(?:is|are|'s|’s|'re|was|were)(?: scheduled| due| called| named)?(?: for| on| at)?"),
+    ("be", True, r"(?:is|am|are|'s|'m|'re|was|were)(?: scheduled| due| called| named)?(?: for| on| at)?"),
     ("have", False, r"(?:has|have|'ve|owns?|keeps?)(?: got)?"),
     ("like", False, r"(?:likes?|loves?|enjoys?|prefers?|hates?|dislikes?|plays?|speaks?|eats?|drinks?|collects?)"),
     ("study", True, r"(?:studies|study|is studying|am studying|goes to)"),

@@ -50,10 +50,18 @@ class Edits(Repository):
         self.db.connection.execute("DELETE FROM edits WHERE row = ?", (row,))
 
     def forget(self, namespace: str, ids: Sequence[str]) -> None:
-        """Remove the edits that hold one of the items, as the new fact or as the old. Call it inside a transaction."""
-        self.db.connection.executemany(
-            "DELETE FROM edits WHERE namespace = ?1 AND (item = ?2 OR old = ?2)", [(namespace, one) for one in ids]
-        )
+        """Remove the edits that led to one of the items, and those it was part of. Call it inside a transaction."""
+        going, seen = list(ids), set(ids)
+        while going:
+            one = going.pop()
+            olds = self.db.read("SELECT old FROM edits WHERE namespace = ? AND item = ?", (namespace, one))
+            self.db.connection.execute(
+                "DELETE FROM edits WHERE namespace = ?1 AND (item = ?2 OR old = ?2)", (namespace, one)
+            )
+            # What it replaced, replaced something else before.
+            earlier = {old for (old,) in olds if old is not None} - seen
+            seen |= earlier
+            going += earlier
 
 
 def _object(item: Item) -> dict[str, Any]:

@@ -1,0 +1,25 @@
+"""Facts on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from epic_core import EpicMemory
+from epic_core.cli.main import main
+
+
+def test_notes_show_what_they_change_and_are_undone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "me.epic")
+    EpicMemory.open(path, ["I avoid hotels with casinos."]).close()
+    assert main(["note", path, "I live in Porto.", "We moved to Braga."]) == 0
+    shown = capsys.readouterr().out
+    assert "insert: I live in Porto." in shown and "replace: We moved to Braga. (before: I live in Porto.)" in shown
+    assert main(["facts", path, "--history"]) == 0
+    listed = capsys.readouterr().out
+    assert "We moved to Braga." in listed and "insert: I live in Porto." in listed
+    assert main(["facts", path, "--undo", "2"]) == 0
+    assert "I live in Porto." in capsys.readouterr().out.splitlines()[-1]
+    assert main(["facts", path, "--forget", "unknown"]) != 0
+    assert "No fact has the id" in capsys.readouterr().err

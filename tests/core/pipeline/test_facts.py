@@ -1,0 +1,185 @@
+"""Facts of the user: held, found, edited, undone, forgotten; and items that expire."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from epic_core import EpicMemory, Item
+from epic_core.errors import BudgetError, InvalidInputError, UnknownItemError
+from epic_core.pipeline.facts import LONGEST_FACT, MOST_FACTS
+
+PREFERENCES = ["I avoid hotels with casinos."]
+CODE, NEW_CODE = "The door code is 4471.", "The door code is now 9902."
+
+
+def texts(memory: EpicMemory) -> list[str]:
+    return [item.text for item in memory.facts()]
+
+
+def later(**ahead: float) -> datetime:
+    return datetime.now(timezone.utc) + timedelta(**ahead)
+
+
+def test_a_fact_is_held_although_no_preference_is_near_it(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, PREFERENCES, reserve=0) as memory:
+        report = memory.add_fact("I work night shifts.", type="Attribute", subclass="occupation")
+        assert report.facts == 1 and report.kept == 0 and [edit.kind for edit in report.edits] == ["insert"]
+        assert memory.stats().counts["facts"] == 1
+    with EpicMemory.open(path) as memory:
+        (fact,) = memory.facts()
+        assert fact.fact and fact.metadata == {"memory_type": "Attribute", "memory_subclass": "occupation"}
+        (hit,) = memory.search("Which shifts do I work at night?")
+        assert hit.item == fact and hit.tier == "fact"
+
+
+def test_a_context_says_what_is_known_even_if_other_hits_come_first() -> None:
+    memory = EpicMemory(PREFERENCES, reserve="1 MB")
+    memory.add([f"Codes of door {number}: ask the porter." for number in range(9)])
+    memory.add_fact(CODE)
+    context = memory.context("What is the door code?", k=1)
+    assert "What is known of the user:\n- The door code is 4471." in context and context.count("4471") == 1
+    assert "known of the user" not in memory.context("How do volcanoes form?")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "kind", "left"),
+    [
+        (CODE, NEW_CODE, "replace", [NEW_CODE]),
+        ("I live in Porto.", "We moved to Braga.", "replace", ["We moved to Braga."]),
+        ("Dentist 4 May 9:15", "Dentist 6 May 10:00", "replace", ["Dentist 6 May 10:00"]),
+        ("I work at ACME.", "I no longer work at ACME.", "end", []),
+        ("My car is a blue Skoda.", "I sold my car.", "end", []),
+        ("I like ramen.", "I like sushi.", "insert", ["I like ramen.", "I like sushi."]),
+        ("I live in Porto.", "My sister lives in Leeds.", "insert", ["I live in Porto.", "My sister lives in Leeds."]),
+        (CODE, CODE, "duplicate", [CODE]),
+    ],
+)
+def test_a_new_fact_is_edited_into_those_held(before: str, now: str, kind: str, left: list[str]) -> None:
+    memory = EpicMemory(PREFERENCES)
+    memory.add_fact(before)
+    (edit,) = memory.add_fact(now).edits
+    assert edit.kind == kind and edit.reason and texts(memory) == left
+    assert (edit.old is None) is (kind == "insert")
+
+
+def test_facts_of_one_call_are_edited_into_each_other() -> None:
+    memory = EpicMemory(PREFERENCES)
+    report = memory.add([Item(text=CODE, fact=True), Item(text=NEW_CODE, fact=True)])
+    assert [edit.kind for edit in report.edits] == ["insert", "replace"] and texts(memory) == [NEW_CODE]
+
+
+@pytest.mark.parametrize("second", [NEW_CODE, "The door code is no longer valid."])
+def test_an_edit_is_undone(second: str) -> None:
+    memory = EpicMemory(PREFERENCES)
+    memory.add_fact(CODE)
+    memory.add_fact(second)
+    undone = memory.undo(memory.edits()[0])
+    assert undone.item.text == second and texts(memory)[-1] == CODE
+    assert memory.search("door code")[0].item.text == CODE
+    with pytest.raises(UnknownItemError, match="no edit"):
+        memory.undo(undone)
+
+
+def test_forgetting_a_fact_forgets_its_history(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, PREFERENCES) as memory:
+        memory.add_fact("The safe's combination is zanzibar.")
+        memory.add_fact("The safe's combination is now quetzal.")
+        memory.forget(memory.facts()[0].id)
+        assert memory.edits() == [] and memory.facts() == []
+    assert b"zanzibar" not in path.read_bytes() and b"quetzal" not in path.read_bytes()
+
+
+def test_facts_are_not_evicted(tmp_path: Path) -> None:
+    with EpicMemory.open(tmp_path / "me.epic", PREFERENCES, budget="100 kB") as memory:
+        memory.add_fact(CODE)
+        memory.add(
+            f"Hotel {number} has a quiet garden, a library and no casino at all. {'x' * 200}" for number in range(400)
+        )
+        assert texts(memory) == [CODE] and memory.verify()
+
+
+def test_there_are_not_too_many_and_none_is_long() -> None:
+    memory = EpicMemory(PREFERENCES)
+    with pytest.raises(BudgetError, match=str(MOST_FACTS)):
+        memory.add(Item(text=f"Locker {chr(65 + n % 26)}{n} belongs to team {n}.", fact=True) for n in range(150))
+    assert memory.facts() == []
+    with pytest.raises(InvalidInputError, match="Add it as an item"):
+        memory.add_fact("x" * (LONGEST_FACT + 1))
+
+
+def test_no_preference_takes_hold_of_a_fact() -> None:
+    memory = EpicMemory(PREFERENCES)
+    memory.add_fact("I stayed in hotels with spas in May.")
+    memory.add_preference("I love hotels with spas.")
+    assert memory.stats().counts["entries"] == 0 and len(memory.facts()) == 1
+
+
+def test_sync_and_async_do_the_same() -> None:
+    def made(memory: EpicMemory) -> list[str]:
+        return [str(edit) for edit in memory.edits()]
+
+    async def asynchronous() -> list[str]:
+        memory = EpicMemory(PREFERENCES)
+        await memory.aadd_fact(CODE)
+        await memory.aadd_fact(NEW_CODE)
+        await memory.aadd_fact("I like ramen.")
+        await memory.aundo(memory.edits()[0])
+        return made(memory) + texts(memory)
+
+    memory = EpicMemory(PREFERENCES)
+    for fact in (CODE, NEW_CODE, "I like ramen."):
+        memory.add_fact(fact)
+    memory.undo(memory.edits()[0].id)
+    assert made(memory) + texts(memory) == asyncio.run(asynchronous())
+
+
+def test_an_export_takes_facts_and_their_ends_along(tmp_path: Path) -> None:
+    end = later(days=3)
+    with EpicMemory.open(tmp_path / "a.epic", PREFERENCES) as memory:
+        memory.add_fact(CODE, expires_at=end)
+        memory.export(tmp_path / "a.jsonl")
+    with EpicMemory.import_(tmp_path / "a.jsonl", tmp_path / "b.epic") as memory:
+        (fact,) = memory.facts()
+        assert fact.text == CODE and fact.expires_at == end
+
+
+def test_what_has_expired_is_not_found_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    path, words = tmp_path / "me.epic", "A quiet hotel in Ghent without a casino."
+    with EpicMemory.open(path, PREFERENCES) as memory, EpicMemory.open(path, read_only=True) as reader:
+        memory.add([Item(text=words, id="offer", expires_at=later(hours=1))])
+        memory.add_fact("My parking permit is B-12.", expires_at=later(hours=1).isoformat())
+        assert memory.search("quiet hotel in Ghent") and reader.search("parking permit")
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 4000)
+        for one in (memory, reader):
+            assert not one.search("quiet hotel in Ghent") and not one.search("parking permit")
+            assert one.items() == [] and one.get(["offer"]) == []
+        memory.add("I like quiet hotels.")
+    assert b"B-12" not in path.read_bytes()
+
+
+def test_a_waiting_item_keeps_its_end() -> None:
+    class Failing:
+        name = "failing"
+
+        def verify(self, candidates):  # type: ignore[no-untyped-def]
+            raise RuntimeError("no model")
+            yield
+
+        async def averify(self, candidates):  # type: ignore[no-untyped-def]
+            raise RuntimeError("no model")
+            yield
+
+    end = later(days=1)
+    memory = EpicMemory(PREFERENCES, verifier=Failing())
+    memory.add([Item(text="A hotel with a casino.", expires_at=end)])
+    (waiting,) = memory.items(waiting=True)
+    assert waiting.expires_at == end
