@@ -20,6 +20,7 @@ from epic_core.encoders import Encoder, encoder_of
 from epic_core.encoders.base import checked_vector
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
+from epic_core.learning.conversations import conversation_items, read_conversation
 from epic_core.pipeline.aspects import (
     Expanding,
     Reading,
@@ -54,7 +55,7 @@ from epic_core.pipeline.session import Session
 from epic_core.preferences.parser import aspects_of
 from epic_core.retention.budget import checked_budget, checked_reserve
 from epic_core.retention.policies import ByValue, RetentionPolicy, checked_policy
-from epic_core.runtime.batching import Items, abatches, batches, checked_part, conversation_items, unique_preferences
+from epic_core.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.threads import in_thread
@@ -432,33 +433,41 @@ class EpicMemory:
 
     def add_conversation(
         self,
-        messages: Iterable[Mapping[str, Any]],
+        messages: Any,
         *,
         chunker: ConversationChunker | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> BuildReport:
-        """Offer a conversation, messages with `role` and `content`, in windows of a few turns.
+        """Offer a conversation in windows of a few turns; a window's `time` in the metadata is that of its first turn.
 
         Args:
-            messages: In their order.
+            messages: In their order: mappings with `role` and `content` as OpenAI and Anthropic have them, message
+                objects of LangChain or LlamaIndex, a ChatGPT or mem0 export, or a text with "Name: words" lines. The
+                report's `unusable` counts what could not be used, such as tool calls and images.
             chunker: Cuts the windows.
             metadata: Of every window, such as a session's id; `kind` and `window` are ours. The same words with
                 other metadata are another item.
 
         Raises:
-            InvalidInputError: for a message without role or content, or metadata that cannot be; and as `add`.
+            InvalidInputError: for what holds no messages, or metadata that cannot be; and as `add`.
         """
-        return self.add(conversation_items(messages, chunker, metadata))
+        conversation = read_conversation(messages)
+        report = self.add(conversation_items(conversation, chunker, metadata))
+        report.unusable = dict(+conversation.unusable)
+        return report
 
     async def aadd_conversation(
         self,
-        messages: Iterable[Mapping[str, Any]],
+        messages: Any,
         *,
         chunker: ConversationChunker | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> BuildReport:
         """As `add_conversation`, without blocking the event loop."""
-        return await self.aadd(conversation_items(messages, chunker, metadata))
+        conversation = await in_thread(read_conversation, messages)
+        report = await self.aadd(conversation_items(conversation, chunker, metadata))
+        report.unusable = dict(+conversation.unusable)
+        return report
 
     def retry(self, *, progress: bool = False) -> BuildReport:
         """Verify the undecided items again, and rewrite what could not be rewritten."""

@@ -150,6 +150,7 @@ class BuildReport:
         answers: Answers of a model that could not be understood: item id to answer, of the same hundred.
         unread: Preferences that a model was to read or to expand and did not, so that the parser's aspects or an
             expansion of the bundled library hold for now: text to reason.
+        unusable: Parts of a conversation that could not be used, such as tool calls: reason to count.
         foreign: Items in languages that the encoder does not know, by ISO code; at most 200 items of a batch are
             examined.
     """
@@ -177,6 +178,7 @@ class BuildReport:
     failures: dict[str, str] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    unusable: dict[str, int] = field(default_factory=dict)
     foreign: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -218,6 +220,9 @@ class BuildReport:
             yield f"aspects         {self.read:>8} preferences read, {len(self.unread)} not"
         if self.expanded:
             yield f"expansions      {self.expanded:>8} written"
+        if self.unusable:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self.unusable.items()))
+            yield f"not used        {sum(self.unusable.values()):>8}   ({reasons})"
         if self.foreign:
             yield (
                 f"foreign         {sum(self.foreign.values()):>8} or more in a language that the encoder does not know"
