@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from epic_core.errors import BudgetError
@@ -23,13 +24,16 @@ def drop_expired(session: Session) -> None:
         session.store.give_back()
 
 
-def take_away(session: Session, preference: Preference, *, reason: str | None = None) -> None:
+def take_away(
+    session: Session, preference: Preference, *, reason: str | None = None, also: Callable[[], None] | None = None
+) -> None:
     """Remove a preference, its entries, and the items nothing else holds.
 
     Args:
         session: The memory's.
         preference: One that is held.
         reason: Put on record for the items that go; None for nothing.
+        also: Called in the same transaction.
     """
     store, namespace = session.store, session.namespace
     with session.lock:
@@ -50,3 +54,5 @@ def take_away(session: Session, preference: Preference, *, reason: str | None = 
                 if item_row not in left
             ]
             store.seen.put_records(namespace, records, {})
+            if also is not None:
+                also()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
+
 from epic_core.storage.sqlite.connection import Table
 from epic_core.storage.sqlite.tables import META, Schema
 
 APPLICATION_ID = 0x45504943  # "EPIC"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _STATEMENTS = """
 CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
@@ -44,6 +47,10 @@ CREATE TABLE not_kept (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, stage TEXT, reason TEXT,
  preference INTEGER, similarity REAL, at INTEGER, text TEXT, crc INTEGER
 );
+CREATE TABLE proposals (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, said BLOB, state TEXT, kind TEXT, text TEXT, old TEXT,
+ quote TEXT, turn INTEGER, confidence REAL, source TEXT, expires REAL, at INTEGER, crc INTEGER, UNIQUE (namespace, id)
+);
 CREATE TABLE entities (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT, passages INTEGER, spelt INTEGER,
  near BLOB, vector BLOB, crc INTEGER
@@ -72,6 +79,24 @@ VERDICTS = Table(
 REWRITES = Table("rewrites", ("chunk", "preferences", "version", "written", "text"), numbered=False)
 LEDGER = Table("ledger", ("namespace", "digests"))
 NOT_KEPT = Table("not_kept", ("namespace", "id", "digest", "stage", "reason", "preference", "similarity", "at", "text"))
+PROPOSALS = Table(
+    "proposals",
+    (
+        "namespace",
+        "id",
+        "said",
+        "state",
+        "kind",
+        "text",
+        "old",
+        "quote",
+        "turn",
+        "confidence",
+        "source",
+        "expires",
+        "at",
+    ),
+)
 ENTITIES = Table("entities", ("namespace", "name", "key", "passages", "spelt", "near", "vector"))
 PASSAGES = Table("passages", ("item", "extractor", "entities", "facts", "relations", "failure"), numbered=False)
 TABLES = (
@@ -85,9 +110,19 @@ TABLES = (
     REWRITES,
     LEDGER,
     NOT_KEPT,
+    PROPOSALS,
     ENTITIES,
     PASSAGES,
 )
+
+
+def _with_proposals(db: sqlite3.Connection, path: Path | None) -> None:
+    """Version 1 to 2: what a user's words call for."""
+    db.execute("""CREATE TABLE proposals (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, said BLOB, state TEXT, kind TEXT, text TEXT, old TEXT,
+ quote TEXT, turn INTEGER, confidence REAL, source TEXT, expires REAL, at INTEGER, crc INTEGER, UNIQUE (namespace, id)
+)""")
+    db.execute("INSERT INTO sums VALUES ('proposals', 0, 0)")
 
 
 MEMORY = Schema(
@@ -97,5 +132,6 @@ MEMORY = Schema(
     version=SCHEMA_VERSION,
     statements=_STATEMENTS,
     tables=TABLES,
-    small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT),
+    small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT, PROPOSALS),
+    migrations=(_with_proposals,),
 )
