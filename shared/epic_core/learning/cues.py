@@ -373,7 +373,7 @@ _TURN = _re(
     r"grown to "
     r"\w+|warmed to|got(?:ten)? into|gone (?:vegan|vegetarian|off|back to)|(?:turned|become) (?:an? )?\w+|"
     r"switched (?:from "
-    r"[^,.;]{2,40} )?to|moved (?:from [^,.;]{2,40} )?(?:on )?to|taken (?:to|up)|started (?:eating|drinking|liking|"
+    r"[^,.;]{2,40} )?to|moved (?:on|over) to|taken (?:to|up)|started (?:eating|drinking|liking|"
     r"having|"
     r"taking|to like)|developed|fallen (?:in love with|for))\b(?! (?:this|that|it)\b)",
     r"(?:i|we) used to [^.;]{2,80}\b(?:but|now|these days)\b.*",

@@ -14,7 +14,7 @@ from epic_core.errors import BudgetError, UnknownProposalError
 from epic_core.learning.conversations import Conversation, Turn
 from epic_core.learning.cues import Statement, said_at, statements
 from epic_core.learning.facts import facts, write_fact
-from epic_core.learning.references import Known, avoids, contrary, referred, same, slots
+from epic_core.learning.references import Known, avoids, contrary, referred, same, shared, slots
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_core.pipeline.session import Session
@@ -209,8 +209,9 @@ class _Reading:
             return self._stated()
         place = referred(self._statement.quote, self._known, self._cosines)
         old = None if place is None else self._known[place]
-        about = self._statement.about
-        if old is None or place is None or (about == "fact" and old.preference):
+        # "We moved to oat milk" changes a preference only where that is about milk.
+        elsewhere = old is not None and old.preference and change == "update" and not shared(self._text, old.text)
+        if old is None or place is None or elsewhere:
             return self._new(change)
         if change in ("turn", "update") and same(self._text, old, float(self._cosines[place])):
             return _Outcome(reason="known already")

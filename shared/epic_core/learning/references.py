@@ -51,6 +51,11 @@ def topic(text: str) -> frozenset[str]:
     return frozenset(content_stems(text)) - _WEAK
 
 
+def shared(text: str, other: str) -> frozenset[str]:
+    """Return the stems that tell the topic of both texts."""
+    return topic(text) & topic(other)
+
+
 def slots(text: str) -> set[str]:
     """Return which things of a person a fact tells, of those that they have one of at a time."""
     return {name for name, cue in _SLOT.items() if cue.search(text)}
