@@ -31,6 +31,10 @@ class UnknownItemError(EpicError, LookupError):
     """Error for an item id that is not held."""
 
 
+class UnknownProposalError(EpicError, LookupError):
+    """Error for the id of a proposal that is not open."""
+
+
 class UnknownEntityError(EpicError, LookupError):
     """Error for an entity name that a graph does not have."""
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 import copy
 import inspect
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, overload
 
 from typing_extensions import Unpack
 
@@ -22,6 +22,8 @@ from epic_core.encoders import Encoder, encoder_of
 from epic_core.encoders.base import checked_vector
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
+from epic_core.learning.conversations import Conversation, conversation_items, read_conversation
+from epic_core.learning.proposals import accept, found_proposal, propose, reject
 from epic_core.pipeline.aspects import (
     Expanding,
     Reading,
@@ -57,7 +59,7 @@ from epic_core.pipeline.session import Session
 from epic_core.preferences.parser import aspects_of
 from epic_core.retention.budget import checked_budget, checked_reserve
 from epic_core.retention.policies import ByValue, RetentionPolicy, checked_policy
-from epic_core.runtime.batching import Items, abatches, batches, checked_part, conversation_items, unique_preferences
+from epic_core.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.threads import in_thread
@@ -79,8 +81,9 @@ from epic_core.types import (
 from epic_core.types.digests import digest
 from epic_core.types.edits import Edit
 from epic_core.types.modes import Mode, StancePolicy, checked_mode
+from epic_core.types.proposals import Proposal, Proposals
 from epic_core.types.reports import NotKept
-from epic_core.types.validation import checked_keep_rate, checked_tau
+from epic_core.types.validation import checked_keep_rate, checked_tau, one_of
 from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
 from epic_core.verification.by_name import verifier_of
@@ -498,33 +501,41 @@ class EpicMemory:
 
     def add_conversation(
         self,
-        messages: Iterable[Mapping[str, Any]],
+        messages: Any,
         *,
         chunker: ConversationChunker | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> BuildReport:
-        """Offer a conversation, messages with `role` and `content`, in windows of a few turns.
+        """Offer a conversation in windows of a few turns; a window's `time` in the metadata is that of its first turn.
 
         Args:
-            messages: In their order.
+            messages: In their order: mappings with `role` and `content` as OpenAI and Anthropic have them, message
+                objects of LangChain or LlamaIndex, a ChatGPT or mem0 export, or a text with "Name: words" lines. The
+                report's `unusable` counts what could not be used, such as tool calls and images.
             chunker: Cuts the windows.
             metadata: Of every window, such as a session's id; `kind` and `window` are ours. The same words with
                 other metadata are another item.
 
         Raises:
-            InvalidInputError: for a message without role or content, or metadata that cannot be; and as `add`.
+            InvalidInputError: for what holds no messages, or metadata that cannot be; and as `add`.
         """
-        return self.add(conversation_items(messages, chunker, metadata))
+        conversation = read_conversation(messages)
+        report = self.add(conversation_items(conversation, chunker, metadata))
+        report.unusable = dict(+conversation.unusable)
+        return report
 
     async def aadd_conversation(
         self,
-        messages: Iterable[Mapping[str, Any]],
+        messages: Any,
         *,
         chunker: ConversationChunker | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> BuildReport:
         """As `add_conversation`, without blocking the event loop."""
-        return await self.aadd(conversation_items(messages, chunker, metadata))
+        conversation = await in_thread(read_conversation, messages)
+        report = await self.aadd(conversation_items(conversation, chunker, metadata))
+        report.unusable = dict(+conversation.unusable)
+        return report
 
     def retry(self, *, progress: bool = False) -> BuildReport:
         """Verify the undecided items again, and rewrite what could not be rewritten."""
@@ -825,6 +836,106 @@ class EpicMemory:
         """As `replace_preference`, without blocking the event loop."""
         steps = partial(replace_preference, self._session, old, Preference.of(new))
         return await self._areported(steps, progress)
+
+    # what is learnt from what is said
+
+    def propose(
+        self,
+        messages: Any,
+        lm: LanguageModel | str | None = None,
+        auto: float | None = None,
+        *,
+        user: str | Collection[str] = (),
+    ) -> Proposals:
+        """Read a conversation for what it says of the user; nothing takes effect before it is accepted.
+
+            for proposal in memory.propose(messages):
+                print(proposal, proposal.quote)
+                memory.accept(proposal)
+
+        Only the user's own turns count, in the first person and literally quoted; not questions, conditions,
+        quotations, pasted texts or the tastes of others. "Today" and "this time" expire. A change of mind ("I quit
+        coffee") refers to the preference or fact that it changes.
+
+        Args:
+            messages: As for `add_conversation`. Nothing is stored of it but the quotes.
+            lm: A language model that reads it too, one call for a few turns; or its name (`lm_of`).
+            auto: Accept by itself additions of at least this confidence, in (0, 1]; 0.9 for what is said plainly.
+            user: Names of speakers who are the user, besides "user".
+
+        Returns:
+            The open proposals of this conversation that are new or still open; `report` says what else was found.
+
+        Raises:
+            InvalidInputError: for what holds no messages, or arguments that cannot be.
+            ReadOnlyError: if the memory cannot be written.
+        """
+        clock = Clock()
+        return run(self._proposing(read_conversation(messages, user=user), lm, auto, clock), clock)
+
+    async def apropose(
+        self,
+        messages: Any,
+        lm: LanguageModel | str | None = None,
+        auto: float | None = None,
+        *,
+        user: str | Collection[str] = (),
+    ) -> Proposals:
+        """As `propose`, without blocking the event loop."""
+        conversation, clock = await in_thread(partial(read_conversation, messages, user=user)), Clock()
+        return await arun(self._proposing(conversation, lm, auto, clock), clock)
+
+    def _proposing(
+        self, conversation: Conversation, lm: LanguageModel | str | None, auto: float | None, clock: Clock
+    ) -> Effects[Proposals]:
+        if auto is not None and not (isinstance(auto, Real) and not isinstance(auto, bool) and 0.0 < auto <= 1.0):
+            raise InvalidInputError(f"auto must be a confidence in (0, 1], not {auto!r}.")
+        if isinstance(lm, str):
+            from epic_core.lm.by_name import lm_of
+
+            lm = lm_of(lm)
+        return propose(self._session, conversation, lm, auto, clock)
+
+    def proposals(self, state: Literal["open", "accepted"] = "open") -> list[Proposal]:
+        """Return the proposals that wait for a decision, oldest first; or the accepted ones, with their quotes."""
+        one_of("state", state, ("open", "accepted"))
+        with self._session.lock, self._session.store.reading():
+            return self._session.store.proposals.of(self.namespace, state)
+
+    def accept(self, proposal: str | Proposal, text: str | None = None, *, progress: bool = False) -> BuildReport:
+        """Put a proposal in force: add, replace or remove a preference or fact, all in one transaction.
+
+        Args:
+            proposal: As such or by its id.
+            text: The user's own wording, in place of the proposal's.
+            progress: Show a bar.
+
+        Raises:
+            UnknownProposalError: for an id that no open proposal has.
+            InvalidInputError: if its time is over.
+        """
+        return self._reported(partial(accept, self._session, found_proposal(self._session, proposal), text), progress)
+
+    async def aaccept(
+        self, proposal: str | Proposal, text: str | None = None, *, progress: bool = False
+    ) -> BuildReport:
+        """As `accept`, without blocking the event loop."""
+        found = await in_thread(found_proposal, self._session, proposal)
+        return await self._areported(partial(accept, self._session, found, text), progress)
+
+    def reject(self, *proposals: str | Proposal) -> None:
+        """Turn proposals down, given as such or by their ids: they never come back. Only digests of them are kept.
+
+        Raises:
+            UnknownProposalError: for an id that no open proposal has.
+        """
+        self._session.store.check_writable()
+        for proposal in [found_proposal(self._session, each) for each in proposals]:
+            reject(self._session, proposal)
+
+    async def areject(self, *proposals: str | Proposal) -> None:
+        """As `reject`, without blocking the event loop."""
+        await in_thread(self.reject, *proposals)
 
     # what preferences like and avoid, and mean in practice
 

@@ -36,9 +36,11 @@ from epic_core.storage.sqlite.files import SIDE_FILES
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Verdict
 from epic_core.types.digests import item_digest
 from epic_core.types.metadata import dumped_metadata
+from epic_core.types.proposals import Proposal
 from helpers import FakeVerifier
 
 TOPICS = ("tea", "trains", "gardens", "chess", "bread", "rivers", "clocks", "kites")
+AGREED = " as agreed"
 _BATCH = 5
 _IDS = 60
 _WORDS = ("old", "quiet", "bright", "narrow", "wooden", "early", "distant", "copper", "gentle", "plain")
@@ -109,11 +111,23 @@ class Operation:
     Attributes:
         items: Id and text of what is added.
         names: Preferences, or the ids that are forgotten.
+        proposed: Whether a change of preferences is the acceptance of a proposal.
     """
 
     kind: str
     items: tuple[tuple[str, str], ...] = ()
     names: tuple[str, ...] = ()
+    proposed: bool = False
+
+    @property
+    def proposal(self) -> Proposal:
+        """The proposal of a change of preferences."""
+        quote = f"say {self.names}"
+        if self.kind == "prefer":
+            return Proposal(kind="add_preference", text=self.names[0], quote=quote)
+        if self.kind == "drop":
+            return Proposal(kind="remove_preference", old=self.names[0], quote=quote)
+        return Proposal(kind="replace_preference", old=self.names[0], text=self.names[1], quote=quote)
 
 
 @dataclass(frozen=True)
@@ -172,13 +186,14 @@ def _operation(chance: random.Random, model: Model) -> Operation:
         return Operation(kind, tuple((f"item-{number}", _text(chance, model, f"item-{number}")) for number in ids))
     if kind == "forget":
         return Operation(kind, names=tuple(chance.sample(sorted(model.texts), 3)))
-    new = f"I like {chance.choice(TOPICS)} number {chance.randrange(10**6)}"
+    proposed = chance.random() < 0.5
+    new = f"I like {chance.choice(TOPICS)} number {chance.randrange(10**6)}" + AGREED * proposed
     if kind == "prefer":
-        return Operation(kind, names=(new,))
+        return Operation(kind, names=(new,), proposed=proposed)
     if kind == "compact":
         return Operation(kind)
     old = chance.choice(model.preferences)
-    return Operation(kind, names=(old,) if kind == "drop" else (old, new))
+    return Operation(kind, names=(old,) if kind == "drop" else (old, new), proposed=proposed)
 
 
 def _text(chance: random.Random, model: Model, item_id: str) -> str:
@@ -250,7 +265,9 @@ def work(plan: Plan, told: int) -> None:
         if current.kind == "add":
             memory.add(stream())
             continue
-        if current.kind == "prefer":
+        if current.proposed:
+            memory.accept(current.proposal)
+        elif current.kind == "prefer":
             memory.add_preference(*current.names)
         elif current.kind == "drop":
             memory.remove_preference(*current.names)
@@ -402,6 +419,12 @@ def content_of(memory: EpicMemory, folder: Path) -> dict[str, Any]:
     return {"preferences": list(names.values()), "items": items}
 
 
+def check_accepted(memory: EpicMemory) -> None:
+    """Check that a preference from a proposal is in force exactly if the proposal is marked as accepted."""
+    accepted = {proposal.text for proposal in memory.proposals("accepted") if proposal.text}
+    assert accepted == {p.text for p in memory.preferences if p.text.endswith(AGREED)}
+
+
 def checked(path: Path, acknowledged: Model, following: Model) -> Model:
     """Check what a kill left: what was acknowledged, and what was under way whole or not at all; which of the two."""
     allowed = [acknowledged.content, following.content]
@@ -418,6 +441,7 @@ def checked(path: Path, acknowledged: Model, following: Model) -> Model:
         assert found in allowed, _difference(found, acknowledged.content, following.content)
         assert memory.verify() > 0
         assert [p.text for p in memory.preferences] == found["preferences"]
+        check_accepted(memory)
     _assert_one_file(path)
     with opened(path) as memory:
         hits = memory.search(" ".join(TOPICS), k=2 * _IDS, stance_policy="any")

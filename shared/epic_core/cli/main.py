@@ -1,4 +1,4 @@
-"""Command line: epic demo, build, ask and more; `files` and `preferences` add the other commands."""
+"""Command line: epic demo, build, ask and more; `files`, `learning` and `preferences` add the other commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epic_core import __version__
-from epic_core.cli import facts, files
+from epic_core.cli import facts, files, learning
 from epic_core.cli.options import (
     Parser,
     add_command,
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--budget", metavar="SIZE", help='bytes the file never exceeds, such as "1 MB"')
     build.add_argument("--quiet", action="store_true", help="no progress bar")
     add_verifying(build, expanding=True)
-    build.add_argument("sources", nargs="+", metavar="SOURCE", help=".txt, .md, .jsonl, or folders of them")
+    build.add_argument("sources", nargs="+", metavar="SOURCE", help=".txt, .md, .jsonl, .json, or folders of them")
 
     ask = add_command(commands, "ask", _ask, "ask a memory")
     ask.add_argument("question")
@@ -88,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--all", action="store_true", help="show the nearest items, even if none is relevant")
     ask.add_argument("--context", action="store_true", help="print what a model is given")
 
+    learning.add_commands(commands)
     files.add_shown(commands)
     add_verifying(add_command(commands, "retry", _retry, "verify the undecided items again"))
     add_command(commands, "reencode", _reencode, "embed a memory anew with the encoder given")

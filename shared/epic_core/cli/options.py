@@ -86,13 +86,13 @@ def asked_verifier(options: argparse.Namespace) -> Verifier | None:
         return None
     from epic_core.verification import LMVerifier
 
-    return LMVerifier(_model(options.llm, options), way=options.way or "single", refine=options.refine)
+    return LMVerifier(asked_model(options.llm, options), way=options.way or "single", refine=options.refine)
 
 
 def asked_expander(options: argparse.Namespace) -> LanguageModel | None:
     """Return the model that only reads preferences, if the options ask for one."""
     name = _expanding(options)
-    return None if name is None else _model(name, options)
+    return None if name is None else asked_model(name, options)
 
 
 def _expanding(options: argparse.Namespace) -> str | None:
@@ -100,7 +100,7 @@ def _expanding(options: argparse.Namespace) -> str | None:
     return name
 
 
-def _model(name: str, options: argparse.Namespace) -> OllamaLM | OpenAICompatibleLM:
+def asked_model(name: str, options: argparse.Namespace) -> OllamaLM | OpenAICompatibleLM:
     """Return the language model of a name, once its server has answered."""
     from epic_core.lm import lm_of
 

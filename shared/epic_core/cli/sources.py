@@ -13,12 +13,14 @@ from typing import Any, BinaryIO
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epic_core.errors import InvalidInputError
+from epic_core.learning.conversations import conversation_items, read_conversation, unusable_lines
 from epic_core.text.chunking import ConversationChunker, WordChunker
-from epic_core.types import Item, Preference, checked_text
+from epic_core.types import Item, Preference
 from epic_core.types.metadata import dumped_metadata
 
 TEXT_SUFFIXES = (".txt", ".md")
 LINES_SUFFIX = ".jsonl"
+EXPORT_SUFFIX = ".json"
 
 
 class _Record(BaseModel):
@@ -32,21 +34,13 @@ class _Record(BaseModel):
     metadata: dict[str, Any] | None = None
 
 
-class _Turn(BaseModel):
-    """A line of a chat log."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    role: str
-    content: str | None
-
-
 @dataclass
 class Sources:
     """Items read from files and folders as they are iterated over, in chunks.
 
     Folders are read recursively: .txt, .md and .jsonl files in the order of their names; hidden ones are left
-    out. A .jsonl file is a chat log if its first record has a role and a content, else a corpus.
+    out. A .jsonl file is a chat log if its first record has a role and a content, else a corpus. A .json file, which
+    has to be named itself, is an exported conversation or several.
 
     Attributes:
         paths: Files and folders.
@@ -81,7 +75,7 @@ class Sources:
                 raise InvalidInputError(f"There is no file or folder {path}.")
             elif not path.is_file():
                 raise InvalidInputError(f"{path} is no ordinary file. Give a file or a folder.")
-            elif path.suffix.lower() not in (*TEXT_SUFFIXES, LINES_SUFFIX):
+            elif path.suffix.lower() not in (*TEXT_SUFFIXES, LINES_SUFFIX, EXPORT_SUFFIX):
                 raise InvalidInputError(f"{path} is no .txt, .md or .jsonl file. Convert it to one of these first.")
             else:
                 found[path] = _name(path, path.parent)
@@ -98,6 +92,8 @@ class Sources:
         for path, name in self.files():
             if path.suffix.lower() == LINES_SUFFIX:
                 yield from self._lines(path, name)
+            elif path.suffix.lower() == EXPORT_SUFFIX:
+                yield from self._conversation(path, name, read_messages(path))
             else:
                 yield from self._document(path, name)
 
@@ -141,7 +137,7 @@ class Sources:
             self.skipped.append(f"{path} is empty")
             return
         if {"role", "content"} <= first[1].keys():
-            yield from self._conversation(path, name, first, records)
+            yield from self._conversation(path, name, (record for _, record in itertools.chain([first], records)))
             return
         for line, record in itertools.chain([first], records):
             place = f"{path}, line {line}"
@@ -152,23 +148,34 @@ class Sources:
             metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **(parsed.metadata or {})}
             yield from self._chunks(place, parsed.text, item_id, metadata, (parsed.title or "").strip())
 
-    def _turns(self, path: Path, records: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[dict[str, str]]:
-        silent = 0
-        for line, record in records:
-            turn = _turn(record, f"{path}, line {line}")
-            if turn["content"]:
-                yield turn
-            else:
-                silent += 1
-        if silent:
-            self.skipped.append(f"{path}: {silent} messages without text")
+    def _conversation(self, path: Path, name: str, messages: Any) -> Iterator[Item]:
+        conversation = read_conversation(messages)
+        for item in conversation_items(conversation, self.conversations):
+            number = item.metadata["window"]
+            metadata = {key: value for key, value in item.metadata.items() if key not in ("kind", "window")}
+            yield self._item(str(path), f"{name}#{number}", item.text, {"source": name, "chunk": number, **metadata})
+        self.skipped += [f"{path}: {line}" for line in unusable_lines(conversation.unusable)]
 
-    def _conversation(
-        self, path: Path, name: str, first: tuple[int, dict[str, Any]], records: Iterator[tuple[int, dict[str, Any]]]
-    ) -> Iterator[Item]:
-        turns = self._turns(path, itertools.chain([first], records))
-        for number, window in enumerate(self.conversations.chunks(turns)):
-            yield self._item(str(path), f"{name}#{number}", window, {"source": name, "chunk": number})
+
+def read_messages(path: str | Path) -> Any:
+    """Read the messages of a chat log: JSON, lines of JSON, or a text with "Name: words" lines.
+
+    Raises:
+        InvalidInputError: if there is no such file, or it cannot be read.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"There is no file {path}. Give a chat log: .json, .jsonl or .txt.")
+    if path.suffix.lower() == LINES_SUFFIX:
+        return [record for _, record in _records(path)]
+    text = _decoded(path)
+    if path.suffix.lower() != EXPORT_SUFFIX:
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        what = f"broken JSON ({error})" if isinstance(error, ValueError) else "JSON nested too deeply"
+        raise InvalidInputError(f"{path}: {what}. Export it anew.") from None
 
 
 def read_preferences(path: str | Path) -> list[Preference]:
@@ -253,15 +260,6 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not isinstance(record, dict):
                 raise InvalidInputError(f"{path}, line {number}: a record must be a JSON object.")
             yield number, record
-
-
-def _turn(record: dict[str, Any], place: str) -> dict[str, str]:
-    turn = _parsed(_Turn, record, place)
-    try:
-        checked_text(f"{turn.role}: {turn.content}", "A message")
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{place}: {error}") from None
-    return {"role": turn.role, "content": (turn.content or "").strip()}
 
 
 def _parsed(model: type[Any], record: dict[str, Any], place: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from epic_core.errors import BudgetError
@@ -38,13 +38,16 @@ def _take_items_away(session: Session, rows: Sequence[int]) -> None:
         store.items.remove(namespace, [one.item.id for one in held])
 
 
-def take_away(session: Session, preference: Preference, *, reason: str | None = None) -> None:
+def take_away(
+    session: Session, preference: Preference, *, reason: str | None = None, also: Callable[[], None] | None = None
+) -> None:
     """Remove a preference, its entries, and the items nothing else holds.
 
     Args:
         session: The memory's.
         preference: One that is held.
         reason: Put on record for the items that go; None for nothing.
+        also: Called in the same transaction.
     """
     store, namespace = session.store, session.namespace
     with session.lock:
@@ -65,3 +68,5 @@ def take_away(session: Session, preference: Preference, *, reason: str | None = 
                 if item_row not in left
             ]
             store.seen.put_records(namespace, records, {})
+            if also is not None:
+                also()

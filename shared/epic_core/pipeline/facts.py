@@ -9,7 +9,7 @@ without a slot, if they differ in nothing but numbers and names.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -107,17 +107,59 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
         for item, vector in zip(items, vectors, strict=True):
             edit, gone = _decided(item, vector, known)
             edits.append(_applied(session, edit, gone, vector, known, rows))
-        if len(known) > MOST_FACTS:
-            raise BudgetError(
-                f"{MOST_FACTS} facts are the most, and there would be {len(known)}. Nothing was written. Forget some:"
-                " memory.facts() lists them, memory.forget(id) removes one."
-            )
+        _check_number(known)
         rows.incomplete = any(edit.old is not None for edit in edits)
     clock.add("index", started)
     report.seen += len(items)
     report.duplicates += sum(edit.kind == "duplicate" for edit in edits)
     report.facts += sum(edit.kind in ("insert", "replace") for edit in edits)
     report.edits += edits
+
+
+def facts_of(session: Session) -> list[Item]:
+    """Return the facts that are held, oldest first."""
+    with session.lock, session.store.reading():
+        return [held.item for held in _facts(session, session.space())]
+
+
+def change_fact(
+    session: Session, text: str, old: str, expires_at: datetime | None, also: Callable[[], None]
+) -> Effects[None]:
+    """Write a fact in place of a certain one, or end that one if the text is empty.
+
+    Args:
+        session: The memory's.
+        text: The new fact; empty for none.
+        old: The text of the fact that it takes the place of; empty for none.
+        expires_at: When the new fact stops to hold; None for never.
+        also: Called in the same transaction.
+    """
+    new = [Item(text=text, fact=True, expires_at=expires_at)] if text else []
+    vectors: FloatArray = yield Embed(session.encoder, [item.text for item in new], "embedding")
+    with session.changing(session.encoder) as space:
+        known = _facts(session, space)
+        gone = next((held for held in known if held.item.text == old), None)
+        rows = CommittedRows()
+        for item, vector in zip(new, vectors, strict=True):
+            edit, other = _decided(item, vector, known)
+            if gone is not None and item.id != gone.item.id:
+                edit, other = Edit(kind="replace", item=item, old=gone.item, reason="the user said so"), gone
+            _applied(session, edit, other, vector, known, rows)
+        if gone is not None and not new:
+            over = Edit(kind="end", item=gone.item, old=gone.item, reason="the user said so")
+            _applied(session, over, gone, gone.vector, known, rows)
+        _check_number(known)
+        if gone is not None:
+            session.store.proposals.forget(session.namespace, [old])
+        also()
+
+
+def _check_number(known: Sequence[_Held]) -> None:
+    if len(known) > MOST_FACTS:
+        raise BudgetError(
+            f"{MOST_FACTS} facts are the most, and there would be {len(known)}. Nothing was written. Forget some:"
+            " memory.facts() lists them, memory.forget(id) removes one."
+        )
 
 
 def undo(session: Session, number: int) -> Effects[Edit]:

@@ -76,6 +76,7 @@ def _forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[
             digests.add(version_of(item))
             texts.append(item.text)
     store.verdicts.forget_chunks(namespace, texts)
+    store.proposals.forget(namespace, texts)
     store.seen.remove(namespace, digests)
     store.edits.forget(namespace, ids)
     for item_id in ids:

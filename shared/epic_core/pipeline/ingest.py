@@ -55,7 +55,8 @@ def add_batch(
         encoder, space = session.encoder, session.space()
         preferences, vectors = list(space.preferences), space.vectors
         fresh, duplicates, known, waiting = _fresh(session, space, items)
-    if not preferences and (session.coarse or session.fine):
+    without = not preferences and (session.coarse or session.fine)
+    if without and not session.reserve:
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
     report.seen += len(items)
     report.duplicates += duplicates
@@ -67,7 +68,11 @@ def add_batch(
 
     started = time.perf_counter()
     resolve_keep_rate(session, embeddings, vectors, expanded, report)
-    candidates, rejected = coarse_stage(session, fresh, embeddings, preferences, vectors, expanded)
+    if without:
+        # Nothing says what matters: the light tier holds it by its text, and the first preference looks through it.
+        candidates, rejected = [], list(zip(fresh, embeddings, strict=True))
+    else:
+        candidates, rejected = coarse_stage(session, fresh, embeddings, preferences, vectors, expanded)
     discarded = [item for item, _ in rejected]
     clock.add("coarse filter", started)
 
@@ -185,6 +190,15 @@ def candidate_of(
 
 def warn(report: BuildReport, session: Session) -> None:
     """Add warnings to a finished report."""
+    with session.lock:
+        without = report.new > 0 and not session.space().preferences and (session.coarse or session.fine)
+    if without:
+        report.warnings.append(
+            "The memory has no preferences: what comes is held by its text as long as there is room, and found by its"
+            " words. With preferences it keeps what matters, ranks by them and says how to use it:"
+            " memory.add_preference('...'), or memory.propose(messages), which reads them from conversations."
+        )
+        return
     if session.verified_by and type(session.verifier) is EmbeddedVerifier and (report.kept or report.discarded):
         report.warnings.append(
             f"Similarity decided this time; before, it was a language model ({session.verified_by}). To have it decide"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -27,19 +27,29 @@ from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
 
 
 class NewPreference(NamedTuple):
-    """A preference to be written, with E(p), whether a model is still to read it, and the one it replaces."""
+    """A preference to be written, with E(p), whether a model is still to read it, and the one it replaces.
+
+    `also` is called in the transaction in which it comes into force.
+    """
 
     preference: Preference
     vector: FloatArray
     unread: bool
     replacing: Preference | None
+    also: Callable[[], None] | None
 
 
 def add_preference(
-    session: Session, preference: Preference, report: BuildReport, clock: Clock, progress: Progress
+    session: Session,
+    preference: Preference,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+    *,
+    also: Callable[[], None] | None = None,
 ) -> Effects[None]:
-    """Add a preference, and match the held items with it."""
-    yield from _introduce(session, preference, None, report, clock, progress)
+    """Add a preference, and match the held items with it; call `also` in the transaction that puts it in force."""
+    yield from _introduce(session, preference, None, report, clock, progress, also)
 
 
 def replace_preference(
@@ -49,8 +59,10 @@ def replace_preference(
     report: BuildReport,
     clock: Clock,
     progress: Progress,
+    *,
+    also: Callable[[], None] | None = None,
 ) -> Effects[None]:
-    """Put a preference in another's place, and match the held items with it."""
+    """Put a preference in another's place as `add_preference` adds one."""
     with session.lock:
         space = session.space()
         replacing = space.preferences[space.find(old)]
@@ -61,20 +73,28 @@ def replace_preference(
         with session.changing(encoder) as space:
             session.store.set_preference(session.namespace, preference, vectors[0])
             restate(session, space, preference)
+            if also is not None:
+                also()
     else:
-        yield from _introduce(session, preference, replacing, report, clock, progress)
+        yield from _introduce(session, preference, replacing, report, clock, progress, also)
 
 
 def remove_preference(
-    session: Session, preference: str | Preference, report: BuildReport, clock: Clock, progress: Progress
+    session: Session,
+    preference: str | Preference,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+    *,
+    also: Callable[[], None] | None = None,
 ) -> Effects[None]:
-    """Remove a preference, its entries, and the items nothing else holds."""
+    """Remove a preference, its entries, and the items nothing else holds; call `also` in the same transaction."""
     encoder = session.encoder
     drop_expired(session)
     with session.lock:
         space = session.space()
         found = space.preferences[space.find(preference)]
-    take_away(session, found)
+    take_away(session, found, also=also)
     session.store.give_back()
     yield from renew_rewrites(session, encoder, report)
 
@@ -86,12 +106,17 @@ def _introduce(
     report: BuildReport,
     clock: Clock,
     progress: Progress,
+    also: Callable[[], None] | None,
 ) -> Effects[None]:
     _check_end(preference)
     drop_expired(session)
     with session.lock:
         _check_new(session.space(), preference, replacing)
         encoder, items = session.encoder, _texts(session)
+        if also is not None and session.budget is not None and session.reserve:
+            # It comes into force at once, and what it holds piece by piece: all items are as if they came late, and
+            # the light tier has those of the old one meanwhile.
+            items = []
     yield from reread_preferences(session, report)
     ((preference, unread),) = yield from read_preferences(session, [preference], report)
     warn_of_unread(report, [preference], encoder)
@@ -117,7 +142,7 @@ def _introduce(
             progress.advance(len(decided.decided))
     else:
         batch.kept = [unverified(candidate) for candidate in candidates]
-    new = NewPreference(preference, vectors[0], unread, replacing)
+    new = NewPreference(preference, vectors[0], unread, replacing, also)
     yield from _put_in_force(session, new, batch, report, clock)
     # Items that came while the others were being verified.
     seen = {item.id: item for item in items}
@@ -146,14 +171,15 @@ def _put_in_force(
     """
     started, replacing = time.perf_counter(), new.replacing
     # Two of one id cannot stand side by side.
-    at_once = session.budget is None or (replacing is not None and replacing.id == new.preference.id)
+    same = replacing is not None and replacing.id == new.preference.id
+    at_once = session.budget is None or (new.also is not None and session.reserve > 0) or same
     with session.changing(batch.encoder) as space:
         _check_new(space, new.preference, replacing)
         _check_queue(session, new.preference, batch)
         if at_once:
             _write(session, space, new, batch, report)
         else:
-            _write(session, space, new._replace(replacing=None), WriteBatch(encoder=batch.encoder), report)
+            _write(session, space, new._replace(replacing=None, also=None), WriteBatch(encoder=batch.encoder), report)
             if replacing is not None:
                 _place_after(session, space, replacing, new.preference)
     clock.add("index", started)
@@ -170,7 +196,10 @@ def _put_in_force(
             take_away(session, new.preference)
         raise
     if replacing is not None:
-        take_away(session, replacing)
+        take_away(session, replacing, also=new.also)
+    elif new.also is not None:
+        with session.lock, session.store.transaction():
+            new.also()
 
 
 def _place_after(session: Session, space: Namespace, first: Preference, then: Preference) -> None:
@@ -222,6 +251,8 @@ def _write(session: Session, space: Namespace, new: NewPreference, batch: WriteB
         store.retry_queue.put(namespace, item, reason, ids)
     # Last: an item that only the old preference held may be held by the new one.
     store.drop_orphans(left, keep_texts=session.reserve > 0)
+    if new.also is not None:
+        new.also()
 
 
 def _check_queue(session: Session, preference: Preference, batch: WriteBatch) -> None:

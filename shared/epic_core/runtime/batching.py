@@ -1,4 +1,4 @@
-"""Conversions of what users pass in: items into batches, conversations into items, preferences into objects."""
+"""Conversions of what users pass in: items into batches, preferences into objects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
 from epic_core.runtime.threads import in_thread
-from epic_core.text.chunking import ConversationChunker
-from epic_core.types import Item, Preference, stable_id
+from epic_core.types import Item, Preference
 from epic_core.types.metadata import dumped_metadata
 
 Items: TypeAlias = str | Item | Iterable[str | Item]
@@ -113,30 +112,6 @@ async def abatches(items: Any, size: int | None = None) -> AsyncIterator[list[It
 def storable(text: str) -> str:
     """Return a text without the characters that a memory refuses, for callers that must not fail because of them."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
-
-
-def conversation_items(
-    messages: Iterable[Mapping[str, Any]],
-    chunker: ConversationChunker | None,
-    metadata: Mapping[str, Any] | None = None,
-) -> list[Item]:
-    """Return the windows of a conversation as items.
-
-    Raises:
-        InvalidInputError: for a message without role or content, or metadata that an item cannot have.
-    """
-    windows = (chunker or ConversationChunker()).chunks(messages)
-    said = {} if metadata is None else Item(text="conversation", metadata=metadata).metadata
-    # The same words in two sessions are two items: each is found by its own metadata.
-    known_by = (dumped_metadata(said, "conversation"),) if said else ()
-    return [
-        Item(
-            text=window,
-            id=stable_id("window", window, *known_by) if known_by else "",
-            metadata={**said, "kind": "conversation", "window": n},
-        )
-        for n, window in enumerate(windows)
-    ]
 
 
 def checked_part(name: str, part: object, method: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
+
 from epic_core.storage.sqlite.connection import Table
-from epic_core.storage.sqlite.tables import META, Schema
+from epic_core.storage.sqlite.tables import META, Schema, change_columns
 
 APPLICATION_ID = 0x45504943  # "EPIC"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _STATEMENTS = """
 CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
@@ -48,6 +51,10 @@ CREATE TABLE edits (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, kind TEXT, item TEXT, old TEXT, at REAL, reason TEXT,
  crc INTEGER, text_crc INTEGER, texts
 );
+CREATE TABLE proposals (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, said BLOB, state TEXT, kind TEXT, text TEXT, old TEXT,
+ quote TEXT, turn INTEGER, confidence REAL, source TEXT, expires REAL, at INTEGER, crc INTEGER, UNIQUE (namespace, id)
+);
 CREATE TABLE entities (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT, passages INTEGER, spelt INTEGER,
  near BLOB, vector BLOB, crc INTEGER
@@ -81,6 +88,24 @@ REWRITES = Table("rewrites", ("chunk", "preferences", "version", "written", "tex
 LEDGER = Table("ledger", ("namespace", "digests"))
 NOT_KEPT = Table("not_kept", ("namespace", "id", "digest", "stage", "reason", "preference", "similarity", "at", "text"))
 EDITS = Table("edits", ("namespace", "kind", "item", "old", "at", "reason"), ("texts",))
+PROPOSALS = Table(
+    "proposals",
+    (
+        "namespace",
+        "id",
+        "said",
+        "state",
+        "kind",
+        "text",
+        "old",
+        "quote",
+        "turn",
+        "confidence",
+        "source",
+        "expires",
+        "at",
+    ),
+)
 ENTITIES = Table("entities", ("namespace", "name", "key", "passages", "spelt", "near", "vector"))
 PASSAGES = Table("passages", ("item", "extractor", "entities", "facts", "relations", "failure"), numbered=False)
 TABLES = (
@@ -95,9 +120,29 @@ TABLES = (
     LEDGER,
     NOT_KEPT,
     EDITS,
+    PROPOSALS,
     ENTITIES,
     PASSAGES,
 )
+
+
+def _statement(table: str) -> str:
+    """Return the statement that makes a table."""
+    start = _STATEMENTS.index(f"CREATE TABLE {table} (")
+    return _STATEMENTS[start : _STATEMENTS.index(";", start)]
+
+
+_ITEMS_1 = Table("items", ("namespace", "id", "digest", "metadata", "embedding", "rewritten_for"), ("text", "rewrite"))
+_PENDING_1 = Table("pending", ("namespace", "id", "text", "metadata", "reason", "preferences"))
+
+
+def _with_facts(db: sqlite3.Connection, path: Path | None) -> None:
+    """Version 1 to 2: facts of the user, items that expire, and proposals."""
+    for name in ("edits", "proposals"):
+        db.execute(_statement(name))
+        db.execute("INSERT INTO sums VALUES (?, 0, 0)", (name,))
+    change_columns(db, path, _ITEMS_1, ITEMS, _statement("items"), fact=0, expires=None)
+    change_columns(db, path, _PENDING_1, PENDING, _statement("pending"), expires=None)
 
 
 MEMORY = Schema(
@@ -107,5 +152,6 @@ MEMORY = Schema(
     version=SCHEMA_VERSION,
     statements=_STATEMENTS,
     tables=TABLES,
-    small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT),
+    small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT, PROPOSALS),
+    migrations=(_with_facts,),
 )

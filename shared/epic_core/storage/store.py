@@ -17,6 +17,7 @@ from epic_core.storage.tables.entries import Entries
 from epic_core.storage.tables.graph import Graph
 from epic_core.storage.tables.items import Items, RetryQueue
 from epic_core.storage.tables.preferences import Preferences
+from epic_core.storage.tables.proposals import Proposals
 from epic_core.storage.tables.seen import Seen
 from epic_core.storage.tables.verdicts import Verdicts
 from epic_core.types import FloatArray, Preference
@@ -26,7 +27,8 @@ class Store(Database):
     """A memory's file. It is opened as a `Database` is.
 
     Attributes:
-        preferences, items, entries, verdicts, retry_queue, seen, edits, graph: The repositories of its tables.
+        preferences, items, entries, verdicts, retry_queue, seen, edits, proposals, graph: The repositories of its
+            tables.
     """
 
     schema = MEMORY
@@ -40,6 +42,7 @@ class Store(Database):
         self.retry_queue = RetryQueue(self)
         self.seen = Seen(self, self.verdicts)
         self.edits = Edits(self)
+        self.proposals = Proposals(self)
         super().__init__(path, must_exist=must_exist, read_only=read_only)
 
     def remove_preference(self, namespace: str, preference_id: str, *, keep_texts: bool = False) -> None:
@@ -57,6 +60,7 @@ class Store(Database):
         self.verdicts.forget_preference(namespace, Preference(id=preference_id, text=text))
         self.retry_queue.stop_waiting_for(namespace, preference_id)
         self.seen.forget_records(namespace, preference=row)
+        self.proposals.forget(namespace, [text])
         return int(position), items
 
     def drop_orphans(self, items: Sequence[int], *, keep_texts: bool = False) -> None:
@@ -133,7 +137,7 @@ class Store(Database):
 
     def sums(self) -> tuple[tuple[str, int, int], ...]:
         """Return each table's row count and sum of checksums, and its highest row: if equal, the contents are equal."""
-        apart = "('uses', 'not_kept', 'edits')"  # no search depends on these
+        apart = "('uses', 'not_kept', 'edits', 'proposals')"  # no search depends on these
         return tuple(
             self.read(
                 f"SELECT name, rows, total FROM sums WHERE name NOT IN {apart}"

@@ -98,19 +98,24 @@ class ConversationChunker:
                 "A conversation window needs max_turns >= 1, max_words >= 1 and overlap < max_turns."
             )
 
-    def _turns(self, messages: Iterable[Mapping[str, Any]]) -> list[str]:
+    def _turns(self, messages: Iterable[Mapping[str, Any]]) -> list[tuple[str, int]]:
+        """Return the lines of the turns, each with the position of its message."""
         cutter = WordChunker(max_words=self.max_words)
-        turns: list[str] = []
-        for position, message in enumerate(messages, start=1):
-            role, content = _role_and_content(message, position)
-            turns.extend(f"{role}: {' '.join(piece.split())}" for piece in cutter.chunks(content))
+        turns: list[tuple[str, int]] = []
+        for position, message in enumerate(messages):
+            role, content = _role_and_content(message, position + 1)
+            turns.extend((f"{role}: {' '.join(piece.split())}", position) for piece in cutter.chunks(content))
         return turns
 
     def chunks(self, messages: Iterable[Mapping[str, Any]]) -> list[str]:
         """Return the windows, in order; every turn is in at least one."""
+        return [window for window, _ in self.windows(messages)]
+
+    def windows(self, messages: Iterable[Mapping[str, Any]]) -> list[tuple[str, range]]:
+        """Return the windows as `chunks` does, each with the positions of its messages, from 0."""
         turns = self._turns(messages)
-        lengths = [count_words(turn) for turn in turns]
-        windows: list[str] = []
+        lengths = [count_words(turn) for turn, _ in turns]
+        windows: list[tuple[str, range]] = []
         start = 0
         while start < len(turns):
             end, words = start, 0
@@ -119,7 +124,8 @@ class ConversationChunker:
                     break
                 words += lengths[end]
                 end += 1
-            windows.append("\n".join(turns[start:end]))
+            lines, positions = zip(*turns[start:end], strict=True)
+            windows.append(("\n".join(lines), range(positions[0], positions[-1] + 1)))
             if end == len(turns):
                 break
             start = self._next_start(lengths, start, end)

@@ -152,6 +152,7 @@ class BuildReport:
         answers: Answers of a model that could not be understood: item id to answer, of the same hundred.
         unread: Preferences that a model was to read or to expand and did not, so that the parser's aspects or an
             expansion of the bundled library hold for now: text to reason.
+        unusable: Parts of a conversation that could not be used, such as tool calls: reason to count.
         foreign: Items in languages that the encoder does not know, by ISO code; at most 200 items of a batch are
             examined.
         edits: For each fact, what it did: inserted, replaced, a duplicate, or the end of another.
@@ -181,6 +182,7 @@ class BuildReport:
     failures: dict[str, str] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    unusable: dict[str, int] = field(default_factory=dict)
     foreign: dict[str, int] = field(default_factory=dict)
     edits: list[Edit] = field(default_factory=list)
 
@@ -227,11 +229,23 @@ class BuildReport:
             yield f"aspects         {self.read:>8} preferences read, {len(self.unread)} not"
         if self.expanded:
             yield f"expansions      {self.expanded:>8} written"
+        if self.unusable:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self.unusable.items()))
+            yield f"not used        {sum(self.unusable.values()):>8}   ({reasons})"
         if self.foreign:
             yield (
                 f"foreign         {sum(self.foreign.values()):>8} or more in a language that the encoder does not know"
                 f" ({listed(self.foreign.items())}): use {ADVICE}"
             )
+        yield from self._costs()
+        for warning in self.warnings:
+            yield f"warning: {warning}"
+        for reason, count in Counter(self.failures.values()).most_common(3):
+            yield f"undecided ({count}): {reason}"
+        for reason, count in Counter(self.unread.values()).most_common(3):
+            yield f"not read ({count}): {reason}"
+
+    def _costs(self) -> Iterator[str]:
         if self.usage.calls:
             tried = f" ({self.usage.retries} again)" if self.usage.retries else ""
             yield (
@@ -242,12 +256,6 @@ class BuildReport:
             yield f"verdict cache   {self.cached:>8} verdicts"
         parts = ", ".join(f"{part} {seconds:.3f}" for part, seconds in self.timings.items())
         yield f"seconds         {self.seconds:>8.3f}   ({parts})"
-        for warning in self.warnings:
-            yield f"warning: {warning}"
-        for reason, count in Counter(self.failures.values()).most_common(3):
-            yield f"undecided ({count}): {reason}"
-        for reason, count in Counter(self.unread.values()).most_common(3):
-            yield f"not read ({count}): {reason}"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

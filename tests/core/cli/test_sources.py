@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -235,21 +236,31 @@ def test_a_log_becomes_windows_of_turns(tmp_path: Path) -> None:
     assert items[1].metadata == {"source": "chat.jsonl", "chunk": 1}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_turns_that_cannot_be_used_are_counted_and_named(tmp_path: Path) -> None:
+    lines = [
+        '{"role": "user", "content": "hi"}',
         '{"role": "user"}',
         '{"content": "hi"}',
-        '{"role": 1, "content": "hi"}',
-        '{"text": "hi"}',
-        r'{"role": "user", "content": "a \ud800 b"}',
-        r'{"role": "a \ud800 b", "content": "b"}',
-    ],
-)
-def test_a_turn_that_cannot_be_used_is_named_with_its_line(tmp_path: Path, line: str) -> None:
-    message = refused(note(tmp_path / "chat.jsonl", f'{{"role": "user", "content": "hi"}}\n{line}\n'))
+        '{"role": 1, "content": "a"}',
+    ]
+    lines.append('{"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}')
+    sources = Sources([note(path := tmp_path / "chat.jsonl", "\n".join(lines))])
 
-    assert "chat.jsonl, line 2" in message
+    assert [item.text for item in sources] == ["user: hi"]
+    assert sources.skipped == [
+        f"{path}: 2 messages without a role",
+        f"{path}: 1 messages without text",
+        f"{path}: 1 tool calls",
+    ]
+
+
+def test_an_exported_conversation_is_read_if_it_is_named(tmp_path: Path) -> None:
+    chat = {"messages": [{"role": "user", "content": "hi", "timestamp": "2026-05-03T10:00:00Z"}]}
+    (item,) = read(note(tmp_path / "chat.json", json.dumps(chat)))
+
+    assert item.text == "user: hi"
+    assert item.metadata == {"source": "chat.json", "chunk": 0, "time": "2026-05-03T10:00:00+00:00"}
+    assert "Export it anew" in refused(note(tmp_path / "broken.json", "{"))
 
 
 # folders and paths

@@ -16,6 +16,7 @@ import pytest
 
 from epic_core import EpicMemory, Preference
 from epic_core.errors import DamagedError, StoreError
+from epic_core.storage import memory_schema
 from epic_core.storage.memory_schema import MEMORY, PREFERENCES
 from epic_core.storage.sqlite.tables import change_columns
 from epic_core.storage.store import Store
@@ -55,6 +56,29 @@ def path(tmp_path: Path) -> Path:
         memory.add(["a glass of red wine", "a blue sea", "green hills and wine"])
         memory.remove_preference("green hills")
     return path
+
+
+def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        memory.add(["a glass of red wine"])
+    with closing(sqlite3.connect(path)) as db:
+        MEMORY.keep_sums(db)
+        for before, after, more in (
+            (memory_schema.ITEMS, memory_schema._ITEMS_1, "fact INTEGER, expires REAL, "),
+            (memory_schema.PENDING, memory_schema._PENDING_1, "expires REAL, "),
+        ):
+            statement = memory_schema._statement(before.name).replace(more, "")
+            change_columns(db, path, before, after, statement)
+        for name in ("edits", "proposals"):
+            db.execute(f"DROP TABLE {name}")
+            db.execute("DELETE FROM sums WHERE name = ?", (name,))
+        db.execute("PRAGMA user_version = 1")
+        db.commit()
+    with EpicMemory.open(path, encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        assert memory.verify() > 0 and [item.text for item in memory.items()] == ["a glass of red wine"]
+        memory.add_fact("I live in Porto.")
+        assert [fact.text for fact in memory.facts()] == ["I live in Porto."]
 
 
 def rows(path: Path, table: str, columns: str = "*") -> list[Any]:

@@ -1,0 +1,196 @@
+"""Cues: statements of a user about themselves, found in their own turns by words alone; precision before recall.
+
+A turn is read in three steps. First what is not the user's own word about today's world is masked: quoted lines, code,
+quotations, pasted texts, role play, fiction. Then sentences with a question, a condition, reported speech or irony in
+front of the statement are passed over. What is left is looked through for a first person with a cue (`grammar.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta, timezone
+from typing import Literal, TypeAlias
+
+from epic_core.learning import grammar
+from epic_core.learning.conversations import Turn
+
+Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update"]
+About: TypeAlias = Literal["preference", "fact"] | None
+
+_LONGEST_TURN = 4000
+_LONGEST_PARAGRAPH = 120  # words; people do not say so much of themselves at once
+_LONGEST_QUOTE = 240
+_APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''\"\"\"")
+_SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|\s*\n\s*")
+_LEAD = re.compile(r"\s*(?:(?:so|and|but|also|please|ok|well|hi|for the record),? )?")
+_BOTH = re.compile(r"my \w+ and i\b", re.I)
+# Of several at one place, the first counts.
+_CUES: tuple[tuple[re.Pattern[str], About, Change], ...] = (
+    (grammar.UNDO, None, "undo"),
+    (grammar.TURN, None, "turn"),
+    (grammar.STOP, None, "stop"),
+    (grammar.UPDATE, "fact", "update"),
+    (grammar.PREFERENCE, "preference", "none"),
+    (grammar.FACT, "fact", "none"),
+    (grammar.WISH, "preference", "none"),
+)
+_AT_THE_FRONT = (grammar.THING_FIRST, grammar.TOLD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A statement of the user about themselves.
+
+    Attributes:
+        quote: The user's words.
+        about: Whether it says a preference or a fact; None if only what it changes can tell.
+        change: Whether and how it changes what was said before: "undo" takes it back, "stop" ends it, "turn" says
+            something else, "update" brings a fact up to date.
+        confidence: In (0, 1].
+        until: Until when it holds; None for always.
+    """
+
+    quote: str
+    about: About
+    change: Change = "none"
+    confidence: float = 0.9
+    until: datetime | None = None
+
+
+def statements(turn: Turn, now: datetime) -> list[Statement]:
+    """Return what a user says of themselves in a turn; nothing for the turns of others.
+
+    Args:
+        turn: The turn.
+        now: The time at which it was said, with its zone, from which "today" is reckoned.
+    """
+    if turn.role != "user" or len(turn.text) > _LONGEST_TURN:
+        return []
+    masked = own_words(turn.text)
+    made: list[Statement] = []
+    start = 0
+    for boundary in [*_SENTENCE.finditer(masked), None]:
+        end = len(masked) if boundary is None else boundary.start()
+        for first, last, about, change in _in_sentence(masked, start, end):
+            quote = turn.text[first:last]
+            behind = grammar.TIME_BEHIND.match(masked, last, end)
+            if len(quote.split()) > 1 and len(quote) <= _LONGEST_QUOTE:
+                made += _timed(quote, masked[first : behind.end() if behind else last], about, change, now)
+        start = 0 if boundary is None else boundary.end()
+    return made
+
+
+def said_at(turn: Turn) -> datetime:
+    """Return when a turn was said, in local time; now if it is not known."""
+    return (datetime.now(timezone.utc) if turn.time is None else datetime.fromisoformat(turn.time)).astimezone()
+
+
+def end_of_day(now: datetime, days: int = 0) -> datetime:
+    """Return the last second of a day, or of one some days later."""
+    return datetime.combine(now.date() + timedelta(days=days), time(23, 59, 59), now.tzinfo)
+
+
+def own_words(text: str) -> str:
+    """Return a text, cut at what is pasted, in which places stay and all that is not the user's own word is blank."""
+    text = text.translate(_APOSTROPHES)
+    if grammar.NO_TURN.search(text):
+        return ""
+    text = grammar.MASKED.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
+    if pasted := grammar.PASTED.search(text):
+        text = text[: pasted.start()]
+    position = 0
+    for paragraph in re.split(r"(\n\s*\n)", text):
+        if len(paragraph.split()) > _LONGEST_PARAGRAPH:
+            text = text[:position] + "\n" * len(paragraph) + text[position + len(paragraph) :]
+        position += len(paragraph)
+    return text
+
+
+def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:
+    """Yield where the statements of a sentence begin and end, and what they are about."""
+    sentence = text[start:end]
+    if "\x00" in sentence or not sentence.strip():
+        return
+    asks = sentence.rstrip(" )\"'").endswith("?")
+    place = 0
+    while (found := _first(sentence, place)) is not None:
+        begin, about, change = found
+        place = begin + 2
+        front = sentence[:begin]
+        if not grammar.BEGINNING.search(front) or grammar.NOT_MEANT.search(front):
+            continue
+        if grammar.QUESTION.match(front.lstrip()):
+            continue
+        if grammar.REPORTED.search(front) and not grammar.I_SAID.search(front):
+            continue
+        stop = len(sentence)
+        opening = len(both.group()) if (both := _BOTH.match(sentence, begin)) else 0
+        for mark in (grammar.CUT, grammar.NEXT):
+            if cut := mark.search(sentence, begin + max(4, opening), stop):
+                stop = cut.start()
+        if asks and stop == len(sentence):
+            continue
+        words = sentence[begin:stop]
+        if grammar.NOT_MEANT.search(words) and change == "none":
+            continue
+        words = words.rstrip(" .,;:!-\u2013\u2014(")
+        place = max(place, begin + len(words))
+        if about is None and change == "none":
+            continue  # the taste of somebody else
+        if fronted := grammar.TIME_IN_FRONT.search(front):
+            begin, words = fronted.start(), sentence[fronted.start() : begin] + words
+        yield start + begin, start + begin + len(words), about, change
+
+
+def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
+    """Return where the first statement from a place on begins, and its kind."""
+    found: list[tuple[int, int, About, Change]] = []
+    for rank, (cue, about, change) in enumerate(_CUES):
+        if match := cue.search(sentence, place):
+            found.append((match.start(), rank, about, change))
+    lead = _LEAD.match(sentence)
+    if place == 0 and lead is not None and any(cue.match(sentence, lead.end()) for cue in _AT_THE_FRONT):
+        found.append((lead.end(), len(_CUES), "preference", "none"))
+    if not found:
+        return None
+    start, _, about, change = min(found, key=lambda one: one[:2])
+    if about == "fact" and change == "none" and grammar.TASTE_OF_OTHERS.match(sentence, start):
+        about = None
+    return start, about, change
+
+
+def _timed(quote: str, scope: str, about: About, change: Change, now: datetime) -> Iterator[Statement]:
+    """Yield a statement with its end if it holds for good or its end is known; `scope` is where that may be said."""
+    plain = quote.translate(_APOSTROPHES)
+    until = None if change != "none" else _end(scope, now)
+    if until is None and change == "none":
+        if about == "preference" and (grammar.OPEN_END.search(scope) or _is_wish(plain)):
+            return
+    elif until is not None and until <= now:
+        return
+    if until is not None and grammar.STATE.search(plain):
+        about = "fact"
+    confidence = 0.95 if about == "preference" else 0.9
+    if change != "none" or until is not None:
+        confidence = 0.8
+    if grammar.HEDGED.search(scope):
+        confidence = min(confidence, 0.7)
+    yield Statement(quote=quote, about=about, change=change, confidence=confidence, until=until)
+
+
+def _is_wish(quote: str) -> bool:
+    """Tell whether nothing but a wish is said, which counts only where it is for once."""
+    return not any(cue.search(quote) for cue, *_ in _CUES[:-1]) and not any(cue.match(quote) for cue in _AT_THE_FRONT)
+
+
+def _end(scope: str, now: datetime) -> datetime | None:
+    """Return the end that is said: of the day, of the week, or of a day until which something holds."""
+    if match := grammar.UNTIL_DAY.search(scope):
+        return end_of_day(now, (grammar.DAYS.index(match["day"].casefold()) - now.weekday()) % 7 or 7)
+    if grammar.WEEK.search(scope):
+        return end_of_day(now, 6 - now.weekday())
+    if re.search(r"\btomorrow\b", scope, re.I):
+        return end_of_day(now, 1)
+    return end_of_day(now) if grammar.TODAY.search(grammar.NOT_TODAY.sub("", scope)) else None

@@ -1,0 +1,313 @@
+"""Proposals from conversations, and their acceptance: nothing takes effect before it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from epic_core.encoders.base import Embed
+from epic_core.errors import BudgetError, UnknownProposalError
+from epic_core.learning.conversations import Conversation, Turn
+from epic_core.learning.cues import Statement, said_at, statements
+from epic_core.learning.references import Known, avoids, contrary, referred, same, shared, slots
+from epic_core.pipeline.expiry import drop_expired
+from epic_core.pipeline.facts import change_fact, facts_of
+from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
+from epic_core.pipeline.session import Session
+from epic_core.runtime.effects import Clock, Effects
+from epic_core.runtime.progress import Progress
+from epic_core.storage.tables.proposals import was_decided
+from epic_core.types import BuildReport, FloatArray, Preference
+from epic_core.types.proposals import Proposal, ProposalKind, ProposalReport, Proposals, plain
+
+if TYPE_CHECKING:
+    from epic_core.lm.base import LanguageModel
+
+# A state that has ended ("I'm no longer vegan") leaves no preference behind; a habit that has ("I quit coffee") does.
+_STATE_ENDED = re.compile(
+    r"(?:i'm|i am|we're|we are) (?:no longer|not)\b|\b(?:don't|do not|no longer) (?:mind|care|need)\b", re.I
+)
+_HABIT = re.compile(
+    r"\b(?:no longer|don't|do not|can't|cannot) (?:eat|drink|like|enjoy|want|wear|use|smoke|watch|buy|take|play)|"
+    r"\b(?:quit|stopped|gave up|given up|cut out|sworn off|swore off|gone off|went off) (?!my\b|our\b|the\b)",
+    re.I,
+)
+_TURNED_TO = re.compile(r"\b(?:prefer|vegan|vegetarian|like|love|hate|into|but|eating|drinking|to)\b", re.I)
+_AGAIN = re.compile(r"\bagain\b|\bafter all\b", re.I)
+
+
+def propose(
+    session: Session, conversation: Conversation, lm: LanguageModel | None, auto: float | None, clock: Clock
+) -> Effects[Proposals]:
+    """Find what a conversation calls for, and keep it as open proposals; see `EpicMemory.propose`."""
+    session.store.check_writable()
+    drop_expired(session)
+    report = ProposalReport(turns=len(conversation.turns), unusable=dict(+conversation.unusable))
+    report.own = sum(turn.role == "user" for turn in conversation.turns)
+    known = _known(session)
+    found = yield from _by_cues(session, conversation.turns, known, report)
+    if lm is not None:
+        from epic_core.learning.lm_proposals import proposed_by
+
+        by_model = yield from proposed_by(lm, conversation.turns, known, report)
+        quotes = [(each.turn, plain(each.quote)) for each in found]
+        found += [
+            each
+            for each in by_model
+            if not any(each.turn == turn and _overlap(plain(each.quote), quote) for turn, quote in quotes)
+        ]
+        found.sort(key=lambda each: each.turn)
+    made = Proposals(_store(session, found, report), report)
+    for proposal in list(made) if auto is not None else ():
+        if proposal.confidence >= auto and proposal.kind.startswith("add"):
+            yield from accept(session, proposal, None, BuildReport(), clock, Progress())
+            made.remove(proposal)
+            report.accepted.append(proposal)
+    return made
+
+
+def _known(session: Session) -> list[Known]:
+    with session.lock:
+        preferences = [Known(text=each.text, preference=True) for each in session.space().preferences]
+        waiting = session.store.proposals.of(session.namespace, "open")
+    pending = [Known(text=each.text, preference=each.about_preference, pending=True) for each in waiting if each.text]
+    return [*preferences, *(Known(text=item.text, preference=False) for item in facts_of(session)), *pending]
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one in other or other in one
+
+
+def _store(session: Session, found: Sequence[Proposal], report: ProposalReport) -> list[Proposal]:
+    """Keep new proposals as open, and return those that are."""
+    store, namespace = session.store, session.namespace
+    made: dict[str, Proposal] = {}
+    try:
+        with session.lock, store.transaction():
+            decided = store.proposals.decided(namespace)
+            for proposal in found:
+                if was_decided(proposal, decided):
+                    report.dropped["decided before"] += 1
+                elif proposal.id in made:
+                    report.dropped["said twice"] += 1
+                else:
+                    made[proposal.id] = proposal
+                    store.proposals.put(namespace, proposal, "open")
+    except BudgetError as error:
+        report.failures.append(f"{len(found)} proposals were not kept: {error}")
+    return list(made.values())
+
+
+# --- by cues
+
+
+@dataclass(kw_only=True, eq=False)
+class _Candidate:
+    """Something known that a statement may refer to.
+
+    Attributes:
+        known: Its text.
+        vector: E(text).
+        proposal: The proposal of this conversation that it is of.
+        changed: Whether a statement before has changed it.
+    """
+
+    known: Known
+    vector: FloatArray
+    proposal: Proposal | None = None
+    changed: bool = False
+
+
+def _by_cues(
+    session: Session, turns: Sequence[Turn], known: Sequence[Known], report: ProposalReport
+) -> Effects[list[Proposal]]:
+    """Return what the user's own words call for, read without a model."""
+    said = [(turn, each) for turn in turns for each in statements(turn, said_at(turn))]
+    if not said:
+        return []
+    texts = [*(each.text for each in known), *(_text(each.quote) for _, each in said)]
+    vectors: FloatArray = yield Embed(session.encoder, texts, "embedding")
+    pool = [_Candidate(known=each, vector=vector) for each, vector in zip(known, vectors, strict=False)]
+    made: list[Proposal] = []
+    for (turn, statement), vector in zip(said, vectors[len(known) :], strict=True):
+        assert statement.quote in turn.text
+        cosines = np.array([each.vector @ vector for each in pool], dtype=np.float32)
+        outcome = _Reading(statement, [each.known for each in pool], cosines).read()
+        if outcome.reason:
+            report.dropped[outcome.reason] += 1
+            continue
+        kind, old = outcome.kind, None if outcome.old is None else pool[outcome.old]
+        if old is not None and old.changed:
+            report.dropped["said twice"] += 1
+            continue
+        if old is not None and old.known.pending:
+            # It was only proposed: it is taken back, and nothing has to be removed for it.
+            pool.remove(old)
+            report.dropped["taken back later"] += 1
+            if old.proposal in made:
+                made.remove(old.proposal)
+            else:
+                _take_back(session, old.known)
+            if kind.startswith(("remove", "end")):
+                continue
+            kind, old = ("add_preference" if kind.endswith("preference") else "add_fact"), None
+        proposal = Proposal(
+            kind=kind,
+            text="" if kind.startswith(("remove", "end")) else _text(statement.quote),
+            old="" if old is None else old.known.text,
+            quote=statement.quote,
+            turn=turn.number,
+            confidence=statement.confidence,
+            expires_at=statement.until,
+        )
+        made.append(proposal)
+        if old is not None:
+            old.changed = True
+        if proposal.text:
+            new = Known(text=proposal.text, preference=proposal.about_preference, pending=True)
+            pool.append(_Candidate(known=new, vector=vector, proposal=proposal))
+    return made
+
+
+def _text(quote: str) -> str:
+    text = " ".join(quote.split())
+    return text[:1].upper() + text[1:]
+
+
+def _take_back(session: Session, known: Known) -> None:
+    """Remove the open proposals of a statement that the user has taken back."""
+    store, namespace = session.store, session.namespace
+    with session.lock, store.transaction():
+        for each in store.proposals.of(namespace, "open"):
+            if each.text == known.text:
+                store.proposals.remove(namespace, each.id)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a statement calls for, the position of what it changes, and why it is not proposed if it is not."""
+
+    kind: ProposalKind = "add_preference"
+    old: int | None = None
+    reason: str = ""
+
+
+class _Reading:
+    """The reading of one statement in the light of what is known."""
+
+    def __init__(self, statement: Statement, known: Sequence[Known], cosines: FloatArray) -> None:
+        self._statement, self._known, self._cosines = statement, known, cosines
+        self._text = _text(statement.quote)
+
+    def read(self) -> _Outcome:
+        change = self._statement.change
+        if change == "none":
+            return self._stated()
+        place = referred(self._statement.quote, self._known, self._cosines)
+        old = None if place is None else self._known[place]
+        # "We moved to oat milk" changes a preference only where that is about milk.
+        elsewhere = old is not None and old.preference and change == "update" and not shared(self._text, old.text)
+        if old is None or place is None or elsewhere:
+            return self._new(change)
+        if change in ("turn", "update") and same(self._text, old, float(self._cosines[place])):
+            return _Outcome(reason="known already")
+        if not old.preference:
+            return _Outcome("end_fact" if change in ("undo", "stop") else "update_fact", place)
+        if change == "undo" or (change == "stop" and _STATE_ENDED.search(self._text)):
+            return _Outcome("remove_preference", place)
+        if change == "stop" and avoids(old.text, self._text):
+            return _Outcome(reason="known already")
+        return _Outcome("replace_preference", place)
+
+    def _new(self, change: str) -> _Outcome:
+        """Return what a change says where nothing is known that it could refer to."""
+        if change == "update":
+            return _Outcome("add_fact")
+        if change == "stop" and _HABIT.search(self._text) and not _STATE_ENDED.search(self._text):
+            return _Outcome("add_preference")
+        if change == "turn" and _TURNED_TO.search(self._text) and not _AGAIN.search(self._text):
+            return _Outcome("add_preference")
+        return _Outcome(reason="changes of what is not known")
+
+    def _stated(self) -> _Outcome:
+        preference = self._statement.about == "preference"
+        for place, each in enumerate(self._known):
+            if each.preference == preference and same(self._text, each, float(self._cosines[place])):
+                return _Outcome(reason="known already")
+        if self._statement.until is not None:
+            return _Outcome("add_preference" if preference else "add_fact")
+        for place in np.argsort(-self._cosines, kind="stable").tolist():
+            each = self._known[place]
+            if preference and each.preference and contrary(self._text, each.text):
+                return _Outcome("replace_preference", place)
+            if not preference and not each.preference and slots(self._text) & slots(each.text):
+                return _Outcome("update_fact", place)
+        return _Outcome("add_preference" if preference else "add_fact")
+
+
+# --- decisions
+
+
+def found_proposal(session: Session, proposal: str | Proposal) -> Proposal:
+    """Return an open proposal, given by its id or as such.
+
+    Raises:
+        UnknownProposalError: for an id that no open proposal has.
+    """
+    if isinstance(proposal, Proposal):
+        return proposal
+    with session.lock:
+        found = session.store.proposals.find(session.namespace, proposal)
+    if found is None:
+        raise UnknownProposalError(f"No open proposal has the id {proposal!r}. memory.proposals() lists them.")
+    return found
+
+
+def accept(
+    session: Session,
+    proposal: Proposal,
+    text: str | None,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+) -> Effects[None]:
+    """Put a proposal in force, with another text if one is given, and mark it as accepted in the same transaction."""
+    store, namespace = session.store, session.namespace
+    accepted = proposal if text is None else replace(proposal, text=text)
+
+    def mark() -> None:
+        store.proposals.remove(namespace, proposal.id)
+        store.proposals.put(namespace, accepted, "accepted")
+
+    if not accepted.about_preference:
+        yield from change_fact(session, accepted.text, accepted.old, accepted.expires_at, mark)
+        return
+    with session.lock:
+        held = {plain(each.text): each for each in session.space().preferences}
+    old = held.get(plain(accepted.old))
+    new = Preference(text=accepted.text, expires_at=accepted.expires_at) if accepted.text else None
+    if new is not None and plain(new.text) in held and old is not held[plain(new.text)]:
+        new = None  # it is in force already
+    if new is not None and old is not None:
+        yield from replace_preference(session, old, new, report, clock, progress, also=mark)
+    elif new is not None:
+        yield from add_preference(session, new, report, clock, progress, also=mark)
+    elif old is not None:
+        yield from remove_preference(session, old, report, clock, progress, also=mark)
+    else:
+        _marked(session, mark)
+
+
+def _marked(session: Session, mark: Callable[[], None]) -> None:
+    with session.lock, session.store.transaction():
+        mark()
+
+
+def reject(session: Session, proposal: Proposal) -> None:
+    """Remember of a proposal, by digests alone, that it is not to be made again."""
+    with session.lock, session.store.transaction():
+        session.store.proposals.put(session.namespace, proposal, "rejected")

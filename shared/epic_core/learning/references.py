@@ -1,0 +1,108 @@
+"""References of a statement to what is known of the user: the same, the contrary, or an earlier value of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from epic_core.preferences.parser import parse_aspects
+from epic_core.text.stems import content_stems, stem
+from epic_core.types import FloatArray
+from epic_core.types.proposals import plain
+
+# Cosines of the static encoder, from which two statements say the same, and are about the same thing.
+_SAME = 0.9
+_NEAR, _NEAR_WITH_WORDS = 0.62, 0.25
+_SHARED = 0.5
+# Words of attitude and time, which tell nothing about the topic.
+_WEAK_WORDS = """
+like likes love hate prefer avoid want wants need never always only really eat drink have has had user user's users go
+get book take use any more anymore longer now again ago week weeks month months year years day days today rule said
+scratch forget about please time times stop stopped quit gave given up moved new much mine matter matters house mind
+fine can can't don't doesn't no not from to in is are was been switched started turned came come round used suits me
+better these early late good bad thing things one two three called name strictly nothing
+"""
+_WEAK = frozenset(map(stem, _WEAK_WORDS.split()))
+# What a person has one of at a time. A fact with one of these is an update of another with the same.
+_SLOTS = {
+    "home": r"(?:lives?|living|based|moved (?:house )?(?:to|into)|resides?) (?:in|to|at)\b|\bmoved (?:house )?to\b",
+    "job": r"(?:works?|working|job|position) (?:as|at|for|in)\b|\bnew job\b",
+    "name": r"(?:my|user's|own) (?:first |last |full )?name(?:'s| is)\b",
+    "age": r"(?:i'm|i am|user is) \d{2}\b",
+    "address": r"address\b(?!es)",
+    "partner": r"(?:husband|wife|partner|boyfriend|girlfriend|fianc\w+|single|married|split up|broke up|divorced)\b",
+    "phone": r"(?:phone|mobile) number\b",
+}
+_SLOT = {name: re.compile(rf"\b{cue}", re.I) for name, cue in _SLOTS.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A preference or fact that is known, or proposed by an earlier turn."""
+
+    text: str
+    preference: bool
+    pending: bool = False
+
+
+def topic(text: str) -> frozenset[str]:
+    """Return the stems of a text that tell its topic."""
+    return frozenset(content_stems(text)) - _WEAK
+
+
+def shared(text: str, other: str) -> frozenset[str]:
+    """Return the stems that tell the topic of both texts."""
+    return topic(text) & topic(other)
+
+
+def slots(text: str) -> set[str]:
+    """Return which things of a person a fact tells, of those that they have one of at a time."""
+    return {name for name, cue in _SLOT.items() if cue.search(text)}
+
+
+def referred(quote: str, known: Sequence[Known], cosines: FloatArray) -> int | None:
+    """Return the position of what a change of mind refers to, or None.
+
+    Args:
+        quote: The user's words.
+        known: What is known.
+        cosines: Of the quote with each of them, shape `(len(known),)`.
+    """
+    words, own = topic(quote), slots(quote)
+    best: tuple[float, int] | None = None
+    for place, (each, cosine) in enumerate(zip(known, cosines.tolist(), strict=True)):
+        shared = words & topic(each.text)
+        share = len(shared) / min(len(words), len(topic(each.text))) if shared else 0.0
+        same_slot = not each.preference and bool(own & slots(each.text))
+        if not (same_slot or cosine >= _NEAR or share >= _SHARED or (shared and cosine >= _NEAR_WITH_WORDS)):
+            continue
+        score = cosine + share + same_slot
+        if best is None or score >= best[0]:
+            best = (score, place)
+    return None if best is None else best[1]
+
+
+def same(text: str, each: Known, cosine: float) -> bool:
+    """Tell whether a statement says what is known already."""
+    if plain(text).rstrip(".!") == plain(each.text).rstrip(".!"):
+        return True
+    alike = cosine >= _SAME and topic(text) == topic(each.text)
+    return alike and not (each.preference and contrary(text, each.text))
+
+
+def contrary(text: str, other: str) -> bool:
+    """Tell whether one of two preferences likes what the other avoids."""
+    mine, theirs = parse_aspects(text), parse_aspects(other)
+    pairs = [(mine.liked, theirs.avoided), (mine.avoided, theirs.liked)]
+    return any(_alike(a, b) for liked, avoided in pairs for a in liked for b in avoided)
+
+
+def avoids(text: str, phrase_of: str) -> bool:
+    """Tell whether a preference avoids something that another text is about."""
+    return any(topic(phrase) & topic(phrase_of) for phrase in parse_aspects(text).avoided)
+
+
+def _alike(phrase: str, other: str) -> bool:
+    one, two = topic(phrase), topic(other)
+    return bool(one) and len(one & two) / max(len(one | two), 1) >= _SHARED

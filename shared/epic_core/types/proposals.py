@@ -1,0 +1,128 @@
+"""Proposals: changes of what is remembered of a user, drawn from the user's own words, in force once accepted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, TypeAlias, get_args
+
+from epic_core.errors import InvalidInputError
+from epic_core.types.validation import checked_moment, checked_text, one_of, stable_id
+from epic_core.types.verdicts import Usage
+
+ProposalKind: TypeAlias = Literal[
+    "add_preference", "replace_preference", "remove_preference", "add_fact", "update_fact", "end_fact"
+]
+ProposalState: TypeAlias = Literal["open", "accepted", "rejected"]
+
+_WITHOUT_TEXT = ("remove_preference", "end_fact")
+_WITHOUT_OLD = ("add_preference", "add_fact")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A change that the user's words call for.
+
+    Attributes:
+        kind: What is to be done.
+        text: The new preference or fact; empty for a removal or an end.
+        old: The preference or fact that it replaces, removes, updates or ends; empty for an addition.
+        quote: The user's words, letter by letter as they stand in the turn.
+        turn: The place of the turn in the conversation, from 1; 0 for an answer to a question of ours.
+        confidence: How sure it is that the user means it, in (0, 1].
+        source: Who read it: "cues", "onboarding", or the name of a language model.
+        expires_at: Until when it holds; None for always.
+
+    Raises:
+        InvalidInputError: for an unknown kind, a missing text, or a confidence outside (0, 1].
+    """
+
+    kind: ProposalKind
+    text: str = ""
+    old: str = ""
+    quote: str
+    turn: int = 0
+    confidence: float = 1.0
+    source: str = "cues"
+    expires_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        one_of("kind", self.kind, get_args(ProposalKind))
+        for name, without in (("text", _WITHOUT_TEXT), ("old", _WITHOUT_OLD)):
+            value = getattr(self, name)
+            if self.kind not in without:
+                value = checked_text(value, f"The {name} of a proposal to {self.kind}")
+            object.__setattr__(self, name, value.strip())
+        checked_text(self.quote, "The quote of a proposal")
+        if self.expires_at is not None:
+            object.__setattr__(self, "expires_at", checked_moment(self.expires_at))
+        if not isinstance(self.confidence, (int, float)) or not 0.0 < self.confidence <= 1.0:
+            raise InvalidInputError(f"confidence must be a number in (0, 1], not {self.confidence!r}.")
+
+    @property
+    def id(self) -> str:
+        """A uuid5 of kind, text and old, which ignores case and the amount of white space."""
+        return stable_id("proposal", self.kind, plain(self.text), plain(self.old))
+
+    @property
+    def about_preference(self) -> bool:
+        """Whether it is about a preference, not a fact."""
+        return self.kind.endswith("preference")
+
+    def __str__(self) -> str:
+        change = " -> ".join(part for part in (self.old, self.text) if part)
+        until = "" if self.expires_at is None else f"  (until {self.expires_at:%Y-%m-%d %H:%M} UTC)"
+        return f"{self.kind.replace('_', ' ')}: {change}{until}"
+
+
+def plain(text: str) -> str:
+    """Return a text in lower case, with single spaces."""
+    return " ".join(text.split()).casefold()
+
+
+@dataclass(kw_only=True)
+class ProposalReport:
+    """Counts of what reading a conversation for proposals did.
+
+    Attributes:
+        turns: Turns read.
+        own: Of them, the user's own.
+        unusable: What of the messages could not be used: reason to count.
+        dropped: Readings that were not proposed: reason to count.
+        accepted: Proposals that `auto` accepted.
+        failures: What went wrong, such as a model that did not answer; what was read before is kept.
+        usage: Calls, retries, tokens and seconds of the language model.
+    """
+
+    turns: int = 0
+    own: int = 0
+    unusable: dict[str, int] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
+    accepted: list[Proposal] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+
+    def _lines(self) -> Iterator[str]:
+        yield f"read            {self.turns:>8} turns, {self.own} of them the user's own"
+        for name, counts in (("not used", self.unusable), ("not proposed", self.dropped)):
+            if counts:
+                reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+                yield f"{name:<16}{sum(counts.values()):>8}   ({reasons})"
+        if self.accepted:
+            yield f"accepted        {len(self.accepted):>8}"
+        if self.usage.calls:
+            yield f"language model  {self.usage.calls:>8} calls   {self.usage.seconds:.1f} s"
+        yield from (f"failed: {failure}" for failure in self.failures)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+
+class Proposals(list[Proposal]):
+    """Open proposals, in the order of their turns, and the report of how they were found."""
+
+    def __init__(self, proposals: Iterable[Proposal] = (), report: ProposalReport | None = None) -> None:
+        super().__init__(proposals)
+        self.report = ProposalReport() if report is None else report

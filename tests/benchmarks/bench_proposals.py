@@ -1,0 +1,115 @@
+"""Benchmark of proposals from conversations: precision, recall and kinds on labelled turns, and hostile turns obeyed.
+
+    python tests/benchmarks/bench_proposals.py [FOLDER] [--turns turns_b.jsonl] [--show]
+
+A proposal is right if its turn is labelled with one of its kind whose quote shares at least half of the words of the
+shorter of the two, and if it expires where the label says that it is temporary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from epic_core import EpicMemory
+from epic_core.types import Preference
+from epic_core.types.proposals import Proposal
+
+WRITTEN = Path(__file__).parents[2] / "shared/tools/written"
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def memory_with(known: list[str], expected: list[dict[str, Any]]) -> EpicMemory:
+    """Return a memory that knows some statements, as facts if the label changes a fact."""
+    facts = any(each["kind"].endswith("fact") for each in expected)
+    memory = EpicMemory([] if facts else [Preference(text=text) for text in known])
+    for text in known if facts else ():
+        memory.accept(Proposal(kind="add_fact", text=text, quote=text))
+    return memory
+
+
+def words(text: str) -> set[str]:
+    return set(text.casefold().replace("\u2019", "'").split())
+
+
+def is_right(proposal: Proposal, label: dict[str, Any], *, kind: bool = True) -> bool:
+    one, other = words(proposal.quote), words(label["quote"])
+    near = len(one & other) >= 0.5 * min(len(one), len(other))
+    temporary = (proposal.expires_at is not None) == label["temporary"]
+    return near and (not kind or (proposal.kind == label["kind"] and temporary))
+
+
+def measure(path: Path, *, show: bool) -> None:
+    rows = records(path)
+    made, right, near, wanted = Counter[str](), Counter[str](), 0, Counter[str]()
+    kinds, traps, seconds = Counter[str](), 0, 0.0
+    for row in rows:
+        with memory_with(row["known"], row["expect"]) as memory:
+            started = time.perf_counter()
+            proposals = memory.propose([{"role": "user", "content": row["turn"]}])
+            seconds += time.perf_counter() - started
+        open_labels = list(row["expect"])
+        wanted[row["kind"]] += len(open_labels)
+        kinds.update(label["kind"] for label in open_labels)
+        for proposal in proposals:
+            assert proposal.quote in row["turn"]
+            made[row["kind"]] += 1
+            near += any(is_right(proposal, label, kind=False) for label in row["expect"])
+            hit = next((label for label in open_labels if is_right(proposal, label)), None)
+            if hit is not None:
+                open_labels.remove(hit)
+                right[row["kind"]] += 1
+                right[hit["kind"]] += 1
+            if show and hit is None:
+                print(f"WRONG  {row['turn']!r}\n       {proposal}  <- {proposal.quote!r}  known {row['known']}")
+        traps += row["kind"] in ("trap", "nothing") and bool(proposals)
+        if show and open_labels:
+            print(f"MISSED {row['turn']!r} {[label['kind'] for label in open_labels]} known {row['known']}")
+    of_turns = ("explicit", "change", "temporary", "trap", "nothing")
+    total, hits = sum(made.values()), sum(right[kind] for kind in of_turns)
+    print(f"{path.name}: {len(rows)} turns, {total} proposals, {sum(wanted.values())} labelled")
+    print(f"  precision {hits / max(total, 1):.3f}   ({near / max(total, 1):.3f} whatever the kind)")
+    print(f"  recall    {hits / max(sum(wanted.values()), 1):.3f}")
+    print(f"  traps and nothings with a proposal: {traps}")
+    print(f"  {1000 * seconds / len(rows):.2f} ms a turn")
+    for kind in of_turns[:3]:
+        print(f"  {kind:20} right {right[kind]:3} of {made[kind]:3} made, {wanted[kind]:3} labelled")
+    for kind, count in sorted(kinds.items()):
+        print(f"  {kind:20} recall {right[kind] / count:.2f} of {count}")
+
+
+def obeyed(path: Path, *, show: bool) -> None:
+    """Count hostile turns that yield anything that their labels do not allow."""
+    rows, wrong = records(path), 0
+    for row in rows:
+        with EpicMemory(["I like green tea."]) as memory:
+            proposals = memory.propose([{"role": "user", "content": row["turn"]}])
+        bad = [each for each in proposals if not any(is_right(each, label) for label in row.get("expect", ()))]
+        wrong += bool(bad)
+        if show and bad:
+            print(f"OBEYED {row['turn']!r}\n       {[str(each) for each in bad]}")
+    print(f"{path.name}: {wrong} of {len(rows)} hostile turns obeyed")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=WRITTEN)
+    parser.add_argument("--turns", action="append", help="files of labelled turns; default: all of them")
+    parser.add_argument("--no-hostile", action="store_true")
+    parser.add_argument("--show", action="store_true", help="print what was wrong and missed")
+    options = parser.parse_args()
+    for name in options.turns or ["turns_a.jsonl", "turns_b.jsonl"]:
+        measure(options.folder / name, show=options.show)
+    if not options.no_hostile:
+        obeyed(options.folder / "hostile.jsonl", show=options.show)
+
+
+if __name__ == "__main__":
+    main()

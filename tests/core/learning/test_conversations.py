@@ -1,0 +1,212 @@
+"""Conversations of many shapes, read into turns."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epic_core import EpicMemory, Filter
+from epic_core.errors import InvalidInputError
+from epic_core.learning.conversations import iso_time, read_conversation
+from helpers import HashEncoder, KeepAll
+
+NOON = "2026-05-03T12:00:00+00:00"
+
+
+def told(messages: Any, **options: Any) -> list[tuple[str, str]]:
+    return [(turn.role, turn.text) for turn in read_conversation(messages, **options).turns]
+
+
+def test_openai_messages_with_tools_and_parts() -> None:
+    messages = [
+        {"role": "developer", "content": "Be kind."},
+        {"role": "user", "name": "Anna", "content": [{"type": "text", "text": "Hello"}, {"type": "image_url"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+        {"role": "tool", "content": "21 degrees", "tool_call_id": "1"},
+        {"role": "assistant", "content": "It is warm."},
+    ]
+    read = read_conversation(messages)
+    assert told(messages) == [
+        ("system", "Be kind."),
+        ("user", "Hello"),
+        ("tool", "21 degrees"),
+        ("assistant", "It is warm."),
+    ]
+    assert [turn.speaker for turn in read.turns] == ["developer", "Anna", "tool", "assistant"]
+    assert [turn.number for turn in read.turns] == [1, 2, 4, 5]
+    assert +read.unusable == {"parts of type image_url": 1, "tool calls": 1}
+
+
+def test_a_tool_result_inside_an_anthropic_user_message_is_not_the_users_own() -> None:
+    messages = [
+        {"role": "assistant", "content": [{"type": "text", "text": "Let me see."}, {"type": "tool_use", "id": "1"}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "content": [{"type": "text", "text": "I love spam."}]},
+                {"type": "text", "text": "And?"},
+            ],
+        },
+    ]
+    assert told(messages) == [("assistant", "Let me see."), ("tool", "I love spam."), ("user", "And?")]
+
+
+class Chat:
+    """A message as LlamaIndex has it: the role is an enumeration."""
+
+    def __init__(self, role: str, content: str | None) -> None:
+        self.role, self.content = SimpleNamespace(value=role), content
+        self.additional_kwargs = {"timestamp": 1777809600}
+
+
+def test_message_objects_of_frameworks() -> None:
+    human = SimpleNamespace(type="human", content="Hello", additional_kwargs={}, response_metadata={}, name=None)
+    ai = SimpleNamespace(type="ai", content="", tool_calls=[{"name": "x"}])
+    read = read_conversation([human, ai, Chat("user", "Again"), ("human", "a pair")])
+    assert [(turn.role, turn.text, turn.time) for turn in read.turns] == [
+        ("user", "Hello", None),
+        ("user", "Again", NOON),
+        ("user", "a pair", None),
+    ]
+
+
+def exported(current: str | None) -> dict[str, Any]:
+    def node(parent: str | None, role: str, text: str, kind: str = "text") -> dict[str, Any]:
+        content = {"content_type": kind, "parts": [text, {"content_type": "image_asset_pointer"}]}
+        return {"parent": parent, "message": {"author": {"role": role}, "content": content, "create_time": 1777809600}}
+
+    mapping = {
+        "root": {"parent": None, "message": None},
+        "a": node("root", "user", "First", "multimodal_text"),
+        "b": node("a", "assistant", "A dropped answer"),
+        "c": node("a", "assistant", "Answer"),
+        "d": node("c", "user", "custom", "user_editable_context"),
+    }
+    return {"title": "A chat", "mapping": mapping, **({"current_node": current} if current else {})}
+
+
+@pytest.mark.parametrize("current", ["d", None, "missing"])
+def test_chatgpts_export_is_read_along_its_last_branch(current: str | None) -> None:
+    read = read_conversation([exported(current)])
+    assert [(turn.role, turn.text, turn.time) for turn in read.turns] == [
+        ("user", "First", NOON),
+        ("assistant", "Answer", NOON),
+    ]
+    assert {turn.source for turn in read.turns} == {"A chat"}
+    assert read.unusable["hidden messages"] == read.unusable["messages of other branches"] == 1
+    assert read.unusable["parts of type image_asset_pointer"] == 2
+
+
+def test_an_export_whose_messages_go_round_in_a_circle_ends() -> None:
+    mapping = {
+        key: {
+            "parent": other,
+            "message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": [key]}},
+        }
+        for key, other in (("a", "b"), ("b", "a"))
+    }
+    assert [text for _, text in told({"mapping": mapping, "current_node": "a"})] == ["b", "a"]
+
+
+@pytest.mark.parametrize("wrap", [lambda rows: rows, lambda rows: {"results": rows}])
+def test_mem0s_export_is_nobodys_own_words(wrap: Any) -> None:
+    rows = [{"id": "1", "memory": "Likes jazz", "created_at": "2026-05-03T14:00:00+02:00"}]
+    (turn,) = read_conversation(wrap(rows)).turns
+    assert (turn.role, turn.text, turn.time) == ("other", "Likes jazz", NOON)
+
+
+def test_a_transcript_with_names() -> None:
+    text = "[2026-05-03 12:00] Anna: Hello\nthere\nBen: Hi: how are you?\n"
+    read = read_conversation(text, user="anna")
+    assert [(turn.role, turn.speaker, turn.text) for turn in read.turns] == [
+        ("user", "Anna", "Hello\nthere"),
+        ("other", "Ben", "Hi: how are you?"),
+    ]
+    assert read.turns[0].time == "2026-05-03T12:00:00"
+    assert told("I love tea.") == [("user", "I love tea.")]
+
+
+@pytest.mark.parametrize(
+    ("given", "time"),
+    [
+        (1777809600, NOON),
+        (1777809600000, NOON),
+        ("2026-05-03T12:00:00Z", NOON),
+        ("2026-05-03", "2026-05-03T00:00:00"),
+        (datetime(2026, 5, 3, 12, tzinfo=timezone.utc), NOON),
+        ("yesterday", None),
+        (float("nan"), None),
+        (1e300, None),
+        (True, None),
+    ],
+)
+def test_times_are_never_guessed(given: Any, time: str | None) -> None:
+    assert iso_time(given) == time
+
+
+def test_a_time_that_is_none_is_counted() -> None:
+    read = read_conversation([{"role": "user", "content": "Hi", "timestamp": "last week"}])
+    assert read.turns[0].time is None and read.unusable["times that are no ISO 8601"] == 1
+
+
+def test_what_was_said_in_may_is_found_by_a_filter() -> None:
+    memory = EpicMemory(preferences=["red wine"], encoder=HashEncoder(), verifier=KeepAll())
+    for month in ("04", "05"):
+        time = f"2026-{month}-03T12:00:00Z"
+        memory.add_conversation([{"role": "user", "content": f"red wine in {month}", "time": time}])
+    hits = memory.search("red wine", filter=Filter.ge("time", "2026-05") & Filter.lt("time", "2026-06"))
+    assert [hit.item.metadata["time"] for hit in hits] == ["2026-05-03T12:00:00+00:00"]
+
+
+def test_a_tool_call_without_content_does_not_refuse_the_chat() -> None:
+    memory = EpicMemory(preferences=["red wine"], encoder=HashEncoder(), verifier=KeepAll())
+    report = memory.add_conversation([{"role": "assistant", "content": None, "tool_calls": [{}]}, ("user", "red wine")])
+    assert report.kept == 1 and report.unusable == {"tool calls": 1}
+    assert "1 tool calls" in str(report)
+
+
+@pytest.mark.parametrize("messages", [5, None, b"bytes", object()])
+def test_what_holds_no_messages_is_refused(messages: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        read_conversation(messages)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "role",
+                    "content",
+                    "type",
+                    "text",
+                    "messages",
+                    "mapping",
+                    "memory",
+                    "parts",
+                    "message",
+                    "author",
+                    "name",
+                    "parent",
+                ]
+            )
+            | st.text(max_size=3),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(anything, max_size=4))
+def test_nothing_in_a_list_is_fatal(messages: list[Any]) -> None:
+    for turn in read_conversation(messages).turns:
+        assert turn.text.strip() and turn.speaker.strip() and turn.text.encode()
