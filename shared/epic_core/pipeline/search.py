@@ -31,7 +31,7 @@ from epic_core.types.verdicts import PENALTY
 BY_VECTOR = "(a vector)"
 
 Keys: TypeAlias = Literal["both", "instruction"]
-"""What an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
+"""Keys that an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
 MinScore: TypeAlias = float | Literal["auto"] | None
 """The least relevance of a hit: a cosine, the encoder's own, or none, as in the paper."""
 
