@@ -6,9 +6,11 @@ Needs `hipporag` 2.0.0a4, installed without its pins (`.ci/run` does it).
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -417,6 +419,30 @@ def test_what_leaves_the_memory_leaves_the_graph(make: Make) -> None:
     assert texts(rag) == {SOUP}
     assert rag.delete([SOUP, "Nobody knows this."]).passages == 0
     assert len(rag.memory) == 0
+
+
+def cached(make: Make, name: str) -> bytes:
+    """Return what the models' caches of an instance hold, as bytes."""
+    return b"".join(path.read_bytes() for path in (make.folder / name / "llm_cache").glob("*.sqlite*"))
+
+
+def test_what_leaves_the_memory_leaves_the_cache_of_the_model(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    rag = make.epic(hipporag=make.raw("cached"))
+    rag.index(DOCS)
+    rag.rag_qa([QUESTION])
+    assert b"Idris" in cached(make, "cached")
+    item = next(item for item in rag.memory.items() if item.text == SOLD)
+    with monkeypatch.context() as patched:
+        # Nothing is given up for removed while a cache cannot be written.
+        patched.setattr("epic_core.graph.hipporag.instance._BUSY", 0.0)
+        (path,) = (make.folder / "cached" / "llm_cache").glob("*.sqlite")
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(StoreError, match="llm_cache"):
+                rag.forget(item)
+    assert SOLD in {str(row["content"]) for row in rag.hipporag.chunk_embedding_store.get_all_id_to_rows().values()}
+    assert found(rag) and b"Idris" not in cached(make, "cached")
+    assert rag.delete([]).passages == 2
 
 
 def full(*_: Any) -> None:

@@ -36,6 +36,7 @@ from scripted import (
     TRUTH,
     WAYS,
     Add,
+    Answers,
     Model,
     Script,
     adding,
@@ -49,38 +50,11 @@ from scripted import (
     nothing_lost,
     pairs_of,
     read_prompt,
-    script,
     user_text,
 )
 
 Make: TypeAlias = Callable[..., Model]
 Json: TypeAlias = dict[str, Any]
-
-
-class Answers:
-    """Answers requests as a script has it; what `alter` returns, unless it is None, takes the place of its answer.
-
-    Attributes:
-        said: The script.
-        alter: Is given the request and its number, from 1.
-    """
-
-    def __init__(self) -> None:
-        self.said = script()
-        self.alter: Callable[[Json, int], str | Reply | None] = lambda request, number: None
-        self.number = 0
-        self._lock = threading.Lock()
-
-    def __call__(self, request: Json) -> str | Reply:
-        with self._lock:
-            self.number += 1
-            number = self.number
-        altered = self.alter(request, number)
-        return self.said(request["messages"]) if altered is None else altered
-
-    def well(self) -> None:
-        """Answer as the script has it from now on."""
-        self.alter = lambda request, number: None
 
 
 @pytest.fixture(autouse=True)

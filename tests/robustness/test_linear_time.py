@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from epic_core import EpicMemory, QuerySteering
+from epic_core.cli.sources import Sources
 from epic_core.context import documents_of_context, format_context, without_tags
 from epic_core.encoders import default_encoder
 from epic_core.graph import PhraseExtractor
 from epic_core.lm import answers, prompting
 from epic_core.preferences.parser import parse_aspects
+from epic_core.runtime.batching import batches
 from epic_core.text import chunking, extract, language, stems
 from epic_core.text.lexicon import default_lexicon
 from epic_core.types import Hit, Item
@@ -90,3 +94,28 @@ def test_a_run_of_one_character_takes_linear_time(reader: str, run: str) -> None
         READERS[reader](text)
         taken.append(time.process_time() - started)
         assert taken[-1] <= 8 * (taken[-2] if len(taken) > 1 else 0.5) + 0.5
+
+
+def test_a_list_of_texts_becomes_items_batch_by_batch() -> None:
+    texts = [f"item {number}" for number in range(40_000)]
+    tracemalloc.start()
+    try:
+        assert sum(len(batch) for batch in batches(texts)) == len(texts)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("end", [". ", " "])
+def test_a_large_document_is_cut_as_it_is_read(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "large.txt"
+    path.write_text(f"Some words of a sentence that goes on{end}" * 60_000)
+    size = path.stat().st_size
+    tracemalloc.start()
+    try:
+        count = sum(len(item.text) > 0 for item in Sources([path]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # The file's bytes and its text, the numbers and ids of the items; not the items.
+    assert count > 4_000 and peak < 3.5 * size

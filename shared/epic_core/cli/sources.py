@@ -119,15 +119,16 @@ class Sources:
         return item
 
     def _chunks(self, place: str, text: str, item_id: str, metadata: dict[str, Any], title: str = "") -> Iterator[Item]:
-        pieces = self.chunker.chunks(text)
-        for number, piece in enumerate(pieces):
-            several = len(pieces) > 1
+        # Cut twice: the pieces of a large document would take more memory than itself.
+        count = sum(1 for _ in self.chunker.stream(text))
+        several = count > 1
+        for number, piece in enumerate(self.chunker.stream(text)):
             yield self._item(
                 place,
                 f"{item_id}#{number}" if several else item_id,
                 # A later chunk of a document rarely names its topic; the title does.
                 f"{title}{'' if title[-1] in '.!?' else '.'} {piece}" if title else piece,
-                {**metadata, "chunk": number, "chunks": len(pieces)} if several else metadata,
+                {**metadata, "chunk": number, "chunks": count} if several else metadata,
             )
 
     def _lines(self, path: Path, name: str) -> Iterator[Item]:

@@ -29,7 +29,7 @@ _KINDS: dict[str, tuple[str, Callable[[str], Encoder]]] = {
     "sentence-transformers": ("NAME_OR_FOLDER", _transformer),
     "ollama": ("MODEL", OllamaEncoder),
 }
-"""What a name begins with: what follows behind the slash, and what makes the encoder of it."""
+"""Prefixes of names: what follows behind the slash, and the function that makes the encoder."""
 NAMES = "static (default), " + ", or ".join(f"{kind}/{model}" for kind, (model, _) in _KINDS.items())
 """The known names, for messages and for help."""
 

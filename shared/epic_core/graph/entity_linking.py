@@ -26,7 +26,7 @@ Near: TypeAlias = list[tuple[int, float]]
 
 
 class NameFeatures(NamedTuple):
-    """What synonymy compares of n names.
+    """Features of n names that synonymy compares.
 
     Attributes:
         vectors: E(name), shape `(n, d)`.

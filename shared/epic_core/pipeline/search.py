@@ -33,7 +33,7 @@ BY_VECTOR = "(a vector)"
 _FACTS = 3
 
 Keys: TypeAlias = Literal["both", "instruction"]
-"""What an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
+"""Keys that an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
 MinScore: TypeAlias = float | Literal["auto"] | None
 """The least relevance of a hit: a cosine, the encoder's own, or none, as in the paper."""
 

@@ -96,7 +96,7 @@ class Session:
 
     @property
     def borrows(self) -> bool:
-        """Whether a preference without an expansion borrows from the bundled library."""
+        """True if a preference without an expansion borrows from the bundled library."""
         return self.expansions != "off" and borrows(self.encoder)
 
     def space(self, namespace: str | None = None) -> Namespace:

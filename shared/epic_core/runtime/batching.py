@@ -50,8 +50,11 @@ def batches(items: Any, size: int | None = None) -> Iterator[list[Item]]:
         raise InvalidInputError(f"add takes texts or Items, not {type(items).__name__}.")
     size = _BATCH if size is None else size
     if isinstance(items, (list, tuple)):
-        made = coerced(items)
-        yield from (made[start : start + size] for start in range(0, len(made), size))
+        given = tuple(items)
+        for start in range(0, len(given), size):
+            # A million texts take far less memory than a million items: those are made for a batch, and again later.
+            coerced(given[start : start + size], start)
+        yield from (coerced(given[start : start + size], start) for start in range(0, len(given), size))
         return
     taken, began = 0, 0.0
     waiting: list[Any] = []

@@ -83,7 +83,7 @@ class SteeringMode(ABC):
 
     @property
     def ready(self) -> bool:
-        """Whether everything that the mode needs is encoded."""
+        """True if everything that the mode needs is encoded."""
         return True
 
     def preparing(self) -> Effects[None]:

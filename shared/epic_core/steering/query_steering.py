@@ -78,7 +78,7 @@ class QuerySteering:
 
     @property
     def ready(self) -> bool:
-        """Whether everything that the mode needs is encoded."""
+        """True if everything that the mode needs is encoded."""
         return self._steering.ready
 
     def prepare(self) -> None:

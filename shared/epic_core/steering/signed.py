@@ -170,7 +170,7 @@ class Signed(SteeringMode):
 
     @property
     def ready(self) -> bool:
-        """Whether samples and phrases are encoded."""
+        """True if samples and phrases are encoded."""
         return not self.preferences or (self.samples is not None and "_sides" in self.__dict__)
 
     def preparing(self) -> Effects[None]:

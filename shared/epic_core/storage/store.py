@@ -10,6 +10,7 @@ import numpy as np
 from epic_core.errors import decoding
 from epic_core.storage.codecs import deflated, inflated, inflated_by, packed
 from epic_core.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, MEMORY, PREFERENCES
+from epic_core.storage.mentions import Mentions
 from epic_core.storage.sqlite.connection import Table
 from epic_core.storage.sqlite.database import Database
 from epic_core.storage.tables.edits import Edits
@@ -53,7 +54,7 @@ class Store(Database):
             self.drop_orphans(items, keep_texts=keep_texts)
 
     def take_out(self, namespace: str, row: int, preference_id: str) -> tuple[int, list[int]]:
-        """Remove a preference with its entries; return its position and the items that it held."""
+        """Remove a preference with its entries, and what mentions it; return its position and the items it held."""
         position, text = self.read("SELECT position, text FROM preferences WHERE row = ?", (row,))[0]
         items = self.entries.items_under(row)
         self.connection.execute("DELETE FROM preferences WHERE row = ?", (row,))
@@ -61,6 +62,11 @@ class Store(Database):
         self.retry_queue.stop_waiting_for(namespace, preference_id)
         self.seen.forget_records(namespace, preference=row)
         self.proposals.forget(namespace, [text])
+        staying = [other for (other,) in self.read("SELECT text FROM preferences WHERE namespace = ?", (namespace,))]
+        mentions = Mentions(text, staying)
+        self.entries.forget_mentions(namespace, mentions)
+        self.seen.forget_mentions(namespace, mentions)
+        self.verdicts.forget_mentions(namespace, mentions, staying, (item.text for item in self.items.all(namespace)))
         return int(position), items
 
     def drop_orphans(self, items: Sequence[int], *, keep_texts: bool = False) -> None:

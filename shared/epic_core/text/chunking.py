@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,6 +12,11 @@ from epic_core.errors import InvalidInputError
 # A sentence ends after . ! ? (and closing quotes or brackets) before white space, after a full stop of a script that
 # puts no space there, or at an empty line.
 _SENTENCE_END = re.compile(r"""(?<=[.!?…])["'”’)\]]*\s+|(?<=[。！？｡।॥])["'”’」』)\]]*\s*|\n\s*\n\s*""")
+_GAP = re.compile(r"\s+")
+# Most words of a sentence that stays whole.
+_LONGEST = 1_000
+# Characters of a word; a sentence of such words is too long at any rate.
+_LONGEST_WORDS = 100
 # Scripts written without spaces: about two characters make a word.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
@@ -34,21 +39,26 @@ def count_words(text: str) -> int:
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text, in order, stripped, none empty; together they hold every word."""
-    pieces = []
+    return list(_sentences(text))
+
+
+def _sentences(text: str) -> Iterator[str]:
     start = 0
     for match in _SENTENCE_END.finditer(text):
         # Closing quotes belong to the sentence they close; only white space is dropped.
-        pieces.append(text[start : match.end()].strip())
+        if piece := text[start : match.end()].strip():
+            yield piece
         start = match.end()
-    pieces.append(text[start:].strip())
-    return [piece for piece in pieces if piece]
+    if piece := text[start:].strip():
+        yield piece
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordChunker:
     """A chunker into pieces of about `max_words` words, made of whole sentences (the paper's chunking of documents).
 
-    A single sentence longer than that stays whole. Joining the pieces gives back every word of the text.
+    A single sentence longer than that stays whole, unless it has more than 1,000 words: a text without sentence ends is
+    cut between words. Joining the pieces gives back every word of the text.
 
     Raises:
         InvalidInputError: if `max_words` is less than one.
@@ -62,19 +72,41 @@ class WordChunker:
 
     def chunks(self, text: str) -> list[str]:
         """Return the pieces, in order, none empty."""
-        pieces: list[str] = []
+        return list(self.stream(text))
+
+    def stream(self, text: str) -> Iterator[str]:
+        """Yield the pieces as `chunks` returns them, without holding them all."""
         current: list[str] = []
         words = 0
-        for sentence in sentences(text):
-            length = count_words(sentence)
+        for sentence, length in self._parts(text):
             if current and words + length > self.max_words:
-                pieces.append(" ".join(current))
+                yield " ".join(current)
                 current, words = [], 0
             current.append(sentence)
             words += length
         if current:
-            pieces.append(" ".join(current))
-        return pieces
+            yield " ".join(current)
+
+    def _parts(self, text: str) -> Iterator[tuple[str, int]]:
+        """Yield the sentences with their numbers of words; those that are too long in parts."""
+        for sentence in _sentences(text):
+            most = max(_LONGEST, self.max_words)
+            # To count the words of a sentence of megabytes takes many times its memory.
+            if len(sentence) <= _LONGEST_WORDS * most and (length := count_words(sentence)) <= most:
+                yield sentence, length
+                continue
+            for part in _words(sentence, self.max_words):
+                yield part, count_words(part)
+
+
+def _words(text: str, most: int) -> Iterator[str]:
+    """Yield the words of a text, about `most` at once."""
+    start = 0
+    for number, gap in enumerate(_GAP.finditer(text), start=1):
+        if number % most == 0:
+            yield text[start : gap.start()]
+            start = gap.end()
+    yield text[start:]
 
 
 @dataclass(frozen=True, kw_only=True)

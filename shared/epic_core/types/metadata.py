@@ -71,6 +71,8 @@ def dumped_metadata(metadata: Mapping[str, Any], item_id: str, what: str = "item
     Raises:
         InvalidInputError: if it is not JSON.
     """
+    if not metadata:
+        return "{}"
     try:
         check_nested(metadata)
         dumped = json.dumps(

@@ -59,7 +59,7 @@ class Aspects:
 
     @property
     def understood(self) -> bool:
-        """Whether the statement has been read for liked and avoided phrases."""
+        """True if the statement has been read for liked and avoided phrases."""
         return self.source != "unread"
 
     def __str__(self) -> str:
@@ -226,7 +226,7 @@ class Preference:
 
     @property
     def expired(self) -> bool:
-        """Whether its time of expiry has passed."""
+        """True if its time of expiry has passed."""
         return self.expires_at is not None and self.expires_at.timestamp() <= time.time()
 
     def means(self, other: Preference) -> bool:

@@ -153,7 +153,7 @@ class Judged:
 
     @property
     def kept(self) -> bool:
-        """Whether the item is kept for this user."""
+        """True if the item is kept for this user."""
         return self.verdict.decision is Decision.KEEP
 
 

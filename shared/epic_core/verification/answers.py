@@ -87,7 +87,7 @@ _NO_INSTRUCTION = re.compile(r"\W*(?:I|I['’]\w+|sorry|unfortunately|as an ai|(
 
 
 class _Stated(NamedTuple):
-    """What an answer states in one place, as an object, with the position of the decision word if it is certain."""
+    """Statement of a decision in one place of an answer, with the position of the decision word if it is certain."""
 
     record: Record
     span: tuple[int, int] | None

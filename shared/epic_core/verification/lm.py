@@ -293,7 +293,7 @@ class LMVerifier(BaseVerifier):
 
     @property
     def _instructing(self) -> bool:
-        """Whether one answer holds both decision and instructions."""
+        """True if one answer holds both decision and instructions."""
         return self.way != "paper" and self.refine is None
 
     def _answer_tokens(self, chunks: int, preferences: int = 3) -> int:

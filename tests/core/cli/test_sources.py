@@ -81,12 +81,13 @@ def test_a_note_that_is_not_utf8_is_named_with_the_line(tmp_path: Path) -> None:
     assert "UTF-8" in refused(path)
 
 
-def test_a_line_of_five_megabytes_without_a_full_stop_stays_whole(tmp_path: Path) -> None:
+def test_a_line_of_five_megabytes_without_a_full_stop_is_cut_between_words(tmp_path: Path) -> None:
     text = "word " * 1_000_000
 
-    [item] = read(note(tmp_path / "a.txt", text))
+    items = read(note(tmp_path / "a.txt", text))
 
-    assert item.text == text.strip()
+    assert " ".join(item.text for item in items) == text.strip()
+    assert {item.metadata["chunks"] for item in items} == {len(items)} == {10_000}
 
 
 def test_a_long_line_of_sentences_is_cut(tmp_path: Path) -> None:
@@ -211,9 +212,10 @@ def test_the_records_before_a_broken_line_can_be_used(tmp_path: Path) -> None:
 
 
 def test_a_record_of_five_megabytes_is_read(tmp_path: Path) -> None:
-    [item] = read(jsonl(tmp_path / "c.jsonl", {"text": "word " * 1_000_000, "id": "big"}))
+    items = read(jsonl(tmp_path / "c.jsonl", {"text": "word " * 1_000_000, "id": "big"}))
 
-    assert (item.id, len(item.text.split())) == ("big", 1_000_000)
+    assert [item.id for item in items] == [f"big#{number}" for number in range(10_000)]
+    assert {item.text for item in items} == {" ".join(["word"] * 100)}
 
 
 def test_a_broken_line_of_five_megabytes_does_not_fill_the_screen(tmp_path: Path) -> None:

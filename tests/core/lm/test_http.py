@@ -14,22 +14,11 @@ from epic_core.errors import EncoderError, InvalidInputError, LMError
 from epic_core.lm import Message, OllamaLM, OpenAICompatibleLM, lm_of
 from epic_core.lm.http import client_settings
 from lm_servers import LMServer
-from scripted import forget_environment, model_of
+from scripted import model_of
 
 HELLO = [Message("user", "Is it so?")]
 KEY = "key-very-secret-0123456789"
 ELSEWHERE = "http://192.0.2.7:9"
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_environment(monkeypatch)
-
-
-@pytest.fixture
-def server() -> Iterator[LMServer]:
-    with LMServer(lambda request: "Yes, it is.") as server:
-        yield server
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavail
 from epic_core.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
 from epic_core.runtime.workers import acompleted, completed
 from lm_servers import Json, LMServer, Reply, in_turn
-from scripted import Model, forget_environment, model_of, until
+from scripted import Model, model_of, until
 
 Make: TypeAlias = Callable[..., Model]
 Ask: TypeAlias = Callable[..., Awaitable[Completion]]
@@ -29,17 +29,6 @@ Ask: TypeAlias = Callable[..., Awaitable[Completion]]
 HELLO = [Message("system", "Be brief."), Message("user", "Is it so?")]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 KEY = "sk-very-secret-0123456789"
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_environment(monkeypatch)
-
-
-@pytest.fixture
-def server() -> Iterator[LMServer]:
-    with LMServer(lambda request: "Yes, it is.") as server:
-        yield server
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
@@ -21,21 +21,10 @@ from epic_core.types import Usage
 from epic_core.verification import LMVerifier
 from epic_core.verification.base import Rewriting
 from lm_servers import LMServer, Reply, in_turn
-from scripted import Model, candidate, forget_environment, model_of, own_threads, until
+from scripted import Model, candidate, model_of, own_threads, until
 
 HELLO = [Message("system", "Be brief."), Message("user", "Is it so?")]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_environment(monkeypatch)
-
-
-@pytest.fixture
-def server() -> Iterator[LMServer]:
-    with LMServer(lambda request: "Yes, it is.") as server:
-        yield server
 
 
 @pytest.fixture

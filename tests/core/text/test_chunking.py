@@ -253,3 +253,16 @@ def test_sizes_that_cannot_move_on_are_refused(sizes: dict[str, int]) -> None:
 def test_a_bad_message_is_named_by_its_position(message: Any) -> None:
     with pytest.raises(InvalidInputError, match="essage 2"):
         ConversationChunker().chunks([{"role": "user", "content": "hello"}, message])
+
+
+@pytest.mark.parametrize("length", [1, 999, 1000, 1001, 2345, 100_001])
+def test_a_text_without_sentence_ends_is_cut_between_words(length: int) -> None:
+    text = " ".join(f"w{number}" for number in range(length))
+    pieces = WordChunker().chunks(text)
+    assert " ".join(pieces) == text
+    assert len(pieces) == (1 if length <= 1000 else -(-length // 100))
+    assert pieces == list(WordChunker().stream(text))
+
+
+def test_one_word_of_any_length_is_a_piece() -> None:
+    assert WordChunker().chunks("x" * 200_000) == ["x" * 200_000]

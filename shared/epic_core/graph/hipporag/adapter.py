@@ -38,7 +38,7 @@ Instructions: TypeAlias = Literal["answer", "index", "off"]
 
 
 class Steering(TypedDict, total=False):
-    """What steers a call: a mode in place of the memory's own, and which of the memory's preferences."""
+    """Options of a call: a steering mode in place of the memory's own, and the preferences that steer."""
 
     steering: Mode | None
     preferences: Iterable[str | Preference] | None

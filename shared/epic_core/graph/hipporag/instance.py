@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from epic_core.errors import InvalidInputError
+from epic_core.errors import InvalidInputError, StoreError
 from epic_core.storage.sqlite.files import new_file
 from epic_core.types import FloatArray
 
@@ -26,6 +27,8 @@ Steer: TypeAlias = Callable[[str, str, FloatArray], FloatArray]
 Reader: TypeAlias = Callable[[str], str]
 """Function of a retrieved passage to the text that an answering model reads."""
 
+# Seconds to wait while another process uses the cache.
+_BUSY = 30.0
 _STORES = ("chunk_embedding_store", "entity_embedding_store", "fact_embedding_store")
 _NEEDED = ("index", "retrieve", "delete", "prepare_retrieval_objects", "graph", "openie", "embedding_model", *_STORES)
 
@@ -103,6 +106,25 @@ class Instance:
                 self.raw.delete(list(texts))
         finally:
             self._stale()
+
+    def forget_answers(self) -> None:
+        """Clear the cache of its language model's answers, which quote passages and do not say which.
+
+        Raises:
+            StoreError: if it cannot be cleared, as while another process writes to it.
+        """
+        for path in (Path(self.raw.global_config.save_dir) / "llm_cache").glob("*.sqlite"):
+            try:
+                with closing(sqlite3.connect(path, timeout=_BUSY, isolation_level=None)) as cache:
+                    cache.execute("PRAGMA secure_delete = ON")
+                    if cache.execute("SELECT 1 FROM sqlite_master WHERE name = 'cache'").fetchone():
+                        cache.execute("DELETE FROM cache")
+                        cache.execute("VACUUM")
+            except sqlite3.Error as error:
+                raise StoreError(
+                    f"{path} cannot be cleared: {error}. It quotes passages that are to be forgotten; they stay in the"
+                    " graph until it can be, or is removed."
+                ) from error
 
     def _stale(self) -> None:
         """Have the data for retrieval made anew: otherwise it would lack the passages of the last `index`."""

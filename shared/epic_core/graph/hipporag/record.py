@@ -111,6 +111,7 @@ class Record:
 
         Raises:
             InvalidInputError: if it holds none of the passages that came from a memory, and so seems to be another one.
+            StoreError: if the cache of the instance's language model, which quotes passages, cannot be cleared.
         """
         if not (anew or given) and self._followed == self._state():
             return 0
@@ -124,6 +125,8 @@ class Record:
             own = set(self._marks.values())
             left |= {key for key, text in there.items() if text in given and key not in own and text not in wanted}
         leaving = [there[key] for key in left if key in there]
+        if leaving:
+            self._instance.forget_answers()
         # Remove first: a passage that cannot be removed would count as the user's own once its mark is gone.
         self.remove(leaving)
         if kept != self._marks:

@@ -79,12 +79,12 @@ class Found:
 
     @property
     def named(self) -> bool:
-        """Whether any phrase was found so far."""
+        """True if any phrase was found so far."""
         return bool(self._phrases)
 
     @property
     def waiting(self) -> bool:
-        """Whether only the second half of a contrast was found so far."""
+        """True if only the second half of a contrast was found so far."""
         return bool(self._early) and not self.named
 
     def enter(self, side: int, start: int, end: int) -> int:

@@ -148,12 +148,12 @@ class Connection:
 
     @property
     def writable(self) -> bool:
-        """Whether the file may be written."""
+        """True if the file may be written."""
         return not self.read_only and (self.place is None or os.access(self.place, os.W_OK))
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """True after `close`."""
         return self._connection is None
 
     def check_writable(self) -> None:

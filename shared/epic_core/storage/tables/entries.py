@@ -12,6 +12,7 @@ from typing import Any
 from epic_core.errors import decoding
 from epic_core.storage.codecs import deflated, deflated_by, inflated, inflated_by, packed, unpacked
 from epic_core.storage.memory_schema import ENTRIES, ITEMS, USES
+from epic_core.storage.mentions import Mentions
 from epic_core.storage.sqlite.database import Database, Repository
 from epic_core.storage.tables.items import ITEM_BYTES, HeldItem, Items
 from epic_core.storage.tables.preferences import Preferences
@@ -19,6 +20,7 @@ from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
 from epic_core.types.digests import digest
 
 _STANCES = {str(stance): stance for stance in Stance}
+_AT_ONCE = 500
 _HERE = "JOIN items ON items.row = entries.item WHERE items.namespace = ?"
 
 
@@ -158,6 +160,23 @@ class Entries(Repository):
             item, preference = self.db.read("SELECT item, preference FROM entries WHERE row = ?", (row,))[0]
             known = self._texts_of(item, preference)
             self.db.update(ENTRIES, row, **{name: deflated_by(text, *known) for name, text in texts.items()})
+
+    def forget_mentions(self, namespace: str, mentions: Mentions) -> None:
+        """Remove sentences that mention a removed preference from texts of entries; their embeddings stay."""
+        preferences = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
+        found = self.db.read(f"SELECT entries.row FROM entries {_HERE}", (namespace,))
+        rows = [row for (row,) in found]
+        for start in range(0, len(rows), _AT_ONCE):
+            some = rows[start : start + _AT_ONCE]
+            tail = "JOIN items ON items.row = entries.item WHERE entries.row IN"
+            for entry in self.db.rows(ENTRIES, tail, among=some, also="items.text AS item_text"):
+                with decoding(self.db.path):
+                    known = (inflated(entry["item_text"]), preferences.get(entry["preference"], ""))
+                    texts = {name: inflated_by(entry[name], *known) for name in ENTRIES.texts}
+                left = {name: mentions.without(text, known[0]) for name, text in texts.items()}
+                if left != texts:
+                    stored = {name: deflated_by(text, *known) for name, text in left.items()}
+                    self.db.update(ENTRIES, entry["row"], **stored)
 
     def at(
         self,

@@ -144,7 +144,7 @@ class Graph(Repository):
 
     @property
     def begun(self) -> bool:
-        """Whether the file has a graph, according to its description."""
+        """True if the file has a graph, according to its description."""
         return bool(self.db.meta().get("graph"))
 
     def begin(self) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from epic_core.errors import decoding
 from epic_core.storage.memory_schema import LEDGER, NOT_KEPT
+from epic_core.storage.mentions import Mentions
 from epic_core.storage.sqlite.database import Database, Repository
 from epic_core.storage.tables.verdicts import Verdicts
 from epic_core.types.digests import DIGEST_BYTES as _WIDTH
@@ -231,3 +232,11 @@ class Seen(Repository):
                 self.db.connection.execute(
                     f"DELETE FROM not_kept WHERE namespace = ? AND {column} = ?", (namespace, value)
                 )
+
+    def forget_mentions(self, namespace: str, mentions: Mentions) -> None:
+        """Remove sentences that mention a removed preference from reasons. Call it inside a transaction."""
+        for row in self.db.rows(NOT_KEPT, "WHERE namespace = ?", namespace):
+            left = mentions.without(row["reason"], row["text"])
+            if left != row["reason"]:
+                reason = left or "fine verification found it irrelevant"
+                self.db.update(NOT_KEPT, row["row"], reason=reason)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from epic_core.storage.memory_schema import REWRITES, VERDICTS
+from epic_core.storage.mentions import Mentions
 from epic_core.storage.sqlite.database import Repository
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
 from epic_core.types.digests import digest
@@ -149,6 +150,24 @@ class Verdicts(Repository):
         key = (digest(namespace, preference.text),)
         self.db.connection.execute("DELETE FROM verdicts WHERE preference = ?", key)
         self.db.connection.execute("DELETE FROM rewrites WHERE instr(preferences, ?)", key)
+        self._held = None
+
+    def forget_mentions(self, namespace: str, mentions: Mentions, staying: Iterable[str], items: Iterable[str]) -> None:
+        """Drop the answers that mention a removed preference.
+
+        Args:
+            namespace: The namespace of the preferences and items.
+            mentions: The words of the removed preference.
+            staying: The texts of the other preferences.
+            items: The texts of the items that are held.
+        """
+        hashes = [digest(namespace, text) for text in staying]
+        sql = "SELECT chunk, preference, version, instruction, rationale FROM verdicts WHERE kept AND preference IN"
+        found = [row for row in self.db.among(sql, hashes) if mentions.inside("", *row[3:])]
+        texts = {digest(namespace, text): text for text in items} if found else {}
+        gone = [row[:3] for row in found if mentions.inside(texts.get(row[0], ""), *row[3:])]
+        sql = "DELETE FROM verdicts WHERE chunk = ? AND preference = ? AND version = ?"
+        self.db.connection.executemany(sql, gone)
         self._held = None
 
     def _next(self) -> int:

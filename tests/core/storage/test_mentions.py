@@ -1,0 +1,102 @@
+"""What a model wrote under other preferences does not name a removed one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epic_core import EpicMemory, Item
+from epic_core.storage.mentions import Mentions
+from epic_core.types import Alignment, Decision, Preference, Verdict
+from helpers import Clock, FakeVerifier, HashEncoder
+
+REMOVED, STAYING = "I take Zyprexolin against seizures.", "I like lakeside cabins."
+
+
+class Talkative(FakeVerifier):
+    """Names the removed preference in all that it says of others, and keeps what has a lake."""
+
+    name = "talkative"
+    cached = True
+
+    def verdicts(self, candidates: Any) -> Any:
+        for candidate in candidates:
+            rationale = "It has a lake. Nothing for a Zyprexolin patient with\nseizures."
+            kept = [one for one in candidate.preferences if one.text == STAYING and "drop" not in candidate.item.text]
+            alignments = tuple(
+                Alignment(preference_id=one.id, instruction="Name the lake. Mind the Zyprexolin.") for one in kept
+            )
+            decision = Decision.KEEP if kept else Decision.DISCARD
+            yield Verdict(decision=decision, rationale=rationale, alignments=alignments, confidence=0.9)
+
+
+def held(path: Path, **options: Any) -> EpicMemory:
+    return EpicMemory.open(
+        path, [STAYING, REMOVED], encoder=HashEncoder(), verifier=Talkative(), tau=-1.0, not_kept=50, **options
+    )
+
+
+def written(memory: EpicMemory) -> list[str]:
+    said = [
+        text for hit in memory.search("lake", k=9) for one in hit.entries for text in (one.rationale, one.instruction)
+    ]
+    return said + [record.reason for record in memory.not_kept()]
+
+
+@pytest.mark.parametrize("way", ["remove", "replace", "expire"])
+def test_what_names_a_removed_preference_goes_with_it(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "me.epic"
+    with held(path) as memory:
+        memory.add([Item(id="cabin", text="A cabin by the lake."), Item(id="far", text="drop this lake")])
+        assert "Zyprexolin" in str(written(memory)) and b"Zyprexolin" in path.read_bytes()
+        if way == "remove":
+            memory.remove_preference(REMOVED)
+        elif way == "replace":
+            memory.replace_preference(REMOVED, "I sleep late.")
+        else:
+            clock = Clock(monkeypatch)
+            memory.replace_preference(REMOVED, Preference(text=REMOVED, expires_at=clock.ends(1)))
+            clock.pass_by(2)
+            memory.add([])
+            memory.add_preference("I sleep late.")
+        left = str(written(memory))
+        assert "Zyprexolin" not in left and "seizures" not in left
+        assert "It has a lake." in left and "Name the lake." in left
+        memory.verify()
+    data = path.read_bytes()
+    assert not any(word in data for word in (b"Zyprexolin", b"seizures"))
+
+
+def test_another_users_answers_stay(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with held(path) as mine, held(path, namespace="other") as other:
+        for memory in (mine, other):
+            memory.add([Item(id="cabin", text="A cabin by the lake.")])
+        before, counts = written(other), other.stats().counts["verdicts"]
+        mine.remove_preference(REMOVED)
+        assert written(other) == before and counts - other.stats().counts["verdicts"] == 2
+        assert other.stats().counts["entries"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "item", "left"),
+    [
+        ("It suits. A strict vegan would like it.", "bean stew", "It suits."),
+        ("It suits. A strict vegan would like it.", "a strict vegan stew", "It suits. A strict vegan would like it."),
+        (
+            "Recommend it to the user; they follow recipes.",
+            "bean stew",
+            "Recommend it to the user; they follow recipes.",
+        ),
+        ("They said: I FOLLOW a strict vegan  diet", "strict vegan diet", ""),
+        ("A quick dish.  Two spaces stay.", "bean stew", "A quick dish.  Two spaces stay."),
+    ],
+)
+def test_only_what_can_come_from_nowhere_else_is_a_mention(text: str, item: str, left: str) -> None:
+    mentions = Mentions("I follow a strict vegan diet.", ["I like quick dishes."])
+    assert mentions.without(text, item) == left
+    assert mentions.inside(item, text, None) == (left != text)
