@@ -30,7 +30,16 @@ from epic_core.lm.prompting import one_line
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.types import checked_k
-from epic_langchain.agents.conversation_turns import answered, hashed, id_of, latest_place, latest_question, turn_of
+from epic_langchain.agents.conversation_turns import (
+    answered,
+    hashed,
+    id_of,
+    latest_place,
+    latest_question,
+    place_of,
+    text_of,
+    turn_of,
+)
 from epic_langchain.agents.options import OPTIONS, CallOptions, call_options, chosen_of
 from epic_langchain.agents.turn_cache import TurnCache
 from epic_langchain.retriever import EpicRetriever
@@ -56,8 +65,9 @@ class TurnState(AgentState[Any]):
     """The state of an agent with a memory.
 
     Attributes:
-        epic_turn: The id of the user's message that is being answered, and a hash of the user whose run it is. The turn
-            is offered to this user's memory only, whoever continues the thread.
+        epic_turn: The id and the text of the user's message that is being answered, which a summary may replace before
+            the turn ends; and a hash of the user whose run it is. The turn is offered to this user's memory only,
+            whoever continues the thread.
     """
 
     epic_turn: NotRequired[Annotated[dict[str, str] | None, PrivateStateAttr]]
@@ -74,7 +84,8 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     message is offered to the memory, which keeps it if it matters to a preference. The same turn is kept once, however
     often it is offered.
 
-    A turn is the latest message of the user and the answers to it. It belongs to the user whose run began with it:
+    A turn is the latest message of the user and the answers to it, also where a `SummarizationMiddleware`, before or
+    after this one, replaces the message while the turn lasts. It belongs to the user whose run began with it:
     where a thread is shared, or another user resumes a run, one user's words are never offered to another's memory;
     neither is a message that no run answered. So an agent that continues a thread needs this middleware from the start
     of the run. The retrieved text is cached in RAM while a turn lasts, for ten minutes at most; it is retrieved again
@@ -148,7 +159,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """The memory's report on the turn it was offered last, whichever user's; None before the first."""
         return self._report
 
-    # before the model
+    # before the model, and after it
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -168,7 +179,8 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return await arun(self._call(request, handler))
 
     def _call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Effects[ModelResponse[Any]]:
-        options, question = self._options(request.runtime), latest_question(request.messages)
+        options = self._options(request.runtime)
+        question = latest_question(request.messages, _begun_turn(request.state))
         key = options.key(question)
         memory = self._memory_of(options)
         revision = memory.revision
@@ -203,6 +215,14 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             parts.append(f"{_MEMORY.format(mark=mark)}\n\n<memory {mark}>\n{context}\n</memory {mark}>")
         return "\n\n".join(parts)
 
+    def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Record in the state how the model was given the turn's message: another middleware may have changed it."""
+        turn, messages = _begun_turn(state), state["messages"]
+        place = None if turn is None else place_of(messages, turn["asked"])
+        if turn is None or place is None or text_of(messages[place]) == turn["text"]:
+            return None
+        return {"epic_turn": {**turn, "text": text_of(messages[place])}}
+
     # after the turn
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
@@ -233,12 +253,11 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def _ended(self, state: AgentState[Any], runtime: Runtime[Any]) -> tuple[CallOptions, list[dict[str, str]]]:
         """Return the options of the call and the messages of its turn to offer; drop the turn's cached note."""
-        options, messages = self._options(runtime), state["messages"]
-        self._cache.drop(options.key(latest_question(messages)))
-        turn = _begun_turn(state)
+        options, messages, turn = self._options(runtime), state["messages"], _begun_turn(state)
+        self._cache.drop(options.key(latest_question(messages, turn)))
         if not self.remember or turn is None or turn["by"] != self._user(options):
             return options, []
-        return options, turn_of(messages, turn["asked"], both=self.remember == "both", tools=self.remember_tools)
+        return options, turn_of(messages, turn, both=self.remember == "both", tools=self.remember_tools)
 
     def _own_memory(self, options: CallOptions) -> EpicMemory | None:
         """Return the memory that can write for the user; None if it belongs to another namespace."""
@@ -306,7 +325,9 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return None
         if place is None or answered(messages, place):
             return None if known is None else {"epic_turn": None}
-        return {"epic_turn": {"asked": id_of(messages[place]), "by": self._user(self._options(runtime))}}
+        asked = messages[place]
+        by = self._user(self._options(runtime))
+        return {"epic_turn": {"asked": id_of(asked), "text": text_of(asked), "by": by}}
 
     # LangGraph gives the config to hooks that name it.
 
