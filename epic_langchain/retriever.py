@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -16,14 +15,13 @@ from typing_extensions import Self, override
 
 from epic_core import BuildReport, EpicMemory, Hits
 from epic_core.context import format_preferences
-from epic_core.errors import InvalidInputError
 from epic_core.steering import Mode
 from epic_core.types import checked_k
 from epic_core.types.modes import StancePolicy
 from epic_langchain.arguments import per_call
 from epic_langchain.documents import document_of, memory_item, several
 from epic_langchain.filters import MetadataFilter, filter_of
-from epic_langchain.models import encoder_of
+from epic_langchain.models import encoder_of, memory_of
 
 
 class OptionsRetriever(BaseRetriever):
@@ -82,16 +80,6 @@ class MemoryRetriever(OptionsRetriever):
         made = None if embeddings is None else encoder_of(embeddings)
         # Keep the encoder made from a name, so that it is not loaded again.
         return made if isinstance(embeddings, str) else embeddings
-
-    def _opened(self, memory: EpicMemory | str | Path) -> EpicMemory:
-        """Return a memory that is open, or open the one in a file, which has to exist."""
-        if not isinstance(memory, EpicMemory):
-            return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(self.embeddings))
-        if self.embeddings is not None:
-            given, own = encoder_of(self.embeddings).name, memory.encoder.name
-            if given != own:
-                raise InvalidInputError(f"The memory is open, with the embeddings {own}: leave out embeddings={given}.")
-        return memory
 
     @override
     def _get_relevant_documents(
@@ -167,17 +155,10 @@ class EpicRetriever(MemoryRetriever):
 
     _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "preferences", "steering", "stance_policy")
 
-    @field_validator("memory", mode="before")
-    @classmethod
-    def _checked_memory(cls, memory: object) -> object:
-        if not isinstance(memory, (EpicMemory, str, Path)):
-            raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
-        return memory
-
     @model_validator(mode="after")
     def _open(self) -> Self:
         """Open the file last: if another argument failed later, nobody could close it."""
-        self.__dict__["memory"] = self._opened(self.memory)
+        self.__dict__["memory"] = memory_of(self.memory, self.embeddings)
         return self
 
     @property

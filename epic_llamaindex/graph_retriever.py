@@ -17,14 +17,11 @@ from typing_extensions import Self, override
 
 from epic_core import BuildReport, EpicMemory, Filter, Preference
 from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction import Extractor
-from epic_core.graph.extraction.lm import LMExtractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
-from epic_core.graph.sources import checked_source, graph_over, warn_of_failures
+from epic_core.graph.sources import checked_source, extractor_of, graph_over, warn_of_failures
 from epic_core.lm import LanguageModel
-from epic_core.lm.failures import kind_of
 from epic_core.steering import Mode
 from epic_core.types.modes import StancePolicy
 from epic_llamaindex.models import lm_of
@@ -90,7 +87,7 @@ class EpicGraphRetriever(EpicRetriever):
         verbose: bool = False,
     ) -> None:
         checked_source(graph)
-        reads = extractor_of(extractor)
+        reads = extractor_of(extractor, BaseComponent, lm_of)
         super().__init__(
             graph.memory if isinstance(graph, GraphMemory) else graph,
             similarity_top_k=similarity_top_k,
@@ -128,7 +125,7 @@ class EpicGraphRetriever(EpicRetriever):
             TypeError: for an unknown argument.
             EpicError: as `EpicMemory.open` and `GraphMemory.add` raise it.
         """
-        reads = extractor_of(extractor)
+        reads = extractor_of(extractor, BaseComponent, lm_of)
         retriever = super().from_defaults(**options)
         try:
             if reads is not None:
@@ -168,15 +165,3 @@ class EpicGraphRetriever(EpicRetriever):
         self.report = report
         warn_of_failures(report, _logger)
         return report.memory
-
-
-def extractor_of(extractor: Extractor | LLM | LanguageModel | None) -> Extractor | None:
-    """Return an extractor for what a user gave: a model reads the passages; None is the graph's default."""
-    if extractor is None or (not isinstance(extractor, (type, BaseComponent)) and isinstance(extractor, Extractor)):
-        return extractor
-    if isinstance(extractor, LLM) or callable(getattr(extractor, "complete", None)):
-        return LMExtractor(lm_of(extractor))
-    raise InvalidInputError(
-        "extractor must be a LlamaIndex LLM, such as Ollama(model=...), a language model or an extractor of epic_core,"
-        f" or None for the one that needs no model; not {kind_of(extractor)}."
-    )

@@ -40,7 +40,7 @@ from epic_core.types import checked_k, checked_text
 from epic_core.types.modes import Mode, StancePolicy, checked_mode, checked_stance_policy
 from epic_core.verification import Verifier
 from epic_llamaindex.filters import SOURCE, filter_of
-from epic_llamaindex.models import encoder_of, verifier_of
+from epic_llamaindex.models import encoder_of, memory_of, verifier_of
 from epic_llamaindex.nodes import INDEX, Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of
 
 dispatcher = get_dispatcher(__name__)
@@ -128,7 +128,7 @@ class EpicRetriever(BaseRetriever):
             verbose=verbose,
         )
         # Last, so that an invalid argument leaves no file open.
-        self.memory = _opened(memory, embed_model)
+        self.memory = memory_of(memory, embed_model)
         self._closes = self.memory is not memory
 
     @classmethod
@@ -377,18 +377,6 @@ def _several(preferences: object) -> tuple[str | Preference, ...]:
     if not isinstance(preferences, Iterable) or isinstance(preferences, (bytes, Mapping)):
         raise InvalidInputError(f"preferences must be several texts, not {type(preferences).__name__}.")
     return tuple(preferences)
-
-
-def _opened(memory: object, embed_model: BaseEmbedding | Encoder | str | None) -> EpicMemory:
-    if isinstance(memory, (str, Path)):
-        return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(embed_model))
-    if not isinstance(memory, EpicMemory):
-        raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
-    if embed_model is not None:
-        given, own = encoder_of(embed_model).name, memory.encoder.name
-        if given != own:
-            raise InvalidInputError(f"The memory is open, with the encoder {own}: leave out embed_model={given}.")
-    return memory
 
 
 def _offered(
