@@ -17,6 +17,7 @@ from epic_core.graph.extraction import Extractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
 from epic_core.graph.sources import checked_source, extractor_of, graph_over, warn_of_failures
+from epic_core.integrations.copies import checked_file, lasting
 from epic_langchain.arguments import per_call
 from epic_langchain.documents import memory_item, several
 from epic_langchain.models import lm_of, memory_of
@@ -71,7 +72,7 @@ class EpicGraphRetriever(MemoryRetriever):
     @model_validator(mode="after")
     def _open(self) -> Self:
         """Open the file last: if another argument failed later, nobody could close it."""
-        source = self.graph
+        source = self._given = self.graph
         known = isinstance(source, GraphMemory)
         memory = memory_of(source.memory if known else source, self.embeddings)
         try:
@@ -87,6 +88,15 @@ class EpicGraphRetriever(MemoryRetriever):
     def _searched(self) -> GraphMemory:
         graph: GraphMemory = self.graph
         return graph
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {**self._fields(), "graph": lasting(self._given)}
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        checked_file(self._searched.memory.path, self)
+        return self._given, self.graph, self.embeddings, self.extractor
 
     @override
     def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -8,23 +8,25 @@ from typing import Any, ClassVar, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
 
 from epic_core import BuildReport, EpicMemory, Hits
 from epic_core.context import format_preferences
+from epic_core.integrations.copies import CopiedModel, checked_file, lasting
 from epic_core.steering import Mode
 from epic_core.types import checked_k
 from epic_core.types.modes import StancePolicy
-from epic_langchain.arguments import per_call
+from epic_langchain.arguments import per_call, without_settings
 from epic_langchain.documents import document_of, memory_item, several
 from epic_langchain.filters import MetadataFilter, filter_of
 from epic_langchain.models import encoder_of, memory_of
 
 
-class OptionsRetriever(BaseRetriever):
+class OptionsRetriever(CopiedModel, BaseRetriever):
     """Base of retrievers that take options with each call."""
 
     model_config = ConfigDict(
@@ -59,6 +61,15 @@ class OptionsRetriever(BaseRetriever):
         """Return the options of a call."""
         return per_call(config, kwargs, self._per_call)
 
+    @override
+    def to_json_not_implemented(self) -> SerializedNotImplemented:
+        """Return the description that traces get: without the settings, some of which are the user's own words."""
+        return without_settings(super().to_json_not_implemented())
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return self._fields()
+
 
 class MemoryRetriever(OptionsRetriever):
     """Base of retrievers over a memory: opens it, and turns hits into documents."""
@@ -68,6 +79,9 @@ class MemoryRetriever(OptionsRetriever):
     guidance: Literal["metadata", "text"] = "metadata"
     steering: Mode | None = None
     stance_policy: StancePolicy = "prefer"
+
+    # The memory or graph as it was given.
+    _given: Any = PrivateAttr()
 
     @property
     @abstractmethod
@@ -158,6 +172,7 @@ class EpicRetriever(MemoryRetriever):
     @model_validator(mode="after")
     def _open(self) -> Self:
         """Open the file last: if another argument failed later, nobody could close it."""
+        self._given = self.memory
         self.__dict__["memory"] = memory_of(self.memory, self.embeddings)
         return self
 
@@ -166,6 +181,15 @@ class EpicRetriever(MemoryRetriever):
     def _searched(self) -> EpicMemory:
         memory: EpicMemory = self.memory
         return memory
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {**self._fields(), "memory": lasting(self._given)}
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        checked_file(self.memory.path, self)
+        return self._given, self.memory, self.embeddings
 
     def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
         """Offer documents (ids, texts and metadata) to the memory, which decides what it keeps.

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.documents import BaseDocumentTransformer, Document
+from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
@@ -17,12 +18,13 @@ from typing_extensions import Self, override
 from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.integrations.copies import CopiedModel
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
 from epic_core.types.validation import checked_keep_rate, checked_tau
 from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
-from epic_langchain.arguments import per_call
+from epic_langchain.arguments import per_call, without_settings
 from epic_langchain.documents import checked_document, checked_documents, documents_of, several
 from epic_langchain.models import calling_with, encoder_of, verifier_of
 
@@ -38,7 +40,9 @@ _USERS_PREPARED = 32
 _A_MEMORYS = ("preferences", "embeddings", "llm", "tau", "keep_rate", "coarse", "fine")
 
 
-class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Document]], BaseDocumentTransformer):
+class EpicDocumentTransformer(
+    CopiedModel, RunnableSerializable[Sequence[Document], list[Document]], BaseDocumentTransformer
+):
     """Transformer that keeps the documents that matter to a user, with guidance in flat `epic_*` metadata.
 
         keep = EpicDocumentTransformer(preferences=["I follow a strict vegan diet."], llm=ChatOllama(model="qwen3:4b"))
@@ -142,8 +146,20 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     @override
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a transformer with some settings changed, which are checked; no prepared memory is shared."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**{**given, **(update or {})})
+        return type(self)(**{**self._fields(), **(update or {})})
+
+    @override
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self.model_copy()
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return self._fields()
+
+    @override
+    def to_json_not_implemented(self) -> SerializedNotImplemented:
+        """Return the description that traces get: without the preferences, which are the user's own words."""
+        return without_settings(super().to_json_not_implemented())
 
     # LangChain's interface
 

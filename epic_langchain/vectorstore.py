@@ -18,6 +18,8 @@ from epic_core import EpicMemory, Preference
 from epic_core.collection import Collection
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.collection_file import CollectionFile
+from epic_core.integrations.copies import NotCopiedError, checked_file
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
@@ -29,7 +31,7 @@ from epic_langchain.searches import CollectionSource, Found, MemorySource, Searc
 from epic_langchain.transformer import EpicDocumentTransformer
 
 
-class EpicVectorStore(VectorStore):
+class EpicVectorStore(CollectionFile, VectorStore):
     """A vector store in one durable file, or in RAM, whose searches follow the user's preferences.
 
         store = EpicVectorStore(path="me.vectors", preferences=["I follow a strict vegan diet."])
@@ -73,7 +75,7 @@ class EpicVectorStore(VectorStore):
     ) -> None:
         encoder = encoder_of(embedding)
         self._embeddings = embedding if isinstance(embedding, Embeddings) else EpicEmbeddings(encoder)
-        collection = Collection(
+        self._collection = Collection(
             encoder,
             path,
             preferences=() if preferences is None else preferences,
@@ -81,8 +83,8 @@ class EpicVectorStore(VectorStore):
             must_exist=must_exist,
             read_only=read_only,
         )
-        self._file: Collection | EpicMemory = collection
-        self._source: CollectionSource | MemorySource = CollectionSource(collection)
+        self._source: CollectionSource | MemorySource = CollectionSource(self._collection)
+        self._read_only = read_only
 
     @classmethod
     def from_memory(cls, memory: EpicMemory, *, namespace: str | None = None) -> EpicVectorStore:
@@ -181,15 +183,6 @@ class EpicVectorStore(VectorStore):
         return await in_thread(partial(cls.from_texts, texts, embedding, metadatas, **kwargs))
 
     # writing
-
-    @property
-    def _collection(self) -> Collection:
-        """The collection that is written."""
-        if isinstance(self._file, Collection):
-            return self._file
-        raise InvalidInputError(
-            "This is a view of a memory, which decides itself what it keeps: memory.add(...), memory.forget(...)."
-        )
 
     @override
     def add_documents(
@@ -320,35 +313,20 @@ class EpicVectorStore(VectorStore):
         """The embedding model."""
         return self._embeddings
 
-    def verify(self) -> int:
-        """Check every row of the file and return how many there are.
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "embedding": self._embeddings,
+            "path": checked_file(self.path, self),
+            "preferences": self._collection.preferences,
+            "steering": self._collection.steering,
+            "must_exist": True,
+            "read_only": self._read_only,
+        }
 
-        Raises:
-            DamagedError: if a row is not as it was written.
-        """
-        return self._file.verify()
-
-    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a copy of the last committed state, whole or not at all; also while the store is in use.
-
-        Raises:
-            StoreError: if it cannot be written, or the file exists and `overwrite` is off.
-        """
-        self._file.backup(path, overwrite=overwrite)
-
-    def close(self) -> None:
-        """Close the file; closing twice is fine. A view leaves its memory open."""
-        if isinstance(self._file, Collection):
-            self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"EpicVectorStore({self._file!r})"
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        return (*super()._shared(), self._embeddings)
 
 
 class _MemoryView(EpicVectorStore):
@@ -358,8 +336,27 @@ class _MemoryView(EpicVectorStore):
         if not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"from_memory takes an EpicMemory, not {type(memory).__name__}.")
         self._embeddings = EpicEmbeddings(memory.encoder)
-        self._file = memory
+        self._memory = memory
         self._source = MemorySource(memory, namespace)
+
+    @property
+    @override
+    def _file(self) -> EpicMemory:
+        return self._memory
+
+    @property
+    def _collection(self) -> Collection:  # type: ignore[override]
+        raise InvalidInputError(
+            "This is a view of a memory, which decides itself what it keeps: memory.add(...), memory.forget(...)."
+        )
+
+    @override
+    def close(self) -> None:
+        """Leave the memory open: the caller closes it."""
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        raise NotCopiedError("A view of a memory cannot be pickled: the memory is open. Make a view there, too.")
 
 
 def _fetched(k: int, fetch_k: int, lambda_mult: float) -> int:

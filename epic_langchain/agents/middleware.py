@@ -6,6 +6,7 @@ import logging
 import secrets
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from langchain.agents.middleware.types import (
@@ -25,6 +26,7 @@ from epic_core import BuildReport, EpicMemory
 from epic_core.context import without_tags
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.integrations.calls import Call
+from epic_core.integrations.copies import Copied, checked_file, lasting
 from epic_core.integrations.metadata import PREFIX
 from epic_core.lm.prompting import one_line
 from epic_core.runtime.effects import Effects, arun, run
@@ -42,6 +44,7 @@ from epic_langchain.agents.conversation_turns import (
 )
 from epic_langchain.agents.options import OPTIONS, CallOptions, call_options, chosen_of
 from epic_langchain.agents.turn_cache import TurnCache
+from epic_langchain.models import memory_of
 from epic_langchain.retriever import EpicRetriever
 
 MemoryOf: TypeAlias = Callable[[str], EpicMemory]
@@ -73,7 +76,7 @@ class TurnState(AgentState[Any]):
     epic_turn: NotRequired[Annotated[dict[str, str] | None, PrivateStateAttr]]
 
 
-class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
     """Middleware that gives an agent a memory which follows the user's preferences.
 
         agent = create_agent(model, tools, middleware=[EpicMemoryMiddleware(memory, k=5)])
@@ -97,10 +100,11 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     the context.
 
     Args:
-        memory: The memory; or, to serve many users, a function from a namespace to the user's memory, such as a
-            dictionary's `__getitem__`. The function is called for each turn, from several threads, and every call must
-            then name a namespace. With one memory, a call that names another namespace is answered from the memory, but
-            not remembered: a memory writes for its own namespace only. The caller closes the memories.
+        memory: The memory, or the name of its file, which has to exist; or, to serve many users, a function from a
+            namespace to the user's memory, such as a dictionary's `__getitem__`. The function is called for each turn,
+            from several threads, and every call must then name a namespace. With one memory, a call that names another
+            namespace is answered from the memory, but not remembered: a memory writes for its own namespace only. The
+            caller closes the memories.
         k: How many items are retrieved, at least 1.
         include_preferences: Whether the model gets the preferences too: the memory's, or those of them that the call's
             `preferences` select. Guidance says how each text fits them, but a search may find no text.
@@ -123,7 +127,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def __init__(
         self,
-        memory: EpicMemory | MemoryOf,
+        memory: EpicMemory | str | Path | MemoryOf,
         *,
         k: int = 5,
         include_preferences: bool = True,
@@ -133,12 +137,6 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(memory, EpicMemory) and not callable(memory):
-            raise InvalidInputError(
-                "memory must be an EpicMemory, or a function from a namespace to one,"
-                f" not {type(memory).__name__}. EpicMemory.open(path) opens a file."
-            )
-        self.memory = memory
         self.k = checked_k(k)
         self.include_preferences = include_preferences
         self.remember = _checked_remember(remember, tools=remember_tools)
@@ -148,11 +146,30 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self._report: BuildReport | None = None
         self._warned = False
         self._cache = TurnCache()
+        # Last, so that an invalid argument leaves no file open.
+        self._given = memory
+        self.memory = memory if callable(memory) else memory_of(memory)
 
     @property
     def name(self) -> str:
         """The name of this middleware in the agent's graph."""
         return self._name
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "memory": lasting(self._given),
+            "k": self.k,
+            "include_preferences": self.include_preferences,
+            "remember": self.remember or False,
+            "remember_tools": self.remember_tools,
+            "raise_errors": self.raise_errors,
+            "name": self._name,
+        }
+
+    def _shared(self) -> tuple[object, ...]:
+        if isinstance(self.memory, EpicMemory):
+            checked_file(self.memory.path, self)
+        return self._given, self.memory, self._cache
 
     @property
     def report(self) -> BuildReport | None:

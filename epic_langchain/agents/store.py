@@ -25,13 +25,14 @@ from langgraph.store.base import (
     TTLConfig,
     get_text_at_path,
 )
-from typing_extensions import Self
 
 from epic_core import Preference
 from epic_core.collection import Collection, Key, Matches, Record
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, decoding
 from epic_core.integrations.calls import Call
+from epic_core.integrations.collection_file import CollectionFile
+from epic_core.integrations.copies import checked_file
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.types.metadata import dumped_metadata
@@ -58,7 +59,7 @@ PreferencesOf: TypeAlias = Callable[[Namespace], Iterable[str | Preference]]
 """Function from the namespace prefix that is searched to the preferences that steer the search."""
 
 
-class EpicStore(BaseStore):
+class EpicStore(CollectionFile, BaseStore):
     """A store for LangGraph's agents: in one file or in RAM, searched by meaning, steered by preferences.
 
         store = EpicStore("agent.store", preferences=["I follow a strict vegan diet."])
@@ -114,6 +115,7 @@ class EpicStore(BaseStore):
     ) -> None:
         self._fields = _checked_fields(fields)
         self.ttl_config = None if ttl is None else _checked_ttl(ttl)
+        self._embedding = embedding
         self._preferences_of = preferences if callable(preferences) else None
         self._collection = Collection(
             encoder_of(embedding),
@@ -287,42 +289,20 @@ class EpicStore(BaseStore):
             self._latest = max(datetime.now(timezone.utc), self._latest + timedelta(microseconds=1))
             return self._latest.isoformat(timespec="microseconds")
 
-    # the file
+    # copies
 
-    @property
-    def path(self) -> Path | None:
-        """The file; None for a store in RAM."""
-        return self._collection.path
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "path": checked_file(self.path, self),
+            "embedding": self._embedding,
+            "preferences": self._preferences_of or self._collection.preferences,
+            "fields": self._fields,
+            "steering": self._collection.steering,
+            "ttl": self.ttl_config,
+        }
 
-    def verify(self) -> int:
-        """Check every row of the file and return how many there are.
-
-        Raises:
-            DamagedError: if a row is not as it was written.
-        """
-        return self._collection.verify()
-
-    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a copy of the last committed state, whole or not at all.
-
-        Raises:
-            AlreadyThereError: if the file exists and `overwrite` is off.
-            StoreError: if it cannot be written.
-        """
-        self._collection.backup(path, overwrite=overwrite)
-
-    def close(self) -> None:
-        """Close the file; closing twice is fine."""
-        self._collection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<EpicStore {'in RAM' if self.path is None else self.path}>"
+    def _shared(self) -> tuple[object, ...]:
+        return (*super()._shared(), self._embedding, self._preferences_of, self._lock)
 
 
 # checks of operations

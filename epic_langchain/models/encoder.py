@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from langchain_core.embeddings import Embeddings
+from typing import Any
 
-from epic_core.encoders import Encoder
+from langchain_core.embeddings import Embeddings
+from typing_extensions import Self
+
+from epic_core.encoders import Encoder, default_encoder
 from epic_core.encoders.adapted import AdaptedEncoder
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.models import (
@@ -106,6 +109,13 @@ class EpicEmbeddings(Embeddings):
     async def aembed_query(self, text: str) -> list[float]:
         """Do the same as `embed_query` without blocking the event loop."""
         return await aquery_embedding_of(self.encoder, text)
+
+    def __reduce__(self) -> Any:
+        # Every process has the embedded encoder.
+        return type(self), (None if self.encoder is default_encoder() else self.encoder,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return type(self)(self.encoder)  # an encoder may hold objects that cannot be copied
 
     def __repr__(self) -> str:
         return f"EpicEmbeddings(encoder={self.encoder.name!r})"

@@ -25,7 +25,13 @@ from langgraph.runtime import Runtime
 
 from chat_models import ScriptedChat, called
 from epic_core import EpicMemory, Filter, Hits, Item, Preference, Stance
-from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, UnknownPreferenceError
+from epic_core.errors import (
+    InvalidInputError,
+    MemoryClosedError,
+    NoPreferencesError,
+    StoreError,
+    UnknownPreferenceError,
+)
 from epic_langchain.agents import EpicMemoryMiddleware
 from helpers import HashEncoder, KeepAll
 
@@ -615,10 +621,16 @@ async def test_a_memory_without_preferences_is_warned_of_once(hooks: Hooks, capl
     assert len(memory) == 1
 
 
-@pytest.mark.parametrize("memory", ["me.epic", None, 3, [EpicMemory]])
+@pytest.mark.parametrize("memory", [None, 3, [EpicMemory]])
 def test_the_memory_must_be_one(memory: Any) -> None:
     with pytest.raises(InvalidInputError, match="EpicMemory"):
         EpicMemoryMiddleware(memory)
+
+
+def test_a_memory_that_is_not_there_is_not_made(tmp_path: Any) -> None:
+    with pytest.raises(StoreError, match="no memory"):
+        EpicMemoryMiddleware(tmp_path / "me.epic")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
