@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
-from llama_index.core.schema import BaseComponent, BaseNode, IndexNode
-from llama_index.core.vector_stores import MetadataFilters
+from llama_index.core.schema import BaseComponent, BaseNode
 from llama_index_instrumentation import get_dispatcher
-from typing_extensions import Self, override
+from typing_extensions import Self, Unpack, override
 
-from epic_core import BuildReport, EpicMemory, Filter, Preference
-from epic_core.encoders import Encoder
+from epic_core import BuildReport, EpicMemory
 from epic_core.graph.extraction import Extractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
 from epic_core.graph.sources import checked_source, extractor_of, graph_over, warn_of_failures
 from epic_core.lm import LanguageModel
-from epic_core.steering import Mode
-from epic_core.types.modes import StancePolicy
 from epic_llamaindex.models import lm_of
-from epic_llamaindex.nodes import Guidance
-from epic_llamaindex.retriever import EpicRetriever
+from epic_llamaindex.retriever import EpicRetriever, RetrieverOptions
 
 dispatcher = get_dispatcher(__name__)
 _logger = logging.getLogger(__name__)
@@ -74,39 +67,18 @@ class EpicGraphRetriever(EpicRetriever):
         graph: GraphMemory | EpicMemory | str | Path,
         *,
         extractor: Extractor | LLM | LanguageModel | None = None,
-        similarity_top_k: int = 5,
-        filters: MetadataFilters | Filter | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        guidance: Guidance = "metadata",
-        steering: Mode | None = None,
-        stance_policy: StancePolicy = "prefer",
-        embed_model: BaseEmbedding | Encoder | str | None = None,
-        callback_manager: CallbackManager | None = None,
-        object_map: dict[str, Any] | None = None,
-        objects: Sequence[IndexNode] | None = None,
-        verbose: bool = False,
+        **options: Unpack[RetrieverOptions],
     ) -> None:
         checked_source(graph)
-        reads = extractor_of(extractor, BaseComponent, lm_of)
-        super().__init__(
-            graph.memory if isinstance(graph, GraphMemory) else graph,
-            similarity_top_k=similarity_top_k,
-            filters=filters,
-            preferences=preferences,
-            guidance=guidance,
-            steering=steering,
-            stance_policy=stance_policy,
-            embed_model=embed_model,
-            callback_manager=callback_manager,
-            object_map=object_map,
-            objects=objects,
-            verbose=verbose,
-        )
+        self._extractor = extractor_of(extractor, BaseComponent, lm_of)
+        memory = graph.memory if isinstance(graph, GraphMemory) else graph
+        super().__init__(memory, namespace=None, **options)
+        self._given = graph
         # A graph belongs to one namespace.
         del self._options["namespace"]
         self.report = GraphReport()
         try:
-            self.graph = graph_over(graph if isinstance(graph, GraphMemory) else self.memory, reads)
+            self.graph = graph_over(graph if isinstance(graph, GraphMemory) else self.memory, self._extractor)
         except BaseException:
             self.close()
             raise
@@ -130,11 +102,21 @@ class EpicGraphRetriever(EpicRetriever):
         try:
             if reads is not None:
                 retriever.graph = GraphMemory(memory=retriever.memory, extractor=reads)
+                retriever._extractor = reads
             retriever._reported(retriever.graph.update())
         except BaseException:
             retriever.close()
             raise
         return retriever
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        arguments = super()._arguments()
+        return {"graph": arguments.pop("memory"), "extractor": self._extractor, **arguments}
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        return *super()._shared(), self.graph, self._extractor
 
     @property
     @override

@@ -14,15 +14,17 @@ from llama_index.core.vector_stores import MetadataFilters
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
-from epic_core import BuildReport, EpicMemory, Filter, Hit
+from epic_core import BuildReport, Filter, Hit
 from epic_core.context import documents_of_context, format_context, without_tags
 from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
+from epic_core.integrations.copies import CopiedModel, checked_file, lasting
 from epic_core.runtime.batching import storable
 from epic_core.text.chunking import ConversationChunker
 from epic_core.types import Hits, checked_text
 from epic_core.types.modes import StancePolicy
 from epic_core.types.validation import checked_tau
 from epic_llamaindex.filters import filter_of
+from epic_llamaindex.models import memory_of
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ _ROLES = {
 }
 
 
-class EpicMemoryBlock(BaseMemoryBlock[str]):
+class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
     """Block that gives a chat a memory beyond its message buffer, which follows the user's preferences.
 
         block = EpicMemoryBlock(memory=EpicMemory.open("me.epic", preferences=[...]))
@@ -66,7 +68,7 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
     its own. `namespace=`, here or in `Memory.aget(..., namespace=...)`, reads another namespace of the same file.
 
     Attributes:
-        memory: The memory; the caller closes it.
+        memory: The memory, or the name of its file, which has to exist; the caller closes it.
         name: The tag around the block.
         k: How many items are retrieved, at least 1.
         similarity_cutoff: Hits with a lower cosine are left out, whatever their stance; -1 keeps all. Hits of the
@@ -89,7 +91,7 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
-    memory: EpicMemory = Field(exclude=True)
+    memory: Any = Field(exclude=True)  # an EpicMemory once validated; Any, so that type checkers accept a name
     name: str = "EpicMemory"
     k: int = Field(default=5, ge=1)
     similarity_cutoff: float | None = None
@@ -101,6 +103,8 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
     raise_errors: bool = False
     priority: int = Field(default=1, ge=0)
 
+    # The memory as it was given.
+    _given: Any = PrivateAttr()
     _filter: Filter | None = PrivateAttr(default=None)
     _report: BuildReport | None = PrivateAttr(default=None)
     _warned: bool = PrivateAttr(default=False)
@@ -112,7 +116,19 @@ class EpicMemoryBlock(BaseMemoryBlock[str]):
         if self.similarity_cutoff is not None:
             checked_tau(self.similarity_cutoff, "similarity_cutoff")
         self._filter = filter_of(self.filters)
+        # Last, so that an invalid argument leaves no file open.
+        self._given = self.memory
+        self.__dict__["memory"] = memory_of(self.memory)
         return self
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {**self._fields(), "memory": lasting(self._given)}
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        checked_file(self.memory.path, self)
+        return self._given, self.memory
 
     @property
     def report(self) -> BuildReport | None:

@@ -212,10 +212,15 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         Raises:
             InvalidInputError: for anything but preferences, or for one given twice.
         """
+        other = copy.deepcopy(self)
+        other._preferences = other._take(preferences)
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # The graph and the models stay the same.
         other = copy.copy(self)
         other._leaf, other._steered = copy.copy(self._leaf), copy.copy(self._steered)
         other._steered._leaf = other._leaf
-        other._preferences = other._take(preferences)
         return other
 
     def _take(self, preferences: Any) -> tuple[str | Preference, ...]:

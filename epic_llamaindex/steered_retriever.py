@@ -16,12 +16,14 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
+from typing_extensions import override
 
 from epic_core import Preference
 from epic_core.encoders import Encoder
 from epic_core.encoders.base import Embed
 from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
 from epic_core.integrations.calls import Call
+from epic_core.integrations.copies import Copied
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, refuses_dimension
@@ -42,7 +44,7 @@ _KEYWORDS = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)
 _DEAF = frozenset({"MultiModalVectorIndexRetriever", "KGTableRetriever"})
 
 
-class SteeredRetriever(BaseRetriever):
+class SteeredRetriever(Copied, BaseRetriever):
     """Retriever that asks another retriever with a query steered by the user's preferences.
 
         leaf = index.as_retriever(similarity_top_k=5)
@@ -118,14 +120,34 @@ class SteeredRetriever(BaseRetriever):
         self._steering = checked_mode(steering)
         self._fallback = fallback
         self._annotate = annotate
-        floor = None if floor is None else checked_tau(floor, "floor")
-        self._search = SteeredSearch(encoder_of(model), floor=floor, overfetch=overfetch)
+        self._floor = None if floor is None else checked_tau(floor, "floor")
+        self._search = SteeredSearch(encoder_of(model), floor=self._floor, overfetch=overfetch)
         super().__init__(
             callback_manager=callback_manager,
             object_map=object_map,
             objects=None if objects is None else list(objects),
             verbose=verbose,
         )
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "retriever": self._leaf,
+            "preferences": self._preferences,
+            "embed_model": self._search.encoder if self._embed_model is None else self._embed_model,
+            "steering": self._steering,
+            "fallback": self._fallback,
+            "floor": self._floor,
+            "overfetch": self._search.overfetch,
+            "annotate": self._annotate,
+            "object_map": self.object_map,
+            "verbose": self._verbose,
+        }
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        objects = self.object_map.values()
+        return self._leaf, self._fallback, self._embed_model, self._search, self.callback_manager, *objects
 
     @property
     def preferences(self) -> tuple[str | Preference, ...]:
