@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from numbers import Integral, Real
@@ -20,7 +19,6 @@ from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.collection_file import CollectionFile
 from epic_core.integrations.copies import NotCopiedError, checked_file
-from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
@@ -28,7 +26,6 @@ from epic_core.types import checked_k, checked_string
 from epic_langchain.arguments import documents_of_texts, listed, records_of, with_ids
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.searches import CollectionSource, Found, MemorySource, Search
-from epic_langchain.transformer import EpicDocumentTransformer
 
 
 class EpicVectorStore(CollectionFile, VectorStore):
@@ -108,48 +105,30 @@ class EpicVectorStore(CollectionFile, VectorStore):
         embedding: Embeddings | Encoder | str | None = None,
         *,
         ids: Sequence[str | None] | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        llm: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Make a store of documents; with `preferences`, of the documents that matter to the user.
+        """Make a store and add documents to it, all of them.
 
-        Documents that a model's failure leaves undecided are not stored, and there is a warning. To try them again,
-        use `EpicDocumentTransformer` and `add_documents` instead.
+        To store only what matters to the user, add what an `EpicDocumentTransformer` keeps.
 
         Args:
-            documents: The documents to store; with preferences, after the coarse filter and fine verification.
+            documents: The documents to store.
             embedding: As for the constructor.
-            ids: Ids to use instead of the documents' own; None for a document keeps its own.
-            preferences: The user's.
-            llm: Decides what is kept, as for `EpicDocumentTransformer`.
+            ids: As for `add_documents`.
             **kwargs: As for the constructor.
 
         Raises:
-            InvalidInputError: as the constructor and `add_documents`; or for an `llm` without preferences.
+            InvalidInputError: as the constructor and `add_documents` raise it.
             EncoderError: if the embedding model fails; nothing is stored then.
         """
         given = with_ids(documents, ids)
-        users = [] if preferences is None else unique_preferences(preferences)
-        if llm is not None and not users:
-            raise InvalidInputError("llm decides what preferences want: give preferences=[...] with it.")
-        keep = None
-        if users:
-            keep = EpicDocumentTransformer(preferences=users, embeddings=encoder_of(embedding), llm=llm)
-        store = cls(embedding, preferences=users, **kwargs)
+        store = cls(embedding, **kwargs)
         try:
-            store.add_documents(given if keep is None else keep.invoke(given))
+            store.add_documents(given)
         except BaseException:
             # The caller does not have the store yet and could not close it.
             store.close()
             raise
-        if keep is not None and keep.undecided:
-            reason = next(iter(keep.report.failures.values()), "no reason was given")
-            warnings.warn(
-                f"{len(keep.undecided)} documents are undecided and not stored ({reason}). To try again, transform them"
-                " with EpicDocumentTransformer and add what it keeps.",
-                stacklevel=2,
-            )
         return store
 
     @classmethod
