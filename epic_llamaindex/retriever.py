@@ -272,7 +272,7 @@ class EpicRetriever(Copied, BaseRetriever):
 
     @property
     def similarity_top_k(self) -> int:
-        """How many nodes are returned, at least 1."""
+        """The number of nodes that are returned, at least 1."""
         return self._similarity_top_k
 
     @similarity_top_k.setter

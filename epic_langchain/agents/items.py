@@ -90,7 +90,7 @@ def scored(item: Item, score: float | None = None) -> SearchItem:
 
 @dataclass(frozen=True)
 class Lifetime:
-    """How many minutes an item lives after it was last used, and when its life is over."""
+    """Minutes that an item lives after it was last used, and the time when its life is over."""
 
     minutes: float
     ends: datetime

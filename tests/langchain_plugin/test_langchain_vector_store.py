@@ -105,7 +105,7 @@ def ids(documents: Sequence[Document]) -> list[str]:
 
 
 async def both(store: Any, name: str, *arguments: Any, **options: Any) -> Any:
-    """What a method gives, sync and async: a value, or an error."""
+    """Return the value or the error of a method, sync and async."""
     gave: list[Any] = []
     try:
         gave.append(getattr(store, name)(*arguments, **options))

@@ -258,7 +258,7 @@ class Other(BaseNode):
 
 
 class Keyed(BaseModel):
-    """What must not get into a file."""
+    """Objects that must not get into a file."""
 
     key: str = "secret"
 
