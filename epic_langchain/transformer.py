@@ -19,9 +19,9 @@ from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.integrations.copies import CopiedModel
+from epic_core.integrations.judging_memory import check_beside_memory, check_settings
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
-from epic_core.types.validation import checked_keep_rate, checked_tau
 from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
 from epic_langchain.arguments import per_call, without_settings
@@ -107,18 +107,9 @@ class EpicDocumentTransformer(
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.memory is not None:
-            fields = type(self).model_fields
-            given = [name for name in _A_MEMORYS if getattr(self, name) != fields[name].default]
-            if given:
-                raise InvalidInputError(f"With memory=, {', '.join(given)} would be ignored: it has its own.")
+            check_beside_memory(self, _A_MEMORYS)
             return self
-        unique_preferences(self.preferences)
-        if self.tau is not None and self.keep_rate is not None:
-            raise InvalidInputError("Give tau or keep_rate, not both.")
-        if self.tau is not None:
-            checked_tau(self.tau)
-        if self.keep_rate is not None:
-            checked_keep_rate(self.keep_rate)
+        check_settings(self.preferences, self.tau, self.keep_rate)
         self._encoder = encoder_of(self.embeddings)
         self._verifier = verifier_of(self.llm, self._encoder)
         return self

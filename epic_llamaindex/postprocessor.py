@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
@@ -19,6 +19,7 @@ from typing_extensions import Self, override
 from epic_core import BuildReport, EpicMemory
 from epic_core.context import format_hit
 from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.integrations.judging_memory import check_beside_memory, check_settings
 from epic_core.integrations.reranking import (
     CONTENT,
     GUIDANCE,
@@ -29,11 +30,9 @@ from epic_core.integrations.reranking import (
     content_of,
     waited_for,
 )
-from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.types.metadata import copied
-from epic_core.types.validation import checked_tau
 from epic_core.verification import LMVerifier
 from epic_llamaindex.models import encoder_of, verifier_of
 from epic_llamaindex.models.component import JudgingComponent
@@ -99,7 +98,6 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     rerank: bool = Field(default=True, frozen=True)
     guidance: Literal["metadata", "text"] = Field(default="metadata", frozen=True)
 
-    _of_memory: ClassVar[tuple[str, ...]] = ("preferences", "embed_model", "llm", "tau")
     _ranker: Reranker | None = PrivateAttr(default=None)
     _preparing: Any = PrivateAttr(default_factory=threading.Lock)
     _warned: bool = PrivateAttr(default=False)
@@ -107,12 +105,11 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.memory is not None:
-            self._refuse_beside_memory()
+            check_beside_memory(self, ("preferences", "embed_model", "llm", "tau"))
             return self
-        if not unique_preferences(self.preferences):
+        check_settings(self.preferences, self.tau)
+        if not self.preferences:
             raise InvalidInputError("Give the preferences to judge by: preferences=['...'], or a memory.")
-        if self.tau is not None:
-            checked_tau(self.tau)
         if not hasattr(self, "_verifier"):  # Keep unchanged models, and with them the verdicts they have reached.
             self._encoder = RememberingEncoder(encoder_of(self.embed_model))
             verifier = verifier_of(self.llm, self._encoder)
@@ -166,11 +163,6 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
             if self._ranker is None:
                 self._ranker = Reranker(memory, steering=self.steering, keep=self.keep, rerank=self.rerank)
             return self._ranker
-
-    def __getstate__(self) -> dict[str, Any]:
-        # An attribute that cannot be pickled raises; the base class leaves it out, and another model would decide.
-        fields = {name: getattr(self, name) for name in type(self).model_fields if name != "callback_manager"}
-        return {"__dict__": fields}
 
 
 class _Call:

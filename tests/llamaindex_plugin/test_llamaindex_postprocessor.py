@@ -678,7 +678,7 @@ def test_copies_judge_alike() -> None:
     out = processor.postprocess_nodes(nodes, query_str=QUERY)
     for other in (copy.copy(processor), copy.deepcopy(processor), pickle.loads(pickle.dumps(processor))):
         assert other.postprocess_nodes(nodes, query_str=QUERY) == out
-    with pytest.raises(TypeError):
+    with pytest.raises(pickle.PicklingError, match="memory of this EpicNodePostprocessor"):
         pickle.dumps(EpicNodePostprocessor(memory=EpicMemory([VEGAN])))
 
 

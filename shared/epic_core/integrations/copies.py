@@ -74,8 +74,8 @@ def remade(kind: type, arguments: Mapping[str, Any]) -> tuple[Any, tuple[()]]:
             pickle.dumps(value)
         except Exception as error:
             raise NotCopiedError(
-                f"This {kind.__name__} cannot be pickled, as its {name} cannot: {said(error)}. An object that is open"
-                " stays in its process; what is made with the name of a file can be pickled."
+                f"The {name} of this {kind.__name__} cannot be sent to another process ({said(error)}). An open memory,"
+                " store or model stays where it is; what is made with the name of a file can be pickled."
             ) from None
     return partial(kind, **arguments), ()
 
