@@ -17,14 +17,14 @@ from typing_extensions import Self, override
 
 from epic_core import Preference
 from epic_core.encoders.base import aembed_query, embed_query
-from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
+from epic_core.errors import InvalidInputError
 from epic_core.integrations.calls import Call
+from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
-from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch, refuses_dimension
+from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch
 from epic_core.types import FloatArray, checked_k, checked_text
-from epic_core.types.validation import checked_tau
 from epic_langchain.documents import FoundDocument, described
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.retriever import OptionsRetriever
@@ -99,11 +99,6 @@ class SteeredRetriever(OptionsRetriever):
     @classmethod
     def _checked_overfetch(cls, overfetch: Any) -> int:
         return checked_overfetch(overfetch)
-
-    @field_validator("floor")
-    @classmethod
-    def _checked_floor(cls, floor: float | None) -> float | None:
-        return None if floor is None else checked_tau(floor, "floor")
 
     @field_validator("search_kwargs")
     @classmethod
@@ -198,26 +193,18 @@ class SteeredRetriever(OptionsRetriever):
         """Return the call for the query's embedding, which is not normalised if the model does not normalise it."""
         if self._embeddings is None:
             return Call(embed_query, aembed_query, self._search.encoder, query)
-        return Call(self._embeddings.embed_query, self._embeddings.aembed_query, query, explain=self._not_embedded)
-
-    def _not_embedded(self, error: Exception) -> None:
-        if not isinstance(error, EpicError):
-            raise EncoderError(f"{type(self._embeddings).__name__} could not embed the query: {error}") from error
+        model = self._embeddings
+        return Call(model.embed_query, model.aembed_query, query, explain=partial(explain_embedding, model))
 
     def _not_found(self, vector: list[float], error: Exception) -> None:
         """Raise the error that explains a store's failure, if its cause is known."""
-        store = type(self.vectorstore).__name__
         if isinstance(error, NotImplementedError):
             raise InvalidInputError(
-                f"{store} cannot search by vector, and a steered query is one. Use a store that has"
-                " similarity_search_by_vector, or this store's own retriever."
+                f"{type(self.vectorstore).__name__} cannot search by vector, and a steered query is one. Use a store"
+                " that has similarity_search_by_vector, or this store's own retriever."
             ) from error
-        if not isinstance(error, EncoderError) and refuses_dimension(error, vector):
-            raise EncoderMismatchError(
-                f"{store} refuses the query's embedding, {len(vector)} numbers made with"
-                f" {self._search.encoder.name}: {error}. Give embeddings=, the same that the store was filled"
-                " with; or fill it anew."
-            ) from error
+        advice = "Give embeddings=, the same that the store was filled with; or fill it anew."
+        explain_dimension(self.vectorstore, self._search.encoder, advice, vector, error)
 
     @override
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:

@@ -21,15 +21,15 @@ from typing_extensions import override
 from epic_core import Preference
 from epic_core.encoders import Encoder
 from epic_core.encoders.base import Embed
-from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
+from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
 from epic_core.integrations.calls import Call
 from epic_core.integrations.copies import Copied
+from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering.vector_stores import Found, SteeredSearch, Target, refuses_dimension
+from epic_core.steering.vector_stores import Found, SteeredSearch, Target
 from epic_core.types import FloatArray
 from epic_core.types.modes import Mode, checked_mode
-from epic_core.types.validation import checked_tau
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import text_of, with_metadata
 from epic_llamaindex.retriever import EpicRetriever
@@ -120,8 +120,8 @@ class SteeredRetriever(Copied, BaseRetriever):
         self._steering = checked_mode(steering)
         self._fallback = fallback
         self._annotate = annotate
-        self._floor = None if floor is None else checked_tau(floor, "floor")
-        self._search = SteeredSearch(encoder_of(model), floor=self._floor, overfetch=overfetch)
+        self._floor = floor
+        self._search = SteeredSearch(encoder_of(model), floor=floor, overfetch=overfetch)
         super().__init__(
             callback_manager=callback_manager,
             object_map=object_map,
@@ -222,26 +222,15 @@ class SteeredRetriever(Copied, BaseRetriever):
             model.get_agg_embedding_from_queries,
             model.aget_agg_embedding_from_queries,
             texts,
-            explain=self._not_embedded,
+            explain=partial(explain_embedding, model),
         )
         return embedding
 
-    def _not_embedded(self, error: Exception) -> None:
-        if not isinstance(error, EpicError):
-            raise EncoderError(f"{type(self._embed_model).__name__} could not embed the query: {error}") from error
-
     def _ask(self, leaf: BaseRetriever, bundle: QueryBundle) -> Call:
+        advice = "Its index was made with another model: give the retriever that embed_model, or make the index anew."
+        explain = partial(explain_dimension, self._leaf, self._search.encoder, advice, bundle.embedding or ())
         # A copy of the bundle, as retrievers write into it.
-        return Call(leaf.retrieve, leaf.aretrieve, replace(bundle), explain=partial(self._not_found, bundle))
-
-    def _not_found(self, bundle: QueryBundle, error: Exception) -> None:
-        """Raise the error that explains a leaf's failure, if its cause is known."""
-        if not isinstance(error, EpicError) and refuses_dimension(error, bundle.embedding or ()):
-            raise EncoderMismatchError(
-                f"{type(self._leaf).__name__} refuses the query's embedding, {len(bundle.embedding or ())} numbers made"
-                f" with {self._search.encoder.name}: {error}. Its index was made with another model: give the retriever"
-                " that embed_model, or make the index anew."
-            ) from error
+        return Call(leaf.retrieve, leaf.aretrieve, replace(bundle), explain=explain)
 
     def _wider(self) -> BaseRetriever | None:
         """Return a copy of the leaf that finds more; None if the leaf does not show how many it finds."""
