@@ -170,7 +170,6 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
 
     @override
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
-        """Do the same as `add` without blocking the event loop."""
         return await arun(self._added(nodes, kwargs))
 
     def _added(self, nodes: Sequence[BaseNode], kwargs: dict[str, Any]) -> Effects[list[str]]:
@@ -212,7 +211,6 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
 
     @override
     async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """Do the same as `delete` without blocking the event loop."""
         check_none_left(delete_kwargs)
         await in_thread(self.delete, ref_doc_id)
 
@@ -255,7 +253,6 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
 
     @override
     async def aclear(self) -> None:
-        """Do the same as `clear` without blocking the event loop."""
         await in_thread(self.clear)
 
     # reading
@@ -301,7 +298,6 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
 
     @override
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """Do the same as `query` without blocking the event loop."""
         return await arun(queried(self._collection, query, kwargs))
 
     # files

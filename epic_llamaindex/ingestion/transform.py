@@ -186,7 +186,6 @@ class EpicTransform(JudgingComponent, TransformComponent):
     @_dispatcher.span
     @override
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """Do the same as `__call__` without blocking the event loop."""
         return await arun(self._kept(nodes, kwargs))
 
     def _kept(self, nodes: Sequence[BaseNode], options: Mapping[str, Any]) -> Effects[list[BaseNode]]:
