@@ -36,16 +36,13 @@ class SteeredRetriever(OptionsRetriever):
         retriever = SteeredRetriever(vectorstore=store, preferences=["I avoid hotels with casinos."])
         documents = retriever.invoke("Where should I stay in Las Vegas?", k=3)
 
-    The query is embedded and steered, and the store is asked for its k nearest documents; embedding the query is nearly
-    all that this adds to the cost of the store's own search. If, in mode "signed", the metadata of documents gives
-    their stance to these preferences (`EpicDocumentTransformer` writes it) and one of the k conflicts with a
-    preference, more are fetched and ranked by similarity and stance; for that, the fetched texts are embedded. The
-    vectors of the last 4,096 texts are cached.
+    The query is embedded and steered, and the store is asked for its k nearest documents. If, in mode "signed", the
+    metadata of documents gives their stance to these preferences (`EpicDocumentTransformer` writes it) and one of the k
+    conflicts with a preference, more are fetched and ranked by similarity and stance; for that, their texts are
+    embedded, and the last 4,096 vectors cached.
 
-    `k`, `filter`, `preferences` and `steering` can be given with each call, or in `config["configurable"]` with
-    the prefix `epic_`, so that one retriever serves many users: preferences are embedded when they are first used, and
-    those of the last 128 users are cached. A filter is in the store's own language, and is passed to the store's search
-    as `filter`.
+    `k`, `filter`, `preferences` and `steering` can be given with each call, or in `config["configurable"]` with the
+    prefix `epic_`, so that one retriever serves many users. A filter is in the store's own language.
 
     Documents are copies. `epic_steered_by` in their metadata names the preferences that steered the query, one a line,
     the nearest first; `epic_score` is the similarity less the stance's penalty, where documents were ranked by stance;

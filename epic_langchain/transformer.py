@@ -51,9 +51,9 @@ class EpicDocumentTransformer(
 
     `epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`, `epic_confidence` and `epic_similarity`
     describe the strongest alignment, `epic_alignments` has all of them as JSON. A verifier that rewrites changes the
-    text; `epic_original` then has the original one. The transformer is also a Runnable: it works in a chain, with
-    callbacks and `batch`, and as `invoke(documents, preferences=[...])` for another user. Other metadata is kept, input
-    documents are never changed, and documents whose text is white space are left out.
+    text; `epic_original` then has the original one. The transformer is also a Runnable, for another user as
+    `invoke(documents, preferences=[...])`. Other metadata is kept, input documents are never changed, and documents
+    whose text is white space are left out.
 
     A document that a model's failure leaves undecided is not returned; it is in `undecided`, the reason is in
     `report.failures`, and a warning is logged. Transform it again once the model answers: verdicts that were reached

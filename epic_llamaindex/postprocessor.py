@@ -59,11 +59,10 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     from when it was stored stands. Guidance under preferences that are not the user's is removed.
 
     If a model fails, nodes are undecided: they are returned without guidance, unless `top_n` cuts them off, and a
-    warning is logged. Verdicts are cached, so that only undecided nodes are asked for when they are found again. With a
-    language model, each node that is new to it costs a call while the user waits for the answer: judge nodes when they
-    are stored, with `EpicTransform`, if that is possible. A call to `llm` that fails is retried once, a timeout never
-    (beyond the model's own retries); while its server is down, nodes are undecided at once, and it is asked again after
-    half a minute. A verifier, given as `llm` or a memory's, follows its own retry policy.
+    warning is logged. Verdicts are cached. Each node that is new to a language model costs a call while the user waits
+    for the answer: rather judge nodes when they are stored, with `EpicTransform`. A call to `llm` that fails is retried
+    once, a timeout never; while its server is down, nodes are undecided at once, and it is asked again after half a
+    minute. A verifier, given as `llm` or a memory's, follows its own retry policy.
 
     Attributes:
         preferences: The user's, texts or `epic_core.Preference`s. The only attribute that can be changed; a change

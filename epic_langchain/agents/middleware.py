@@ -83,16 +83,14 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         agent.invoke({"messages": [("user", "Where should I stay?")]})
 
     Before the model is called, the memory is searched for the user's latest message, once for each turn, and the hits
-    are appended to the system message of the call; the agent's messages stay as they are. After the turn, the user's
-    message is offered to the memory, which keeps it if it matters to a preference. The same turn is kept once, however
-    often it is offered.
+    are appended to the system message of the call. After the turn, the user's message is offered to the memory, which
+    keeps it once if it matters to a preference.
 
     A turn is the latest message of the user and the answers to it, also where a `SummarizationMiddleware`, before or
     after this one, replaces the message while the turn lasts. It belongs to the user whose run began with it:
     where a thread is shared, or another user resumes a run, one user's words are never offered to another's memory;
-    neither is a message that no run answered. So an agent that continues a thread needs this middleware from the start
-    of the run. The retrieved text is cached in RAM while a turn lasts, for ten minutes at most; it is retrieved again
-    as soon as the memory changes, so that forgotten items no longer reach the model.
+    neither is a message that no run answered. The retrieved text is cached in RAM while a turn lasts, for ten minutes
+    at most, and as long as the memory does not change.
 
     One agent can serve many users: `namespace`, `k`, `filter` and `preferences`, as `EpicRetriever.invoke` takes
     them, are read from the runtime context (`context={"namespace": ...}`, or attributes of these names, not methods)
