@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -19,8 +19,8 @@ from epic_core import Preference
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.calls import Call
+from epic_core.integrations.judging_memory import several_preferences
 from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
-from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch
@@ -86,11 +86,7 @@ class SteeredRetriever(OptionsRetriever):
     @field_validator("preferences", mode="before")
     @classmethod
     def _checked_preferences(cls, preferences: Any) -> Sequence[str | Preference]:
-        if isinstance(preferences, Iterable) and not isinstance(preferences, str):
-            preferences = tuple(preferences)
-        unique = unique_preferences(preferences)
-        # Keep texts as they were given: looking them up costs less.
-        return preferences if isinstance(preferences, tuple) else tuple(unique)
+        return several_preferences(preferences)
 
     @field_validator("overfetch", mode="before")
     @classmethod

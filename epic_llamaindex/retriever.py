@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from types import TracebackType
 from typing import Any, get_args
@@ -31,6 +31,7 @@ from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.calls import Call
 from epic_core.integrations.copies import Copied, checked_file, lasting
+from epic_core.integrations.judging_memory import several_preferences
 from epic_core.lm import LanguageModel
 from epic_core.memory import Options
 from epic_core.runtime.effects import Effects, arun, run
@@ -129,7 +130,7 @@ class EpicRetriever(Copied, BaseRetriever):
         self._guidance = guidance
         self._options: dict[str, Any] = {
             "filter": filter_of(filters),
-            "preferences": None if preferences is None else _several(preferences),
+            "preferences": None if preferences is None else several_preferences(preferences),
             "namespace": None if namespace is None else checked_text(namespace, "The namespace"),
             "steering": None if steering is None else checked_mode(steering),
             "stance_policy": checked_stance_policy(stance_policy),
@@ -413,12 +414,3 @@ def _query_of(query_bundle: object) -> tuple[str, list[str] | None]:
     if texts == []:
         raise InvalidInputError("The custom_embedding_strs of the query are empty: give texts, or leave them out.")
     return query_bundle.query_str, texts
-
-
-def _several(preferences: object) -> tuple[str | Preference, ...]:
-    """Return preferences as a tuple, which can be iterated over repeatedly."""
-    if isinstance(preferences, (str, Preference)):
-        return (preferences,)
-    if not isinstance(preferences, Iterable) or isinstance(preferences, (bytes, Mapping)):
-        raise InvalidInputError(f"preferences must be several texts, not {type(preferences).__name__}.")
-    return tuple(preferences)

@@ -24,8 +24,8 @@ from epic_core.encoders.base import Embed
 from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
 from epic_core.integrations.calls import Call
 from epic_core.integrations.copies import Copied
+from epic_core.integrations.judging_memory import several_preferences
 from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
-from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target
 from epic_core.types import FloatArray
@@ -156,12 +156,7 @@ class SteeredRetriever(Copied, BaseRetriever):
 
     @preferences.setter
     def preferences(self, preferences: Iterable[str | Preference]) -> None:
-        given = (preferences,) if isinstance(preferences, (str, Preference)) else preferences
-        if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
-            given = tuple(given)
-        unique_preferences(given)
-        # Keep texts as they were given: looking them up costs less.
-        self._preferences: tuple[str | Preference, ...] = tuple(given)
+        self._preferences = several_preferences(preferences)
 
     @dispatcher.span
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -340,14 +335,9 @@ def _model_of(retriever: BaseRetriever, given: BaseEmbedding | Encoder | str | N
         return given
     if given is None:
         return own
-    if isinstance(given, BaseEmbedding):
-        name = given.model_name
-        other = (given.class_name(), name) != (own.class_name(), own.model_name)
-    else:
-        # For a model of another framework, an encoder may be the same model under another name.
-        name = encoder_of(given).name
-        other = isinstance(own, EpicEmbedding) and name != own.model_name
-    if other:
+    name, own_name = encoder_of(given).name, encoder_of(own).name
+    # An encoder that is no model of the framework may be the same model under another name.
+    if name != own_name and (isinstance(given, BaseEmbedding) or isinstance(own, EpicEmbedding)):
         raise EncoderMismatchError(
             f"This {kind} embeds with {own.class_name()} {own.model_name!r}, embed_model= is {type(given).__name__}"
             f" {name!r}: a query of one model cannot be found among vectors of another. Leave out embed_model=."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,20 @@ from epic_core.types import BuildReport, Item, Preference
 from epic_core.types.validation import checked_keep_rate, checked_tau
 from epic_core.types.verdicts import Judged
 from epic_core.verification.base import Verifier
+
+
+def several_preferences(given: object) -> tuple[str | Preference, ...]:
+    """Return a user's preferences, or the only one, as a tuple; unchanged, so that looking them up costs less.
+
+    Raises:
+        InvalidInputError: for anything but preferences, or for one given twice.
+    """
+    several = (given,) if isinstance(given, (str, Preference)) else given
+    if not isinstance(several, Iterable) or isinstance(several, (bytes, Mapping)):
+        raise InvalidInputError(f"preferences must be several texts, not {type(given).__name__}.")
+    chosen = tuple(several)
+    unique_preferences(chosen)
+    return chosen
 
 
 def check_settings(preferences: Iterable[str | Preference], tau: float | None, keep_rate: float | None = None) -> None:
