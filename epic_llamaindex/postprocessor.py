@@ -19,7 +19,7 @@ from typing_extensions import Self, override
 from epic_core import BuildReport, EpicMemory
 from epic_core.context import format_hit
 from epic_core.errors import InvalidInputError, NoPreferencesError
-from epic_core.integrations.judging_memory import check_beside_memory, check_settings
+from epic_core.integrations.judging_memory import check_beside_memory, check_settings, warn_of_undecided
 from epic_core.integrations.reranking import (
     CONTENT,
     GUIDANCE,
@@ -222,14 +222,9 @@ class _Call:
     def _take(self, ranked: Sequence[Ranked]) -> None:
         """Make the nodes to return, store the report, and warn of undecided texts."""
         self.found = [self._node(number, one) for number, one in enumerate(ranked, start=1)]
-        report = self._processor._report = self.report
-        if report.undecided:
-            # A caller inside a query engine does not see the report.
-            _logger.warning(
-                "%d texts are undecided, and without guidance, as a model failed: %s",
-                report.undecided,
-                next(iter(report.failures.values()), "no reason was given"),
-            )
+        self._processor._report = self.report
+        told = "%d texts are undecided, and without guidance, as a model failed"
+        warn_of_undecided(self.report, _logger, told)
 
     def _node(self, number: int, ranked: Ranked) -> NodeWithScore:
         found = self.nodes[ranked.place]

@@ -32,6 +32,7 @@ from epic_core import BuildReport, EpicMemory, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.integrations.calls import Call
+from epic_core.integrations.judging_memory import warn_of_undecided
 from epic_core.integrations.metadata import PREFIX, REWRITE, as_metadata
 from epic_core.integrations.reranking import Ranked, Reranker
 from epic_core.lm.failures import kind_of
@@ -326,12 +327,7 @@ def _verdicts_of(source: EpicTransform | EpicMemory, passages: Sequence[BaseNode
     texts: list[tuple[str, Mapping[str, Any]]] = [(passage.get_content(mode), {}) for passage in passages]
     report = BuildReport()
     verdicts = yield from Reranker(memory, steering="off", rerank=False).rank(None, texts, report)
-    if report.undecided:
-        _logger.warning(
-            "%d passages are without guidance, as a model failed: %s",
-            report.undecided,
-            next(iter(report.failures.values()), "no reason was given"),
-        )
+    warn_of_undecided(report, _logger, "%d passages are without guidance, as a model failed")
     return {passages[one.place].node_id: one for one in verdicts}
 
 

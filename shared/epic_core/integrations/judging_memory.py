@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,6 +65,19 @@ def check_beside_memory(component: BaseModel, names: Iterable[str]) -> None:
     given = [name for name in names if getattr(component, name) != fields[name].get_default(call_default_factory=True)]
     if given:
         raise InvalidInputError(f"With memory=, {', '.join(given)} would be ignored: it has its own.")
+
+
+def warn_of_undecided(report: BuildReport, logger: logging.Logger, told: str) -> None:
+    """Log a warning if a model's failure left texts undecided: a caller inside a framework does not see the report.
+
+    Args:
+        report: The report.
+        logger: The logger.
+        told: The warning, with %d for the number of texts; the reason follows.
+    """
+    if report.undecided:
+        reason = next(iter(report.failures.values()), "no reason was given")
+        logger.warning(f"{told}: %s", report.undecided, reason)
 
 
 class Prepared:
