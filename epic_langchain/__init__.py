@@ -16,6 +16,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("langchain-core", "langchain") from error
 
+from epic_langchain.filters import EpicTranslator
 from epic_langchain.models import EpicEmbeddings, LangChainEncoder, LangChainLM
 from epic_langchain.retriever import EpicRetriever
 from epic_langchain.steered_retriever import SteeredRetriever
@@ -34,6 +35,7 @@ __all__ = [
     "EpicEmbeddings",
     "EpicGraphRetriever",
     "EpicRetriever",
+    "EpicTranslator",
     "EpicVectorStore",
     "LangChainEncoder",
     "LangChainLM",

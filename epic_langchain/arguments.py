@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
+from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from epic_core.collection import Record
@@ -26,6 +27,12 @@ def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Se
     configurable = ensure_config(config).get("configurable") or {}
     given = {name: configurable.get(f"{PREFIX}{name}") for name in names}
     return _not_none(given | _not_none(kwargs))
+
+
+def without_settings(described: SerializedNotImplemented) -> SerializedNotImplemented:
+    """Return the description of a component for traces without its `repr`, which shows its settings."""
+    described["repr"] = f"{described['id'][-1]}(...)"
+    return described
 
 
 def _not_none(options: Mapping[str, Any]) -> dict[str, Any]:

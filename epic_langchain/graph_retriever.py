@@ -8,21 +8,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self, override
 
 from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction import Extractor
-from epic_core.graph.extraction.lm import LMExtractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
-from epic_core.graph.sources import checked_source, graph_over, warn_of_failures
-from epic_core.lm.failures import kind_of
+from epic_core.graph.sources import checked_source, extractor_of, graph_over, warn_of_failures
+from epic_core.integrations.copies import checked_file, lasting
 from epic_langchain.arguments import per_call
 from epic_langchain.documents import memory_item, several
-from epic_langchain.models import lm_of
+from epic_langchain.models import lm_of, memory_of
 from epic_langchain.retriever import MemoryRetriever
 
 _logger = logging.getLogger(__name__)
@@ -63,15 +61,8 @@ class EpicGraphRetriever(MemoryRetriever):
 
     @field_validator("extractor", mode="before")
     @classmethod
-    def _checked_extractor(cls, extractor: Any) -> Extractor | None:
-        if isinstance(extractor, BaseChatModel) or callable(getattr(extractor, "complete", None)):
-            return LMExtractor(lm_of(extractor))
-        if extractor is None or (not isinstance(extractor, (type, Runnable)) and isinstance(extractor, Extractor)):
-            return extractor
-        raise InvalidInputError(
-            "extractor must be a LangChain chat model, such as ChatOllama(model=...), a language model or an extractor"
-            f" of epic_core, or None for the one that needs no model; not {kind_of(extractor)}."
-        )
+    def _checked_extractor(cls, extractor: object) -> Extractor | None:
+        return extractor_of(extractor, Runnable, lm_of)
 
     @field_validator("graph", mode="before")
     @classmethod
@@ -81,9 +72,9 @@ class EpicGraphRetriever(MemoryRetriever):
     @model_validator(mode="after")
     def _open(self) -> Self:
         """Open the file last: if another argument failed later, nobody could close it."""
-        source = self.graph
+        source = self._given = self.graph
         known = isinstance(source, GraphMemory)
-        memory = self._opened(source.memory if known else source)
+        memory = memory_of(source.memory if known else source, self.embeddings)
         try:
             self.__dict__["graph"] = graph_over(source if known else memory, self.extractor)
         except BaseException:
@@ -97,6 +88,15 @@ class EpicGraphRetriever(MemoryRetriever):
     def _searched(self) -> GraphMemory:
         graph: GraphMemory = self.graph
         return graph
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {**self._fields(), "graph": lasting(self._given)}
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        checked_file(self._searched.memory.path, self)
+        return self._given, self.graph, self.embeddings, self.extractor
 
     @override
     def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
 
 from epic_core import BuildReport, EpicMemory, Hits
 from epic_core.context import format_preferences
-from epic_core.errors import InvalidInputError
+from epic_core.integrations.copies import CopiedModel, checked_file, lasting
 from epic_core.steering import Mode
 from epic_core.types import checked_k
 from epic_core.types.modes import StancePolicy
-from epic_langchain.arguments import per_call
+from epic_langchain.arguments import per_call, without_settings
 from epic_langchain.documents import document_of, memory_item, several
 from epic_langchain.filters import MetadataFilter, filter_of
-from epic_langchain.models import encoder_of
+from epic_langchain.models import encoder_of, memory_of
 
 
-class OptionsRetriever(BaseRetriever):
+class OptionsRetriever(CopiedModel, BaseRetriever):
     """Base of retrievers that take options with each call."""
 
     model_config = ConfigDict(
@@ -61,6 +61,15 @@ class OptionsRetriever(BaseRetriever):
         """Return the options of a call."""
         return per_call(config, kwargs, self._per_call)
 
+    @override
+    def to_json_not_implemented(self) -> SerializedNotImplemented:
+        """Return the description that traces get: without the settings, some of which are the user's own words."""
+        return without_settings(super().to_json_not_implemented())
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return self._fields()
+
 
 class MemoryRetriever(OptionsRetriever):
     """Base of retrievers over a memory: opens it, and turns hits into documents."""
@@ -70,6 +79,9 @@ class MemoryRetriever(OptionsRetriever):
     guidance: Literal["metadata", "text"] = "metadata"
     steering: Mode | None = None
     stance_policy: StancePolicy = "prefer"
+
+    # The memory or graph as it was given.
+    _given: Any = PrivateAttr()
 
     @property
     @abstractmethod
@@ -82,16 +94,6 @@ class MemoryRetriever(OptionsRetriever):
         made = None if embeddings is None else encoder_of(embeddings)
         # Keep the encoder made from a name, so that it is not loaded again.
         return made if isinstance(embeddings, str) else embeddings
-
-    def _opened(self, memory: EpicMemory | str | Path) -> EpicMemory:
-        """Return a memory that is open, or open the one in a file, which has to exist."""
-        if not isinstance(memory, EpicMemory):
-            return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(self.embeddings))
-        if self.embeddings is not None:
-            given, own = encoder_of(self.embeddings).name, memory.encoder.name
-            if given != own:
-                raise InvalidInputError(f"The memory is open, with the embeddings {own}: leave out embeddings={given}.")
-        return memory
 
     @override
     def _get_relevant_documents(
@@ -167,17 +169,11 @@ class EpicRetriever(MemoryRetriever):
 
     _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "preferences", "steering", "stance_policy")
 
-    @field_validator("memory", mode="before")
-    @classmethod
-    def _checked_memory(cls, memory: object) -> object:
-        if not isinstance(memory, (EpicMemory, str, Path)):
-            raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
-        return memory
-
     @model_validator(mode="after")
     def _open(self) -> Self:
         """Open the file last: if another argument failed later, nobody could close it."""
-        self.__dict__["memory"] = self._opened(self.memory)
+        self._given = self.memory
+        self.__dict__["memory"] = memory_of(self.memory, self.embeddings)
         return self
 
     @property
@@ -185,6 +181,15 @@ class EpicRetriever(MemoryRetriever):
     def _searched(self) -> EpicMemory:
         memory: EpicMemory = self.memory
         return memory
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {**self._fields(), "memory": lasting(self._given)}
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        checked_file(self.memory.path, self)
+        return self._given, self.memory, self.embeddings
 
     def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
         """Offer documents (ids, texts and metadata) to the memory, which decides what it keeps.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,14 +17,14 @@ from typing_extensions import Self, override
 
 from epic_core import Preference
 from epic_core.encoders.base import aembed_query, embed_query
-from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
+from epic_core.errors import InvalidInputError
 from epic_core.integrations.calls import Call
-from epic_core.runtime.batching import unique_preferences
+from epic_core.integrations.judging_memory import several_preferences
+from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
-from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch, refuses_dimension
+from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch
 from epic_core.types import FloatArray, checked_k, checked_text
-from epic_core.types.validation import checked_tau
 from epic_langchain.documents import FoundDocument, described
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.retriever import OptionsRetriever
@@ -36,16 +36,13 @@ class SteeredRetriever(OptionsRetriever):
         retriever = SteeredRetriever(vectorstore=store, preferences=["I avoid hotels with casinos."])
         documents = retriever.invoke("Where should I stay in Las Vegas?", k=3)
 
-    The query is embedded and steered, and the store is asked for its k nearest documents; embedding the query is nearly
-    all that this adds to the cost of the store's own search. If, in mode "signed", the metadata of documents gives
-    their stance to these preferences (`EpicDocumentTransformer` writes it) and one of the k conflicts with a
-    preference, more are fetched and ranked by similarity and stance; for that, the fetched texts are embedded. The
-    vectors of the last 4,096 texts are cached.
+    The query is embedded and steered, and the store is asked for its k nearest documents. If, in mode "signed", the
+    metadata of documents gives their stance to these preferences (`EpicDocumentTransformer` writes it) and one of the k
+    conflicts with a preference, more are fetched and ranked by similarity and stance; for that, their texts are
+    embedded, and the last 4,096 vectors cached.
 
-    `k`, `filter`, `preferences` and `steering` can be given with each call, or in `config["configurable"]` with
-    the prefix `epic_`, so that one retriever serves many users: preferences are embedded when they are first used, and
-    those of the last 128 users are cached. A filter is in the store's own language, and is passed to the store's search
-    as `filter`.
+    `k`, `filter`, `preferences` and `steering` can be given with each call, or in `config["configurable"]` with the
+    prefix `epic_`, so that one retriever serves many users. A filter is in the store's own language.
 
     Documents are copies. `epic_steered_by` in their metadata names the preferences that steered the query, one a line,
     the nearest first; `epic_score` is the similarity less the stance's penalty, where documents were ranked by stance;
@@ -89,21 +86,12 @@ class SteeredRetriever(OptionsRetriever):
     @field_validator("preferences", mode="before")
     @classmethod
     def _checked_preferences(cls, preferences: Any) -> Sequence[str | Preference]:
-        if isinstance(preferences, Iterable) and not isinstance(preferences, str):
-            preferences = tuple(preferences)
-        unique = unique_preferences(preferences)
-        # Keep texts as they were given: looking them up costs less.
-        return preferences if isinstance(preferences, tuple) else tuple(unique)
+        return several_preferences(preferences)
 
     @field_validator("overfetch", mode="before")
     @classmethod
     def _checked_overfetch(cls, overfetch: Any) -> int:
         return checked_overfetch(overfetch)
-
-    @field_validator("floor")
-    @classmethod
-    def _checked_floor(cls, floor: float | None) -> float | None:
-        return None if floor is None else checked_tau(floor, "floor")
 
     @field_validator("search_kwargs")
     @classmethod
@@ -125,6 +113,11 @@ class SteeredRetriever(OptionsRetriever):
         self._embeddings = None if ours else embeddings
         self._search = SteeredSearch(encoder_of(embeddings), floor=self.floor, overfetch=self.overfetch)
         return self
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        # The store itself says whether it can be copied.
+        return self.embeddings, self._embeddings, self.vectorstore.embeddings, self._search
 
     @override
     def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -193,26 +186,18 @@ class SteeredRetriever(OptionsRetriever):
         """Return the call for the query's embedding, which is not normalised if the model does not normalise it."""
         if self._embeddings is None:
             return Call(embed_query, aembed_query, self._search.encoder, query)
-        return Call(self._embeddings.embed_query, self._embeddings.aembed_query, query, explain=self._not_embedded)
-
-    def _not_embedded(self, error: Exception) -> None:
-        if not isinstance(error, EpicError):
-            raise EncoderError(f"{type(self._embeddings).__name__} could not embed the query: {error}") from error
+        model = self._embeddings
+        return Call(model.embed_query, model.aembed_query, query, explain=partial(explain_embedding, model))
 
     def _not_found(self, vector: list[float], error: Exception) -> None:
         """Raise the error that explains a store's failure, if its cause is known."""
-        store = type(self.vectorstore).__name__
         if isinstance(error, NotImplementedError):
             raise InvalidInputError(
-                f"{store} cannot search by vector, and a steered query is one. Use a store that has"
-                " similarity_search_by_vector, or this store's own retriever."
+                f"{type(self.vectorstore).__name__} cannot search by vector, and a steered query is one. Use a store"
+                " that has similarity_search_by_vector, or this store's own retriever."
             ) from error
-        if not isinstance(error, EncoderError) and refuses_dimension(error, vector):
-            raise EncoderMismatchError(
-                f"{store} refuses the query's embedding, {len(vector)} numbers made with"
-                f" {self._search.encoder.name}: {error}. Give embeddings=, the same that the store was filled"
-                " with; or fill it anew."
-            ) from error
+        advice = "Give embeddings=, the same that the store was filled with; or fill it anew."
+        explain_dimension(self.vectorstore, self._search.encoder, advice, vector, error)
 
     @override
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:

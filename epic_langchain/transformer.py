@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.documents import BaseDocumentTransformer, Document
+from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
@@ -17,12 +18,13 @@ from typing_extensions import Self, override
 from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.integrations.copies import CopiedModel
+from epic_core.integrations.judging_memory import check_beside_memory, check_settings
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
-from epic_core.types.validation import checked_keep_rate, checked_tau
 from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
-from epic_langchain.arguments import per_call
+from epic_langchain.arguments import per_call, without_settings
 from epic_langchain.documents import checked_document, checked_documents, documents_of, several
 from epic_langchain.models import calling_with, encoder_of, verifier_of
 
@@ -38,7 +40,9 @@ _USERS_PREPARED = 32
 _A_MEMORYS = ("preferences", "embeddings", "llm", "tau", "keep_rate", "coarse", "fine")
 
 
-class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Document]], BaseDocumentTransformer):
+class EpicDocumentTransformer(
+    CopiedModel, RunnableSerializable[Sequence[Document], list[Document]], BaseDocumentTransformer
+):
     """Transformer that keeps the documents that matter to a user, with guidance in flat `epic_*` metadata.
 
         keep = EpicDocumentTransformer(preferences=["I follow a strict vegan diet."], llm=ChatOllama(model="qwen3:4b"))
@@ -47,9 +51,9 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
 
     `epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`, `epic_confidence` and `epic_similarity`
     describe the strongest alignment, `epic_alignments` has all of them as JSON. A verifier that rewrites changes the
-    text; `epic_original` then has the original one. The transformer is also a Runnable: it works in a chain, with
-    callbacks and `batch`, and as `invoke(documents, preferences=[...])` for another user. Other metadata is kept, input
-    documents are never changed, and documents whose text is white space are left out.
+    text; `epic_original` then has the original one. The transformer is also a Runnable, for another user as
+    `invoke(documents, preferences=[...])`. Other metadata is kept, input documents are never changed, and documents
+    whose text is white space are left out.
 
     A document that a model's failure leaves undecided is not returned; it is in `undecided`, the reason is in
     `report.failures`, and a warning is logged. Transform it again once the model answers: verdicts that were reached
@@ -103,18 +107,9 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.memory is not None:
-            fields = type(self).model_fields
-            given = [name for name in _A_MEMORYS if getattr(self, name) != fields[name].default]
-            if given:
-                raise InvalidInputError(f"With memory=, {', '.join(given)} would be ignored: it has its own.")
+            check_beside_memory(self, _A_MEMORYS)
             return self
-        unique_preferences(self.preferences)
-        if self.tau is not None and self.keep_rate is not None:
-            raise InvalidInputError("Give tau or keep_rate, not both.")
-        if self.tau is not None:
-            checked_tau(self.tau)
-        if self.keep_rate is not None:
-            checked_keep_rate(self.keep_rate)
+        check_settings(self.preferences, self.tau, self.keep_rate)
         self._encoder = encoder_of(self.embeddings)
         self._verifier = verifier_of(self.llm, self._encoder)
         return self
@@ -142,8 +137,20 @@ class EpicDocumentTransformer(RunnableSerializable[Sequence[Document], list[Docu
     @override
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a transformer with some settings changed, which are checked; no prepared memory is shared."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**{**given, **(update or {})})
+        return type(self)(**{**self._fields(), **(update or {})})
+
+    @override
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self.model_copy()
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return self._fields()
+
+    @override
+    def to_json_not_implemented(self) -> SerializedNotImplemented:
+        """Return the description that traces get: without the preferences, which are the user's own words."""
+        return without_settings(super().to_json_not_implemented())
 
     # LangChain's interface
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from numbers import Integral, Real
@@ -18,7 +17,8 @@ from epic_core import EpicMemory, Preference
 from epic_core.collection import Collection
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
-from epic_core.runtime.batching import unique_preferences
+from epic_core.integrations.collection_file import CollectionFile
+from epic_core.integrations.copies import NotCopiedError, checked_file
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
@@ -26,10 +26,9 @@ from epic_core.types import checked_k, checked_string
 from epic_langchain.arguments import documents_of_texts, listed, records_of, with_ids
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.searches import CollectionSource, Found, MemorySource, Search
-from epic_langchain.transformer import EpicDocumentTransformer
 
 
-class EpicVectorStore(VectorStore):
+class EpicVectorStore(CollectionFile, VectorStore):
     """A vector store in one durable file, or in RAM, whose searches follow the user's preferences.
 
         store = EpicVectorStore(path="me.vectors", preferences=["I follow a strict vegan diet."])
@@ -73,7 +72,7 @@ class EpicVectorStore(VectorStore):
     ) -> None:
         encoder = encoder_of(embedding)
         self._embeddings = embedding if isinstance(embedding, Embeddings) else EpicEmbeddings(encoder)
-        collection = Collection(
+        self._collection = Collection(
             encoder,
             path,
             preferences=() if preferences is None else preferences,
@@ -81,8 +80,8 @@ class EpicVectorStore(VectorStore):
             must_exist=must_exist,
             read_only=read_only,
         )
-        self._file: Collection | EpicMemory = collection
-        self._source: CollectionSource | MemorySource = CollectionSource(collection)
+        self._source: CollectionSource | MemorySource = CollectionSource(self._collection)
+        self._read_only = read_only
 
     @classmethod
     def from_memory(cls, memory: EpicMemory, *, namespace: str | None = None) -> EpicVectorStore:
@@ -106,48 +105,30 @@ class EpicVectorStore(VectorStore):
         embedding: Embeddings | Encoder | str | None = None,
         *,
         ids: Sequence[str | None] | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        llm: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Make a store of documents; with `preferences`, of the documents that matter to the user.
+        """Make a store and add documents to it, all of them.
 
-        Documents that a model's failure leaves undecided are not stored, and there is a warning. To try them again,
-        use `EpicDocumentTransformer` and `add_documents` instead.
+        To store only what matters to the user, add what an `EpicDocumentTransformer` keeps.
 
         Args:
-            documents: The documents to store; with preferences, after the coarse filter and fine verification.
+            documents: The documents to store.
             embedding: As for the constructor.
-            ids: Ids to use instead of the documents' own; None for a document keeps its own.
-            preferences: The user's.
-            llm: Decides what is kept, as for `EpicDocumentTransformer`.
+            ids: As for `add_documents`.
             **kwargs: As for the constructor.
 
         Raises:
-            InvalidInputError: as the constructor and `add_documents`; or for an `llm` without preferences.
+            InvalidInputError: as the constructor and `add_documents` raise it.
             EncoderError: if the embedding model fails; nothing is stored then.
         """
         given = with_ids(documents, ids)
-        users = [] if preferences is None else unique_preferences(preferences)
-        if llm is not None and not users:
-            raise InvalidInputError("llm decides what preferences want: give preferences=[...] with it.")
-        keep = None
-        if users:
-            keep = EpicDocumentTransformer(preferences=users, embeddings=encoder_of(embedding), llm=llm)
-        store = cls(embedding, preferences=users, **kwargs)
+        store = cls(embedding, **kwargs)
         try:
-            store.add_documents(given if keep is None else keep.invoke(given))
+            store.add_documents(given)
         except BaseException:
             # The caller does not have the store yet and could not close it.
             store.close()
             raise
-        if keep is not None and keep.undecided:
-            reason = next(iter(keep.report.failures.values()), "no reason was given")
-            warnings.warn(
-                f"{len(keep.undecided)} documents are undecided and not stored ({reason}). To try again, transform them"
-                " with EpicDocumentTransformer and add what it keeps.",
-                stacklevel=2,
-            )
         return store
 
     @classmethod
@@ -181,15 +162,6 @@ class EpicVectorStore(VectorStore):
         return await in_thread(partial(cls.from_texts, texts, embedding, metadatas, **kwargs))
 
     # writing
-
-    @property
-    def _collection(self) -> Collection:
-        """The collection that is written."""
-        if isinstance(self._file, Collection):
-            return self._file
-        raise InvalidInputError(
-            "This is a view of a memory, which decides itself what it keeps: memory.add(...), memory.forget(...)."
-        )
 
     @override
     def add_documents(
@@ -320,35 +292,20 @@ class EpicVectorStore(VectorStore):
         """The embedding model."""
         return self._embeddings
 
-    def verify(self) -> int:
-        """Check every row of the file and return how many there are.
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "embedding": self._embeddings,
+            "path": checked_file(self.path, self),
+            "preferences": self._collection.preferences,
+            "steering": self._collection.steering,
+            "must_exist": True,
+            "read_only": self._read_only,
+        }
 
-        Raises:
-            DamagedError: if a row is not as it was written.
-        """
-        return self._file.verify()
-
-    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a copy of the last committed state, whole or not at all; also while the store is in use.
-
-        Raises:
-            StoreError: if it cannot be written, or the file exists and `overwrite` is off.
-        """
-        self._file.backup(path, overwrite=overwrite)
-
-    def close(self) -> None:
-        """Close the file; closing twice is fine. A view leaves its memory open."""
-        if isinstance(self._file, Collection):
-            self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"EpicVectorStore({self._file!r})"
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        return (*super()._shared(), self._embeddings)
 
 
 class _MemoryView(EpicVectorStore):
@@ -358,8 +315,27 @@ class _MemoryView(EpicVectorStore):
         if not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"from_memory takes an EpicMemory, not {type(memory).__name__}.")
         self._embeddings = EpicEmbeddings(memory.encoder)
-        self._file = memory
+        self._memory = memory
         self._source = MemorySource(memory, namespace)
+
+    @property
+    @override
+    def _file(self) -> EpicMemory:
+        return self._memory
+
+    @property
+    def _collection(self) -> Collection:  # type: ignore[override]
+        raise InvalidInputError(
+            "This is a view of a memory, which decides itself what it keeps: memory.add(...), memory.forget(...)."
+        )
+
+    @override
+    def close(self) -> None:
+        """Leave the memory open: the caller closes it."""
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        raise NotCopiedError("A view of a memory cannot be pickled: the memory is open. Make a view there, too.")
 
 
 def _fetched(k: int, fetch_k: int, lambda_mult: float) -> int:

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
-from llama_index.core.schema import BaseComponent, BaseNode, IndexNode
-from llama_index.core.vector_stores import MetadataFilters
+from llama_index.core.schema import BaseComponent, BaseNode
 from llama_index_instrumentation import get_dispatcher
-from typing_extensions import Self, override
+from typing_extensions import Self, Unpack, override
 
-from epic_core import BuildReport, EpicMemory, Filter, Preference
-from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError
+from epic_core import BuildReport, EpicMemory
 from epic_core.graph.extraction import Extractor
-from epic_core.graph.extraction.lm import LMExtractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
-from epic_core.graph.sources import checked_source, graph_over, warn_of_failures
+from epic_core.graph.sources import checked_source, extractor_of, graph_over, warn_of_failures
 from epic_core.lm import LanguageModel
-from epic_core.lm.failures import kind_of
-from epic_core.steering import Mode
-from epic_core.types.modes import StancePolicy
 from epic_llamaindex.models import lm_of
-from epic_llamaindex.nodes import Guidance
-from epic_llamaindex.retriever import EpicRetriever
+from epic_llamaindex.retriever import EpicRetriever, RetrieverOptions
 
 dispatcher = get_dispatcher(__name__)
 _logger = logging.getLogger(__name__)
@@ -77,39 +67,18 @@ class EpicGraphRetriever(EpicRetriever):
         graph: GraphMemory | EpicMemory | str | Path,
         *,
         extractor: Extractor | LLM | LanguageModel | None = None,
-        similarity_top_k: int = 5,
-        filters: MetadataFilters | Filter | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        guidance: Guidance = "metadata",
-        steering: Mode | None = None,
-        stance_policy: StancePolicy = "prefer",
-        embed_model: BaseEmbedding | Encoder | str | None = None,
-        callback_manager: CallbackManager | None = None,
-        object_map: dict[str, Any] | None = None,
-        objects: Sequence[IndexNode] | None = None,
-        verbose: bool = False,
+        **options: Unpack[RetrieverOptions],
     ) -> None:
         checked_source(graph)
-        reads = extractor_of(extractor)
-        super().__init__(
-            graph.memory if isinstance(graph, GraphMemory) else graph,
-            similarity_top_k=similarity_top_k,
-            filters=filters,
-            preferences=preferences,
-            guidance=guidance,
-            steering=steering,
-            stance_policy=stance_policy,
-            embed_model=embed_model,
-            callback_manager=callback_manager,
-            object_map=object_map,
-            objects=objects,
-            verbose=verbose,
-        )
+        self._extractor = extractor_of(extractor, BaseComponent, lm_of)
+        memory = graph.memory if isinstance(graph, GraphMemory) else graph
+        super().__init__(memory, namespace=None, **options)
+        self._given = graph
         # A graph belongs to one namespace.
         del self._options["namespace"]
         self.report = GraphReport()
         try:
-            self.graph = graph_over(graph if isinstance(graph, GraphMemory) else self.memory, reads)
+            self.graph = graph_over(graph if isinstance(graph, GraphMemory) else self.memory, self._extractor)
         except BaseException:
             self.close()
             raise
@@ -128,16 +97,26 @@ class EpicGraphRetriever(EpicRetriever):
             TypeError: for an unknown argument.
             EpicError: as `EpicMemory.open` and `GraphMemory.add` raise it.
         """
-        reads = extractor_of(extractor)
+        reads = extractor_of(extractor, BaseComponent, lm_of)
         retriever = super().from_defaults(**options)
         try:
             if reads is not None:
                 retriever.graph = GraphMemory(memory=retriever.memory, extractor=reads)
+                retriever._extractor = reads
             retriever._reported(retriever.graph.update())
         except BaseException:
             retriever.close()
             raise
         return retriever
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        arguments = super()._arguments()
+        return {"graph": arguments.pop("memory"), "extractor": self._extractor, **arguments}
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        return *super()._shared(), self.graph, self._extractor
 
     @property
     @override
@@ -168,15 +147,3 @@ class EpicGraphRetriever(EpicRetriever):
         self.report = report
         warn_of_failures(report, _logger)
         return report.memory
-
-
-def extractor_of(extractor: Extractor | LLM | LanguageModel | None) -> Extractor | None:
-    """Return an extractor for what a user gave: a model reads the passages; None is the graph's default."""
-    if extractor is None or (not isinstance(extractor, (type, BaseComponent)) and isinstance(extractor, Extractor)):
-        return extractor
-    if isinstance(extractor, LLM) or callable(getattr(extractor, "complete", None)):
-        return LMExtractor(lm_of(extractor))
-    raise InvalidInputError(
-        "extractor must be a LlamaIndex LLM, such as Ollama(model=...), a language model or an extractor of epic_core,"
-        f" or None for the one that needs no model; not {kind_of(extractor)}."
-    )

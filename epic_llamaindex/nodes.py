@@ -27,7 +27,7 @@ from epic_core.types.metadata import copied, plain
 from epic_llamaindex.filters import SOURCE
 
 Guidance: TypeAlias = Literal["metadata", "text", "none"]
-"""Where a node's guidance goes: into its metadata; also into its text, in the form for a model; or nowhere."""
+"""Place of a node's guidance: its metadata; also its text, in the form for a model; or none."""
 
 INDEX = f"{PREFIX}index_id"
 """The metadata key for the `index_id` of an item's node, if that is an IndexNode."""

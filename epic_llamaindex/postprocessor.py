@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
@@ -19,6 +19,7 @@ from typing_extensions import Self, override
 from epic_core import BuildReport, EpicMemory
 from epic_core.context import format_hit
 from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.integrations.judging_memory import check_beside_memory, check_settings, warn_of_undecided
 from epic_core.integrations.reranking import (
     CONTENT,
     GUIDANCE,
@@ -29,11 +30,9 @@ from epic_core.integrations.reranking import (
     content_of,
     waited_for,
 )
-from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.types.metadata import copied
-from epic_core.types.validation import checked_tau
 from epic_core.verification import LMVerifier
 from epic_llamaindex.models import encoder_of, verifier_of
 from epic_llamaindex.models.component import JudgingComponent
@@ -60,11 +59,10 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     from when it was stored stands. Guidance under preferences that are not the user's is removed.
 
     If a model fails, nodes are undecided: they are returned without guidance, unless `top_n` cuts them off, and a
-    warning is logged. Verdicts are cached, so that only undecided nodes are asked for when they are found again. With a
-    language model, each node that is new to it costs a call while the user waits for the answer: judge nodes when they
-    are stored, with `EpicTransform`, if that is possible. A call to `llm` that fails is retried once, a timeout never
-    (beyond the model's own retries); while its server is down, nodes are undecided at once, and it is asked again after
-    half a minute. A verifier, given as `llm` or a memory's, follows its own retry policy.
+    warning is logged. Verdicts are cached. Each node that is new to a language model costs a call while the user waits
+    for the answer: rather judge nodes when they are stored, with `EpicTransform`. A call to `llm` that fails is retried
+    once, a timeout never; while its server is down, nodes are undecided at once, and it is asked again after half a
+    minute. A verifier, given as `llm` or a memory's, follows its own retry policy.
 
     Attributes:
         preferences: The user's, texts or `epic_core.Preference`s. The only attribute that can be changed; a change
@@ -99,7 +97,6 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     rerank: bool = Field(default=True, frozen=True)
     guidance: Literal["metadata", "text"] = Field(default="metadata", frozen=True)
 
-    _of_memory: ClassVar[tuple[str, ...]] = ("preferences", "embed_model", "llm", "tau")
     _ranker: Reranker | None = PrivateAttr(default=None)
     _preparing: Any = PrivateAttr(default_factory=threading.Lock)
     _warned: bool = PrivateAttr(default=False)
@@ -107,12 +104,11 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.memory is not None:
-            self._refuse_beside_memory()
+            check_beside_memory(self, ("preferences", "embed_model", "llm", "tau"))
             return self
-        if not unique_preferences(self.preferences):
+        check_settings(self.preferences, self.tau)
+        if not self.preferences:
             raise InvalidInputError("Give the preferences to judge by: preferences=['...'], or a memory.")
-        if self.tau is not None:
-            checked_tau(self.tau)
         if not hasattr(self, "_verifier"):  # Keep unchanged models, and with them the verdicts they have reached.
             self._encoder = RememberingEncoder(encoder_of(self.embed_model))
             verifier = verifier_of(self.llm, self._encoder)
@@ -166,11 +162,6 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
             if self._ranker is None:
                 self._ranker = Reranker(memory, steering=self.steering, keep=self.keep, rerank=self.rerank)
             return self._ranker
-
-    def __getstate__(self) -> dict[str, Any]:
-        # An attribute that cannot be pickled raises; the base class leaves it out, and another model would decide.
-        fields = {name: getattr(self, name) for name in type(self).model_fields if name != "callback_manager"}
-        return {"__dict__": fields}
 
 
 class _Call:
@@ -231,14 +222,9 @@ class _Call:
     def _take(self, ranked: Sequence[Ranked]) -> None:
         """Make the nodes to return, store the report, and warn of undecided texts."""
         self.found = [self._node(number, one) for number, one in enumerate(ranked, start=1)]
-        report = self._processor._report = self.report
-        if report.undecided:
-            # A caller inside a query engine does not see the report.
-            _logger.warning(
-                "%d texts are undecided, and without guidance, as a model failed: %s",
-                report.undecided,
-                next(iter(report.failures.values()), "no reason was given"),
-            )
+        self._processor._report = self.report
+        told = "%d texts are undecided, and without guidance, as a model failed"
+        warn_of_undecided(self.report, _logger, told)
 
     def _node(self, number: int, ranked: Ranked) -> NodeWithScore:
         found = self.nodes[ranked.place]

@@ -32,7 +32,7 @@ from epic_core import BuildReport, EpicMemory, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.integrations.calls import Call
-from epic_core.integrations.judging_memory import settings_of
+from epic_core.integrations.judging_memory import warn_of_undecided
 from epic_core.integrations.metadata import PREFIX, REWRITE, as_metadata
 from epic_core.integrations.reranking import Ranked, Reranker
 from epic_core.lm.failures import kind_of
@@ -40,16 +40,13 @@ from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
-from epic_core.types import Decision, checked_k
+from epic_core.types import checked_k
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import with_metadata
 from epic_llamaindex.steered_retriever import SteeredRetriever
 
 _logger = logging.getLogger(__name__)
-
-# How many passages' verdicts are cached.
-_MOST_KNOWN = 4096
 
 
 class SteeredVectorContextRetriever(BasePGRetriever):
@@ -149,7 +146,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
             limit=checked_k(limit, "limit"),
             similarity_score=similarity_score,
             filters=filters,
-            guidance=None if guidance is None else _Guidance(guidance),
+            guidance=guidance,
         )
         self._steered = SteeredRetriever(
             self._leaf,
@@ -212,10 +209,15 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         Raises:
             InvalidInputError: for anything but preferences, or for one given twice.
         """
+        other = copy.deepcopy(self)
+        other._preferences = other._take(preferences)
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # The graph and the models stay the same.
         other = copy.copy(self)
         other._leaf, other._steered = copy.copy(self._leaf), copy.copy(self._steered)
         other._steered._leaf = other._leaf
-        other._preferences = other._take(preferences)
         return other
 
     def _take(self, preferences: Any) -> tuple[str | Preference, ...]:
@@ -258,7 +260,9 @@ class _VectorContext(VectorContextRetriever):
         under: The texts of the preferences whose guidance may be shown; None for all.
     """
 
-    def __init__(self, graph_store: PropertyGraphStore, *, guidance: _Guidance | None, **options: Any) -> None:
+    def __init__(
+        self, graph_store: PropertyGraphStore, *, guidance: EpicTransform | EpicMemory | None, **options: Any
+    ) -> None:
         super().__init__(cast("PropertyGraphStore", _NoneForNone(graph_store)), **options)
         self.under: frozenset[str] | None = None
         self._guidance = guidance
@@ -283,7 +287,7 @@ class _VectorContext(VectorContextRetriever):
         if self._guidance is None or not ids:
             return facts
         passages = yield Call(self._graph_store.get_llama_nodes, self._graph_store.aget_llama_nodes, ids)
-        judged = yield from self._guidance.of(passages)
+        judged = yield from _verdicts_of(self._guidance, passages)
         guidance = {node_id: _guidance_under(one, self.under) for node_id, one in judged.items()}
         return [with_metadata(fact, guidance.get(fact.node.ref_doc_id or "", {})) for fact in facts]
 
@@ -314,45 +318,17 @@ class _NoneForNone:
         return [] if ids == [] else await self._store.aget(properties, ids)
 
 
-class _Guidance:
-    """Guidance of passages, asked of the transform or memory that judged them, and cached until its settings change."""
-
-    def __init__(self, source: EpicTransform | EpicMemory) -> None:
-        self._source = source
-        self._settings: tuple[object, ...] = ()
-        self._known: dict[str, Ranked] = {}
-
-    def of(self, passages: Sequence[BaseNode]) -> Effects[dict[str, Ranked]]:
-        """Return the verdicts on passages, by the passages' ids."""
-        source = self._source
-        if isinstance(source, EpicTransform):
-            memory, mode = source._judging_memory(), source.metadata_mode
-        else:
-            memory, mode = source, MetadataMode.NONE
-        settings = (memory.encoder, memory.verifier, settings_of(memory))
-        if settings != self._settings:
-            self._settings, self._known = settings, {}
-        # The texts that were judged are the keys of the cache.
-        texts, known = {passage.node_id: passage.get_content(mode) for passage in passages}, self._known
-        found = {text: judged for text in texts.values() if (judged := known.get(text)) is not None}
-        new: list[tuple[str, Mapping[str, Any]]] = [
-            (text, {}) for text in dict.fromkeys(texts.values()) if text not in found
-        ]
-        if new:
-            report = BuildReport()
-            for one in (yield from Reranker(memory, steering="off", rerank=False).rank(None, new, report)):
-                found[new[one.place][0]] = one
-                if one.decision is not Decision.UNDECIDED:
-                    known[new[one.place][0]] = one
-            for text in list(known)[: max(0, len(known) - _MOST_KNOWN)]:
-                known.pop(text, None)
-            if report.undecided:
-                _logger.warning(
-                    "%d passages are without guidance, as a model failed: %s",
-                    report.undecided,
-                    next(iter(report.failures.values()), "no reason was given"),
-                )
-        return {node_id: found[text] for node_id, text in texts.items()}
+def _verdicts_of(source: EpicTransform | EpicMemory, passages: Sequence[BaseNode]) -> Effects[dict[str, Ranked]]:
+    """Return the verdicts of a transform or a memory on passages, by the passages' ids."""
+    if isinstance(source, EpicTransform):
+        memory, mode = source._judging_memory(), source.metadata_mode
+    else:
+        memory, mode = source, MetadataMode.NONE
+    texts: list[tuple[str, Mapping[str, Any]]] = [(passage.get_content(mode), {}) for passage in passages]
+    report = BuildReport()
+    verdicts = yield from Reranker(memory, steering="off", rerank=False).rank(None, texts, report)
+    warn_of_undecided(report, _logger, "%d passages are without guidance, as a model failed")
+    return {passages[one.place].node_id: one for one in verdicts}
 
 
 def _guidance_under(judged: Ranked, preferences: frozenset[str] | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from types import TracebackType
 from typing import Any, get_args
@@ -11,9 +11,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.indices.base import BaseIndex
-from llama_index.core.ingestion.pipeline import run_transformations
 from llama_index.core.llms import LLM
-from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import (
     BaseNode,
     IndexNode,
@@ -25,13 +23,15 @@ from llama_index.core.schema import (
 from llama_index.core.storage.docstore import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
-from typing_extensions import Self, Unpack
+from typing_extensions import Self, TypedDict, Unpack, override
 
 from epic_core import BuildReport, EpicMemory, Filter, Hit, Hits, Item, Preference
 from epic_core.context import format_preferences
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.calls import Call
+from epic_core.integrations.copies import Copied, checked_file, lasting
+from epic_core.integrations.judging_memory import several_preferences
 from epic_core.lm import LanguageModel
 from epic_core.memory import Options
 from epic_core.runtime.effects import Effects, arun, run
@@ -40,13 +40,30 @@ from epic_core.types import checked_k, checked_text
 from epic_core.types.modes import Mode, StancePolicy, checked_mode, checked_stance_policy
 from epic_core.verification import Verifier
 from epic_llamaindex.filters import SOURCE, filter_of
-from epic_llamaindex.models import encoder_of, verifier_of
+from epic_llamaindex.models import encoder_of, memory_of, verifier_of
 from epic_llamaindex.nodes import INDEX, Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of
+from epic_llamaindex.offered import offered
 
 dispatcher = get_dispatcher(__name__)
 
 
-class EpicRetriever(BaseRetriever):
+class RetrieverOptions(TypedDict, total=False):
+    """Arguments of an `EpicRetriever` that every retriever over a memory takes."""
+
+    similarity_top_k: int
+    filters: MetadataFilters | Filter | None
+    preferences: Iterable[str | Preference] | None
+    guidance: Guidance
+    steering: Mode | None
+    stance_policy: StancePolicy
+    embed_model: BaseEmbedding | Encoder | str | None
+    callback_manager: CallbackManager | None
+    object_map: dict[str, Any] | None
+    objects: Sequence[IndexNode] | None
+    verbose: bool
+
+
+class EpicRetriever(Copied, BaseRetriever):
     """Retriever over a memory: its items as nodes, each with its guidance.
 
         retriever = EpicRetriever("me.epic", similarity_top_k=5)
@@ -113,22 +130,24 @@ class EpicRetriever(BaseRetriever):
         self._guidance = guidance
         self._options: dict[str, Any] = {
             "filter": filter_of(filters),
-            "preferences": None if preferences is None else _several(preferences),
+            "preferences": None if preferences is None else several_preferences(preferences),
             "namespace": None if namespace is None else checked_text(namespace, "The namespace"),
             "steering": None if steering is None else checked_mode(steering),
             "stance_policy": checked_stance_policy(stance_policy),
         }
-        leading = list(objects or ())
-        self._index_ids = {node.node_id: node.index_id for node in leading}
+        self._leading = list(objects or ())
+        self._index_ids = {node.node_id: node.index_id for node in self._leading}
         # The objects of added index nodes, by their `index_id`.
         self._objects: dict[str, Any] = {}
         super().__init__(
             callback_manager=callback_manager,
-            object_map={**(object_map or {}), **{node.index_id: node.obj for node in leading}},
+            object_map={**(object_map or {}), **{node.index_id: node.obj for node in self._leading}},
             verbose=verbose,
         )
+        self._given: Any = memory
+        self._embed_model = embed_model
         # Last, so that an invalid argument leaves no file open.
-        self.memory = _opened(memory, embed_model)
+        self.memory = memory_of(memory, embed_model)
         self._closes = self.memory is not memory
 
     @classmethod
@@ -181,12 +200,12 @@ class EpicRetriever(BaseRetriever):
             raise InvalidInputError(
                 "Give embed_model= and llm=, which also take an encoder and a verifier of epic_core."
             )
-        offered = _offered(documents, transformations, nodes, texts, docstore, index)
-        items = [memory_item(one) if isinstance(one, BaseNode) else one for one in offered]
+        given = offered(documents, transformations, nodes, texts, docstore, index)
+        items = [memory_item(one) if isinstance(one, BaseNode) else one for one in given]
         encoder = encoder_of(embed_model)
-        options = {**options, "encoder": encoder, "verifier": verifier_of(llm, encoder)}
+        opening: Options = {**options, "encoder": encoder, "verifier": verifier_of(llm, encoder)}
         made = (
-            EpicMemory(preferences or (), **options) if path is None else EpicMemory.open(path, preferences, **options)
+            EpicMemory(preferences or (), **opening) if path is None else EpicMemory.open(path, preferences, **opening)
         )
         try:
             retriever = cls(
@@ -204,12 +223,14 @@ class EpicRetriever(BaseRetriever):
             earlier = [] if documents is None else retriever._earlier([one for one in items if isinstance(one, Item)])
             if items:
                 made.add(items)
-            retriever._note_objects(offered)
+            retriever._note_objects(given)
             retriever._forget(earlier)
         except BaseException:
             made.close()
             raise
         retriever._closes = True
+        if path is not None and not options:  # the file alone would not say which options it is opened with
+            retriever._given, retriever._embed_model = path, embed_model
         return retriever
 
     def close(self) -> None:
@@ -225,9 +246,34 @@ class EpicRetriever(BaseRetriever):
     ) -> None:
         self.close()
 
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "memory": lasting(self._given),
+            "similarity_top_k": self._similarity_top_k,
+            "guidance": self._guidance,
+            "embed_model": self._embed_model,
+            "object_map": self.object_map,
+            "objects": self._leading,
+            "verbose": self._verbose,
+            **{"filters" if name == "filter" else name: value for name, value in self._options.items()},
+        }
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        checked_file(self.memory.path, self)
+        objects = (*self.object_map.values(), *self._objects.values())
+        return self._given, self.memory, self._embed_model, self.callback_manager, *objects
+
+    @override
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made = super().__deepcopy__(memo)
+        made._closes = False
+        return made
+
     @property
     def similarity_top_k(self) -> int:
-        """How many nodes are returned, at least 1."""
+        """The number of nodes that are returned, at least 1."""
         return self._similarity_top_k
 
     @similarity_top_k.setter
@@ -368,54 +414,3 @@ def _query_of(query_bundle: object) -> tuple[str, list[str] | None]:
     if texts == []:
         raise InvalidInputError("The custom_embedding_strs of the query are empty: give texts, or leave them out.")
     return query_bundle.query_str, texts
-
-
-def _several(preferences: object) -> tuple[str | Preference, ...]:
-    """Return preferences as a tuple, which can be iterated over repeatedly."""
-    if isinstance(preferences, (str, Preference)):
-        return (preferences,)
-    if not isinstance(preferences, Iterable) or isinstance(preferences, (bytes, Mapping)):
-        raise InvalidInputError(f"preferences must be several texts, not {type(preferences).__name__}.")
-    return tuple(preferences)
-
-
-def _opened(memory: object, embed_model: BaseEmbedding | Encoder | str | None) -> EpicMemory:
-    if isinstance(memory, (str, Path)):
-        return EpicMemory.open(memory, must_exist=True, encoder=encoder_of(embed_model))
-    if not isinstance(memory, EpicMemory):
-        raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
-    if embed_model is not None:
-        given, own = encoder_of(embed_model).name, memory.encoder.name
-        if given != own:
-            raise InvalidInputError(f"The memory is open, with the encoder {own}: leave out embed_model={given}.")
-    return memory
-
-
-def _offered(
-    documents: Iterable[BaseNode] | None,
-    transformations: Sequence[TransformComponent] | None,
-    nodes: Iterable[BaseNode] | None,
-    texts: Iterable[str] | None,
-    docstore: BaseDocumentStore | None,
-    index: BaseIndex[Any] | None,
-) -> Sequence[str | BaseNode]:
-    """Return the nodes or texts that a new memory is offered, from the one source that is given."""
-    if sum(source is not None for source in (documents, nodes, texts, docstore, index)) > 1:
-        raise InvalidInputError("Give one of documents, nodes, texts, docstore and index.")
-    if transformations is not None and documents is None:
-        raise InvalidInputError("transformations= make nodes of documents=. Give both, or nodes= as they are.")
-    if documents is not None:
-        # Copies, as a transformation may change its input.
-        whole = [copy_of(document) for document in checked_nodes(documents)]
-        steps = [SentenceSplitter()] if transformations is None else list(transformations)
-        return checked_nodes(run_transformations(whole, steps))
-    if texts is not None:
-        return [texts] if isinstance(texts, str) else list(texts)
-    if index is not None:
-        docstore = index.docstore
-    if docstore is not None:
-        held = list(docstore.docs.values())
-        if not held:
-            raise InvalidInputError("This docstore holds no nodes: many vector stores keep them instead. Give nodes=.")
-        nodes = [node for node in held if isinstance(node, BaseNode)]
-    return [] if nodes is None else checked_nodes(nodes)

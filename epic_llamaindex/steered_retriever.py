@@ -16,18 +16,20 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
+from typing_extensions import override
 
 from epic_core import Preference
 from epic_core.encoders import Encoder
 from epic_core.encoders.base import Embed
-from epic_core.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
+from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
 from epic_core.integrations.calls import Call
-from epic_core.runtime.batching import unique_preferences
+from epic_core.integrations.copies import Copied
+from epic_core.integrations.judging_memory import several_preferences
+from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
 from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering.vector_stores import Found, SteeredSearch, Target, refuses_dimension
+from epic_core.steering.vector_stores import Found, SteeredSearch, Target
 from epic_core.types import FloatArray
 from epic_core.types.modes import Mode, checked_mode
-from epic_core.types.validation import checked_tau
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import text_of, with_metadata
 from epic_llamaindex.retriever import EpicRetriever
@@ -42,7 +44,7 @@ _KEYWORDS = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)
 _DEAF = frozenset({"MultiModalVectorIndexRetriever", "KGTableRetriever"})
 
 
-class SteeredRetriever(BaseRetriever):
+class SteeredRetriever(Copied, BaseRetriever):
     """Retriever that asks another retriever with a query steered by the user's preferences.
 
         leaf = index.as_retriever(similarity_top_k=5)
@@ -118,7 +120,7 @@ class SteeredRetriever(BaseRetriever):
         self._steering = checked_mode(steering)
         self._fallback = fallback
         self._annotate = annotate
-        floor = None if floor is None else checked_tau(floor, "floor")
+        self._floor = floor
         self._search = SteeredSearch(encoder_of(model), floor=floor, overfetch=overfetch)
         super().__init__(
             callback_manager=callback_manager,
@@ -127,6 +129,26 @@ class SteeredRetriever(BaseRetriever):
             verbose=verbose,
         )
 
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "retriever": self._leaf,
+            "preferences": self._preferences,
+            "embed_model": self._search.encoder if self._embed_model is None else self._embed_model,
+            "steering": self._steering,
+            "fallback": self._fallback,
+            "floor": self._floor,
+            "overfetch": self._search.overfetch,
+            "annotate": self._annotate,
+            "object_map": self.object_map,
+            "verbose": self._verbose,
+        }
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        objects = self.object_map.values()
+        return self._leaf, self._fallback, self._embed_model, self._search, self.callback_manager, *objects
+
     @property
     def preferences(self) -> tuple[str | Preference, ...]:
         """The user's preferences; a change takes effect at the next call."""
@@ -134,12 +156,7 @@ class SteeredRetriever(BaseRetriever):
 
     @preferences.setter
     def preferences(self, preferences: Iterable[str | Preference]) -> None:
-        given = (preferences,) if isinstance(preferences, (str, Preference)) else preferences
-        if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
-            given = tuple(given)
-        unique_preferences(given)
-        # Keep texts as they were given: looking them up costs less.
-        self._preferences: tuple[str | Preference, ...] = tuple(given)
+        self._preferences = several_preferences(preferences)
 
     @dispatcher.span
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -200,26 +217,15 @@ class SteeredRetriever(BaseRetriever):
             model.get_agg_embedding_from_queries,
             model.aget_agg_embedding_from_queries,
             texts,
-            explain=self._not_embedded,
+            explain=partial(explain_embedding, model),
         )
         return embedding
 
-    def _not_embedded(self, error: Exception) -> None:
-        if not isinstance(error, EpicError):
-            raise EncoderError(f"{type(self._embed_model).__name__} could not embed the query: {error}") from error
-
     def _ask(self, leaf: BaseRetriever, bundle: QueryBundle) -> Call:
+        advice = "Its index was made with another model: give the retriever that embed_model, or make the index anew."
+        explain = partial(explain_dimension, self._leaf, self._search.encoder, advice, bundle.embedding or ())
         # A copy of the bundle, as retrievers write into it.
-        return Call(leaf.retrieve, leaf.aretrieve, replace(bundle), explain=partial(self._not_found, bundle))
-
-    def _not_found(self, bundle: QueryBundle, error: Exception) -> None:
-        """Raise the error that explains a leaf's failure, if its cause is known."""
-        if not isinstance(error, EpicError) and refuses_dimension(error, bundle.embedding or ()):
-            raise EncoderMismatchError(
-                f"{type(self._leaf).__name__} refuses the query's embedding, {len(bundle.embedding or ())} numbers made"
-                f" with {self._search.encoder.name}: {error}. Its index was made with another model: give the retriever"
-                " that embed_model, or make the index anew."
-            ) from error
+        return Call(leaf.retrieve, leaf.aretrieve, replace(bundle), explain=explain)
 
     def _wider(self) -> BaseRetriever | None:
         """Return a copy of the leaf that finds more; None if the leaf does not show how many it finds."""
@@ -329,14 +335,9 @@ def _model_of(retriever: BaseRetriever, given: BaseEmbedding | Encoder | str | N
         return given
     if given is None:
         return own
-    if isinstance(given, BaseEmbedding):
-        name = given.model_name
-        other = (given.class_name(), name) != (own.class_name(), own.model_name)
-    else:
-        # For a model of another framework, an encoder may be the same model under another name.
-        name = encoder_of(given).name
-        other = isinstance(own, EpicEmbedding) and name != own.model_name
-    if other:
+    name, own_name = encoder_of(given).name, encoder_of(own).name
+    # An encoder that is no model of the framework may be the same model under another name.
+    if name != own_name and (isinstance(given, BaseEmbedding) or isinstance(own, EpicEmbedding)):
         raise EncoderMismatchError(
             f"This {kind} embeds with {own.class_name()} {own.model_name!r}, embed_model= is {type(given).__name__}"
             f" {name!r}: a query of one model cannot be found among vectors of another. Leave out embed_model=."

@@ -29,6 +29,8 @@ from epic_core.encoders.base import Embed
 from epic_core.encoders.by_name import NAMES, is_encoder_name
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.integrations.calls import Call
+from epic_core.integrations.collection_file import CollectionFile
+from epic_core.integrations.copies import checked_file
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
@@ -41,7 +43,7 @@ from epic_llamaindex.records import SOURCE_KEY, condition_of, node_of_record, re
 _ALIKE = 0.9
 
 
-class EpicVectorStore(BasePydanticVectorStore):
+class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
     """A vector store in one durable file, or in RAM, whose searches follow the user's preferences.
 
         store = EpicVectorStore(path="me.vectors", preferences=["I follow a strict vegan diet."])
@@ -134,11 +136,6 @@ class EpicVectorStore(BasePydanticVectorStore):
         return self._embed_model
 
     @property
-    def path(self) -> Path | None:
-        """The file; None for a store in RAM."""
-        return self._collection.path
-
-    @property
     def preferences(self) -> tuple[Preference, ...]:
         """The preferences that steer searches; a change takes effect at the next query."""
         return self._collection.preferences
@@ -173,7 +170,6 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @override
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
-        """Do the same as `add` without blocking the event loop."""
         return await arun(self._added(nodes, kwargs))
 
     def _added(self, nodes: Sequence[BaseNode], kwargs: dict[str, Any]) -> Effects[list[str]]:
@@ -215,7 +211,6 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @override
     async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """Do the same as `delete` without blocking the event loop."""
         check_none_left(delete_kwargs)
         await in_thread(self.delete, ref_doc_id)
 
@@ -258,7 +253,6 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @override
     async def aclear(self) -> None:
-        """Do the same as `clear` without blocking the event loop."""
         await in_thread(self.clear)
 
     # reading
@@ -304,7 +298,6 @@ class EpicVectorStore(BasePydanticVectorStore):
 
     @override
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """Do the same as `query` without blocking the event loop."""
         return await arun(queried(self._collection, query, kwargs))
 
     # files
@@ -368,32 +361,6 @@ class EpicVectorStore(BasePydanticVectorStore):
         name = f"{namespace}{NAMESPACE_SEP}{DEFAULT_PERSIST_FNAME}"
         return cls.from_persist_path(Path(persist_dir) / name, fs, embed_model=embed_model, **options)
 
-    def verify(self) -> int:
-        """Check every row of the file and return how many there are.
-
-        Raises:
-            DamagedError: if a row is not as it was written.
-        """
-        return self._collection.verify()
-
-    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a copy of the last committed state, whole or not at all; also while the store is in use.
-
-        Raises:
-            StoreError: if it cannot be written, or the file exists and `overwrite` is off.
-        """
-        self._collection.backup(path, overwrite=overwrite)
-
-    def close(self) -> None:
-        """Close the file; closing twice is fine."""
-        self._collection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # LlamaIndex's component interface
 
     @model_serializer(mode="wrap")
@@ -429,14 +396,21 @@ class EpicVectorStore(BasePydanticVectorStore):
             raise InvalidInputError(f"This store was made with the embedding model {name}: give it as embed_model=.")
         return cls(**{**options, **kwargs})
 
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "embed_model": self._embed_model,
+            "path": checked_file(self.path, self),
+            "preferences": self.preferences,
+            "steering": self.steering,
+            "must_exist": True,
+            "read_only": self._read_only,
+        }
+
+    __copy__ = BasePydanticVectorStore.__copy__
+
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self.model_copy()  # one file, one store
-
-    def __getstate__(self) -> dict[str, Any]:
-        raise TypeError("An EpicVectorStore is not pickled: use to_dict and EpicVectorStore.from_dict.")
-
-    def __repr__(self) -> str:
-        return f"EpicVectorStore({self._collection!r})"
 
     def __str__(self) -> str:
         return repr(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -29,11 +29,11 @@ def latest_place(messages: Sequence[AnyMessage]) -> int | None:
     return next((n for n in reversed(range(len(messages))) if is_the_users(messages[n])), None)
 
 
-def latest_question(messages: Sequence[AnyMessage]) -> Question:
-    """Return the user's latest message."""
+def latest_question(messages: Sequence[AnyMessage], turn: Mapping[str, str] | None) -> Question:
+    """Return the user's latest message; the one that began the turn, if a summary has replaced the user's messages."""
     place = latest_place(messages)
     if place is None:
-        return Question(text="", id="")
+        return Question(text=turn["text"], id=turn["asked"]) if turn else Question(text="", id="")
     return Question(text=text_of(messages[place]), id=messages[place].id or "")
 
 
@@ -59,19 +59,28 @@ def text_of(message: AnyMessage) -> str:
     return storable(str(message.text)).strip()
 
 
-def turn_of(messages: Sequence[AnyMessage], asked: str, *, both: bool, tools: bool) -> list[dict[str, str]]:
-    """Return the message with this id and the assistant's answers to it as a conversation; empty without an answer.
+def place_of(messages: Sequence[AnyMessage], asked: str) -> int | None:
+    """Return the position of the user's message with this id, or None."""
+    places = (n for n, message in enumerate(messages) if is_the_users(message) and id_of(message) == asked)
+    return max(places, default=None)
 
-    Other messages in the user's name are left out: a middleware, a tool or another user wrote them.
+
+def turn_of(
+    messages: Sequence[AnyMessage], turn: Mapping[str, str], *, both: bool, tools: bool
+) -> list[dict[str, str]]:
+    """Return the message that began a turn and the assistant's answers as a conversation; empty without an answer.
+
+    Other messages in the user's name are left out: a middleware, a tool or another user wrote them. Where a summary
+    has replaced the message, it had replaced everything before it, too: all that is left belongs to the turn.
     """
-    places = [n for n, message in enumerate(messages) if is_the_users(message) and id_of(message) == asked]
-    if not places or not answered(messages, places[-1]):
+    place = place_of(messages, turn["asked"])
+    start = -1 if place is None else place
+    if not answered(messages, start):
         return []
-    start = places[-1]
-    said = [("user", messages[start])]
+    said = [("user", turn["text"] if place is None else text_of(messages[place]))]
     for message in messages[start + 1 :] if both else ():
         if isinstance(message, AIMessage) and (tools or not message.tool_calls):
-            said.append(("assistant", message))
+            said.append(("assistant", text_of(message)))
         elif isinstance(message, ToolMessage) and tools:
-            said.append(("tool", message))
-    return [{"role": role, "content": text} for role, message in said for text in [text_of(message)] if text]
+            said.append(("tool", text_of(message)))
+    return [{"role": role, "content": text} for role, text in said if text]

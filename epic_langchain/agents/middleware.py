@@ -6,6 +6,7 @@ import logging
 import secrets
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from langchain.agents.middleware.types import (
@@ -25,14 +26,25 @@ from epic_core import BuildReport, EpicMemory
 from epic_core.context import without_tags
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.integrations.calls import Call
+from epic_core.integrations.copies import Copied, checked_file, lasting
 from epic_core.integrations.metadata import PREFIX
 from epic_core.lm.prompting import one_line
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.types import checked_k
-from epic_langchain.agents.conversation_turns import answered, hashed, id_of, latest_place, latest_question, turn_of
+from epic_langchain.agents.conversation_turns import (
+    answered,
+    hashed,
+    id_of,
+    latest_place,
+    latest_question,
+    place_of,
+    text_of,
+    turn_of,
+)
 from epic_langchain.agents.options import OPTIONS, CallOptions, call_options, chosen_of
 from epic_langchain.agents.turn_cache import TurnCache
+from epic_langchain.models import memory_of
 from epic_langchain.retriever import EpicRetriever
 
 MemoryOf: TypeAlias = Callable[[str], EpicMemory]
@@ -56,29 +68,29 @@ class TurnState(AgentState[Any]):
     """The state of an agent with a memory.
 
     Attributes:
-        epic_turn: The id of the user's message that is being answered, and a hash of the user whose run it is. The turn
-            is offered to this user's memory only, whoever continues the thread.
+        epic_turn: The id and the text of the user's message that is being answered, which a summary may replace before
+            the turn ends; and a hash of the user whose run it is. The turn is offered to this user's memory only,
+            whoever continues the thread.
     """
 
     epic_turn: NotRequired[Annotated[dict[str, str] | None, PrivateStateAttr]]
 
 
-class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
     """Middleware that gives an agent a memory which follows the user's preferences.
 
         agent = create_agent(model, tools, middleware=[EpicMemoryMiddleware(memory, k=5)])
         agent.invoke({"messages": [("user", "Where should I stay?")]})
 
     Before the model is called, the memory is searched for the user's latest message, once for each turn, and the hits
-    are appended to the system message of the call; the agent's messages stay as they are. After the turn, the user's
-    message is offered to the memory, which keeps it if it matters to a preference. The same turn is kept once, however
-    often it is offered.
+    are appended to the system message of the call. After the turn, the user's message is offered to the memory, which
+    keeps it once if it matters to a preference.
 
-    A turn is the latest message of the user and the answers to it. It belongs to the user whose run began with it:
+    A turn is the latest message of the user and the answers to it, also where a `SummarizationMiddleware`, before or
+    after this one, replaces the message while the turn lasts. It belongs to the user whose run began with it:
     where a thread is shared, or another user resumes a run, one user's words are never offered to another's memory;
-    neither is a message that no run answered. So an agent that continues a thread needs this middleware from the start
-    of the run. The retrieved text is cached in RAM while a turn lasts, for ten minutes at most; it is retrieved again
-    as soon as the memory changes, so that forgotten items no longer reach the model.
+    neither is a message that no run answered. The retrieved text is cached in RAM while a turn lasts, for ten minutes
+    at most, and as long as the memory does not change.
 
     One agent can serve many users: `namespace`, `k`, `filter` and `preferences`, as `EpicRetriever.invoke` takes
     them, are read from the runtime context (`context={"namespace": ...}`, or attributes of these names, not methods)
@@ -86,10 +98,11 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     the context.
 
     Args:
-        memory: The memory; or, to serve many users, a function from a namespace to the user's memory, such as a
-            dictionary's `__getitem__`. The function is called for each turn, from several threads, and every call must
-            then name a namespace. With one memory, a call that names another namespace is answered from the memory, but
-            not remembered: a memory writes for its own namespace only. The caller closes the memories.
+        memory: The memory, or the name of its file, which has to exist; or, to serve many users, a function from a
+            namespace to the user's memory, such as a dictionary's `__getitem__`. The function is called for each turn,
+            from several threads, and every call must then name a namespace. With one memory, a call that names another
+            namespace is answered from the memory, but not remembered: a memory writes for its own namespace only. The
+            caller closes the memories.
         k: How many items are retrieved, at least 1.
         include_preferences: Whether the model gets the preferences too: the memory's, or those of them that the call's
             `preferences` select. Guidance says how each text fits them, but a search may find no text.
@@ -112,7 +125,7 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def __init__(
         self,
-        memory: EpicMemory | MemoryOf,
+        memory: EpicMemory | str | Path | MemoryOf,
         *,
         k: int = 5,
         include_preferences: bool = True,
@@ -122,12 +135,6 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(memory, EpicMemory) and not callable(memory):
-            raise InvalidInputError(
-                "memory must be an EpicMemory, or a function from a namespace to one,"
-                f" not {type(memory).__name__}. EpicMemory.open(path) opens a file."
-            )
-        self.memory = memory
         self.k = checked_k(k)
         self.include_preferences = include_preferences
         self.remember = _checked_remember(remember, tools=remember_tools)
@@ -137,18 +144,37 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self._report: BuildReport | None = None
         self._warned = False
         self._cache = TurnCache()
+        # Last, so that an invalid argument leaves no file open.
+        self._given = memory
+        self.memory = memory if callable(memory) else memory_of(memory)
 
     @property
     def name(self) -> str:
         """The name of this middleware in the agent's graph."""
         return self._name
 
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "memory": lasting(self._given),
+            "k": self.k,
+            "include_preferences": self.include_preferences,
+            "remember": self.remember or False,
+            "remember_tools": self.remember_tools,
+            "raise_errors": self.raise_errors,
+            "name": self._name,
+        }
+
+    def _shared(self) -> tuple[object, ...]:
+        if isinstance(self.memory, EpicMemory):
+            checked_file(self.memory.path, self)
+        return self._given, self.memory, self._cache
+
     @property
     def report(self) -> BuildReport | None:
         """The memory's report on the turn it was offered last, whichever user's; None before the first."""
         return self._report
 
-    # before the model
+    # before the model, and after it
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -168,7 +194,8 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return await arun(self._call(request, handler))
 
     def _call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Effects[ModelResponse[Any]]:
-        options, question = self._options(request.runtime), latest_question(request.messages)
+        options = self._options(request.runtime)
+        question = latest_question(request.messages, _begun_turn(request.state))
         key = options.key(question)
         memory = self._memory_of(options)
         revision = memory.revision
@@ -203,6 +230,14 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             parts.append(f"{_MEMORY.format(mark=mark)}\n\n<memory {mark}>\n{context}\n</memory {mark}>")
         return "\n\n".join(parts)
 
+    def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Record in the state how the model was given the turn's message: another middleware may have changed it."""
+        turn, messages = _begun_turn(state), state["messages"]
+        place = None if turn is None else place_of(messages, turn["asked"])
+        if turn is None or place is None or text_of(messages[place]) == turn["text"]:
+            return None
+        return {"epic_turn": {**turn, "text": text_of(messages[place])}}
+
     # after the turn
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
@@ -233,12 +268,11 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def _ended(self, state: AgentState[Any], runtime: Runtime[Any]) -> tuple[CallOptions, list[dict[str, str]]]:
         """Return the options of the call and the messages of its turn to offer; drop the turn's cached note."""
-        options, messages = self._options(runtime), state["messages"]
-        self._cache.drop(options.key(latest_question(messages)))
-        turn = _begun_turn(state)
+        options, messages, turn = self._options(runtime), state["messages"], _begun_turn(state)
+        self._cache.drop(options.key(latest_question(messages, turn)))
         if not self.remember or turn is None or turn["by"] != self._user(options):
             return options, []
-        return options, turn_of(messages, turn["asked"], both=self.remember == "both", tools=self.remember_tools)
+        return options, turn_of(messages, turn, both=self.remember == "both", tools=self.remember_tools)
 
     def _own_memory(self, options: CallOptions) -> EpicMemory | None:
         """Return the memory that can write for the user; None if it belongs to another namespace."""
@@ -306,7 +340,9 @@ class EpicMemoryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return None
         if place is None or answered(messages, place):
             return None if known is None else {"epic_turn": None}
-        return {"epic_turn": {"asked": id_of(messages[place]), "by": self._user(self._options(runtime))}}
+        asked = messages[place]
+        by = self._user(self._options(runtime))
+        return {"epic_turn": {"asked": id_of(asked), "text": text_of(asked), "by": by}}
 
     # LangGraph gives the config to hooks that name it.
 

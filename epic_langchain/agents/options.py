@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from epic_core import EpicMemory, Filter, Preference
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.judging_memory import several_preferences
 from epic_core.types import checked_k
 from epic_langchain.agents.conversation_turns import Question
 from epic_langchain.arguments import per_call
@@ -84,12 +85,7 @@ def chosen_of(held: Sequence[Preference], asked: Sequence[str | Preference] | No
 def _checked_preferences(preferences: Any) -> tuple[str | Preference, ...] | None:
     if preferences is None:
         return None
-    several = [preferences] if isinstance(preferences, (str, Preference)) else preferences
     # A run reads them at each call of the model: an iterator would be empty the second time.
-    if not isinstance(several, Iterable) or isinstance(several, Iterator):
+    if isinstance(preferences, Iterator):
         raise InvalidInputError(f"preferences must be a list of texts, not {type(preferences).__name__}.")
-    chosen = tuple(several)
-    for one in chosen:
-        if not isinstance(one, (str, Preference)):
-            raise InvalidInputError(f"A preference is a text or a Preference, not {type(one).__name__}.")
-    return chosen
+    return several_preferences(preferences)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import (
@@ -17,43 +17,49 @@ from langgraph.store.base import (
     GetOp,
     Item,
     ListNamespacesOp,
-    MatchCondition,
     Op,
     PutOp,
     Result,
     SearchItem,
     SearchOp,
+    TTLConfig,
     get_text_at_path,
 )
-from typing_extensions import Self
 
-from epic_core import Filter, Preference
+from epic_core import Preference
 from epic_core.collection import Collection, Key, Matches, Record
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, decoding
 from epic_core.integrations.calls import Call
+from epic_core.integrations.collection_file import CollectionFile
+from epic_core.integrations.copies import checked_file
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.types.metadata import dumped_metadata
+from epic_langchain.agents.items import (
+    Lifetime,
+    Namespace,
+    check_filter,
+    id_of,
+    is_lifetime,
+    is_under,
+    item_of,
+    lifetime_id,
+    lifetime_of,
+    lifetime_record,
+    matches,
+    moment_of,
+    passes,
+    place_of,
+    scored,
+)
 from epic_langchain.models import encoder_of
 
-Namespace: TypeAlias = tuple[str, ...]
 PreferencesOf: TypeAlias = Callable[[Namespace], Iterable[str | Preference]]
 """Function from the namespace prefix that is searched to the preferences that steer the search."""
 
-# Metadata key for the prefixes of an item's namespace, under which searches find it.
-_WITHIN = "epic_within"
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": lambda value, operand: bool(value == operand),
-    "$ne": lambda value, operand: bool(value != operand),
-    "$gt": lambda value, operand: float(value) > float(operand),
-    "$gte": lambda value, operand: float(value) >= float(operand),
-    "$lt": lambda value, operand: float(value) < float(operand),
-    "$lte": lambda value, operand: float(value) <= float(operand),
-}
 
-
-class EpicStore(BaseStore):
+class EpicStore(CollectionFile, BaseStore):
     """A store for LangGraph's agents: in one file or in RAM, searched by meaning, steered by preferences.
 
         store = EpicStore("agent.store", preferences=["I follow a strict vegan diet."])
@@ -67,8 +73,11 @@ class EpicStore(BaseStore):
     embedding come after all items that have one, page after page. Items that are read are copies. A batch reads before
     it writes; its puts are written together, and so are its deletions.
 
+    Items that were put with a time to live are deleted by `sweep_ttl`, and by sweeps that the configuration asks for,
+    which run with the first batch after each interval. A read starts their time anew, unless `refresh_ttl=False`.
+
     Scores are cosines with the query, higher is better, steered if there are preferences. Safe to use from several
-    threads; a file also from several processes. Time to live is not supported.
+    threads; a file also from several processes.
 
     Args:
         path: The file, which is not a pickle, and not the file of a memory or a vector store. None for RAM.
@@ -79,15 +88,20 @@ class EpicStore(BaseStore):
         fields: The parts of a value that are embedded, each by itself: paths as LangGraph writes them, such as "text",
             "profile.name" or "facts[*]"; "$" is the whole value, as JSON. `put(..., index=[...])` overrides it.
         steering: "signed", "paper" (Eq. 7-8) or "off".
+        ttl: LangGraph's `TTLConfig`, in minutes: `default_ttl` of items, `refresh_on_read` (default: True),
+            `omit_expired` (leave out items whose time is over even before a sweep; default: False) and
+            `sweep_interval_minutes` (default: no sweeps but `sweep_ttl`'s).
 
     Raises:
         InvalidInputError: if an argument is invalid; on use, for values that are not JSON, filters with unknown
-            operators, a limit or an offset below 0.
+            operators, a limit or an offset below 0, a time to live that is not above 0.
         StoreError: if the file cannot be opened, or is not an EpicStore's.
         DamagedError: on use, if the file holds data that no EpicStore writes.
         EncoderMismatchError: if it was made with another embedding model; at the first use, if finding that out takes a
             call to the model.
     """
+
+    supports_ttl = True
 
     def __init__(
         self,
@@ -97,8 +111,11 @@ class EpicStore(BaseStore):
         preferences: Iterable[str | Preference] | PreferencesOf = (),
         fields: Sequence[str] = ("$",),
         steering: Mode = "signed",
+        ttl: TTLConfig | None = None,
     ) -> None:
         self._fields = _checked_fields(fields)
+        self.ttl_config = None if ttl is None else _checked_ttl(ttl)
+        self._embedding = embedding
         self._preferences_of = preferences if callable(preferences) else None
         self._collection = Collection(
             encoder_of(embedding),
@@ -107,7 +124,7 @@ class EpicStore(BaseStore):
             steering=steering,
             kind="the items of a LangGraph store",
         )
-        self._latest = datetime.min.replace(tzinfo=timezone.utc)
+        self._latest = self._swept = datetime.min.replace(tzinfo=timezone.utc)
         self._lock = threading.Lock()
 
     # LangGraph's interface
@@ -122,70 +139,128 @@ class EpicStore(BaseStore):
 
     def _run(self, ops: Iterable[Op]) -> Effects[list[Result]]:
         asked = _checked(ops)
+        self._sweep_if_due()
         results: list[Result] = [self._read(op) for op in asked]
         for place, op in enumerate(asked):
             if isinstance(op, SearchOp) and op.query:
                 search = self._search(op)
-                matches: Matches = yield Call(self._collection.search, self._collection.asearch, **search)
-                results[place] = self._found(op, matches)
+                found: Matches = yield Call(self._collection.search, self._collection.asearch, **search)
+                results[place] = self._found(op, found, search["ids"])
         # Of several operations on an item the last counts.
-        puts = {_code(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
-        records = self._records({record_id: op for record_id, op in puts.items() if op.value is not None})
+        puts = {id_of(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
+        written = {record_id: op for record_id, op in puts.items() if op.value is not None}
+        records = [*self._renewed(asked, results, puts), *self._records(written), *self._lifetime_records(written)]
         if records:
             yield Call(self._collection.add, self._collection.aadd, records)
-        gone = [record_id for record_id, op in puts.items() if op.value is None]
-        if gone:
-            self._collection.delete(gone)
+        self._delete([record_id for record_id in puts if record_id not in written])
         return results
+
+    def _delete(self, ids: Sequence[str]) -> None:
+        if ids:
+            self._collection.delete([*ids, *map(lifetime_id, ids)])
 
     # reading
 
     def _read(self, op: Op) -> Result:
         """Return the result of an operation that needs no embedding; None for the others."""
         if isinstance(op, GetOp):
-            return next((self._item(record) for record in self._collection.get([_code(op.namespace, op.key)])), None)
+            found = self._collection.get(self._present([id_of(op.namespace, op.key)]))
+            return next(map(self._item, found), None)
         if isinstance(op, SearchOp) and not op.query:
-            return [_scored(item) for item in islice(self._items(op), op.offset, op.offset + op.limit)]
+            items = self._items(op, self._ids(op.namespace_prefix))
+            return [scored(item) for item in islice(items, op.offset, op.offset + op.limit)]
         return self._namespaces(op) if isinstance(op, ListNamespacesOp) else None
 
-    def _items(self, op: SearchOp) -> Iterator[Item]:
-        """Return an iterator over the items under a prefix that satisfy the filter, oldest first; it decodes lazily."""
-        records = self._collection.records(_within(op.namespace_prefix))
+    def _ids(self, prefix: Sequence[str] = ()) -> list[str]:
+        """Return the ids of the items under a prefix, in the order they were written."""
+        return self._present(list(filter(is_under(prefix), self._collection.ids())))
+
+    def _present(self, ids: Sequence[str]) -> list[str]:
+        """Return ids without those of expired items, if these are to be left out."""
+        gone = set(self._expired(ids)) if self.ttl_config and self.ttl_config.get("omit_expired") else ()
+        return [record_id for record_id in ids if record_id not in gone]
+
+    def _items(self, op: SearchOp, ids: Sequence[str]) -> Iterator[Item]:
+        """Return an iterator over those of some items that satisfy the filter, oldest first; it decodes lazily."""
+        records = self._collection.records(ids=ids)
         # ISO 8601 texts of one form sort in the order of their times.
         records.sort(key=lambda record: str(record.metadata.get("created_at")))
-        items = (self._item(record, op.namespace_prefix) for record in records)
-        return (item for item in items if _passes(item, op))
+        return (item for item in map(self._item, records) if passes(item, op))
 
-    def _item(self, record: Record, prefix: Sequence[str] = ()) -> Item:
-        """Return the item of a record that was found under a prefix; damage is reported with the file's path."""
+    def _item(self, record: Record) -> Item:
+        """Return the item of a record; damage is reported with the file's path."""
         with decoding(self.path):
-            return _item(record, prefix)
+            return item_of(record)
 
     def _search(self, op: SearchOp) -> dict[str, Any]:
         """Return the arguments of the collection's search."""
-        search: dict[str, Any] = {"query": op.query, "where": _within(op.namespace_prefix)}
+        ids = self._ids(op.namespace_prefix)
         # The filter is applied to the matches afterwards, so with a filter all records have to be found.
-        search["k"] = max(1, len(self._collection) if op.filter else op.offset + op.limit)
+        search: dict[str, Any] = {"query": op.query, "ids": ids}
+        search["k"] = max(1, len(ids) if op.filter else op.offset + op.limit)
         if self._preferences_of is not None:
             search["preferences"] = self._preferences_of(tuple(op.namespace_prefix))
         return search
 
-    def _found(self, op: SearchOp, matches: Matches) -> list[SearchItem]:
+    def _found(self, op: SearchOp, matched: Matches, ids: Sequence[str]) -> list[SearchItem]:
         """Return the page of a search: the matches, then items without an embedding."""
-        scored = [_scored(self._item(match.record, op.namespace_prefix), match.score) for match in matches]
-        found = [item for item in scored if _passes(item, op)]
+        best = [scored(self._item(match.record), match.score) for match in matched]
+        found = [item for item in best if passes(item, op)]
         missing = op.offset + op.limit - len(found)
         if missing > 0:
-            known = {(item.namespace, item.key) for item in found}
-            others = (item for item in self._items(op) if (item.namespace, item.key) not in known)
-            found += map(_scored, islice(others, missing))
+            known = {match.record.id for match in matched}
+            others = self._items(op, [record_id for record_id in ids if record_id not in known])
+            found += map(scored, islice(others, missing))
         return found[_page(op)]
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         with decoding(self.path):
-            held = {_place(record_id)[0] for record_id in self._collection.ids()}
-        matching = (name for name in held if all(_matches(name, one) for one in op.match_conditions or ()))
+            held = {place_of(record_id)[0] for record_id in self._ids()}
+        matching = (name for name in held if all(matches(name, one) for one in op.match_conditions or ()))
         return sorted({name if op.max_depth is None else name[: op.max_depth] for name in matching})[_page(op)]
+
+    # times to live
+
+    def sweep_ttl(self) -> int:
+        """Delete the items whose time to live is over, and return how many there were."""
+        expired = self._expired(self._collection.ids())
+        self._delete(expired)
+        return len(expired)
+
+    def _sweep_if_due(self) -> None:
+        interval, now = (self.ttl_config or {}).get("sweep_interval_minutes"), datetime.now(timezone.utc)
+        with self._lock:
+            due = interval is not None and now - self._swept >= timedelta(minutes=interval)
+            self._swept = now if due else self._swept
+        if due:
+            self.sweep_ttl()
+
+    def _lifetimes(self, ids: Iterable[str]) -> dict[str, Lifetime]:
+        """Return the lifetimes of those of some items that have one."""
+        with decoding(self.path):
+            return dict(filter(None, map(lifetime_of, self._collection.get(map(lifetime_id, ids)))))
+
+    def _expired(self, ids: Iterable[str]) -> list[str]:
+        now = datetime.now(timezone.utc)
+        return [record_id for record_id, lifetime in self._lifetimes(ids).items() if lifetime.ends <= now]
+
+    def _renewed(self, asked: Sequence[Op], results: Sequence[Result], puts: Mapping[str, PutOp]) -> Iterator[Record]:
+        """Yield the new lifetimes of the items that were read, without those that the batch writes."""
+        read: dict[str, None] = {}
+        for op, result in zip(asked, results, strict=True):
+            if isinstance(op, (GetOp, SearchOp)) and op.refresh_ttl:
+                items: Any = result if isinstance(result, list) else [result] if result is not None else []
+                read |= dict.fromkeys(id_of(item.namespace, item.key) for item in items)
+        now = datetime.now(timezone.utc)
+        for record_id, lifetime in self._lifetimes(one for one in read if one not in puts).items():
+            yield lifetime_record(record_id, Lifetime.from_now(lifetime.minutes, now))
+
+    def _lifetime_records(self, puts: Mapping[str, PutOp]) -> Iterator[Record]:
+        """Yield the lifetimes of items that are put; one without any ends a lifetime that the item had before."""
+        known, now = self._lifetimes(puts), datetime.now(timezone.utc)
+        for record_id, op in puts.items():
+            if op.ttl is not None or record_id in known:
+                yield lifetime_record(record_id, None if op.ttl is None else Lifetime.from_now(op.ttl, now))
 
     # writing
 
@@ -198,17 +273,13 @@ class EpicStore(BaseStore):
         assert op.value is not None  # it would be a deletion
         value = dumped_metadata(op.value, op.key, "item", ordered=True)
         with decoding(self.path):
-            created = now if held is None else _moment(held, "created_at").isoformat(timespec="microseconds")
+            created = now if held is None else moment_of(held, "created_at").isoformat(timespec="microseconds")
         fields = self._fields if op.index is None else op.index or ()
         texts = [text for field in fields for text in get_text_at_path(json.loads(value), field) if text.strip()]
         return Record(
             id=record_id,
             text=value,
-            metadata={
-                _WITHIN: [_code(op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1)],
-                "created_at": created,
-                "updated_at": now,
-            },
+            metadata={"created_at": created, "updated_at": now},
             keys=tuple(Key(text=text) for text in dict.fromkeys(texts)),
         )
 
@@ -218,82 +289,20 @@ class EpicStore(BaseStore):
             self._latest = max(datetime.now(timezone.utc), self._latest + timedelta(microseconds=1))
             return self._latest.isoformat(timespec="microseconds")
 
-    # the file
+    # copies
 
-    @property
-    def path(self) -> Path | None:
-        """The file; None for a store in RAM."""
-        return self._collection.path
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "path": checked_file(self.path, self),
+            "embedding": self._embedding,
+            "preferences": self._preferences_of or self._collection.preferences,
+            "fields": self._fields,
+            "steering": self._collection.steering,
+            "ttl": self.ttl_config,
+        }
 
-    def verify(self) -> int:
-        """Check every row of the file and return how many there are.
-
-        Raises:
-            DamagedError: if a row is not as it was written.
-        """
-        return self._collection.verify()
-
-    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a copy of the last committed state, whole or not at all.
-
-        Raises:
-            AlreadyThereError: if the file exists and `overwrite` is off.
-            StoreError: if it cannot be written.
-        """
-        self._collection.backup(path, overwrite=overwrite)
-
-    def close(self) -> None:
-        """Close the file; closing twice is fine."""
-        self._collection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<EpicStore {'in RAM' if self.path is None else self.path}>"
-
-
-# items and records
-
-
-def _code(namespace: Sequence[str], *key: str) -> str:
-    return json.dumps([*namespace, *key])
-
-
-def _place(record_id: str) -> tuple[Namespace, str]:
-    labels = json.loads(record_id)
-    if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
-        raise ValueError(f"{record_id!r} is no item's id")
-    return tuple(labels[:-1]), labels[-1]
-
-
-def _item(record: Record, prefix: Sequence[str] = ()) -> Item:
-    """Return the item of a record that was found under a prefix.
-
-    Raises:
-        ValueError: if no store wrote the record so.
-    """
-    namespace, key = _place(record.id)
-    value = json.loads(record.text)
-    if not isinstance(value, dict) or namespace[: len(prefix)] != tuple(prefix):
-        raise ValueError(f"the item {record.id!r} is not what it was found as")
-    created, updated = (_moment(record, name) for name in ("created_at", "updated_at"))
-    return Item(value=value, key=key, namespace=namespace, created_at=created, updated_at=updated)
-
-
-def _moment(record: Record, name: str) -> datetime:
-    text = record.metadata.get(name)
-    moment = datetime.fromisoformat(text) if isinstance(text, str) else None
-    if moment is None or moment.tzinfo is None:
-        raise ValueError(f"the item {record.id!r} does not say when it was written")
-    return moment
-
-
-def _scored(item: Item, score: float | None = None) -> SearchItem:
-    return SearchItem(item.namespace, item.key, item.value, item.created_at, item.updated_at, score)
+    def _shared(self) -> tuple[object, ...]:
+        return (*super()._shared(), self._embedding, self._preferences_of, self._lock)
 
 
 # checks of operations
@@ -311,7 +320,7 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
         if isinstance(op, SearchOp):
             if op.filter is not None and not isinstance(op.filter, Mapping):
                 raise InvalidInputError(f"A filter is a mapping from keys to values, not {type(op.filter).__name__}.")
-            _check_filter([*(op.filter or {}).values()])
+            check_filter([*(op.filter or {}).values()])
         if isinstance(getattr(op, "namespace", getattr(op, "namespace_prefix", None)), str):
             raise InvalidInputError("A namespace is a tuple of labels, such as ('users', 'anna'), not a text.")
         if isinstance(op, (GetOp, PutOp)) and not all(isinstance(label, str) for label in (*op.namespace, op.key)):
@@ -319,8 +328,8 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
         if isinstance(op, PutOp):
             if op.value is not None and not isinstance(op.value, Mapping):
                 raise InvalidInputError(f"The value of {op.key!r} must be a mapping, not {type(op.value).__name__}.")
-            if op.ttl is not None:
-                raise InvalidInputError("An EpicStore keeps items until they are deleted. Leave out ttl.")
+            if op.ttl is not None and not is_lifetime(op.ttl):
+                raise InvalidInputError(f"A time to live is a number of minutes above 0, not {op.ttl!r}.")
             if op.index is not None and op.index is not False:
                 _checked_fields(op.index)
     return asked
@@ -337,58 +346,15 @@ def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:
     return tuple(fields)
 
 
-def _check_filter(condition: Any) -> None:
-    if isinstance(condition, (list, tuple)):
-        for part in condition:
-            _check_filter(part)
-    elif isinstance(condition, Mapping) and _has_operators(condition):
-        for name in condition:
-            if name not in _OPERATORS:
-                raise InvalidInputError(f"A filter knows {', '.join(_OPERATORS)}; not {name!r}.")
-    elif isinstance(condition, Mapping):
-        _check_filter(list(condition.values()))
-
-
-def _has_operators(condition: Mapping[Any, Any]) -> bool:
-    return any(str(name).startswith("$") for name in condition)
+def _checked_ttl(ttl: Any) -> TTLConfig:
+    known = TTLConfig.__annotations__
+    if not isinstance(ttl, Mapping) or not ttl.keys() <= known.keys():
+        raise InvalidInputError(f"ttl is a mapping with {', '.join(known)}; not {ttl!r}.")
+    for name in ("default_ttl", "sweep_interval_minutes"):
+        if ttl.get(name) is not None and not is_lifetime(ttl[name]):
+            raise InvalidInputError(f"{name} must be a number of minutes above 0, not {ttl[name]!r}.")
+    return cast(TTLConfig, dict(ttl))
 
 
 def _page(op: SearchOp | ListNamespacesOp) -> slice:
     return slice(op.offset, op.offset + op.limit)
-
-
-def _within(prefix: Sequence[str]) -> Filter | None:
-    return Filter.eq(_WITHIN, _code(prefix)) if prefix else None
-
-
-def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
-    """Tell whether a namespace begins or ends with a path, in which "*" matches any label."""
-    path = tuple(condition.path)
-    if condition.match_type not in ("prefix", "suffix"):
-        raise InvalidInputError(f"Namespaces are matched by 'prefix' or 'suffix', not {condition.match_type!r}.")
-    start = 0 if condition.match_type == "prefix" else len(namespace) - len(path)
-    return len(path) <= len(namespace) and all(
-        wanted in ("*", label) for label, wanted in zip(namespace[start:], path, strict=False)
-    )
-
-
-def _passes(item: Item, op: SearchOp) -> bool:
-    return all(_satisfies(item.value.get(key), condition) for key, condition in (op.filter or {}).items())
-
-
-def _satisfies(value: Any, condition: Any) -> bool:
-    """Tell whether a value satisfies a filter: by equality, part by part, or by operators."""
-    if isinstance(condition, Mapping):
-        if _has_operators(condition):
-            return all(_holds(value, name, operand) for name, operand in condition.items())
-        return isinstance(value, Mapping) and all(_satisfies(value.get(name), part) for name, part in condition.items())
-    if isinstance(condition, (list, tuple)):
-        return isinstance(value, list) and len(value) == len(condition) and all(map(_satisfies, value, condition))
-    return bool(value == condition)
-
-
-def _holds(value: Any, name: str, operand: Any) -> bool:
-    try:
-        return _OPERATORS[name](value, operand)
-    except (TypeError, ValueError):
-        return False

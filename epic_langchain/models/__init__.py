@@ -1,7 +1,25 @@
 """Adapters from LangChain's models to the core, and from an encoder of the core to LangChain's `Embeddings`."""
 
-from epic_langchain.models.chat_model import RUN_NAME, LangChainLM, calling_with, lm_of, verifier_of
-from epic_langchain.models.encoder import EpicEmbeddings, LangChainEncoder, encoder_of
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable
+
+from epic_core.integrations.models import Models
+from epic_langchain.models.chat_model import NO_MODEL, RUN_NAME, LangChainLM, calling_with
+from epic_langchain.models.encoder import EpicEmbeddings, LangChainEncoder
+
+_MODELS = Models(
+    component=Runnable,
+    wrapped=EpicEmbeddings,
+    embedding=Embeddings,
+    encoder=LangChainEncoder,
+    chat=BaseChatModel,
+    lm=LangChainLM,
+    no_embedding="The embeddings must be LangChain Embeddings, such as OllamaEmbeddings(model=...)",
+    no_chat=NO_MODEL,
+    argument="embeddings",
+)
+encoder_of, lm_of, verifier_of, memory_of = _MODELS.encoder_of, _MODELS.lm_of, _MODELS.verifier_of, _MODELS.memory_of
 
 __all__ = [
     "RUN_NAME",
@@ -11,5 +29,6 @@ __all__ = [
     "calling_with",
     "encoder_of",
     "lm_of",
+    "memory_of",
     "verifier_of",
 ]

@@ -14,23 +14,22 @@ from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
-from epic_core.lm import Completion, LanguageModel
+from epic_core.lm import Completion
 from epic_core.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
 from epic_core.lm.base import Schema
 from epic_core.lm.failures import kind_of
-from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 from epic_langchain.models.answers import completion_of, cut_answer, only_thought
 from epic_langchain.models.encoder import name_of
 
 RUN_NAME = "EPIC verification"
 """Name of the runs that call a model, as callbacks and traces show it."""
 
-_NO_MODEL = (
+NO_MODEL = (
     "The model must be a LangChain chat model, such as ChatOllama(model=...), without bind, with_retry or"
-    " with_fallbacks; or a language model of epic_core, such as OllamaLM(...); not {}."
+    " with_fallbacks; or a language model of epic_core, such as OllamaLM(...)"
 )
+"""The beginning of the error for anything else."""
 
 # LangGraph leaves calls with this tag out of the messages that it streams to a user.
 _NOT_STREAMED = "nostream"
@@ -96,7 +95,7 @@ class LangChainLM(AdaptedLM):
         structured: bool = True,
     ) -> None:
         if not isinstance(model, BaseChatModel):
-            raise InvalidInputError(_NO_MODEL.format(kind_of(model)))
+            raise InvalidInputError(f"{NO_MODEL}; not {kind_of(model)}.")
         own = getattr(model, "num_ctx", None)
         self._limited_by = limit_of(type(model).model_fields)
         super().__init__(
@@ -146,21 +145,3 @@ class LangChainLM(AdaptedLM):
         model = self.model.model_copy(update={self._limited_by: limit})
         model.__dict__.pop("_serialized", None)  # a cache key made from the old settings
         return model
-
-
-def lm_of(llm: BaseChatModel | LanguageModel) -> LanguageModel:
-    """Return a language model for the model that a user gave."""
-    if isinstance(llm, BaseChatModel):
-        return LangChainLM(llm)
-    if not isinstance(llm, (type, Runnable)) and callable(getattr(llm, "complete", None)):
-        return llm
-    raise InvalidInputError(_NO_MODEL.format(kind_of(llm)))
-
-
-def verifier_of(llm: BaseChatModel | LanguageModel | Verifier | None, encoder: Encoder) -> Verifier:
-    """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model."""
-    if llm is None:
-        return EmbeddedVerifier(encoder)
-    if not isinstance(llm, (type, Runnable)) and isinstance(llm, Verifier):
-        return llm
-    return LMVerifier(lm_of(llm))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
+from typing_extensions import Self
 
-from epic_core.encoders import Encoder, aembed, by_name, default_encoder, embed
-from epic_core.encoders.adapted import AdaptedEncoder, is_encoder
-from epic_core.encoders.base import aembed_query, embed_query
+from epic_core.encoders import Encoder, default_encoder
+from epic_core.encoders.adapted import AdaptedEncoder
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.models import (
+    aembeddings_of,
+    aquery_embedding_of,
+    embeddings_of,
+    own_encoder,
+    query_embedding_of,
+)
 from epic_core.lm.adapted import checked_name
 from epic_core.lm.failures import kind_of
 
@@ -85,65 +92,30 @@ class EpicEmbeddings(Embeddings):
     """
 
     def __init__(self, encoder: Encoder | str | None = None) -> None:
-        if encoder is not None and not by_name.is_encoder_name(encoder) and not is_encoder(encoder):
-            raise InvalidInputError(
-                "encoder must be an encoder of epic_core, such as StaticEncoder(), or the name of one"
-                f" ({by_name.NAMES}), not {_shown(encoder)}."
-                " LangChain's own embeddings need no EpicEmbeddings around them."
-            )
-        self.encoder: Encoder = by_name.encoder_of(encoder)
+        self.encoder = own_encoder(encoder, "LangChain's own embeddings need no EpicEmbeddings around them.")
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return the unit vectors of texts, each a list of `encoder.dimension` floats."""
-        vectors: list[list[float]] = embed(self.encoder, _checked(texts)).tolist() if texts else []
-        return vectors
+        return embeddings_of(self.encoder, texts)
 
     def embed_query(self, text: str) -> list[float]:
         """Return the unit vector of a query, a list of `encoder.dimension` floats."""
-        vector: list[float] = embed_query(self.encoder, *_checked([text])).tolist()
-        return vector
+        return query_embedding_of(self.encoder, text)
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Do the same as `embed_documents` without blocking the event loop."""
-        vectors: list[list[float]] = (await aembed(self.encoder, _checked(texts))).tolist() if texts else []
-        return vectors
+        return await aembeddings_of(self.encoder, texts)
 
     async def aembed_query(self, text: str) -> list[float]:
         """Do the same as `embed_query` without blocking the event loop."""
-        vector: list[float] = (await aembed_query(self.encoder, *_checked([text]))).tolist()
-        return vector
+        return await aquery_embedding_of(self.encoder, text)
+
+    def __reduce__(self) -> Any:
+        # Every process has the embedded encoder.
+        return type(self), (None if self.encoder is default_encoder() else self.encoder,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return type(self)(self.encoder)  # an encoder may hold objects that cannot be copied
 
     def __repr__(self) -> str:
         return f"EpicEmbeddings(encoder={self.encoder.name!r})"
-
-
-def encoder_of(embeddings: Embeddings | Encoder | str | None) -> Encoder:
-    """Return an encoder for the embeddings a user gave: None is the embedded encoder, a string an encoder's name."""
-    if embeddings is None:
-        return default_encoder()
-    if isinstance(embeddings, EpicEmbeddings):
-        return embeddings.encoder
-    if isinstance(embeddings, Embeddings):
-        return LangChainEncoder(embeddings)
-    if isinstance(embeddings, str):
-        if by_name.is_encoder_name(embeddings):
-            return by_name.encoder_of(embeddings)
-    elif is_encoder(embeddings):
-        return embeddings
-    raise InvalidInputError(
-        "The embeddings must be LangChain Embeddings, such as OllamaEmbeddings(model=...), an encoder of epic_core,"
-        f" the name of one ({by_name.NAMES}), or None for the embedded one; not {_shown(embeddings)}."
-    )
-
-
-def _shown(value: object) -> str:
-    return repr(value) if isinstance(value, str) else kind_of(value)
-
-
-def _checked(texts: Sequence[str]) -> Sequence[str]:
-    if isinstance(texts, str):
-        raise InvalidInputError("embed_documents takes a list of texts, not one text. For that there is embed_query.")
-    for text in texts:
-        if not isinstance(text, str):
-            raise InvalidInputError(f"Only texts can be embedded, not {type(text).__name__}.")
-    return texts

@@ -21,7 +21,6 @@ from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
 from epic_core.steering.vector_stores import SteeredSearch, Target
 from epic_core.types.modes import Mode, checked_mode
-from epic_core.types.validation import checked_tau
 from epic_langchain.documents import described
 from epic_langchain.models import encoder_of
 from epic_langchain.traversal.epic_adapter import EpicGraphAdapter, QueryVector
@@ -86,7 +85,6 @@ class SteeredGraphAdapter(Adapter):
                 f"{type(self.adapter).__name__} does not say what its texts were embedded with. Give embeddings=, the"
                 " same that it was filled with."
             )
-        floor = None if floor is None else checked_tau(floor, "floor")
         self._search = SteeredSearch(encoder_of(embeddings), floor=floor, overfetch=overfetch)
 
     @override

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
@@ -16,12 +15,10 @@ from epic_core import BuildReport, EpicMemory, Preference
 from epic_core.encoders import Encoder
 from epic_core.encoders.base import Embed, default_tau
 from epic_core.errors import InvalidInputError
-from epic_core.integrations.judging_memory import Judge, settings_of
-from epic_core.lm.failures import said
-from epic_core.runtime.batching import unique_preferences
+from epic_core.integrations.copies import NotCopiedError
+from epic_core.integrations.judging_memory import Judge, check_beside_memory, check_settings, settings_of
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.types import FloatArray
-from epic_core.types.validation import checked_keep_rate, checked_tau
 from epic_core.types.verdicts import Judged
 from epic_llamaindex.ingestion.reingest import reingested
 from epic_llamaindex.ingestion.run import Run
@@ -31,6 +28,9 @@ from epic_llamaindex.models.settings import settings_digest
 from epic_llamaindex.nodes import text_of
 
 _dispatcher = get_dispatcher(__name__)
+
+# Fields that a memory replaces with its own.
+_OF_MEMORY = ("preferences", "encoder", "llm", "tau", "keep_rate", "coarse", "fine")
 
 
 class EpicTransform(JudgingComponent, TransformComponent):
@@ -96,7 +96,6 @@ class EpicTransform(JudgingComponent, TransformComponent):
     memory: EpicMemory | None = Field(default=None, exclude=True, repr=False)
     show_progress: bool = Field(default=False, exclude=True)
 
-    _of_memory: ClassVar[tuple[str, ...]] = ("preferences", "encoder", "llm", "tau", "keep_rate", "coarse", "fine")
     _embedder: Encoder | None = PrivateAttr(default=None)
     _parts: tuple[Any, ...] = PrivateAttr(default=())
     _undecided: dict[str, BaseNode] = PrivateAttr(default_factory=dict)
@@ -104,14 +103,8 @@ class EpicTransform(JudgingComponent, TransformComponent):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.memory is not None:
-            self._refuse_beside_memory()
-        if self.tau is not None and self.keep_rate is not None:
-            raise InvalidInputError("Give tau or keep_rate, not both.")
-        unique_preferences(self.preferences)
-        if self.tau is not None:
-            checked_tau(self.tau)
-        if self.keep_rate is not None:
-            checked_keep_rate(self.keep_rate)
+            check_beside_memory(self, _OF_MEMORY)
+        check_settings(self.preferences, self.tau, self.keep_rate)
         parts = (self.embed_model, self.encoder, self.llm, self.memory)
         # Keep unchanged models, and with them the verdicts they have reached.
         if len(self._parts) != len(parts) or any(old is not new for old, new in zip(self._parts, parts, strict=True)):
@@ -193,7 +186,6 @@ class EpicTransform(JudgingComponent, TransformComponent):
     @_dispatcher.span
     @override
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """Do the same as `__call__` without blocking the event loop."""
         return await arun(self._kept(nodes, kwargs))
 
     def _kept(self, nodes: Sequence[BaseNode], options: Mapping[str, Any]) -> Effects[list[BaseNode]]:
@@ -242,24 +234,15 @@ class EpicTransform(JudgingComponent, TransformComponent):
         """Do the same as `reingest` without blocking the event loop."""
         return await arun(reingested(pipeline, self, show_progress))
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A model that cannot be sent to another process would be left out there, and another model would decide.
+    @override
+    def _arguments(self) -> dict[str, Any]:
         if self.llm is not None or self.memory is not None:
-            raise pickle.PicklingError(
+            raise NotCopiedError(
                 "An EpicTransform with llm= or memory= cannot be sent to other processes: verdicts and undecided nodes"
                 " would be lost with them. Run the pipeline without num_workers; a model is asked as many things at a"
                 " time as its `concurrency` says."
             )
-        for name in ("embed_model", "encoder"):
-            try:
-                pickle.dumps(getattr(self, name))
-            except Exception as error:
-                raise pickle.PicklingError(
-                    f"The {name} of this EpicTransform cannot be sent to other processes ({said(error)}). Run the"
-                    " pipeline without num_workers."
-                ) from None
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return {"__dict__": fields, "__pydantic_fields_set__": set(self.model_fields_set)}
+        return super()._arguments()
 
 
 def _place(node: BaseNode) -> tuple[object, ...]:

@@ -10,16 +10,13 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageR
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.structured_llm import StructuredLLM
-from llama_index.core.schema import BaseComponent
 
-from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
-from epic_core.lm import Completion, LanguageModel
+from epic_core.lm import Completion
 from epic_core.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
 from epic_core.lm.base import Schema
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.threads import in_thread
-from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 from epic_llamaindex.models.answers import completion_of, only_thought
 from epic_llamaindex.models.encoder import inherits, name_of
 
@@ -151,24 +148,3 @@ class LlamaIndexLM(AdaptedLM):
 
 def _messages(messages: Sequence[Mapping[str, str]]) -> list[ChatMessage]:
     return [ChatMessage(role=MessageRole(each["role"]), content=each["content"]) for each in messages]
-
-
-def lm_of(llm: LLM | LanguageModel) -> LanguageModel:
-    """Return a language model for the model that a user gave."""
-    if isinstance(llm, LLM):
-        return LlamaIndexLM(llm)
-    if not isinstance(llm, (type, BaseComponent)) and callable(getattr(llm, "complete", None)):
-        return llm
-    raise InvalidInputError(
-        "llm must be a LlamaIndex LLM, such as Ollama(model=...), a language model of epic_core, such as"
-        f" OllamaLM(...), or a verifier of epic_core; not {kind_of(llm)}."
-    )
-
-
-def verifier_of(llm: LLM | LanguageModel | Verifier | None, encoder: Encoder) -> Verifier:
-    """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model."""
-    if llm is None:
-        return EmbeddedVerifier(encoder)
-    if not isinstance(llm, (type, BaseComponent)) and isinstance(llm, Verifier):
-        return llm
-    return LMVerifier(lm_of(llm))

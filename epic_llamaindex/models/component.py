@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from llama_index.core.schema import BaseComponent
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_serializer, field_validator
@@ -12,6 +12,7 @@ from typing_extensions import Self, override
 from epic_core import BuildReport, EpicMemory, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.copies import CopiedModel
 from epic_core.integrations.judging_memory import Prepared
 from epic_core.runtime.batching import unique_preferences
 from epic_core.verification import Verifier
@@ -20,7 +21,7 @@ from epic_core.verification import Verifier
 _NAMED = ("encoder", "embed_model", "verifier")
 
 
-class JudgingComponent(BaseComponent):
+class JudgingComponent(CopiedModel, BaseComponent):
     """A component with preferences and models. Settings are checked together; models are stored by name."""
 
     # hide_input_in_errors: a model may hold a key.
@@ -30,8 +31,6 @@ class JudgingComponent(BaseComponent):
 
     preferences: list[str | Preference] = Field(default_factory=list)
 
-    # Fields that a memory replaces with its own.
-    _of_memory: ClassVar[tuple[str, ...]]
     _encoder: Encoder = PrivateAttr()
     _verifier: Verifier = PrivateAttr()
     _prepared: Prepared = PrivateAttr(default_factory=Prepared)
@@ -45,16 +44,6 @@ class JudgingComponent(BaseComponent):
     @field_serializer("preferences")
     def _plain(self, preferences: list[str | Preference]) -> list[Any]:
         return [Preference.of(preference).as_json() for preference in preferences]
-
-    def _refuse_beside_memory(self) -> None:
-        fields = type(self).model_fields
-        given = [
-            name
-            for name in self._of_memory
-            if getattr(self, name) != fields[name].get_default(call_default_factory=True)
-        ]
-        if given:
-            raise InvalidInputError(f"With memory=, {', '.join(given)} would be ignored: it has its own.")
 
     def _memory_with(
         self, *, tau: float | None, keep_rate: float | None = None, coarse: bool = True, fine: bool = True
@@ -104,11 +93,16 @@ class JudgingComponent(BaseComponent):
     @override
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a component with some settings changed, which are checked; cached verdicts are not shared."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**{**given, **(update or {})})
+        return type(self)(**{**self._fields(), **(update or {})})
 
+    @override
     def __copy__(self) -> Self:
         return self.model_copy()
 
+    @override
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self.model_copy()
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {name: value for name, value in self._fields().items() if name != "callback_manager"}

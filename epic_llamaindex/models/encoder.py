@@ -10,10 +10,16 @@ from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
 from llama_index.core.schema import BaseComponent
 from typing_extensions import Self
 
-from epic_core.encoders import Encoder, aembed, by_name, default_encoder, embed
-from epic_core.encoders.adapted import AdaptedEncoder, is_encoder
-from epic_core.encoders.base import aembed_query, embed_query
+from epic_core.encoders import Encoder, default_encoder
+from epic_core.encoders.adapted import AdaptedEncoder
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.models import (
+    aembeddings_of,
+    aquery_embedding_of,
+    embeddings_of,
+    own_encoder,
+    query_embedding_of,
+)
 from epic_core.lm.adapted import checked_name
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.threads import in_thread
@@ -146,13 +152,7 @@ class EpicEmbedding(BaseEmbedding):
     _encoder: Any = PrivateAttr()
 
     def __init__(self, encoder: Encoder | str | None = None, *, embed_batch_size: int = 256, **kwargs: Any) -> None:
-        if encoder is not None and not by_name.is_encoder_name(encoder) and not is_encoder(encoder):
-            raise InvalidInputError(
-                "encoder must be an encoder of epic_core, such as StaticEncoder(), or the name of one"
-                f" ({by_name.NAMES}), not {_shown(encoder)}."
-                " LlamaIndex's own embedding models need no EpicEmbedding around them."
-            )
-        encoder = by_name.encoder_of(encoder)
+        encoder = own_encoder(encoder, "LlamaIndex's own embedding models need no EpicEmbedding around them.")
         if kwargs.setdefault("model_name", encoder.name) != encoder.name:
             raise InvalidInputError(
                 f"This is the embedding of the encoder {kwargs['model_name']!r}, not of {encoder.name!r}."
@@ -182,12 +182,10 @@ class EpicEmbedding(BaseEmbedding):
         return partial(type(self), **kept), (encoder,)
 
     def _get_text_embeddings(self, texts: list[str]) -> list[Embedding]:
-        vectors: list[Embedding] = embed(self.encoder, _checked(texts)).tolist() if texts else []
-        return vectors
+        return embeddings_of(self.encoder, texts)
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[Embedding]:
-        vectors: list[Embedding] = (await aembed(self.encoder, _checked(texts))).tolist() if texts else []
-        return vectors
+        return await aembeddings_of(self.encoder, texts)
 
     def _get_text_embedding(self, text: str) -> Embedding:
         return self._get_text_embeddings([text])[0]
@@ -196,39 +194,7 @@ class EpicEmbedding(BaseEmbedding):
         return (await self._aget_text_embeddings([text]))[0]
 
     def _get_query_embedding(self, query: str) -> Embedding:
-        vector: Embedding = embed_query(self.encoder, *_checked([query])).tolist()
-        return vector
+        return query_embedding_of(self.encoder, query)
 
     async def _aget_query_embedding(self, query: str) -> Embedding:
-        vector: Embedding = (await aembed_query(self.encoder, *_checked([query]))).tolist()
-        return vector
-
-
-def encoder_of(embed_model: BaseEmbedding | Encoder | str | None) -> Encoder:
-    """Return an encoder for the model a user gave: None is the embedded encoder, a string an encoder's name."""
-    if embed_model is None:
-        return default_encoder()
-    if isinstance(embed_model, EpicEmbedding):
-        return embed_model.encoder
-    if isinstance(embed_model, BaseEmbedding):
-        return LlamaIndexEncoder(embed_model)
-    if isinstance(embed_model, str):
-        if by_name.is_encoder_name(embed_model):
-            return by_name.encoder_of(embed_model)
-    elif is_encoder(embed_model):
-        return embed_model
-    raise InvalidInputError(
-        "embed_model must be a LlamaIndex embedding model, such as OllamaEmbedding(model_name=...), an encoder of"
-        f" epic_core, the name of one ({by_name.NAMES}), or None for the embedded one; not {_shown(embed_model)}."
-    )
-
-
-def _shown(value: object) -> str:
-    return repr(value) if isinstance(value, str) else kind_of(value)
-
-
-def _checked(texts: list[str]) -> list[str]:
-    for text in texts:
-        if not isinstance(text, str):
-            raise InvalidInputError(f"Only texts can be embedded, not {type(text).__name__}.")
-    return texts
+        return await aquery_embedding_of(self.encoder, query)

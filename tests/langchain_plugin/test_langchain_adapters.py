@@ -75,7 +75,7 @@ KEEP = '{"decision": "Keep"}'
 
 
 class Call:
-    """What a model was called with."""
+    """Arguments that a model was called with."""
 
     def __init__(self, messages: list[BaseMessage], settings: dict[str, Any], limit: int | None) -> None:
         self.messages = messages
@@ -458,7 +458,7 @@ async def test_an_answer_that_does_not_end_keeps_its_limit(text: str, complete: 
 
 
 class LengthFinishReasonError(Exception):
-    """What OpenAI's client raises for an answer that was to follow a schema and was cut off."""
+    """Exception of OpenAI's client for an answer that was to follow a schema and was cut off."""
 
     def __init__(self, text: str, reasoning: int) -> None:
         super().__init__("Could not parse response content as the length limit was reached")

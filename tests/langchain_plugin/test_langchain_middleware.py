@@ -14,14 +14,24 @@ import pytest
 
 pytest.importorskip("langchain", reason="needs the extra agents")
 
-from langchain.agents.middleware.types import ModelRequest, ModelResponse
+from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware
+from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from chat_models import ScriptedChat, called
 from epic_core import EpicMemory, Filter, Hits, Item, Preference, Stance
-from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, UnknownPreferenceError
+from epic_core.errors import (
+    InvalidInputError,
+    MemoryClosedError,
+    NoPreferencesError,
+    StoreError,
+    UnknownPreferenceError,
+)
 from epic_langchain.agents import EpicMemoryMiddleware
 from helpers import HashEncoder, KeepAll
 
@@ -517,6 +527,65 @@ async def test_what_a_memory_refuses_does_not_cost_the_turn(hooks: Hooks) -> Non
     assert held(memory) == ["user: Hotels?\nassistant: Casinos ?."]
 
 
+# a turn longer than the messages that are kept
+
+
+class Redacting(AgentMiddleware[Any, Any]):
+    """Hides numbers in messages, as a middleware against personal data does."""
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {
+            "messages": [
+                message.model_copy(update={"content": message.text.replace("555-1234", "[number]")})
+                for message in state["messages"]
+                if message.type == "human"
+            ]
+        }
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("first", ["memory", "summary"])
+@pytest.mark.parametrize("remember", ["user", "both"])
+async def test_a_turn_whose_message_is_summarised_away_is_told_and_remembered(
+    first: str, remember: Any, asynchronous: bool
+) -> None:
+    memory = memory_of(CASINO, items=ITEMS)
+    steps: list[str | AIMessage] = [called("lookup", place=str(number)) for number in range(20)]
+    for number, step in enumerate(steps):
+        step.tool_calls[0]["id"] = f"call-{number}"  # type: ignore[union-attr]
+    model = ScriptedChat(answers=[*steps, "Hotels in the old town."])
+    ours = EpicMemoryMiddleware(memory, remember=remember)
+    summary = SummarizationMiddleware(
+        ScriptedChat(answers=["Tools were called."]), trigger=("messages", 6), keep=("messages", 4)
+    )
+    agent = create_agent(
+        model,
+        [lookup],
+        middleware=[ours, Redacting(), summary] if first == "memory" else [summary, Redacting(), ours],
+        checkpointer=InMemorySaver(),
+    )
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    asked: Any = {"messages": [HumanMessage(f"{QUESTION} Call 555-1234.")]}
+    ended = await agent.ainvoke(asked, thread) if asynchronous else agent.invoke(asked, thread)
+    assert not any(message.text.startswith(QUESTION) for message in ended["messages"])
+    assert len(model.systems) == 21
+    assert [titles(system) for system in model.systems] == [["Quiet", "The"]] * 21
+    said = [text for text in held(memory) if text.startswith("user: ")]
+    assert len(said) == 1 and said[0].startswith(f"user: {QUESTION} Call [number].")
+    assert said[0].endswith("assistant: Hotels in the old town.") is (remember == "both")
+    # The next turn of the thread is another one.
+    asked = {"messages": [HumanMessage("I dislike casinos.")]}
+    model.answers = ["Noted."]
+    await agent.ainvoke(asked, thread) if asynchronous else agent.invoke(asked, thread)
+    assert sum(text.startswith("user: ") for text in held(memory)) == 2
+
+
+@tool
+def lookup(place: str) -> str:
+    """Look something up."""
+    return f"Nothing at {place}."
+
+
 # what goes wrong
 
 
@@ -552,10 +621,16 @@ async def test_a_memory_without_preferences_is_warned_of_once(hooks: Hooks, capl
     assert len(memory) == 1
 
 
-@pytest.mark.parametrize("memory", ["me.epic", None, 3, [EpicMemory]])
+@pytest.mark.parametrize("memory", [None, 3, [EpicMemory]])
 def test_the_memory_must_be_one(memory: Any) -> None:
     with pytest.raises(InvalidInputError, match="EpicMemory"):
         EpicMemoryMiddleware(memory)
+
+
+def test_a_memory_that_is_not_there_is_not_made(tmp_path: Any) -> None:
+    with pytest.raises(StoreError, match="no memory"):
+        EpicMemoryMiddleware(tmp_path / "me.epic")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

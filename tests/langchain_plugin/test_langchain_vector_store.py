@@ -39,7 +39,7 @@ from epic_core.errors import (
 )
 from epic_core.types import Stance
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicVectorStore
-from helpers import HashEncoder, KeepAll, UndecidedAll
+from helpers import HashEncoder, KeepAll
 
 TOLERANCE = 2e-3
 
@@ -105,7 +105,7 @@ def ids(documents: Sequence[Document]) -> list[str]:
 
 
 async def both(store: Any, name: str, *arguments: Any, **options: Any) -> Any:
-    """What a method gives, sync and async: a value, or an error."""
+    """Return the value or the error of a method, sync and async."""
     gave: list[Any] = []
     try:
         gave.append(getattr(store, name)(*arguments, **options))
@@ -423,13 +423,13 @@ RAW = [
 ]
 
 
-@pytest.mark.parametrize("options", [{}, {"preferences": PREFERENCES}], ids=["all", "kept"])
+@pytest.mark.parametrize("options", [{}, {"preferences": PREFERENCES}], ids=["plain", "steered"])
 async def test_texts_and_documents_make_the_same_store(options: dict[str, Any], path: Path) -> None:
     texts, names = [document.page_content for document in RAW], ["1", "2", "3", "4"]
     metadatas = [document.metadata for document in RAW]
     named = [document.model_copy(update={"id": one}) for document, one in zip(RAW, names, strict=True)]
     right = EpicVectorStore.from_documents(named, **options)
-    assert len(right.get_by_ids(names)) == (3 if options else 4)
+    assert len(right.get_by_ids(names)) == 4
     for made in (
         await EpicVectorStore.afrom_documents(named, **options),
         EpicVectorStore.from_documents(RAW, ids=names, **options),
@@ -446,41 +446,27 @@ async def test_texts_and_documents_make_the_same_store(options: dict[str, Any], 
     assert EpicVectorStore.from_texts([]).similarity_search("red") == []
 
 
-@pytest.mark.parametrize("given", [PREFERENCES, tuple(PREFERENCES), iter(PREFERENCES), PREFERENCES[0]], ids="ltis")
-def test_from_documents_with_preferences_keeps_what_matters(given: Any) -> None:
-    before = copy.deepcopy(RAW)
-    wanted = [given] if isinstance(given, str) else PREFERENCES
-    keep = EpicDocumentTransformer(preferences=wanted)
-    kept = keep.invoke(RAW)
-    assert 0 < len(kept) < len(RAW)
-    made = EpicVectorStore.from_documents(RAW, preferences=given)
-    assert before == RAW
-    found = made.similarity_search("anything", k=9)
-    assert {document.page_content for document in found} == {document.page_content for document in kept}
-    assert made.get_by_ids(["stew"]) == [document for document in kept if document.id == "stew"]
-    assert all(document.metadata["epic_instruction"] and document.metadata["epic_alignments"] for document in found)
-    # Searches are steered by the same preferences.
-    right = EpicVectorStore(preferences=wanted)
-    right.add_documents(kept)
+@pytest.mark.parametrize("given", [PREFERENCES, tuple(PREFERENCES), iter(PREFERENCES)], ids="lti")
+async def test_from_documents_stores_what_add_documents_stores(given: Any) -> None:
+    documents = [*RAW, instructed("i", "blue", "offer wine"), Document("no id", metadata={"epic_mine": 1})]
+    before = copy.deepcopy(documents)
+    added = EpicVectorStore(preferences=PREFERENCES)
+    names = added.add_documents(documents)
     query = "Where should I stay?"
-    assert [s for _, s in made.similarity_search_with_score(query, 9)] == [
-        s for _, s in right.similarity_search_with_score(query, 9)
-    ]
-
-
-async def test_what_nobody_could_decide_about_is_not_lost_in_silence() -> None:
-    options = {"preferences": PREFERENCES, "llm": UndecidedAll()}
-    with pytest.warns(UserWarning, match="3 documents are undecided"):
-        made = EpicVectorStore.from_documents(RAW, **options)
-    assert made.similarity_search("hotel", 9) == []
-    with pytest.warns(UserWarning, match="3 documents are undecided"):
-        await EpicVectorStore.afrom_documents(RAW, **options)
+    wanted = added.similarity_search_with_score(query, 9)
+    assert len(wanted) == len(documents)
+    for made in (
+        EpicVectorStore.from_documents(documents, preferences=given, ids=names),
+        await EpicVectorStore.afrom_documents(documents, preferences=PREFERENCES, ids=names),
+    ):
+        assert made.get_by_ids(names) == added.get_by_ids(names)
+        assert made.similarity_search_with_score(query, 9) == wanted
+    assert before == documents
 
 
 async def test_from_documents_refuses_what_cannot_be(path: Path) -> None:
     for options, kind, match in (
-        ({"llm": KeepAll()}, InvalidInputError, "preferences"),
-        ({"llm": "gpt", "preferences": PREFERENCES}, ValueError, "model"),
+        ({"llm": KeepAll()}, TypeError, "llm"),
         ({"top_k": 3}, TypeError, "top_k"),
         ({"steering": "on"}, InvalidInputError, "mode"),
         ({"preferences": [""]}, ValueError, "preference is empty"),

@@ -56,7 +56,7 @@ class Settings(ScriptedLLM):
     calls: list[dict[str, Any]] = Field(default_factory=list, exclude=True)
 
     def settings(self) -> dict[str, Any]:
-        """What it was made with that matters to a call."""
+        """Return the settings that matter to a call."""
         return {}
 
     def respond(self, messages: Sequence[ChatMessage], settings: dict[str, Any]) -> ChatResponse:

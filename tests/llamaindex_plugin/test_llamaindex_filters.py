@@ -45,7 +45,7 @@ METADATA = st.dictionaries(KEYS, VALUES | st.none() | st.lists(WORDS, max_size=3
 
 
 def theirs(filters: MetadataFilters, metadata: dict[str, Any]) -> bool | None:
-    """What LlamaIndex's own store says; None where it raises."""
+    """Return the answer of LlamaIndex's own store; None where it raises."""
     try:
         return build_metadata_filter_fn(lambda _: metadata, filters)("n")
     except TypeError:
@@ -53,7 +53,7 @@ def theirs(filters: MetadataFilters, metadata: dict[str, Any]) -> bool | None:
 
 
 def about_lists(given: MetadataFilter, metadata: dict[str, Any]) -> bool:
-    """Whether a list of the metadata is compared as a whole there, and by its elements here."""
+    """Tell whether a list of the metadata is compared as a whole there, and by its elements here."""
     operators = (FilterOperator.EQ, FilterOperator.NE, *LISTS[:2])
     return given.operator in operators and isinstance(metadata.get(given.key), list)
 

@@ -67,7 +67,7 @@ def stances(nodes: Sequence[NodeWithScore]) -> list[str | None]:
 async def both(
     make: Callable[[], EpicNodePostprocessor], nodes: list[NodeWithScore], query: str | None = QUERY
 ) -> list[NodeWithScore]:
-    """What comes out, the same of both ways to call it; nothing that was given is changed."""
+    """Return the nodes that come out of both ways to call it, the same; nothing that was given is changed."""
     before = copy.deepcopy([node.to_dict() for node in nodes])
     bundle = None if query is None else QueryBundle(query)
     out = make().postprocess_nodes(nodes, bundle)
@@ -227,7 +227,7 @@ async def test_characters_that_no_memory_takes_do_not_matter() -> None:
 
 
 async def test_guidance_that_is_there_stands() -> None:
-    """What was found out when a node was stored is not asked for again."""
+    """Verdicts from when a node was stored are not asked for again."""
     verifier = KeepAll({"": Stance.SUPPORTS})
     stored = hashed(KeepAll({"bad": Stance.CONFLICTS}), ["red wine", "old books"]).postprocess_nodes(
         found("red wine bad", "old books"), query_str="x"
@@ -678,7 +678,7 @@ def test_copies_judge_alike() -> None:
     out = processor.postprocess_nodes(nodes, query_str=QUERY)
     for other in (copy.copy(processor), copy.deepcopy(processor), pickle.loads(pickle.dumps(processor))):
         assert other.postprocess_nodes(nodes, query_str=QUERY) == out
-    with pytest.raises(TypeError):
+    with pytest.raises(pickle.PicklingError, match="memory of this EpicNodePostprocessor"):
         pickle.dumps(EpicNodePostprocessor(memory=EpicMemory([VEGAN])))
 
 

@@ -258,7 +258,7 @@ class Other(BaseNode):
 
 
 class Keyed(BaseModel):
-    """What must not get into a file."""
+    """Objects that must not get into a file."""
 
     key: str = "secret"
 
@@ -853,10 +853,19 @@ def test_another_model_than_the_embedded_one_is_named_only() -> None:
     assert EpicVectorStore.from_dict(said, embed_model=model).to_dict() == said
 
 
-def test_copies_of_the_object_are_one_store_and_it_is_not_pickled(store: EpicVectorStore) -> None:
+def test_copies_of_the_object_are_one_store(store: EpicVectorStore) -> None:
     for made in (copy.copy(store), copy.deepcopy(store), store.model_copy()):
         made.add([node(1)])
         assert store.get_nodes() == [node(1)]
         store.clear()
-    with pytest.raises(TypeError, match="to_dict"):
-        pickle.dumps(store)
+
+
+def test_a_pickle_opens_the_file_again(tmp_path: Path) -> None:
+    with EpicVectorStore(path=tmp_path / "me.vectors", preferences=["I avoid casinos."]) as store:
+        store.add([node(1)])
+        pickled = pickle.dumps(store)
+    with pickle.loads(pickled) as again:
+        assert again.get_nodes() == [node(1)]
+        assert again.preferences == store.preferences
+    with pytest.raises(pickle.PicklingError, match="over RAM"):
+        pickle.dumps(EpicVectorStore())

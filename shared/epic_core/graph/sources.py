@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction.base import Extractor
+from epic_core.graph.extraction.lm import LMExtractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
+from epic_core.lm.base import LanguageModel
 from epic_core.memory import EpicMemory
 
 Source: TypeAlias = GraphMemory | EpicMemory | str | Path
@@ -42,6 +45,27 @@ def graph_over(source: GraphMemory | EpicMemory, extractor: Extractor | None) ->
             f"The GraphMemory has an extractor, {source.extractor.name}: leave out extractor={extractor.name}."
         )
     return source
+
+
+def extractor_of(given: object, component: type, lm_of: Callable[[object], LanguageModel]) -> Extractor | None:
+    """Return the extractor that a user gave; a language model reads the passages, None is the graph's default.
+
+    Args:
+        given: The extractor, or a model.
+        component: The base class of the framework's components: none of them is an extractor by its methods.
+        lm_of: Returns the language model for a model, and refuses anything else.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if given is None or (isinstance(given, Extractor) and not isinstance(given, (type, component))):
+        return given
+    try:
+        return LMExtractor(lm_of(given))
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"extractor must be an extractor of epic_core, a model, or None for the one that needs no model. {error}"
+        ) from None
 
 
 def warn_of_failures(report: GraphReport, logger: logging.Logger) -> None:

@@ -2,20 +2,82 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
 from typing_extensions import override
 
 from epic_core.encoders.base import Encoder
-from epic_core.errors import NoPreferencesError
+from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.memory import EpicMemory
+from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effect
 from epic_core.types import BuildReport, Item, Preference
+from epic_core.types.validation import checked_keep_rate, checked_tau
 from epic_core.types.verdicts import Judged
 from epic_core.verification.base import Verifier
+
+
+def several_preferences(given: object) -> tuple[str | Preference, ...]:
+    """Return a user's preferences, or the only one, as a tuple; unchanged, so that looking them up costs less.
+
+    Raises:
+        InvalidInputError: for anything but preferences, or for one given twice.
+    """
+    several = (given,) if isinstance(given, (str, Preference)) else given
+    if not isinstance(several, Iterable) or isinstance(several, (bytes, Mapping)):
+        raise InvalidInputError(f"preferences must be several texts, not {type(given).__name__}.")
+    chosen = tuple(several)
+    unique_preferences(chosen)
+    return chosen
+
+
+def check_settings(preferences: Iterable[str | Preference], tau: float | None, keep_rate: float | None = None) -> None:
+    """Check the settings of a component that judges.
+
+    Raises:
+        InvalidInputError: for invalid ones, or for both tau and keep_rate.
+    """
+    unique_preferences(preferences)
+    if tau is not None and keep_rate is not None:
+        raise InvalidInputError("Give tau or keep_rate, not both.")
+    if tau is not None:
+        checked_tau(tau)
+    if keep_rate is not None:
+        checked_keep_rate(keep_rate)
+
+
+def check_beside_memory(component: BaseModel, names: Iterable[str]) -> None:
+    """Check that a component that judges by a memory is given nothing that the memory has itself.
+
+    Args:
+        component: The component.
+        names: The fields that have to have their defaults.
+
+    Raises:
+        InvalidInputError: if one of them has another value.
+    """
+    fields = type(component).model_fields
+    given = [name for name in names if getattr(component, name) != fields[name].get_default(call_default_factory=True)]
+    if given:
+        raise InvalidInputError(f"With memory=, {', '.join(given)} would be ignored: it has its own.")
+
+
+def warn_of_undecided(report: BuildReport, logger: logging.Logger, told: str) -> None:
+    """Log a warning if a model's failure left texts undecided: a caller inside a framework does not see the report.
+
+    Args:
+        report: The report.
+        logger: The logger.
+        told: The warning, with %d for the number of texts; the reason follows.
+    """
+    if report.undecided:
+        reason = next(iter(report.failures.values()), "no reason was given")
+        logger.warning(f"{told}: %s", report.undecided, reason)
 
 
 class Prepared:

@@ -38,7 +38,7 @@ from epic_core.types.verdicts import PENALTY, Judged
 from epic_core.verification.lm import LMVerifier
 
 Keep: TypeAlias = Literal["all", "relevant", "supports"]
-"""Which texts are returned: all; texts that match a preference; or, of these, texts without any conflict."""
+"""Choice of the texts to return: all; texts that match a preference; or, of these, texts without any conflict."""
 
 CONTENT = "epic_content"
 """The metadata key of a text as it was before guidance was written into it."""

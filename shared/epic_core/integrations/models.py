@@ -1,0 +1,163 @@
+"""Models that a user gives to a plugin's components: the framework's own, those of epic_core, or the name of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from epic_core.encoders import Encoder, aembed, by_name, default_encoder, embed
+from epic_core.encoders.adapted import is_encoder
+from epic_core.encoders.base import aembed_query, embed_query
+from epic_core.errors import InvalidInputError
+from epic_core.lm import LanguageModel
+from epic_core.lm.failures import kind_of
+from epic_core.memory import EpicMemory
+from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """Conversions of a framework's models to encoders, language models and verifiers.
+
+    Attributes:
+        component: The base class of the framework's components: none of them is a model of epic_core by its methods.
+        wrapped: The plugin's class around an encoder, which has it as `encoder`.
+        embedding, encoder: The framework's embedding model, and its adapter.
+        chat, lm: The framework's language model, and its adapter.
+        no_embedding, no_chat: The beginnings of the error messages for anything else.
+        argument: The name under which the plugin's components take embeddings.
+    """
+
+    component: type
+    wrapped: type
+    embedding: type
+    encoder: Callable[[Any], Encoder]
+    chat: type
+    lm: Callable[[Any], LanguageModel]
+    no_embedding: str
+    no_chat: str
+    argument: str
+
+    def encoder_of(self, given: object) -> Encoder:
+        """Return an encoder for the embeddings that a user gave: None is the embedded encoder, a string one's name.
+
+        Raises:
+            InvalidInputError: for anything else.
+        """
+        if given is None:
+            return default_encoder()
+        if isinstance(given, self.wrapped):
+            return given.encoder  # type: ignore[attr-defined, no-any-return]
+        if isinstance(given, self.embedding):
+            return self.encoder(given)
+        if by_name.is_encoder_name(given) or (not isinstance(given, str) and is_encoder(given)):
+            return by_name.encoder_of(given)  # type: ignore[arg-type]
+        raise InvalidInputError(
+            f"{self.no_embedding}, an encoder of epic_core, the name of one ({by_name.NAMES}), or None for the embedded"
+            f" one; not {_shown(given)}."
+        )
+
+    def lm_of(self, given: object) -> LanguageModel:
+        """Return a language model for the model that a user gave.
+
+        Raises:
+            InvalidInputError: for anything else.
+        """
+        if isinstance(given, self.chat):
+            return self.lm(given)
+        if not self._is_component(given) and callable(getattr(given, "complete", None)):
+            return given  # type: ignore[return-value]
+        raise InvalidInputError(f"{self.no_chat}; not {kind_of(given)}.")
+
+    def verifier_of(self, given: object, encoder: Encoder) -> Verifier:
+        """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model."""
+        if given is None:
+            return EmbeddedVerifier(encoder)
+        if not self._is_component(given) and isinstance(given, Verifier):
+            return given
+        return LMVerifier(self.lm_of(given))
+
+    def memory_of(self, memory: object, embeddings: object = None) -> EpicMemory:
+        """Return a memory that is open, or open the one in a file, which has to exist.
+
+        Args:
+            memory: The memory, or the name of its file.
+            embeddings: As for `encoder_of`, to open a file with.
+
+        Raises:
+            InvalidInputError: for another type, or for embeddings that are not those of an open memory.
+            StoreError: if the file cannot be opened.
+        """
+        if isinstance(memory, (str, Path)):
+            return EpicMemory.open(memory, must_exist=True, encoder=self.encoder_of(embeddings))
+        if not isinstance(memory, EpicMemory):
+            raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
+        if embeddings is not None:
+            given, own = self.encoder_of(embeddings).name, memory.encoder.name
+            if given != own:
+                raise InvalidInputError(
+                    f"The memory is open, with the encoder {own}: leave out {self.argument}={given}."
+                )
+        return memory
+
+    def _is_component(self, given: object) -> bool:
+        return isinstance(given, (type, self.component))
+
+
+def own_encoder(given: Encoder | str | None, others: str) -> Encoder:
+    """Return an encoder of epic_core, given as itself or by its name; None is the embedded one.
+
+    Args:
+        given: The encoder.
+        others: How the framework's own models are used, for the error message.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if given is not None and not by_name.is_encoder_name(given) and not is_encoder(given):
+        raise InvalidInputError(
+            f"encoder must be an encoder of epic_core, such as StaticEncoder(), or the name of one ({by_name.NAMES}),"
+            f" not {_shown(given)}. {others}"
+        )
+    return by_name.encoder_of(given)
+
+
+def embeddings_of(encoder: Encoder, texts: Sequence[str]) -> list[list[float]]:
+    """Return the unit vectors of texts as lists of numbers."""
+    vectors: list[list[float]] = embed(encoder, _checked(texts)).tolist() if texts else []
+    return vectors
+
+
+async def aembeddings_of(encoder: Encoder, texts: Sequence[str]) -> list[list[float]]:
+    """Do the same as `embeddings_of` without blocking the event loop."""
+    vectors: list[list[float]] = (await aembed(encoder, _checked(texts))).tolist() if texts else []
+    return vectors
+
+
+def query_embedding_of(encoder: Encoder, query: str) -> list[float]:
+    """Return the unit vector of a query as a list of numbers."""
+    vector: list[float] = embed_query(encoder, *_checked([query])).tolist()
+    return vector
+
+
+async def aquery_embedding_of(encoder: Encoder, query: str) -> list[float]:
+    """Do the same as `query_embedding_of` without blocking the event loop."""
+    vector: list[float] = (await aembed_query(encoder, *_checked([query]))).tolist()
+    return vector
+
+
+def _checked(texts: Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, str):
+        raise InvalidInputError(
+            "Embeddings are made of a list of texts, not of one text. A query has a method of its own."
+        )
+    for text in texts:
+        if not isinstance(text, str):
+            raise InvalidInputError(f"Only texts can be embedded, not {type(text).__name__}.")
+    return texts
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, str) else kind_of(value)
