@@ -8,6 +8,7 @@ without a slot, if they differ in nothing but numbers and names.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from epic_core.pipeline.light_tier import item_bytes
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.storage.namespace import CommittedRows, Namespace
-from epic_core.text.slots import Slot, says_ended, slot_of
+from epic_core.text.slots import Slot, says_changed, says_ended, slot_of
 from epic_core.text.stems import content_stems, word_set
 from epic_core.types import BuildReport, FloatArray, Item
 from epic_core.types.edits import Edit
@@ -36,9 +37,11 @@ MOST_FACTS = 100
 LONGEST_FACT = 1000
 """Most characters of a fact."""
 # From which cosine on statements are one, may be about the same thing, and are near enough for "no longer".
-_SAME, _NEAR, _ENDED = 0.97, 0.6, 0.5
-# The share of a fact's words that a statement about its end has.
-_MOST = 0.5
+_SAME, _NEAR, _ENDED, _RELATED = 0.97, 0.6, 0.5, 0.3
+# More in a statement than that something is over.
+_MORE = re.compile(r"[,;:.!]\s+\w|\band\s")
+# Words that do not tell what a statement is about.
+_VAGUE = word_set("number new old go get come take put work home house day week month year time morning evening")
 _FILLING, _SLACK = 2, 20_000
 # Words that a date or a time consists of, beside numbers.
 _DATES = word_set(
@@ -243,7 +246,7 @@ def _beside(item: Item, slot: Slot | None, held: _Held, near: float) -> Edit | N
         same = slot.says_the_same(held.slot)
         if slot.ends:
             over = same or not slot.value or slot.relation == "be"
-            return Edit(kind="end", item=item, old=old, reason="it says that this is over") if over else None
+            return _ended(item, old) if over else None
         if same and not (slot.value < held.slot.value and slot.changes):
             known = slot.value <= held.slot.value
             return (
@@ -257,28 +260,42 @@ def _beside(item: Item, slot: Slot | None, held: _Held, near: float) -> Edit | N
     if near >= _SAME:
         return Edit(kind="duplicate", item=item, old=old, reason="it says the same")
     if says_ended(item.text) and _is_over(item.text, held, near):
-        return Edit(kind="end", item=item, old=old, reason="it says that this is over")
+        return _ended(item, old)
     if (slot is None or held.slot is None) and near >= _NEAR and _differ_in_values(item.text, old.text):
         return Edit(kind="replace", item=item, old=old, reason="it differs in numbers and dates only")
+    if near >= _RELATED and says_changed(item.text) and _other_value(item.text, old.text):
+        return Edit(kind="replace", item=item, old=old, reason="it says that this has changed, with another value")
     return None
+
+
+def _ended(item: Item, old: Item) -> Edit:
+    """Return the end of a fact; a statement that goes on ("..., so my mum does the school run") takes its place."""
+    return Edit(kind="replace" if _MORE.search(item.text) else "end", item=item, old=old, reason="it says it is over")
 
 
 def _is_over(text: str, held: _Held, near: float) -> bool:
     """Tell whether a statement that something is over is about a fact: "I sold my car", "My car is a Skoda"."""
-    if held.slot is not None and "i" not in held.slot.subject:
-        return bool(held.slot.subject) and held.slot.subject <= frozenset(content_stems(text))
-    return near >= _ENDED and _shared(text, held.item.text) >= _MOST
+    topic, _ = _parts(text)
+    if held.slot is not None and held.slot.subject and "i" not in held.slot.subject and held.slot.subject <= topic:
+        return True
+    shared = topic & _parts(held.item.text)[0]
+    return len(shared) > 1 or (bool(shared) and near >= _ENDED)
 
 
-def _shared(one: str, other: str) -> float:
-    """Return the share of the second text's words that the first has."""
-    words = frozenset(content_stems(other))
-    return len(words & frozenset(content_stems(one))) / max(1, len(words))
+def _other_value(one: str, other: str) -> bool:
+    """Tell whether two texts share what they are about, and both have numbers or dates, but not the same."""
+    (topic, values), (topic_of_other, values_of_other) = _parts(one), _parts(other)
+    return bool(topic & topic_of_other and values and values_of_other) and not values <= values_of_other
 
 
 def _differ_in_values(one: str, other: str) -> bool:
     """Tell whether two texts have the same words but for numbers and dates, and differ in these."""
-    parts = [frozenset(content_stems(text)) for text in (one, other)]
-    values = [frozenset(word for word in part if word in _DATES or any(map(str.isdigit, word))) for part in parts]
-    words = [part - value for part, value in zip(parts, values, strict=True)]
-    return bool(words[0]) and words[0] == words[1] and values[0] != values[1]
+    (topic, values), (topic_of_other, values_of_other) = _parts(one), _parts(other)
+    return bool(topic) and topic == topic_of_other and values != values_of_other
+
+
+def _parts(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words that tell what a text is about, and its numbers and dates."""
+    words = frozenset(content_stems(text))
+    values = frozenset(word for word in words if word in _DATES or any(map(str.isdigit, word)))
+    return words - values - _VAGUE, values

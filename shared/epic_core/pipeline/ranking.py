@@ -31,6 +31,8 @@ INSTRUCTED = 0.5
 WORDED = 0.15
 # What a fact gains that says what the question asks for: "We moved to Braga" of "Where do I live?".
 ASKED = 0.35
+# What the latest fact gains beside the oldest.
+LATER = 0.1
 # How many candidates are looked at for k hits, at least.
 _LEAST_CANDIDATES = 40
 # What a verified stance counts under a preference that matters fully, and the least it counts under any.
@@ -106,6 +108,9 @@ def candidates(
     if space.facts and query:
         asked = space.facts_about(store, query)
         topics[space.texts.places(asked)] += np.float32(ASKED)
+        # Of two facts about one thing, the later one is the more likely to hold.
+        facts = sorted(space.facts)
+        topics[space.texts.places(facts)] += np.linspace(0.0, LATER, len(facts), dtype=np.float32)
     bare: list[int] = []
     if entries:
         places = space.texts.places(list(entries))

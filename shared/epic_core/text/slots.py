@@ -30,7 +30,8 @@ _RELATIONS: tuple[tuple[str, bool, str], ...] = (
     ("time", True, r"(?:starts?|begins?|leaves?|departs?|opens?|closes?|arrives?|ends?|finish(?:es)?)(?: on| at)?"),
     ("be", True, r"(?:have |has |was |were |is |are |been )*(?:moved|rescheduled|postponed|changed|shifted|put back"
      r"|brought forward|renamed|updated|set|raised|lowered|cut)(?: from .+?)? (?:to|for|until)"),
-    ("be", True, r"(?:is|am|are|'s|'m|'re|was|were)(?: scheduled| due| called| named)?(?: for| on| at)?"),
+    ("be", True, r"(?:is|am|are|'m|'re|was|were|'s(?= (?:an?|the|my|our|in|on|at|not|now|called|number|dr|mrs?|ms)\b))"
+     r"(?: scheduled| due| called| named)?(?: for| on| at)?"),
     ("have", False, r"(?:has|have|'ve|owns?|keeps?)(?: got)?"),
     ("like", False, r"(?:likes?|loves?|enjoys?|prefers?|hates?|dislikes?|plays?|speaks?|eats?|drinks?|collects?)"),
     ("study", True, r"(?:studies|study|is studying|am studying|goes to)"),
@@ -45,13 +46,16 @@ _OPENING = re.compile(
     re.I,
 )
 _CHANGED = re.compile(
-    r"\b(?:now|no longer|instead|moved|rescheduled|postponed|changed|switched|new|correction|update|from now on"
+    r"\b(?:now|these days|shifted|reset|rearranged|reprogrammed|scrapped|extension|put (?:up|back|off|me|us)|since the"
+    r"|from this|from next|doubled|halved|raised|took over|taken over|swapped|been given|given me|pushed|no longer"
+    r"|instead|moved|rescheduled|postponed|changed|switched|new|correction|update|from now on"
     r"|anymore|any more|relocated|renamed|not .+ but)\b",
     re.I,
 )
 _ENDED = re.compile(
-    r"\b(?:no longer|not \w+ing .* any ?more|don'?t .* any ?more|doesn'?t .* any ?more|any ?more$|stopped|quit|gave up"
-    r"|left|sold|cancell?ed|called off|is over|has ended|ended|finished|closed down|broke up|divorced|retired)\b",
+    r"\b(?:no longer|any ?more\b|no more \w+|any longer|stopped \w+ing|quit|gave up|given up|sold|cancell?ed|called off"
+    r"|is over\b|over with|has (?:ended|folded|closed)|have ended|closed (?:down|the|my|our)|packed (?:it |up |in\b)"
+    r"|broke up|split up|divorced|handed in|got rid of|(?:all )?paid (?:off|for)|left)\b",
     re.I,
 )
 _ENDING = re.compile(r"\b(?:no longer|stopped|quit|gave up|left|sold|any ?more)\b\s*", re.I)
@@ -72,6 +76,7 @@ _QUESTIONS = tuple(
         ("drive", r"\b(?:what|which) (?:car|bike|van) (?:do|does) (.+?) drive\b"),
     )
 )
+_NAME = re.compile(r"[A-Z][\w-]*(?: [A-Z][\w-]*)*|(?i:he|she|they|it|this|that|there)")
 _PERSONS = frozenset({"i", "we"})
 # A subject of more words than this is no name of a thing.
 _LONGEST_SUBJECT = 8
@@ -135,10 +140,15 @@ def slot_of(statement: str) -> Slot | None:
     value = frozenset(content_stems(match["value"]))
     if not subject or not (value or ends):
         return None
-    # "I am a runner": one is many things; a thing of mine is one.
-    if name == "be" and subject == {"i"}:
-        single = False
+    # "I am a runner", "Orla is allergic to bees": a person is many things, a thing of theirs is one.
+    if name == "be" and (subject == {"i"} or _NAME.fullmatch(match["subject"])):
+        single = changes = False
     return Slot(subject=subject, relation=name, value=value, single=single, changes=changes, ends=ends)
+
+
+def says_changed(statement: str) -> bool:
+    """Tell whether a statement says that something has changed."""
+    return bool(_CHANGED.search(statement))
 
 
 def says_ended(statement: str) -> bool:
