@@ -211,6 +211,19 @@ def test_ollama_encodes_in_batches_and_normalises(server: LMServer) -> None:
     assert [request.body["input"] for request in server.requests] == [["red wine", "sky"], ["🙂"]]
 
 
+@pytest.mark.parametrize("change", [-1, 1])
+def test_ollama_must_give_one_embedding_for_each_text(
+    server: LMServer, monkeypatch: pytest.MonkeyPatch, change: int
+) -> None:
+    encoder = OllamaEncoder("tiny", host=server.url)
+    embed = encoder._client.embed
+    # A server that answers for other texts than it was given.
+    others = {-1: ["red wine"], 1: ["red wine", "sky", "sea"]}[change]
+    monkeypatch.setattr(encoder._client, "embed", lambda **given: embed(**{**given, "input": others}))
+    with pytest.raises(EncoderError, match=f"gave {2 + change} embeddings for 2 texts"):
+        encoder.encode(["red wine", "sky"])
+
+
 async def test_ollama_encodes_asynchronously(server: LMServer) -> None:
     encoder = OllamaEncoder("tiny", host=server.url, batch_size=2)
     texts = ["red wine", "sky", "train"]

@@ -462,6 +462,20 @@ def refused(export: Path, **options: Any) -> str:
     return str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("confidence", -0.01), ("confidence", 1.01), ("similarity", -1.01), ("similarity", 1.01), ("uses", 0.5)],
+)
+def test_an_entrys_number_out_of_bounds_is_refused(tmp_path: Path, name: str, value: float) -> None:
+    export = tmp_path / "export.jsonl"
+    rich().export(export)
+    lines = [json.loads(line) for line in export.read_text("utf-8").splitlines()]
+    number = next(number for number, line in enumerate(lines) if line.get("entries"))
+    lines[number]["entries"][0][name] = value
+    export.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    assert f"line {number + 1}" in refused(export) and str(value) in refused(export)
+
+
 def test_an_export_cut_anywhere_is_refused(tmp_path: Path) -> None:
     export = tmp_path / "export.jsonl"
     rich().export(export)

@@ -1,0 +1,118 @@
+"""The base of encoders that ask a framework's embedding model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from epic_core.encoders.adapted import AdaptedEncoder, is_encoder
+from epic_core.errors import EncoderError, InvalidInputError
+
+
+class Framework(AdaptedEncoder):
+    """Asks `embed` for documents and queries, and counts the calls."""
+
+    def __init__(self, embed: Callable[[list[str]], Any], **options: Any) -> None:
+        super().__init__("framework:tiny", **{"fingerprint": None, "tau": None, "floor": None, **options})
+        self.embed, self.calls = embed, 0
+
+    def _documents(self, texts: list[str]) -> object:
+        self.calls += 1
+        return self.embed(texts)
+
+    async def _adocuments(self, texts: list[str]) -> object:
+        return self._documents(texts)
+
+    def _query(self, text: str) -> object:
+        return self._documents([text])[0]  # type: ignore[index]
+
+    async def _aquery(self, text: str) -> object:
+        return self._query(text)
+
+
+def lengths(texts: list[str]) -> list[list[float]]:
+    return [[3.0 * len(text), 4.0 * len(text)] for text in texts]
+
+
+def test_embeddings_are_normalised_in_all_four_ways() -> None:
+    encoder = Framework(lengths)
+    assert not encoder.calls
+    for made in (encoder.encode(["a", "bcd"]), asyncio.run(encoder.aencode(["a", "bcd"]))):
+        assert made.dtype == np.float32
+        np.testing.assert_allclose(made, [[0.6, 0.8]] * 2, rtol=1e-6)
+    for one in (encoder.encode_query("ab"), asyncio.run(encoder.aencode_query("ab"))):
+        np.testing.assert_allclose(one, [0.6, 0.8], rtol=1e-6)
+    calls = encoder.calls
+    assert encoder.dimension == 2 and encoder.encode([]).shape == (0, 2)
+    assert asyncio.run(encoder.aencode([])).shape == (0, 2)
+    assert encoder.calls == calls
+
+
+@pytest.mark.parametrize(
+    "embed",
+    [
+        lambda texts: lengths(texts)[1:],
+        lambda texts: [*lengths(texts), [1.0, 0.0]],
+        lambda texts: [[] for _ in texts],
+        lambda texts: [1.0, 2.0],
+        lambda texts: [[1.0], [1.0, 2.0]],
+        lambda texts: [["a"], ["b"]],
+        lambda texts: None,
+        lambda texts: [[float("nan"), 1.0]] * len(texts),
+        lambda texts: 1 / 0,
+    ],
+)
+def test_wrong_embeddings_are_an_error_of_ours(embed: Callable[[list[str]], Any]) -> None:
+    encoder = Framework(embed)
+    with pytest.raises(EncoderError, match="framework:tiny"):
+        encoder.encode(["a", "b"])
+    with pytest.raises(EncoderError, match="framework:tiny"):
+        asyncio.run(encoder.aencode(["a", "b"]))
+
+
+def test_a_connection_of_an_ended_event_loop_is_tried_again() -> None:
+    left = ["Event loop is closed"] * 3
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        if left:
+            raise RuntimeError(left.pop())
+        return lengths(texts)
+
+    encoder = Framework(embed)
+    assert asyncio.run(encoder.aencode(["a"])).shape == (1, 2) and encoder.calls == 4
+    left.append("Event loop is closed")
+    with pytest.raises(EncoderError, match="loop is closed"):
+        encoder.encode(["a"])
+
+
+def test_name_dimension_and_settings_make_the_fingerprint() -> None:
+    made = {
+        Framework(lengths).fingerprint,
+        Framework(lengths, settings="short").fingerprint,
+        Framework(lambda texts: [[1.0, 2.0, 3.0]] * len(texts)).fingerprint,
+        Framework(lengths, fingerprint="own").fingerprint,
+    }
+    assert len(made) == 4 and "own" in made
+    assert Framework(lengths).fingerprint in made
+
+
+@pytest.mark.parametrize("options", [{"fingerprint": ""}, {"fingerprint": 7}, {"tau": 2.0}, {"floor": "x"}])
+def test_invalid_arguments_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        Framework(lengths, **options)
+
+
+def test_values_that_were_not_given_are_left_to_the_core() -> None:
+    plain, own = Framework(lengths), Framework(lengths, tau=0.4, floor=0.1)
+    assert not hasattr(plain, "tau") and not hasattr(plain, "floor")
+    assert (own.tau, own.floor) == (0.4, 0.1)
+
+
+def test_an_encoder_is_told_without_asking_it() -> None:
+    encoder = Framework(lengths)
+    assert is_encoder(encoder) and not is_encoder(Framework) and not is_encoder("framework")
+    assert encoder.calls == 0
