@@ -373,7 +373,7 @@ class EpicMemory:
 
         Raises:
             InvalidInputError: for an item that is no text; the batches before it are kept.
-            NoPreferencesError: if the memory has no preferences to filter by.
+            NoPreferencesError: if the memory has no preferences to filter by, and no light tier (`reserve=0`).
             EncoderError: if the encoder fails; the batches before are kept.
         """
         self._session.store.check_writable()

@@ -121,7 +121,7 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         front = sentence[:begin]
         if not grammar.BEGINNING.search(front) or grammar.NOT_MEANT.search(front):
             continue
-        if grammar.QUESTION.match(front.lstrip()):
+        if grammar.QUESTION.match(front.lstrip()) or (": " in front and not grammar.COLON.match(front)):
             continue
         if grammar.REPORTED.search(front) and not grammar.I_SAID.search(front):
             continue

@@ -16,9 +16,11 @@ def _filled(text: str) -> str:
     return re.sub(r"<([A-Z_]+)>", lambda match: _PARTS[match.group(1)], joined)
 
 
-def _part(name: str, text: str) -> None:
-    """Define a part: any of its lines."""
-    _PARTS[name] = f"(?:{'|'.join(line.strip() for line in _filled(text).splitlines())})"
+def _define(text: str) -> None:
+    """Define parts, one a line: "NAME = alternatives"."""
+    for line in re.sub(r"\n {8}", "", text.strip()).splitlines():
+        name, _, alternatives = line.strip().partition(" = ")
+        _PARTS[name] = f"(?:{_filled(alternatives)})"
 
 
 def _phrases(text: str) -> re.Pattern[str]:
@@ -33,131 +35,73 @@ def _anywhere(text: str) -> re.Pattern[str]:
     return re.compile("|".join(line.strip() for line in _filled(text).splitlines()), re.I)
 
 
-_part("I", r"i|we|my \w+ and i")
-_part("AM", r"i'm|i am|im|we're|we are|my \w+ and i are")
-_PARTS["ADV"] = (
-    "(?:(?:really|truly|just|generally|usually|normally|actually|simply|also|much|always|personally|strongly|deeply|"
-    "do|very|absolutely|strictly|so|quite|completely|totally|honestly|still|mostly|mainly|definitely|seriously|"
-    "tend to|especially|particularly|certainly|kind of|far|genuinely|both|all|pretty|rather|have|try to) )*"
-)
-# Objects that are no kinds of things: "I like it", "I love that idea", "I prefer the second one".
-_PARTS["THING"] = (
-    r"(?! *(?:it[.!,]?$|it (?:so|very|a lot|when|how|here|now|again|too|there)|(?:this|that|these|those|them|you|your|"
-    r"him|her|he|she|how|what|where|why|who|both|either|neither|ones?|everything about)\b|to (?:know|see|hear|ask|go|"
-    r"visit|try|learn|think|believe|imagine|thank|point|add|mention|have|get|be|do|say)\b|not to (?:say|answer|tell|"
-    r"discuss)|the (?:\w+ )?(?:first|second|third|last|idea|sound|look|new|other|one|option|answer|version|draft|plan|"
-    r"suggestion|title|way|former|latter|above|previous|same|result|tone)\b|(?:\w+ )?(?:idea|answer|version|"
-    r"suggestion|option)s? *$|[.,!]?$))"
-)
-_part(
-    "LIKE",
+# THING keeps out what is no kind of thing: "I like it", "I love that idea", "I prefer the second one".
+_define(
     r"""
-    love|adore|enjoy|like|prefer|value|favou?r|hate|loathe|detest|dislike|despise|avoid|crave|swear by|insist on|
-        appreciate|steer clear of|stay away from|stick to|react (?:\w+ )?to|can live without
-""",
-)
-_part(
-    "CANNOT",
-    r"(?:can't|cannot|can not|cant|couldn't) (?:really )?(?:stand|bear|stomach|abide|tolerate|eat|drink|have|digest|"
-    r"deal with|handle|do(?! (?:it|this|that|much|anything)\b)|sleep|get enough of|live without|"
-    r"resist|wear|be doing)",
-)
-_part(
-    "DONT",
-    r"""
-    (?:don't|do not|dont|won't|will not|wouldn't) (?:really |ever |usually |particularly |much )?(?:like|eat|drink|do|
-        wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be|fly|drive|eat|stay)|
-        \w+ (?:of any|in my|on my|with))|buy|read|go (?:to|near|for)|stay (?:in|at)|take|get on with|trust)
-""",
-)
-_part(
-    "DIET",
-    r"""
-    allergic|intolerant|vegans?|vegetarians?|pescatarians?|coeliac|celiac|diabetic|lactose|gluten|teetotal\w*|sober|
-        kosher|halal|muslim|jewish|hindu
-""",
-)
-_part(
-    "DAY",
-    r"""
-    (?:mon|tues|wednes|thurs|fri|satur|sun)days?|weekdays|weekends|january|february|march|april|may|june|july|august|
-        september|october|november|december|\d{1,2}(?:st|nd|rd|th)?|morning|evening|night|week|day
-""",
-)
-_part(
-    "NUMBER",
-    r"""
-    \d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|
+    I = i|we|my \w+ and i
+    AM = i'm|i am|im|we're|we are|my \w+ and i are
+    ADV = (?:(?:really|truly|just|generally|usually|normally|actually|simply|also|much|always|personally|strongly|
+        deeply|do|very|absolutely|strictly|so|quite|completely|totally|honestly|still|mostly|mainly|definitely|
+        seriously|tend to|especially|particularly|certainly|kind of|far|genuinely|both|all|pretty|rather|have|
+        try to) )*
+    THING = (?! *(?:it[.!,]?$|it (?:so|very|a lot|when|how|here|now|again|too|there)|(?:this|that|these|those|them|
+        you|your|him|her|he|she|how|what|where|why|who|both|either|neither|ones?|everything about)\b|to (?:know|see|
+        hear|ask|go|visit|try|learn|think|believe|imagine|thank|point|add|mention|have|get|be|do|say)\b|not to (?:say|
+        answer|tell|discuss)|the (?:\w+ )?(?:first|second|third|last|idea|sound|look|new|other|one|option|answer|
+        version|draft|plan|suggestion|title|name|colou?r|picture|design|ending|way|former|latter|above|previous|same|
+        result|tone)\b|(?:\w+ )?(?:idea|answer|version|suggestion|option)s? *$|[.,!]?$))
+    LIKE = love|adore|enjoy|like|prefer|value|favou?r|hate|loathe|detest|dislike|despise|avoid|crave|swear by|
+        insist on|appreciate|steer clear of|stay away from|stick to|react (?:\w+ )?to|can live without
+    CANNOT = (?:can't|cannot|can not|cant|couldn't) (?:really )?(?:stand|bear|stomach|abide|tolerate|eat|drink|have|
+        digest|deal with|handle|do(?! (?:it|this|that|much|anything)\b)|sleep|get enough of|live without|resist|wear|
+        be doing)
+    DONT = (?:don't|do not|dont|won't|will not|wouldn't) (?:really |ever |usually |particularly |much )?(?:like|eat|
+        drink|do|wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be|fly|drive|eat|
+        stay)|\w+ (?:of any|in my|on my|with))|buy|read|go (?:to|near|for)|stay (?:in|at)|take|get on with|trust)
+    DIET = allergic|intolerant|vegans?|vegetarians?|pescatarians?|coeliac|celiac|diabetic|lactose|gluten|teetotal\w*|
+        sober|kosher|halal|muslim|jewish|hindu
+    DAY = (?:mon|tues|wednes|thurs|fri|satur|sun)days?|weekdays|weekends|january|february|march|april|may|june|july|
+        august|september|october|november|december|\d{1,2}(?:st|nd|rd|th)?|morning|evening|night|week|day
+    NUMBER = \d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|
         seventeen|eighteen|twenty|thirty|forty|fifty|sixty|seventy|eighty
-""",
+    KIN = (?:(?:ex-?)?(?:wife|husband)|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|father|mum|mom|dad|parent|
+        sister|brother|twin|son|daughter|kid|child|baby|toddler|grand(?:ma|pa|mother|father|son|daughter|parent|
+        child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|parrot|pet)(?:s|
+        ren)?
+    OWN = (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
+        garden|kitchen|blood (?:type|group)|shoe size|name|surname|nickname|doctor|dentist|therapist|landlord|
+        landlady|flatmate|roommate|school|company|budget|deadline|exam|marathon|visa|passport|lease|contract)s?
+    EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
+        lease|wedding|move|marathon|race|concert|visa|passport)s?
+    HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|garden|allotment|balcony|car|
+        van|bikes?|motorbike|boat|piano|flat|house|licence|asthma|arthritis|diabetes|migraines?|adhd|dyslexia|
+        epilepsy|eczema|hay fever|tinnitus|pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|
+        low) blood pressure|\w+ (?:disease|syndrome|disorder|condition)
+    TRADE = nurse|teacher|doctor|engineer|developer|programmer|student|lawyer|carpenter|farmer|pensioner|baker|chef|
+        cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|
+        dentist|vet|midwife|paramedic|firefighter|pilot|driver|translator|scientist|researcher|physicist|biologist|
+        chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|wheelchair user|
+        shift worker|single (?:mother|father|parent|mum|mom|dad)
+    ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|
+        toothache|hangover|migraine|guests?|visitors)
+    HABIT = (?:often |mostly |regularly |usually )?(?:grow|keep|raise|run|sing|swim|cycle|bake|cook|paint|knit|sew|
+        hike|climb|ski|surf|dance|practi[sc]e|meditate|coach|brew|breed|ride|row|jog|smoke|fast|pray|tutor|sail|
+        restore)
+    NO_MORE = any ?more|any longer
+"""
 )
-_part(
-    "KIN",
-    r"""
-    (?:(?:ex-?)?(?:wife|husband)|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|father|mum|mom|dad|parent|sister|
-        brother|twin|son|daughter|kid|child|baby|toddler|grand(?:ma|pa|mother|father|son|daughter|parent|child)|aunt|
-        uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|parrot|pet)(?:s|ren)?
-""",
-)
-_part(
-    "OWN",
-    r"""
-    (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|garden|
-        kitchen|blood (?:type|group)|shoe size|name|surname|nickname|doctor|dentist|therapist|landlord|landlady|
-        flatmate|roommate|school|company|budget|deadline|exam|marathon|visa|passport|lease|contract)s?
-""",
-)
-_part(
-    "EVENT",
-    r"""
-    (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|lease|
-        wedding|move|marathon|race|concert|visa|passport)s?
-""",
-)
-_part(
-    "HAD",
-    r"""
-    <KIN>|babies|puppies|hens|chickens|sibling|siblings|grandchildren|garden|allotment|balcony|car|van|bikes?|
-        motorbike|boat|piano|flat|house|licence|asthma|arthritis|diabetes|migraines?|adhd|dyslexia|epilepsy|eczema|
-        hay fever|tinnitus|pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|low) blood pressure|
-        \w+ (?:disease|syndrome|disorder|condition)
-""",
-)
-_part(
-    "TRADE",
-    r"""
-    nurse|teacher|doctor|engineer|developer|programmer|student|lawyer|carpenter|farmer|pensioner|baker|chef|cook|
-        electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|dentist|vet|
-        midwife|paramedic|firefighter|pilot|driver|translator|scientist|researcher|physicist|biologist|chemist|
-        psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|wheelchair user|shift worker|
-        single (?:mother|father|parent|mum|mom|dad)
-""",
-)
-_part(
-    "ILL",
-    r"""
-    (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|toothache|
-        hangover|migraine|guests?|visitors)
-""",
-)
-_part(
-    "HABIT",
-    r"""
-    (?:often |mostly |regularly |usually )?(?:grow|keep|raise|run|sing|swim|cycle|bake|cook|paint|knit|sew|hike|climb|
-        ski|surf|dance|practi[sc]e|meditate|coach|brew|breed|ride|row|jog|smoke|fast|pray|tutor|sail|restore)
-""",
-)
-_part("NO_MORE", "any ?more|any longer")
 
 PREFERENCE = _phrases(r"""
     <I> <ADV><LIKE><THING> \w
+    <I> <ADV>(?:hate|dislike|detest|can't stand|prefer|like) it when \w
+    (?:my|our) (?:go-to|usual|ideal|idea of) [\w' ]{2,30} (?:is|are)
     <I> <ADV><CANNOT><THING>
     <I> <ADV><DONT><THING> \w
     <I> (?:never|always|only|hardly ever|rarely|exclusively|refuse to|mostly|invariably)(?: ever| really|
          even)? (?!(?:know|knew|thought|think|said|heard|hear|saw|had|did|been|got|get|remember|understood|ask|asked|
         wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|have|use this|just|
         understand)\b)\w+
-    <I> (?:never|always|only) (?:have(?! (?:to|trouble|a problem|an? error))|use)\b<THING> \w
+    <I> (?:never|always|only) (?:have(?! (?:to|trouble|a problem|an? error|a few|the|<NUMBER>)\b)|use)\b<THING> \w
     <I> (?:can|may) only (?:eat|drink|sleep|use|wear|walk|sit)\b<THING>
     <I> (?:need to|have to|must|should) (?:avoid|watch|limit|stay away from|stay off)<THING> \w
     (?:i|we)(?:'d| would) (?:always|never) (?!know|have|guess|think|say|ask)\w
@@ -211,11 +155,12 @@ THING_FIRST = re.compile(
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = re.compile(
     _filled(
-        r"(?:please |and |but )*(?:(?:never|always|don't ever|do not ever) (?:ever )?(?:suggest|book|recommend|send|"
-        r"give|show|offer|include|put me|seat|use|add|serve|call me|write|answer|reply|order|schedule|plan|pick|"
-        r"choose|buy|assume|mention|tell|list)\b<THING>|no (?!problem|worries|idea|need|rush|matter|one|more|way|"
-        r"thanks|offen[sc]e|it|i|that|doubt|longer|but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|this|my) (?:family|"
-        r"house|home|household|kitchen)|ever)\b|[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|"
+        r"(?:please |and |but )*(?:(?:don't|do not) (?:suggest|recommend|book|offer|serve) (?:me )?(?:anything|any|"
+        r"\w+s)\b<THING>|(?:never|always|don't ever|do not ever) (?:ever )?(?:suggest|book|recommend|send|give|show|"
+        r"offer|include|put me|seat|use|add|serve|call me|write|answer|reply|order|schedule|plan|pick|choose|buy|"
+        r"assume|mention|tell|list)\b<THING>|no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|"
+        r"offen[sc]e|it|i|that|doubt|longer|but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|this|my) (?:family|house|"
+        r"home|household|kitchen)|ever)\b|[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|"
         r"[\w -]{3,40} please, always\b|[\w' ,-]{5,80} (?:from now on|in future|going forward)[.!]*$|(?:from now on|"
         r"going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |"
         r"only |use |give |answer |write |keep |call |book |show )[\w ])"
@@ -240,6 +185,7 @@ FACT = _phrases(r"""
     i can't (?:swim|drive|ride|ski|read music|speak)
     my (?-i:[A-Z])\w+ is (?:at|good|bad|poor|rusty|fluent|basic|[abc][12])
     <I> <HABIT>\b<THING>(?= )
+    <I> \w+ easily
     <I> have (?:an? )(?:terrible|bad|poor|weak|sensitive|delicate|good) (?!idea|time|question|feeling|example|one|
         reason|look|news|day)\w
     <AM> (?:an? )?(?:\w+ ){0,2}(?:<TRADE>)
@@ -257,7 +203,7 @@ FACT = _phrases(r"""
     <I> use (?-i:[A-Z])\w+
     i had my \w+(?: \w+)? (?:out|removed|replaced)
     <AM> (?:currently )?(?:training|studying|saving|learning|preparing|renovating|doing (?:a|my) (?:phd|master\w*|
-        degree|apprenticeship))\b(?! (?:this|that|it)\b)
+        degree|apprenticeship)|working on my (?:phd|thesis|dissertation))\b(?! (?:this|that|it)\b)
     <AM> (?:travel(?:l)?ing|flying|leaving|moving|getting married|visiting|going|starting|running|
         having \w+ surgery)\b[^,.;]{0,60}\b(?:on|in|from|at the end of) (?:the )?<DAY>
     <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive)(?:\w+ ){1,4}(?:on|every) <DAY>
@@ -267,8 +213,8 @@ FACT = _phrases(r"""
         \w+,? )?(?:is|are|wasborn|has|have|works?|lives?|visits?|turns|starts|comes|goes to|studies|attends|teaches|
         plays|is called)\b(?! (?:it|this|that|not sure|driving me|asking|always asking|been asking|wrong|here|
         coming (?:over|round)|to|terrified|scared|afraid|mad|obsessed|crazy|allergic|vegan|vegetarian|a (?:vegan|
-        vegetarian|fan|coeliac)|into|fond|keen|so|too|very|really|being|annoying|angry|begging|complaining|nagging|
-        trying|broken|about|late|on sick|gone|stuck)\b)
+        vegetarian|fan|coeliac)|into|fond|keen|so|too|very|really|\w+ing (?:me|us)|being|annoying|angry|begging|
+        complaining|nagging|trying|broken|about|late|on sick|gone|stuck)\b)
 """)
 TASTE_OF_OTHERS = _phrases(r"""
     (?:my|our) (?:\w+ ){1,3}(?:loves?|likes?|hates?|prefers?|enjoys?|wants?|thinks?|dislikes?|detests?|can't|cannot|
@@ -405,7 +351,8 @@ PASTED = _anywhere(r"""
         form|copy|pasted?|document|title|headline|reviews|sign|label)\b[^.?!\n]{0,80}:\s
     \b(?:this|these|following|below)\b[^.?!\n]{0,60}[?.!]?[ \t]*\n\s*(?=\S)
     (?:^|\n)[ \t]*(?:dear|hi|hello|hey|to whom)\b[^\n?!.]{0,40},[ \t]*\n|(?:^|\n)-{3,}|\bfwd?:
-    (?:^|\n)[ \t]*(?:from|to|cc|subject|sent|date|re|fwd?)[ \t]?:|\b(?:translat\w+|proof-?read\w*)\b
+    (?:^|\n)[ \t]*(?:from|to|cc|subject|sent|date|re|fwd?)[ \t]?:|\b(?:translat\w+|proof-?read\w*)\b|\b(?:grammar|
+        spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?.!:]
 """)
 MASKED = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]{1,200}`|(?m:^[ \t]{0,8}[>|].*$)|(?m:^[ \t]*[-*\u2022][ \t].*$)|\"[^\"]{0,600}(?:\"|\Z)|"
@@ -417,7 +364,7 @@ MASKED = re.compile(
 NOT_MEANT = _phrases(r"""
     if (?:i|we|only|my|our)\b.*
     (?:what if|whether (?:i|we)|assum(?:e|ing)|i wish|maybe|perhaps|not sure|let's say|as if|just kidding|/s|
-        said no one|as (?:they|people) say)
+        said no one|as (?:they|people) say|(?:says?|said) (?:the|my|an?|he|she|they))
     i (?:might|may|could|should|guess|suppose|bet|doubt|wonder|hope|dreamt|dreamed)
     (?:would|should|could|do|did|am|are|can|will|might|have|had) (?:i|we)
     (?:when i was|as a (?:child|kid|teenager|student|boy|girl)|back (?:then|in))
@@ -434,6 +381,14 @@ REPORTED = _phrases(r"""
     says?|said|saying|wrote|writes?|asks?|asked|claims?|tells?|told|thinks?|believes?|insists?|heard|according to|
         quotes?|means?|people|somebody|someone|anyone|who|those|others|everyone|everybody|like|such as|called|titled
 """)
+# What stands before a colon if the words after it are the user's own.
+COLON = re.compile(
+    r"^(?:.*[.!?]\s)?(?:(?:for|with|on|about|at|as for|when|in) [\w' -]{2,30}|(?:please )?(?:note|remember|"
+    r"keep in mind)|one (?:more )?thing|by the way|btw|fyi|also|important|reminder|ps|p\.s\.|context|background|"
+    r"update|just so you know|oh|"
+    r"(?:my|our) rule|scratch that|correction)\s?:\s",
+    re.I,
+)
 I_SAID = re.compile(r"\b(?:as |like )?i(?:'ve| have)? (?:already )?(?:said|told|mentioned)\b|\bhave i told\b", re.I)
 QUESTION = re.compile(
     r"(?:(?:so|and|but|ok|okay|hi|hello|hey|well|also|now|please|then|btw|by the way),? )*(?:what|which|where|when|"

@@ -184,7 +184,7 @@ def _checked(
     today = value_of(record, ("todayonly", "temporary")) is True
     try:
         proposal = Proposal(
-            kind=kind,  # type: ignore[arg-type]
+            kind=kind,
             text="" if kind in ("remove_preference", "end_fact") else line_of(value_of(record, ("text",))),
             old="" if kind.startswith("add") else held,
             quote=quote,

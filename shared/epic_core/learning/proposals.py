@@ -12,7 +12,6 @@ import numpy as np
 from epic_core.encoders.base import Embed
 from epic_core.errors import BudgetError, UnknownProposalError
 from epic_core.learning.conversations import Conversation, Turn
-from epic_core.learning.cues import Statement, said_at, statements
 from epic_core.learning.references import Known, avoids, contrary, referred, same, shared, slots
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.facts import change_fact, facts_of
@@ -25,6 +24,7 @@ from epic_core.types import BuildReport, FloatArray, Preference
 from epic_core.types.proposals import Proposal, ProposalKind, ProposalReport, Proposals, plain
 
 if TYPE_CHECKING:
+    from epic_core.learning.cues import Statement
     from epic_core.lm.base import LanguageModel
 
 # A state that has ended ("I'm no longer vegan") leaves no preference behind; a habit that has ("I quit coffee") does.
@@ -62,8 +62,8 @@ def propose(
         ]
         found.sort(key=lambda each: each.turn)
     made = Proposals(_store(session, found, report), report)
-    for proposal in list(made) if auto is not None else ():
-        if proposal.confidence >= auto and proposal.kind.startswith("add"):
+    for proposal in list(made):
+        if auto is not None and proposal.confidence >= auto and proposal.kind.startswith("add"):
             yield from accept(session, proposal, None, BuildReport(), clock, Progress())
             made.remove(proposal)
             report.accepted.append(proposal)
@@ -126,6 +126,9 @@ def _by_cues(
     session: Session, turns: Sequence[Turn], known: Sequence[Known], report: ProposalReport
 ) -> Effects[list[Proposal]]:
     """Return what the user's own words call for, read without a model."""
+    # Its patterns take a while to compile: no program pays for them that does not learn.
+    from epic_core.learning.cues import said_at, statements
+
     said = [(turn, each) for turn in turns for each in statements(turn, said_at(turn))]
     if not said:
         return []

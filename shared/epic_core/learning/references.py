@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from epic_core.preferences.parser import parse_aspects
 from epic_core.text.stems import content_stems, stem
@@ -46,6 +47,7 @@ class Known:
     pending: bool = False
 
 
+@lru_cache(maxsize=4096)
 def topic(text: str) -> frozenset[str]:
     """Return the stems of a text that tell its topic."""
     return frozenset(content_stems(text)) - _WEAK
@@ -56,9 +58,10 @@ def shared(text: str, other: str) -> frozenset[str]:
     return topic(text) & topic(other)
 
 
-def slots(text: str) -> set[str]:
+@lru_cache(maxsize=4096)
+def slots(text: str) -> frozenset[str]:
     """Return which things of a person a fact tells, of those that they have one of at a time."""
-    return {name for name, cue in _SLOT.items() if cue.search(text)}
+    return frozenset(name for name, cue in _SLOT.items() if cue.search(text))
 
 
 def referred(quote: str, known: Sequence[Known], cosines: FloatArray) -> int | None:
@@ -72,10 +75,10 @@ def referred(quote: str, known: Sequence[Known], cosines: FloatArray) -> int | N
     words, own = topic(quote), slots(quote)
     best: tuple[float, int] | None = None
     for place, (each, cosine) in enumerate(zip(known, cosines.tolist(), strict=True)):
-        shared = words & topic(each.text)
-        share = len(shared) / min(len(words), len(topic(each.text))) if shared else 0.0
+        common = words & topic(each.text)
+        share = len(common) / min(len(words), len(topic(each.text))) if common else 0.0
         same_slot = not each.preference and bool(own & slots(each.text))
-        if not (same_slot or cosine >= _NEAR or share >= _SHARED or (shared and cosine >= _NEAR_WITH_WORDS)):
+        if not (same_slot or cosine >= _NEAR or share >= _SHARED or (common and cosine >= _NEAR_WITH_WORDS)):
             continue
         score = cosine + share + same_slot
         if best is None or score >= best[0]:
@@ -93,6 +96,8 @@ def same(text: str, each: Known, cosine: float) -> bool:
 
 def contrary(text: str, other: str) -> bool:
     """Tell whether one of two preferences likes what the other avoids."""
+    if not shared(text, other):
+        return False
     mine, theirs = parse_aspects(text), parse_aspects(other)
     pairs = [(mine.liked, theirs.avoided), (mine.avoided, theirs.liked)]
     return any(_alike(a, b) for liked, avoided in pairs for a in liked for b in avoided)

@@ -1,8 +1,8 @@
 """Exports: a memory as lines of JSON, to read, to keep, or to move to another encoder or version.
 
 The first line describes the memory, then come its preferences, its items with their entries, what waits in the retry
-queue, and a last line that counts them, so that a file that was cut is noticed. Embeddings are not written: whoever
-reads the lines embeds the texts with an encoder of their own.
+queue, its proposals, and a last line that counts them, so that a file that was cut is noticed. Embeddings are not
+written: whoever reads the lines embeds the texts with an encoder of their own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from epic_core.runtime.effects import Effects
 from epic_core.storage.sqlite.files import check_name, check_path, new_file
 from epic_core.storage.tables.entries import NewEntry
 from epic_core.storage.tables.items import HeldItem
+from epic_core.storage.tables.proposals import checked_line
 from epic_core.types import FloatArray, Item, Preference, Stance
 from epic_core.types.digests import DIGEST_BYTES
 from epic_core.types.metadata import dumped_metadata
@@ -40,6 +41,7 @@ class Portable:
         unread: The ids of those that a model is still to read.
         items: As they were stored, with the preferences (by id) a rewritten text was made for, and their entries.
         pending: Undecided items with the reason and the ids of their preferences.
+        proposals: Columns of the table of proposals.
     """
 
     header: dict[str, Any] = field(default_factory=dict)
@@ -47,6 +49,7 @@ class Portable:
     unread: set[str] = field(default_factory=set)
     items: list[tuple[HeldItem, list[str], list[dict[str, Any]]]] = field(default_factory=list)
     pending: list[tuple[Item, str, list[str]]] = field(default_factory=list)
+    proposals: list[dict[str, Any]] = field(default_factory=list)
 
 
 def lines_of(session: Session) -> Iterator[str]:
@@ -74,7 +77,11 @@ def lines_of(session: Session) -> Iterator[str]:
         for item, reason, preferences in waiting:
             pending = {"kind": "pending", **_item(item), "reason": reason, "preferences": preferences}
             yield json.dumps(pending, ensure_ascii=False)
-        yield json.dumps({"kind": "end", "preferences": len(known), "items": items, "pending": len(waiting)})
+        proposals = store.proposals.exported(namespace)
+        for columns in proposals:
+            yield json.dumps({**columns, "proposal": columns["kind"], "kind": "proposal"}, ensure_ascii=False)
+        counts = {"preferences": len(known), "items": items, "pending": len(waiting), "proposals": len(proposals)}
+        yield json.dumps({"kind": "end", **counts})
 
 
 def export(session: Session, path: Path, *, overwrite: bool) -> int:
@@ -160,8 +167,10 @@ def _take(read: Portable, line: Any, *, first: bool) -> bool:
     elif kind == "pending":
         item = _checked_item(line)
         read.pending.append((item, str(line["reason"]), [str(key) for key in line["preferences"]]))
+    elif kind == "proposal":
+        read.proposals.append(checked_line({**line, "kind": line["proposal"]}))
     elif kind == "end":
-        counted = {name: len(getattr(read, name)) for name in ("preferences", "items", "pending")}
+        counted = {name: len(getattr(read, name)) for name in ("preferences", "items", "pending", "proposals")}
         if any(line[name] != count for name, count in counted.items()):
             raise ValueError(f"there should be {line['items']} items, and are {counted['items']}: lines are missing")
         return True
@@ -278,6 +287,7 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
             _write(session, held, made_for, entries, vector_of, rows)
         for item, reason, ids in read.pending:
             store.retry_queue.put(namespace, item, reason, ids)
+        store.proposals.import_(namespace, read.proposals)
 
 
 def _embedded(read: Portable) -> list[str]:

@@ -70,7 +70,8 @@ def add_batch(
     resolve_keep_rate(session, embeddings, vectors, expanded, report)
     if without:
         # Nothing says what matters: the light tier holds it by its text, and the first preference looks through it.
-        candidates, rejected = [], list(zip(fresh, embeddings, strict=True))
+        candidates: list[Candidate] = []
+        rejected = list(zip(fresh, embeddings, strict=True))
     else:
         candidates, rejected = coarse_stage(session, fresh, embeddings, preferences, vectors, expanded)
     discarded = [item for item, _ in rejected]

@@ -375,6 +375,30 @@ def test_a_replacement_under_a_budget_is_in_force_at_once(path: Path) -> None:
         assert counts["items"] + counts["light"] == 40
 
 
+def test_an_export_carries_them_along(path: Path, tmp_path: Path) -> None:
+    with EpicMemory.open(path, ["I like opera"]) as memory:
+        waiting, accepted, rejected = memory.propose(said("I'm allergic to peanuts. I love tea. I hate fog."))
+        memory.accept(accepted)
+        memory.reject(rejected)
+        memory.export(tmp_path / "all.jsonl")
+    assert "fog" not in (tmp_path / "all.jsonl").read_text()
+    with EpicMemory.import_(tmp_path / "all.jsonl", tmp_path / "other.epic") as other:
+        assert other.proposals() == [waiting] and other.proposals("accepted") == [accepted]
+        assert list(other.propose(said("I hate fog."))) == []
+
+
+@pytest.mark.parametrize("change", [{"state": "x"}, {"said": "00"}, {"proposal": "x"}, {"quote": ""}, {"expires": "x"}])
+def test_an_export_that_was_changed_is_refused(path: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+    with EpicMemory.open(path, []) as memory:
+        memory.propose(said("I hate fog."))
+        memory.export(tmp_path / "all.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    lines = [{**line, **change} if line["kind"] == "proposal" else line for line in lines]
+    (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(InvalidInputError, match="line 2"):
+        EpicMemory.import_(tmp_path / "all.jsonl", tmp_path / "other.epic")
+
+
 # a language model
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
 
 from epic_core.errors import decoding
 from epic_core.storage.memory_schema import PROPOSALS
 from epic_core.storage.sqlite.database import Repository
 from epic_core.types.digests import digest
 from epic_core.types.proposals import Proposal, ProposalState, plain
-from epic_core.types.validation import moment
+from epic_core.types.validation import moment, one_of
 
 _DIGEST = 8
+_EXPORTED = tuple(name for name in PROPOSALS.checked if name not in ("namespace", "said"))
 
 
 class Proposals(Repository):
@@ -60,12 +62,38 @@ class Proposals(Repository):
         rows = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state != 'open'", namespace)
         return frozenset(key for row in rows for key in (row["id"], row["said"]))
 
+    def exported(self, namespace: str) -> list[dict[str, Any]]:
+        """Return all proposals as JSON objects, oldest first; `import_` takes them."""
+        rows = self.db.rows(PROPOSALS, "WHERE namespace = ? ORDER BY row", namespace)
+        return [{name: row[name] for name in _EXPORTED} | {"said": row["said"].hex()} for row in rows]
+
+    def import_(self, namespace: str, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Write what `exported` gave and `checked_line` checked."""
+        for line in lines:
+            self.db.insert(PROPOSALS, **{**line, "namespace": namespace, "said": bytes.fromhex(line["said"])})
+
     def forget(self, namespace: str, texts: Iterable[str]) -> None:
         """Remove the proposals that name one of these preferences or facts."""
         forgotten = {plain(text) for text in texts}
         rows = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state != 'rejected'", namespace)
         gone = [(row["row"],) for row in rows if {plain(row["text"]), plain(row["old"])} & forgotten]
         self.db.connection.executemany("DELETE FROM proposals WHERE row = ?", gone)
+
+
+def checked_line(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of an exported proposal.
+
+    Raises:
+        ValueError: for a line that is none; KeyError or TypeError for one that lacks something.
+    """
+    columns = {name: line[name] for name in (*_EXPORTED, "said")}
+    state, said = one_of("state", columns["state"], get_args(ProposalState)), bytes.fromhex(columns["said"])
+    if state != "rejected":
+        _proposal(columns)
+    words = [columns[name] for name in ("text", "old", "quote")] if state == "rejected" else []
+    if any(words) or len(said) != _DIGEST or not isinstance(columns["id"], str) or not isinstance(columns["at"], int):
+        raise ValueError("the proposal is none")
+    return columns
 
 
 def _said(proposal: Proposal) -> bytes:
@@ -77,7 +105,7 @@ def was_decided(proposal: Proposal, decided: frozenset[str | bytes]) -> bool:
     return proposal.id in decided or _said(proposal) in decided
 
 
-def _proposal(row: sqlite3.Row) -> Proposal:
+def _proposal(row: sqlite3.Row | Mapping[str, Any]) -> Proposal:
     return Proposal(
         kind=row["kind"],
         text=row["text"],
