@@ -14,6 +14,7 @@ from epic_core.collection import Record
 from epic_core.context import format_hit
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.metadata import (
+    OF_ONE_CALL,
     ORIGINAL,
     as_metadata,
     guidance_of,
@@ -24,9 +25,6 @@ from epic_core.integrations.metadata import (
 from epic_core.types import stable_id
 from epic_core.types.metadata import copied, dumped_metadata
 from epic_core.types.verdicts import Judged
-
-# Keys that describe a document in one call only.
-_OF_ONE_CALL = frozenset({"epic_steered_by", "epic_score", "epic_tier"})
 
 
 def checked_documents(documents: Iterable[Document]) -> list[Document]:
@@ -107,7 +105,7 @@ def described(metadata: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
 
     A store may have returned the very objects that it holds.
     """
-    own = {key: copied(value) for key, value in metadata.items() if key not in _OF_ONE_CALL}
+    own = {key: copied(value) for key, value in metadata.items() if key not in OF_ONE_CALL}
     return own | {f"epic_{name}": value for name, value in facts.items() if value is not None}
 
 

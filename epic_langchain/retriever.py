@@ -23,7 +23,7 @@ from epic_core.types.modes import StancePolicy
 from epic_langchain.arguments import per_call, without_settings
 from epic_langchain.documents import document_of, memory_item, several
 from epic_langchain.filters import MetadataFilter, filter_of
-from epic_langchain.models import encoder_of, memory_of
+from epic_langchain.models import EpicEmbeddings, encoder_of, memory_of
 
 
 class OptionsRetriever(CopiedModel, BaseRetriever):
@@ -93,7 +93,7 @@ class MemoryRetriever(OptionsRetriever):
     def _checked_embeddings(cls, embeddings: Any) -> Any:
         made = None if embeddings is None else encoder_of(embeddings)
         # Keep the encoder made from a name, so that it is not loaded again.
-        return made if isinstance(embeddings, str) else embeddings
+        return EpicEmbeddings(made) if isinstance(embeddings, str) else embeddings
 
     @override
     def _get_relevant_documents(

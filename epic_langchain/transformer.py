@@ -16,14 +16,12 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_vali
 from typing_extensions import Self, override
 
 from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
-from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError, NoPreferencesError
+from epic_core.errors import InvalidInputError
 from epic_core.integrations.copies import CopiedModel
-from epic_core.integrations.judging_memory import check_beside_memory, check_settings
+from epic_core.integrations.judging_memory import PreparedForUsers, check_beside_memory, check_settings
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
 from epic_core.types.verdicts import Judged
-from epic_core.verification import Verifier
 from epic_langchain.arguments import per_call, without_settings
 from epic_langchain.documents import checked_document, checked_documents, documents_of, several
 from epic_langchain.models import calling_with, encoder_of, verifier_of
@@ -34,8 +32,6 @@ _Users: TypeAlias = tuple[Preference, ...]
 _Key: TypeAlias = tuple[str | None, str]
 """Key of a document: its id and its text."""
 
-# A server may filter for many users: the memories of the last 32 preference lists stay prepared.
-_USERS_PREPARED = 32
 # Fields that a memory replaces with its own.
 _A_MEMORYS = ("preferences", "embeddings", "llm", "tau", "keep_rate", "coarse", "fine")
 
@@ -91,11 +87,8 @@ class EpicDocumentTransformer(
     memory: EpicMemory | None = None
     progress: bool = Field(default=False, exclude=True)
 
-    _encoder: Encoder = PrivateAttr()
-    _verifier: Verifier = PrivateAttr()
-    _prepared: dict[_Users, EpicMemory] = PrivateAttr(default_factory=dict)
+    _prepared: PreparedForUsers = PrivateAttr()
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
-    _preparing: Any = PrivateAttr(default_factory=threading.Lock)
     _report: BuildReport = PrivateAttr(default_factory=BuildReport)
     _undecided: dict[_Users, dict[_Key, Document]] = PrivateAttr(default_factory=dict)
 
@@ -110,8 +103,15 @@ class EpicDocumentTransformer(
             check_beside_memory(self, _A_MEMORYS)
             return self
         check_settings(self.preferences, self.tau, self.keep_rate)
-        self._encoder = encoder_of(self.embeddings)
-        self._verifier = verifier_of(self.llm, self._encoder)
+        encoder = encoder_of(self.embeddings)
+        self._prepared = PreparedForUsers(
+            encoder=encoder,
+            verifier=verifier_of(self.llm, encoder),
+            tau=self.tau,
+            keep_rate=self.keep_rate,
+            coarse=self.coarse,
+            fine=self.fine,
+        )
         return self
 
     # results
@@ -249,41 +249,7 @@ class EpicDocumentTransformer(
             if given:
                 raise InvalidInputError("With memory=, preferences cannot be given for a call: it has its own.")
             return self.memory
-        unique = tuple(unique_preferences(given.get("preferences", self.preferences)))
-        if not unique:
-            raise NoPreferencesError("There are no preferences to keep documents by: preferences=['...'].")
-        memory = self._prepared_for(unique)
-        if memory is None:
-            # One at a time, so that no memory is prepared twice; a call whose memory is prepared does not wait.
-            with self._preparing:
-                memory = self._prepared_for(unique) or self._prepare(unique)
-        return memory
-
-    def _prepared_for(self, preferences: _Users) -> EpicMemory | None:
-        with self._lock:
-            memory = self._prepared.pop(preferences, None)
-            if memory is not None:
-                self._prepared[preferences] = memory  # the last one used stands last
-            return memory
-
-    def _prepare(self, preferences: _Users) -> EpicMemory:
-        """Make a memory in RAM that holds nothing but preferences and verdicts, and remember it."""
-        memory = EpicMemory(
-            preferences,
-            encoder=self._encoder,
-            verifier=self._verifier,
-            tau=self.tau,
-            keep_rate=self.keep_rate,
-            coarse=self.coarse,
-            fine=self.fine,
-            # Aspects given with a preference count, but no model is asked for any: this memory ends with the process.
-            aspects="parser",
-        )
-        with self._lock:
-            self._prepared[preferences] = memory
-            if len(self._prepared) > _USERS_PREPARED:
-                del self._prepared[next(iter(self._prepared))]
-        return memory
+        return self._prepared.memory(given.get("preferences", self.preferences))
 
 
 class _Run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -79,7 +79,7 @@ def _link(link: RelatedNodeInfo) -> RelatedNodeInfo:
 
 
 def with_metadata(
-    found: NodeWithScore, added: Mapping[str, Any], *, without: Sequence[str] = (), **update: Any
+    found: NodeWithScore, added: Mapping[str, Any], *, without: Collection[str] = (), **update: Any
 ) -> NodeWithScore:
     """Return a copy of a retrieved node with more metadata; `update` changes the score."""
     own = {key: copied(value) for key, value in found.node.metadata.items() if key not in without}

@@ -25,6 +25,7 @@ from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputErr
 from epic_core.integrations.calls import Call
 from epic_core.integrations.copies import Copied
 from epic_core.integrations.judging_memory import several_preferences
+from epic_core.integrations.metadata import OF_ONE_CALL
 from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target
@@ -37,8 +38,6 @@ from epic_llamaindex.vectorstore import EpicVectorStore
 
 dispatcher = get_dispatcher(__name__)
 
-# Keys that describe a node in one call only.
-_OURS = ("epic_steered_by", "epic_score", "epic_tier")
 _KEYWORDS = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)
 # These classes embed the query with their own model and ignore the embedding in the bundle.
 _DEAF = frozenset({"MultiModalVectorIndexRetriever", "KGTableRetriever"})
@@ -240,7 +239,7 @@ class SteeredRetriever(Copied, BaseRetriever):
     def _copy(self, found: NodeWithScore, described: Mapping[str, Any], **update: float) -> NodeWithScore:
         # A fusion identifies a node by text and metadata: they stay the leaf's unless `annotate` is on.
         return with_metadata(
-            found, described if self._annotate else {}, without=_OURS if self._annotate else (), **update
+            found, described if self._annotate else {}, without=OF_ONE_CALL if self._annotate else (), **update
         )
 
 

@@ -62,8 +62,8 @@ def test_transformers_and_retrievers_of_langchain_take_it() -> None:
     keep = EpicDocumentTransformer(preferences=[GIVEN])
     documents = [Document("A hotel in Las Vegas with a casino and slot machines.")]
     assert keep.invoke(documents) and keep.invoke(documents, preferences=[PLAIN])
-    assert set(keep._prepared) == {(GIVEN,), (PLAIN,)}
-    assert [memory.preferences for memory in keep._prepared.values()] == [[GIVEN], [PLAIN]]
+    assert set(keep._prepared._made) == {(GIVEN,), (PLAIN,)}
+    assert [memory.preferences for memory in keep._prepared._made.values()] == [[GIVEN], [PLAIN]]
     assert LangChainSteered.model_fields["preferences"] and hash((GIVEN,)) != hash((PLAIN,))
 
 

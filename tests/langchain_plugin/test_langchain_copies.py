@@ -85,6 +85,7 @@ def close(component: Any) -> None:
 
 OVER_A_FILE: dict[str, Callable[[Path], Any]] = {
     "retriever": lambda path: EpicRetriever(memory=path, k=2, guidance="text", tags=["mine"]),
+    "retriever with an encoder": lambda path: EpicRetriever(memory=str(path), embeddings="static"),
     "graph retriever": lambda path: EpicGraphRetriever(graph=str(path), k=2),
     "middleware": lambda path: EpicMemoryMiddleware(path, k=3),
     "vector store": lambda path: store_at(path.parent / "me.vectors"),

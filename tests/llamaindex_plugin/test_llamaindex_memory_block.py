@@ -434,7 +434,7 @@ async def test_without_preferences_nothing_is_remembered(caplog: pytest.LogCaptu
     "options",
     [
         {},
-        {"memory": "me.epic"},
+        {"memory": 3},
         {"k": 0},
         {"similarity_cutoff": 1.5},
         {"similarity_cutoff": "high"},

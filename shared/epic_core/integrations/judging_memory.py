@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,6 +128,53 @@ class Prepared:
                 self._settings = calibrated
             _hold(memory, wanted)
             return memory
+
+
+class PreparedForUsers:
+    """Memories that hold preferences and verdicts, no items: one for each of the users served last.
+
+    Safe to use from several threads: no memory is made twice, and a user whose memory is made does not wait.
+
+    Args:
+        size: For how many users memories are kept.
+        **settings: As for `EpicMemory`.
+    """
+
+    def __init__(self, size: int = 32, **settings: Any) -> None:
+        self._size = size
+        self._settings = settings
+        self._made: OrderedDict[tuple[Preference, ...], EpicMemory] = OrderedDict()
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+
+    def memory(self, preferences: Iterable[str | Preference]) -> EpicMemory:
+        """Return the memory of a user.
+
+        Raises:
+            NoPreferencesError: if there are no preferences.
+            EncoderError: if the encoder fails.
+        """
+        unique = tuple(unique_preferences(preferences))
+        if not unique:
+            raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
+        memory = self._known(unique)
+        if memory is None:
+            with self._making:
+                memory = self._known(unique)
+                if memory is None:
+                    # As for `Prepared`: no model is asked for aspects.
+                    memory = EpicMemory(unique, aspects="parser", **self._settings)
+                    with self._lock:
+                        self._made[unique] = memory
+                        while len(self._made) > self._size:
+                            self._made.popitem(last=False)
+        return memory
+
+    def _known(self, preferences: tuple[Preference, ...]) -> EpicMemory | None:
+        with self._lock:
+            if preferences in self._made:
+                self._made.move_to_end(preferences)
+            return self._made.get(preferences)
 
 
 @dataclass

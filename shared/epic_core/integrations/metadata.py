@@ -24,6 +24,9 @@ ORIGINAL = "epic_original"
 REWRITE = "epic_rewrite"
 """The key of a verifier's rewritten text, where the document's own text stays as it is."""
 
+OF_ONE_CALL = frozenset({"epic_steered_by", "epic_score", "epic_tier"})
+"""The keys that describe a found text in one call only."""
+
 # Rounded, so that embeddings computed on another machine give the same metadata and a framework's hash of it.
 _DIGITS = 4
 
