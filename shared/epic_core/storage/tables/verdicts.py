@@ -165,7 +165,10 @@ class Verdicts(Repository):
         sql = "SELECT chunk, preference, version, instruction, rationale FROM verdicts WHERE kept AND preference IN"
         found = [row for row in self.db.among(sql, hashes) if mentions.inside("", *row[3:])]
         texts = {digest(namespace, text): text for text in items} if found else {}
-        gone = [row[:3] for row in found if mentions.inside(texts.get(row[0], ""), *row[3:])]
+        gone = [row[:3] for row in found if row[0] in texts and mentions.inside(texts[row[0]], *row[3:])]
+        if self.db.path is not None:
+            # Of a text that is not held it is unknown which words are its own. In RAM nothing is left behind.
+            gone += [row[:3] for row in found if row[0] not in texts]
         sql = "DELETE FROM verdicts WHERE chunk = ? AND preference = ? AND version = ?"
         self.db.connection.executemany(sql, gone)
         self._held = None
