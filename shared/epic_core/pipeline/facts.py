@@ -169,7 +169,7 @@ def undo(session: Session, number: int) -> Effects[Edit]:
     """Take an edit back: what it added goes, what it replaced or ended is held again.
 
     Raises:
-        UnknownItemError: if there is no such edit any more.
+        UnknownItemError: if there is no such edit any more, or what it added is not held.
     """
     with session.lock, session.store.reading():
         found = [edit for edit in session.store.edits.all(session.namespace) if edit.id == number]
@@ -181,6 +181,11 @@ def undo(session: Session, number: int) -> Effects[Edit]:
     with session.changing(encoder):
         store = session.store
         if edit.kind != "end":
+            if store.items.row(namespace, edit.item.id) is None:
+                raise UnknownItemError(
+                    f"{edit.item.text!r} is not held any more: it was edited again, or forgotten. Undo the later edit"
+                    " first: memory.edits()."
+                )
             store.items.remove(namespace, [edit.item.id])
         for item, vector in zip(olds, vectors, strict=True):
             if store.items.row(namespace, item.id) is None:

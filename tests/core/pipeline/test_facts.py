@@ -85,6 +85,18 @@ def test_an_edit_is_undone(second: str) -> None:
         memory.undo(undone)
 
 
+def test_what_was_edited_again_is_undone_in_order() -> None:
+    memory = EpicMemory(PREFERENCES)
+    for fact in (CODE, NEW_CODE, "The door code is now 7700."):
+        memory.add_fact(fact)
+    last, middle, _ = memory.edits()
+    with pytest.raises(UnknownItemError, match="later edit first"):
+        memory.undo(middle)
+    memory.undo(last)
+    memory.undo(middle)
+    assert texts(memory) == [CODE]
+
+
 def test_forgetting_a_fact_forgets_its_history(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:
