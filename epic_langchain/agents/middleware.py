@@ -7,7 +7,7 @@ import secrets
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 from langchain.agents.middleware.types import (
     AgentMiddleware,
@@ -25,13 +25,14 @@ from typing_extensions import NotRequired
 from epic_core import BuildReport, EpicMemory
 from epic_core.context import without_tags
 from epic_core.errors import InvalidInputError, NoPreferencesError
-from epic_core.integrations.calls import Call
+from epic_core.integrations.calls import Attempt, Call
 from epic_core.integrations.copies import Copied, checked_file, lasting
 from epic_core.integrations.metadata import PREFIX
+from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing
 from epic_core.lm.prompting import one_line
 from epic_core.runtime.effects import Effects, arun, run
-from epic_core.runtime.threads import in_thread
 from epic_core.types import checked_k
+from epic_langchain.agents.consent import Asked, ask, asked_of, can_ask
 from epic_langchain.agents.conversation_turns import (
     answered,
     hashed,
@@ -42,16 +43,21 @@ from epic_langchain.agents.conversation_turns import (
     text_of,
     turn_of,
 )
-from epic_langchain.agents.options import OPTIONS, CallOptions, call_options, chosen_of
+from epic_langchain.agents.options import (
+    OPTIONS,
+    CallOptions,
+    Remembered,
+    call_options,
+    checked_name,
+    checked_remember,
+    chosen_of,
+)
 from epic_langchain.agents.turn_cache import TurnCache
 from epic_langchain.models import memory_of
 from epic_langchain.retriever import EpicRetriever
 
 MemoryOf: TypeAlias = Callable[[str], EpicMemory]
 """Function from the namespace that a call gives to the user's memory; it caches and closes the memories it opens."""
-
-Remembered: TypeAlias = Literal["user", "both"]
-"""Whose words are offered to the memory: the user's only, or the assistant's too."""
 
 _logger = logging.getLogger(__name__)
 
@@ -70,10 +76,10 @@ class TurnState(AgentState[Any]):
     Attributes:
         epic_turn: The id and the text of the user's message that is being answered, which a summary may replace before
             the turn ends; and a hash of the user whose run it is. The turn is offered to this user's memory only,
-            whoever continues the thread.
+            whoever continues the thread. And what each of these middlewares, by name, found to propose.
     """
 
-    epic_turn: NotRequired[Annotated[dict[str, str] | None, PrivateStateAttr]]
+    epic_turn: NotRequired[Annotated[dict[str, Any] | None, PrivateStateAttr]]
 
 
 class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
@@ -113,6 +119,12 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             turns yourself when there is time: `memory.add_conversation(...)`.
         remember_tools: Whether the results of tools, and the assistant's messages that call them, are part of a turn;
             with remember="both" only.
+        propose: Whether what the user says of themselves, read from the user's message alone, is proposed as
+            preferences and facts (`EpicMemory.propose`). True asks the human: the run is interrupted after the turn, as
+            by `HumanInTheLoopMiddleware`, with an action for each proposal, named by its kind. It goes on with
+            `Command(resume={"decisions": [...]})`: `{"type": "approve"}`, `{"type": "reject"}`, or an edit of the
+            argument `text`. Without a checkpointer, or an answer, proposals stay open: `memory.proposals()`. "auto"
+            accepts what is said plainly, with a confidence of at least 0.9, and leaves the rest open, without asking.
         raise_errors: Whether an error on remembering ends the run. By default it is logged as a warning, and the user
             gets the answer. An error on retrieving, of a closed memory for example, is always raised.
         name: Tells several of these middlewares in one agent apart; default: the name of the class.
@@ -131,16 +143,18 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         include_preferences: bool = True,
         remember: bool | Remembered = "user",
         remember_tools: bool = False,
+        propose: Proposing = False,
         raise_errors: bool = False,
         name: str | None = None,
     ) -> None:
         super().__init__()
         self.k = checked_k(k)
         self.include_preferences = include_preferences
-        self.remember = _checked_remember(remember, tools=remember_tools)
+        self.remember = checked_remember(remember, tools=remember_tools)
         self.remember_tools = remember_tools
+        self.propose = checked_proposing(propose)
         self.raise_errors = raise_errors
-        self._name = _checked_name(type(self).__name__ if name is None else name)
+        self._name = checked_name(type(self).__name__ if name is None else name)
         self._report: BuildReport | None = None
         self._warned = False
         self._cache = TurnCache()
@@ -160,6 +174,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             "include_preferences": self.include_preferences,
             "remember": self.remember or False,
             "remember_tools": self.remember_tools,
+            "propose": self.propose,
             "raise_errors": self.raise_errors,
             "name": self._name,
         }
@@ -231,40 +246,71 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         return "\n\n".join(parts)
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Record in the state how the model was given the turn's message: another middleware may have changed it."""
-        turn, messages = _begun_turn(state), state["messages"]
-        place = None if turn is None else place_of(messages, turn["asked"])
-        if turn is None or place is None or text_of(messages[place]) == turn["text"]:
+        """Record in the state how the model was given the turn's message, and what it gives cause to propose.
+
+        Raises:
+            EpicError: as `EpicMemory.propose` raises it, if `raise_errors` is set.
+        """
+        return run(self._answered(state, runtime))
+
+    async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Do the same as `after_model` without blocking the event loop."""
+        return await arun(self._answered(state, runtime))
+
+    def _answered(self, state: AgentState[Any], runtime: Runtime[Any]) -> Effects[dict[str, Any] | None]:
+        begun, messages, options = _begun_turn(state), state["messages"], self._options(runtime)
+        if begun is None:
             return None
-        return {"epic_turn": {**turn, "text": text_of(messages[place])}}
+        # Another middleware may have changed the message, or a summary replaced it.
+        place = place_of(messages, begun["asked"])
+        turn = begun if place is None else {**begun, "text": text_of(messages[place])}
+        known = turn.get("proposed", {})
+        if self.propose and self._name not in known and turn["by"] == self._user(options):
+            words, memory = turn_of(messages, turn, both=False, tools=False), self._own_memory(options)
+            if words and memory is not None:
+                auto = AUTO if self.propose == "auto" else None
+                found = self._result((yield Attempt(memory.propose, memory.apropose, words, auto=auto)))
+                turn = {**turn, "proposed": {**known, self._name: list(map(asked_of, found or ()))}}
+        return None if turn == begun else {"epic_turn": turn}
 
     # after the turn
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
-        """Offer the turn to the memory.
+        """Offer the turn to the memory, and ask the human about its proposals.
 
         Raises:
-            EpicError: as `EpicMemory.add` raises it, if `raise_errors` is set.
+            EpicError: as `EpicMemory.add` and `EpicMemory.accept` raise it, if `raise_errors` is set.
+            GraphInterrupt: to ask.
         """
-        options, turn = self._ended(state, runtime)
-        if turn:
-            try:
-                memory = self._own_memory(options)
-                if memory is not None:
-                    self._report = memory.add_conversation(turn)
-            except Exception as error:
-                self._failed(error)
+        run(self._end(state, runtime))
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Do the same as `after_agent` without blocking the event loop."""
-        options, turn = self._ended(state, runtime)
-        if turn:
-            try:
-                memory = await in_thread(self._own_memory, options)
-                if memory is not None:
-                    self._report = await memory.aadd_conversation(turn)
-            except Exception as error:
-                self._failed(error)
+        await arun(self._end(state, runtime))
+
+    def _end(self, state: AgentState[Any], runtime: Runtime[Any]) -> Effects[None]:
+        options, said = self._ended(state, runtime)
+        asked = self._asked(_begun_turn(state), options)
+        memory = self._own_memory(options) if said or asked else None
+        if memory is None:
+            return
+        if said:
+            report = self._result((yield Attempt(memory.add_conversation, memory.aadd_conversation, said)))
+            self._report = report or self._report
+        for consent in ask(asked) if asked else ():
+            if consent.id not in {proposal.id for proposal in memory.proposals()}:
+                continue  # it was decided elsewhere while the human was asked
+            if consent.accepted:
+                self._result((yield Attempt(memory.accept, memory.aaccept, consent.id, consent.text)))
+            else:
+                self._result((yield Attempt(memory.reject, memory.areject, consent.id)))
+
+    def _asked(self, turn: dict[str, Any] | None, options: CallOptions) -> list[Asked]:
+        """Return the proposals of the turn that the human is asked about."""
+        if self.propose is not True or turn is None or turn["by"] != self._user(options) or not can_ask():
+            return []
+        asked: list[Asked] = turn.get("proposed", {}).get(self._name, [])
+        return asked
 
     def _ended(self, state: AgentState[Any], runtime: Runtime[Any]) -> tuple[CallOptions, list[dict[str, str]]]:
         """Return the options of the call and the messages of its turn to offer; drop the turn's cached note."""
@@ -275,8 +321,12 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         return options, turn_of(messages, turn, both=self.remember == "both", tools=self.remember_tools)
 
     def _own_memory(self, options: CallOptions) -> EpicMemory | None:
-        """Return the memory that can write for the user; None if it belongs to another namespace."""
-        memory = self._memory_of(options)
+        """Return the memory that can write for the user; None if it belongs to another namespace, or there is none."""
+        try:
+            memory = self._memory_of(options)
+        except Exception as error:
+            self._failed(error)
+            return None
         if options.for_memory(memory)["namespace"] == memory.namespace:
             return memory
         _logger.warning(
@@ -286,6 +336,13 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             memory.namespace,
         )
         return None
+
+    def _result(self, result: Any) -> Any:
+        """Return the result of an attempt; None for one that failed."""
+        if isinstance(result, Exception):
+            self._failed(result)
+            return None
+        return result
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, NoPreferencesError):
@@ -374,23 +431,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         return self._begun(state, runtime)
 
 
-def _checked_remember(remember: Any, *, tools: bool) -> Remembered | None:
-    """Return whose words are remembered; None for nobody's."""
-    if not isinstance(remember, bool) and remember not in ("user", "both"):
-        raise InvalidInputError(f"remember must be 'user', 'both' or False, not {remember!r}.")
-    if tools and remember == "user":
-        raise InvalidInputError("remember_tools makes tools part of what the assistant said: give remember='both'.")
-    return "both" if remember is True else remember or None
-
-
-def _checked_name(name: Any) -> str:
-    # LangGraph reserves these characters.
-    if not isinstance(name, str) or not name or {"|", ":"} & set(name):
-        raise InvalidInputError(f"name must be a text without '|' and ':', not {name!r}.")
-    return name
-
-
-def _begun_turn(state: AgentState[Any]) -> dict[str, str] | None:
+def _begun_turn(state: AgentState[Any]) -> dict[str, Any] | None:
     return cast(TurnState, state).get("epic_turn")
 
 

@@ -1,10 +1,10 @@
-"""Options of one call of an agent: namespace, number of items, filter, preferences."""
+"""Options of the middleware, and of one call of an agent: namespace, number of items, filter, preferences."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from epic_core import EpicMemory, Filter, Preference
 from epic_core.errors import InvalidInputError
@@ -13,6 +13,9 @@ from epic_core.types import checked_k
 from epic_langchain.agents.conversation_turns import Question
 from epic_langchain.arguments import per_call
 from epic_langchain.filters import filter_of
+
+Remembered: TypeAlias = Literal["user", "both"]
+"""Whose words are offered to the memory: the user's only, or the assistant's too."""
 
 OPTIONS = ("namespace", "k", "filter", "preferences")
 
@@ -89,3 +92,20 @@ def _checked_preferences(preferences: Any) -> tuple[str | Preference, ...] | Non
     if isinstance(preferences, Iterator):
         raise InvalidInputError(f"preferences must be a list of texts, not {type(preferences).__name__}.")
     return several_preferences(preferences)
+
+
+def checked_remember(remember: Any, *, tools: bool) -> Remembered | None:
+    """Return whose words are remembered; None for nobody's."""
+    if not isinstance(remember, bool) and remember not in ("user", "both"):
+        raise InvalidInputError(f"remember must be 'user', 'both' or False, not {remember!r}.")
+    if tools and remember == "user":
+        raise InvalidInputError("remember_tools makes tools part of what the assistant said: give remember='both'.")
+    return "both" if remember is True else remember or None
+
+
+def checked_name(name: Any) -> str:
+    """Return the name of a middleware."""
+    # LangGraph reserves these characters.
+    if not isinstance(name, str) or not name or {"|", ":"} & set(name):
+        raise InvalidInputError(f"name must be a text without '|' and ':', not {name!r}.")
+    return name

@@ -50,3 +50,23 @@ class Call(Effect):
         except Exception as error:
             self._explain(error)
             raise
+
+
+class Attempt(Call):
+    """A call whose error is its result, for what may fail without ending the algorithm."""
+
+    @override
+    def run(self, stopped: threading.Event | None) -> Any:
+        """Call the synchronous function."""
+        try:
+            return super().run(stopped)
+        except Exception as error:
+            return error
+
+    @override
+    async def arun(self) -> Any:
+        """Call the asynchronous function."""
+        try:
+            return await super().arun()
+        except Exception as error:
+            return error
