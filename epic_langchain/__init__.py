@@ -26,6 +26,7 @@ from epic_langchain.vectorstore import EpicVectorStore
 if TYPE_CHECKING:
     from epic_langchain.agents import EpicMemoryMiddleware as EpicMemoryMiddleware
     from epic_langchain.agents import EpicStore as EpicStore
+    from epic_langchain.agents import epic_tools as epic_tools
     from epic_langchain.graph_retriever import EpicGraphRetriever as EpicGraphRetriever
     from epic_langchain.traversal import EpicGraphAdapter as EpicGraphAdapter
     from epic_langchain.traversal import SteeredGraphAdapter as SteeredGraphAdapter
@@ -50,6 +51,7 @@ _LATER = {
     "EpicMemoryMiddleware": "agents",
     "EpicStore": "agents",
     "SteeredGraphAdapter": "traversal",
+    "epic_tools": "agents",
 }
 
 

@@ -15,6 +15,7 @@ from epic_llamaindex.postprocessor import EpicNodePostprocessor
 from epic_llamaindex.property_graph import SteeredVectorContextRetriever, adelete_passages, delete_passages
 from epic_llamaindex.retriever import EpicRetriever
 from epic_llamaindex.steered_retriever import SteeredRetriever
+from epic_llamaindex.tools import epic_tools
 from epic_llamaindex.vectorstore import EpicVectorStore
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "SteeredVectorContextRetriever",
     "adelete_passages",
     "delete_passages",
+    "epic_tools",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from epic_core.context import documents_of_context, format_context, without_tags
 from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
 from epic_core.integrations.copies import CopiedModel, checked_file, lasting
 from epic_core.integrations.judging_memory import warn_of_undecided
+from epic_core.integrations.proposing import AUTO, Proposing
 from epic_core.runtime.batching import storable
 from epic_core.text.chunking import ConversationChunker
 from epic_core.types import Hits, checked_text
@@ -82,6 +83,9 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         stance_policy: As for `EpicMemory.search`: "prefer", "only_supports" or "any".
         remember: Whose messages are offered: "both", or only the "user"'s, as much of what the assistant says
             repeats what the memory holds.
+        propose: Whether what the user says of themselves in these messages is proposed as preferences and facts
+            (`EpicMemory.propose`). True leaves the proposals open for the app to ask about: `memory.proposals()`,
+            `accept`, `reject`. "auto" accepts what is said plainly, with a confidence of at least 0.9.
         raise_errors: Whether an error on writing is raised instead of logged. The messages have left the buffer then.
         priority: If not everything fits, blocks with the lowest number are left out first; 0 is never left out.
         accept_short_term_memory: False only reads.
@@ -102,6 +106,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
     filters: MetadataFilters | Filter | None = None
     stance_policy: StancePolicy = "prefer"
     remember: Literal["both", "user"] = "both"
+    propose: Proposing = False
     raise_errors: bool = False
     priority: int = Field(default=1, ge=0)
 
@@ -229,15 +234,24 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
                 f" for {self.namespace!r}. Give it a memory of that namespace, or accept_short_term_memory=False."
             )
             return
+        for session, said in groupby(list(messages), lambda message: session_id or _session_of(message)):
+            conversation = self._conversation(said)
+            if conversation and self.propose:
+                auto = AUTO if self.propose == "auto" else None
+                await self._attempt(self.memory.apropose(conversation, auto=auto), len(conversation))
+            if conversation:
+                metadata = None if session is None else {SESSION: session}
+                chunker = ConversationChunker(max_turns=_TURNS, overlap=1)
+                adding = self.memory.aadd_conversation(conversation, metadata=metadata, chunker=chunker)
+                report = await self._attempt(adding, len(conversation))
+                if report is not None:
+                    self._report = report
+                    warn_of_undecided(report, _logger, _UNDECIDED)
+
+    async def _attempt(self, writing: Awaitable[Any], count: int) -> Any:
+        """Return what is written; None if it failed and the failure does not end the chat."""
         try:
-            for session, said in groupby(list(messages), lambda message: session_id or _session_of(message)):
-                conversation = self._conversation(said)
-                if conversation:
-                    metadata = None if session is None else {SESSION: session}
-                    self._report = await self.memory.aadd_conversation(
-                        conversation, metadata=metadata, chunker=ConversationChunker(max_turns=_TURNS, overlap=1)
-                    )
-                    warn_of_undecided(self._report, _logger, _UNDECIDED)
+            return await writing
         except ReadOnlyError as error:
             raise ReadOnlyError(f"{error} EpicMemoryBlock(accept_short_term_memory=False) only reads.") from error
         except MemoryClosedError:
@@ -247,7 +261,8 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         except Exception as error:
             if self.raise_errors:
                 raise
-            _logger.warning("%d messages could not be remembered: %s", len(messages), error, exc_info=error)
+            _logger.warning("%d messages could not be remembered: %s", count, error, exc_info=error)
+        return None
 
     def _conversation(self, messages: Iterable[ChatMessage]) -> list[dict[str, str]]:
         """Return the texts of messages as a conversation."""

@@ -1,4 +1,4 @@
-"""EPIC for agents: a middleware for `create_agent`, and a store for LangGraph (extra `agents`)."""
+"""EPIC for agents: a middleware and tools for `create_agent`, and a store for LangGraph (extra `agents`)."""
 
 from epic_core.errors import MissingExtraError
 
@@ -10,5 +10,6 @@ except ImportError as error:
 
 from epic_langchain.agents.middleware import EpicMemoryMiddleware
 from epic_langchain.agents.store import EpicStore
+from epic_langchain.agents.tools import epic_tools
 
-__all__ = ["EpicMemoryMiddleware", "EpicStore"]
+__all__ = ["EpicMemoryMiddleware", "EpicStore", "epic_tools"]

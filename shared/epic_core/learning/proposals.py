@@ -61,7 +61,7 @@ def propose(
             if not any(each.turn == turn and _overlap(plain(each.quote), quote) for turn, quote in quotes)
         ]
         found.sort(key=lambda each: each.turn)
-    made = Proposals(_store(session, found, report), report)
+    made = Proposals(keep_open(session, found, report), report)
     for proposal in list(made):
         if auto is not None and proposal.confidence >= auto and proposal.kind.startswith("add"):
             yield from accept(session, proposal, None, BuildReport(), clock, Progress())
@@ -82,7 +82,7 @@ def _overlap(one: str, other: str) -> bool:
     return one in other or other in one
 
 
-def _store(session: Session, found: Sequence[Proposal], report: ProposalReport) -> list[Proposal]:
+def keep_open(session: Session, found: Sequence[Proposal], report: ProposalReport) -> list[Proposal]:
     """Keep new proposals as open, and return those that are."""
     store, namespace = session.store, session.namespace
     made: dict[str, Proposal] = {}
