@@ -1,0 +1,182 @@
+"""Tools of a LangChain agent: what they do to the memory, what they say, and what a small model may write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain", reason="needs the extra agents")
+
+from langchain.agents import create_agent
+from langchain_core.messages import ToolMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from chat_models import ScriptedChat, called
+from epic_core import EpicMemory
+from epic_langchain import epic_tools
+
+CASINO, CODE = "I avoid hotels with casinos.", "The door code is 4471."
+
+
+@pytest.fixture
+def memory() -> EpicMemory:
+    memory = EpicMemory([CASINO])
+    memory.add(["The Golden Ace is a hotel with a casino.", "The Bellmore is a quiet hotel without a casino."])
+    memory.add_fact(CODE)
+    return memory
+
+
+def used(memory: EpicMemory, name: str, given: Any = None, **options: Any) -> dict[str, Any]:
+    (tool,) = [tool for tool in epic_tools(memory, **options) if tool.name == name]
+    answer = json.loads(tool.invoke({} if given is None else given))
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_a_search_says_id_text_score_and_guidance(memory: EpicMemory) -> None:
+    results = used(memory, "search_memory", {"query": "Which hotel should I book?", "limit": 2})["results"]
+    assert [set(result) for result in results] == [{"id", "text", "score", "guidance"}] * 2
+    assert results[0]["text"].startswith("The Bellmore")
+    assert "Steer clear" in results[1]["guidance"]
+    assert memory.get([results[0]["id"]])[0].text == results[0]["text"]
+    assert used(memory, "search_memory", {"query": "What is the door code?"})["results"][0]["text"] == CODE
+
+
+@pytest.mark.parametrize(
+    ("limit", "count"), [(1, 1), ("1", 1), (1.9, 1), (0, 1), (-3, 1), (None, 2), ("many", 2), (1e400, 2), (10**9, 2)]
+)
+def test_whatever_is_written_for_a_limit_there_are_results(memory: EpicMemory, limit: Any, count: int) -> None:
+    results = used(memory, "search_memory", {"query": "Which hotel should I book?", "limit": limit})["results"]
+    assert len(results) == count
+
+
+def test_a_search_that_finds_nothing_says_so(memory: EpicMemory) -> None:
+    answer = used(memory, "search_memory", {"query": "trams in Vienna"})
+    assert answer["results"] == [] and answer["note"]
+
+
+@pytest.mark.parametrize("given", [{}, {"query": ""}, {"query": " \x00"}, {"query": {"a": 1}}, {"q": "hotel"}])
+def test_wrong_arguments_are_explained(memory: EpicMemory, given: Any) -> None:
+    error = used(memory, "search_memory", given)["error"]
+    assert "query" in error and "Call search_memory again with query, limit." in error
+
+
+@pytest.mark.parametrize(("name", "given"), [("search_memory", "hotel"), ("remember", "hotel"), ("forget", CASINO)])
+def test_errors_of_the_memory_are_answers(memory: EpicMemory, name: str, given: Any) -> None:
+    memory.close()
+    assert "closed" in used(memory, name, given)["error"]
+    assert "closed" in used(memory, "list_preferences")["error"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "text", "old"),
+    [
+        ({"text": "I love jazz.", "kind": "preference"}, "add_preference", "I love jazz.", ""),
+        ({"text": "I love jazz.", "kind": "Preferences"}, "add_preference", "I love jazz.", ""),
+        ({"text": "We live in Porto."}, "add_fact", "We live in Porto.", ""),
+        ({"text": 4471, "kind": None, "replaces": None}, "add_fact", "4471", ""),
+        ({"text": "It is 9902.", "replaces": CODE.upper()}, "update_fact", "It is 9902.", CODE),
+        (
+            {"text": "I like casinos.", "kind": "fact", "replaces": CASINO},
+            "replace_preference",
+            "I like casinos.",
+            CASINO,
+        ),
+    ],
+)
+def test_to_remember_is_to_propose(memory: EpicMemory, given: Any, kind: str, text: str, old: str) -> None:
+    before = memory.revision
+    answer = used(memory, "remember", given)
+    (proposal,) = memory.proposals()
+    assert (answer["status"], answer["id"], memory.revision) == ("proposed", proposal.id, before)
+    assert (proposal.kind, proposal.text, proposal.old, proposal.source) == (kind, text, old, "agent")
+    assert used(memory, "list_preferences")["waiting"] == [str(proposal)]
+    memory.reject(proposal)
+    for allowed in (False, True):
+        assert used(memory, "remember", given, allowed=allowed)["status"] == "declined"
+    assert memory.proposals() == [] and memory.revision == before
+
+
+def test_where_it_is_allowed_it_is_remembered_at_once(memory: EpicMemory) -> None:
+    for given in (
+        {"text": "I love jazz.", "kind": "preference"},
+        {"text": "The door code is 9902.", "replaces": memory.facts()[0].id},
+    ):
+        assert used(memory, "remember", given, allowed=True) == {"status": "remembered"}
+    assert [each.text for each in memory.preferences] == [CASINO, "I love jazz."]
+    assert [each.text for each in memory.facts()] == ["The door code is 9902."]
+    assert memory.proposals() == []
+
+
+def test_what_is_known_is_not_remembered_again(memory: EpicMemory) -> None:
+    assert used(memory, "remember", {"text": CASINO.upper(), "kind": "preference"})["status"] == "known"
+    assert used(memory, "remember", CODE)["status"] == "known"
+
+
+def test_what_is_replaced_has_to_be_held(memory: EpicMemory) -> None:
+    assert "'the moon'" in used(memory, "remember", {"text": "Cheese.", "replaces": "the moon"})["error"]
+    assert memory.proposals() == []
+
+
+def test_to_forget_is_to_propose_an_end(memory: EpicMemory) -> None:
+    fact, item = memory.facts()[0], next(item for item in memory.items() if not item.fact)
+    for each in (memory.preferences[0].id, fact.id):
+        assert used(memory, "forget", {"id": each})["status"] == "proposed"
+    assert [proposal.kind for proposal in memory.proposals()] == ["remove_preference", "end_fact"]
+    assert "only the user" in used(memory, "forget", item.id)["error"]
+    assert "Nothing with the id 'x'" in used(memory, "forget", "x")["error"]
+    assert len(memory.items()) == 3
+
+
+def test_where_it_is_allowed_it_is_forgotten_at_once(memory: EpicMemory) -> None:
+    fact, item = memory.facts()[0], next(item for item in memory.items() if not item.fact)
+    for each in (item.id, CODE, memory.preferences[0].id):
+        assert used(memory, "forget", each, allowed=True) == {"status": "forgotten"}
+    assert memory.preferences == [] and memory.get([fact.id, item.id]) == []
+    assert "Nothing" in used(memory, "forget", item.id, allowed=True)["error"]
+
+
+def test_preferences_are_listed(memory: EpicMemory) -> None:
+    (preference,) = memory.preferences
+    answer = used(memory, "list_preferences")
+    assert answer == {"preferences": [{"id": preference.id, "text": CASINO}], "waiting": []}
+
+
+def test_models_see_plain_schemas(memory: EpicMemory) -> None:
+    schemas = {tool.name: convert_to_openai_tool(tool)["function"]["parameters"] for tool in epic_tools(memory)}
+    assert list(schemas) == ["search_memory", "remember", "forget", "list_preferences"]
+    assert {name: schema.get("required", []) for name, schema in schemas.items()} == {
+        "search_memory": ["query"],
+        "remember": ["text"],
+        "forget": ["id"],
+        "list_preferences": [],
+    }
+    assert "$ref" not in json.dumps(schemas)
+    assert "user is asked" in epic_tools(memory)[1].description
+    assert "user is asked" not in epic_tools(memory, allowed=True)[1].description
+
+
+def test_a_file_is_opened_by_its_name(tmp_path: Path) -> None:
+    EpicMemory.open(tmp_path / "me.epic", [CASINO]).close()
+    assert json.loads(epic_tools(tmp_path / "me.epic")[3].invoke({}))["preferences"][0]["text"] == CASINO
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+async def test_an_agent_uses_them_and_survives_what_it_does_wrong(memory: EpicMemory, asynchronous: bool) -> None:
+    calls = [
+        called("search_memory", limit="two"),
+        called("search_memory", query="Which hotel?", limit="2"),
+        called("remember", text="I love jazz.", kind="preference"),
+        called("forget", id="no such thing"),
+        called("list_preferences", all=True),
+    ]
+    agent = create_agent(ScriptedChat(answers=[*calls, "Done."]), tools=epic_tools(memory))
+    given: Any = {"messages": [("user", "I love jazz. Which hotel?")]}
+    state = await agent.ainvoke(given) if asynchronous else agent.invoke(given)
+    answers = [json.loads(message.text) for message in state["messages"] if isinstance(message, ToolMessage)]
+    assert [next(iter(answer)) for answer in answers] == ["error", "results", "status", "error", "preferences"]
+    assert state["messages"][-1].text == "Done."
+    assert [proposal.text for proposal in memory.proposals()] == ["I love jazz."]

@@ -1,0 +1,155 @@
+"""What the user says, proposed by a memory block, and the tools of a LlamaIndex agent."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+from llama_index.core.agent.workflow import ReActAgent
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import Memory
+from llama_index.core.tools import FunctionTool
+from pydantic import ValidationError
+
+from epic_core import EpicMemory
+from epic_core.errors import ReadOnlyError
+from epic_llamaindex import EpicMemoryBlock, epic_tools
+from llamaindex_models import ScriptedLLM
+
+SAID = "I'm allergic to peanuts, and we moved to Porto. What should I cook tonight?"
+
+
+def turn(said: str, answer: str = "I love rice, and so do you.") -> list[ChatMessage]:
+    return [ChatMessage(role="user", content=said), ChatMessage(role="assistant", content=answer)]
+
+
+# the block
+
+
+@pytest.mark.parametrize("remember", ["both", "user"])
+async def test_flushed_messages_of_the_user_are_proposed(remember: Any) -> None:
+    memory = EpicMemory()
+    block = EpicMemoryBlock(memory=memory, propose=True, remember=remember)
+    await block.aput(turn(SAID), session_id="s")
+    assert [proposal.text for proposal in memory.proposals()] == ["I'm allergic to peanuts", "We moved to Porto"]
+    assert memory.preferences == [] and memory.facts() == []
+    await block.aput(turn(SAID), session_id="t")
+    assert len(memory.proposals()) == 2
+
+
+async def test_auto_accepts_what_is_said_plainly() -> None:
+    memory = EpicMemory()
+    await EpicMemoryBlock(memory=memory, propose="auto").aput(turn(SAID))
+    assert [each.text for each in memory.preferences] == ["I'm allergic to peanuts"]
+    assert [proposal.text for proposal in memory.proposals()] == ["We moved to Porto"]
+
+
+async def test_by_default_nothing_is_proposed() -> None:
+    memory = EpicMemory()
+    await EpicMemoryBlock(memory=memory).aput(turn(SAID))
+    assert memory.proposals() == []
+
+
+async def test_a_chat_proposes_what_leaves_its_buffer(tmp_path: Path) -> None:
+    with EpicMemory.open(tmp_path / "me.epic", []) as memory:
+        block = EpicMemoryBlock(memory=memory, propose=True)
+        chat = Memory.from_defaults(
+            session_id="s",
+            token_limit=400,
+            chat_history_token_ratio=0.05,
+            token_flush_size=20,
+            memory_blocks=[block],
+        )
+        for message in [*turn(SAID), *turn("And what goes with it?"), *turn("Good night, then, and thank you.")]:
+            await chat.aput(message)
+    with EpicMemory.open(tmp_path / "me.epic") as memory:
+        assert len(memory.proposals()) == 2
+
+
+async def test_a_failure_to_propose_does_not_cost_what_is_remembered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("down")
+
+    memory = EpicMemory(["I love rice."])
+    monkeypatch.setattr(memory, "apropose", fails)
+    block = EpicMemoryBlock(memory=memory, propose=True)
+    with caplog.at_level(logging.WARNING):
+        await block.aput(turn("I love rice with beans."))
+    assert "down" in caplog.text and block.report is not None and block.report.seen
+    with pytest.raises(RuntimeError, match="down"):
+        await EpicMemoryBlock(memory=memory, propose=True, raise_errors=True).aput(turn(SAID))
+
+
+async def test_a_file_for_reading_says_what_to_do(tmp_path: Path) -> None:
+    EpicMemory.open(tmp_path / "me.epic", []).close()
+    with (
+        EpicMemory.open(tmp_path / "me.epic", read_only=True) as memory,
+        pytest.raises(ReadOnlyError, match="only reads"),
+    ):
+        await EpicMemoryBlock(memory=memory, propose=True).aput(turn(SAID))
+
+
+@pytest.mark.parametrize("wrong", ["always", None, 0.9])
+def test_other_values_are_refused(wrong: Any) -> None:
+    with pytest.raises(ValidationError, match="propose"):
+        EpicMemoryBlock(memory=EpicMemory(), propose=wrong)
+
+
+# the tools
+
+
+def tools_of(memory: EpicMemory, **options: Any) -> dict[str, FunctionTool]:
+    return {tool.metadata.get_name(): tool for tool in epic_tools(memory, **options)}
+
+
+@pytest.mark.parametrize("run", ["sync", "async"])
+async def test_tools_answer_in_json_whatever_they_are_given(run: str) -> None:
+    memory = EpicMemory(["I love jazz."])
+    memory.add_fact("The door code is 4471.")
+
+    async def used(name: str, *values: Any, **given: Any) -> Any:
+        tool = tools_of(memory)[name]
+        output = tool.call(*values, **given) if run == "sync" else await tool.acall(*values, **given)
+        return json.loads(output.content)
+
+    for answer in (await used("search_memory", "door code"), await used("search_memory", query="door code", limit="x")):
+        assert answer["results"][0]["text"] == "The door code is 4471."
+    assert "query" in (await used("search_memory"))["error"]
+    assert (await used("remember", text="I love fado.", kind="preference"))["status"] == "proposed"
+    assert (await used("forget", id="I love jazz."))["status"] == "proposed"
+    listed = await used("list_preferences", verbose=True)
+    assert [each["text"] for each in listed["preferences"]] == ["I love jazz."] and len(listed["waiting"]) == 2
+    memory.close()
+    assert "closed" in (await used("list_preferences"))["error"]
+
+
+def test_models_see_names_descriptions_and_schemas() -> None:
+    tools = tools_of(EpicMemory(), allowed=True)
+    assert list(tools) == ["search_memory", "remember", "forget", "list_preferences"]
+    assert tools["remember"].metadata.get_parameters_dict()["required"] == ["text"]
+    assert json.loads(tools["remember"].call(text="We live in Porto.").content) == {"status": "remembered"}
+    assert "user is asked" not in tools["remember"].metadata.description
+
+
+async def test_an_agent_uses_them_and_survives_what_it_does_wrong() -> None:
+    memory = EpicMemory(["I love jazz."])
+    steps = [
+        'Thought: I look it up.\nAction: search_memory\nAction Input: {"limit": "two"}',
+        'Thought: I keep it.\nAction: remember\nAction Input: {"text": "We live in Porto."}',
+        "Thought: I see.\nAction: list_preferences\nAction Input: {}",
+        "Thought: I can answer.\nAnswer: Done.",
+    ]
+    llm = ScriptedLLM(answers=steps)
+    agent = ReActAgent(llm=llm, tools=epic_tools(memory), streaming=False)
+    assert str(await agent.run("We live in Porto.")) == "Done."
+    assert "Call search_memory again with query, limit." in llm.prompts[1]
+    assert '"status": "proposed"' in llm.prompts[2] and "I love jazz." in llm.prompts[3]
+    assert [proposal.text for proposal in memory.proposals()] == ["We live in Porto."]
