@@ -141,9 +141,9 @@ def candidates(
 def _exact_words(space: Namespace, store: Store, query: str, cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return L(x) and lift(q, x) of each text, each shape `(n,)`."""
     lifts = np.zeros_like(cosines)
-    if not query:
+    if not query or not len(index := space.lexical(store)):
         return lifts, lifts
-    shares = space.lexical(store).shares(query)
+    shares = index.shares(query)
     has = np.zeros((len(shares), len(cosines)), dtype=bool)
     if shares:
         having = [rows for rows, _ in shares]
