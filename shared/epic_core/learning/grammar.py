@@ -103,10 +103,12 @@ PREFERENCE = _phrases(r"""
         wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|have|use this|just|understand|
         mix|confuse|fail|struggle|want (?:the|an?)|meant)\b|\w+ed\b)\w+
     <I> (?:never|always|only) (?:have(?! (?:to|trouble|a problem|an? error|a few|the|<NUMBER>)\b)|use)\b<THING> \w
-    <I> (?:can|may) only (?:eat|drink|sleep|use|wear|walk|sit)\b<THING>
+    <I> (?:can|may) only (?:eat|drink|sleep|use|wear|walk|sit|travel|work)\b<THING>
     <I> (?:need to|have to|must|should) (?:avoid|watch|limit|stay away from|stay off)<THING> \w
     (?:i|we)(?:'d| would) (?:always|never) (?!know|have|guess|think|say|ask)\w
     <AM> on (?:an? )?(?:\w+ ){0,2}(?:diet|budget)
+    <AM> not one for
+    (?:big|huge|massive|not a|no)(?: big)? fan of<THING> \w
     (?:i|we)(?:'d| would) (?:much |far |really |always )?(?:rather|sooner|(?<=much )prefer|
         (?<=always )prefer) (?!you\b|know|this|that\b|the)\w
     (?:i've|i have|we've) never (?:liked|loved|enjoyed|been (?:fond|keen|into|a|much)|eaten|drunk|got on with|
@@ -158,15 +160,16 @@ THING_FIRST = re.compile(
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = re.compile(
     _filled(
-        r"(?:please |and |but )*(?:(?:don't|do not) (?:suggest|recommend|book|offer|serve) (?:me )?(?:anything|any|"
-        r"\w+s)\b<THING>|(?:never|always|don't ever|do not ever) (?:ever )?(?:suggest|book|recommend|send|give|show|"
-        r"offer|include|put me|seat|use|add|serve|call me|write|answer|reply|order|schedule|plan|pick|choose|buy|"
-        r"assume|mention|tell|list)\b<THING>|no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|"
-        r"offen[sc]e|it|i|that|doubt|longer|but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|this|my) (?:family|house|"
-        r"home|household|kitchen)|ever)\b|[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|"
-        r"[\w -]{3,40} please, always\b|[\w' ,-]{5,80} (?:from now on|in future|going forward)[.!]*$|(?:from now on|"
-        r"going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |"
-        r"only |use |give |answer |write |keep |call |book |show )[\w ])"
+        r"(?:please |and |but )*(?:(?:don't|do not) [\w' -]{5,60}, ever\b|(?:don't|do not) (?:suggest|recommend|book|"
+        r"offer|serve) (?:me )?(?:anything|any|\w+s)\b<THING>|(?:never|always|don't ever|"
+        r"do not ever) (?:ever )?(?:suggest|book|recommend|send|give|show|offer|include|put me|seat|use|add|serve|"
+        r"call me|write|answer|reply|order|schedule|plan|pick|choose|buy|assume|mention|tell|list)\b<THING>|"
+        r"no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|"
+        r"but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|this|my) (?:family|house|home|household|kitchen)|ever)\b|"
+        r"[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|[\w -]{3,40} please, always\b|"
+        r"[\w' ,-]{5,80} (?:from now on|in future|going forward)[.!]*$|(?:from now on|going forward|(?:for|"
+        r"in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |only |use |give |answer |"
+        r"write |keep |call |book |show )[\w ])"
     ),
     re.I,
 )
@@ -175,9 +178,9 @@ FACT = _phrases(r"""
     (?:everybody|everyone|people|friends) calls? me \w
     <AM> (?:<NUMBER>(?= *(?:$|[,.;]| years| and ))|\d{1,2} years old|a \d{1,2}-year-old)
     <AM> \d(?:\.\d+)? ?(?:m|cm|kg|feet|foot)\b
-    <AM> (?:<NUMBER> (?:weeks|months) )?(?:pregnant|hard of hearing|left-handed|married|divorced|widowed|retired|
-        unemployed|deaf|blind|autistic|colou?r-?blind|dyslexic|self-employed|freelance|engaged|expecting|based in|
-        from (?-i:[A-Z])\w+)
+    <AM> (?:<NUMBER> (?:weeks|months) )?(?:pregnant|hard of hearing|in a wheelchair|an? (?:\w+ )?beginner (?:at|in|
+        with)|left-handed|married|divorced|widowed|retired|unemployed|deaf|blind|autistic|colou?r-?blind|dyslexic|
+        self-employed|freelance|engaged|expecting|based in|from (?-i:[A-Z])\w+)
     <AM> (?:(?:an? )?(?:family|couple|household) of|the (?:eldest|oldest|youngest|only child))
     <AM> (?:really |pretty |quite )?(?:terrible|bad|good|hopeless|useless|no good|rubbish) (?:at|with)\b<THING>
     <AM> used to (?!be\b|live|work|have|do\b|go\b|like|love)\w
@@ -189,7 +192,11 @@ FACT = _phrases(r"""
     my (?-i:[A-Z])\w+ is (?:at|good|bad|poor|rusty|fluent|basic|[abc][12])
     <I> <HABIT> (?!(?:it|this|that|these|him|her|them|you|me|the|tired|weary|up|out|away|an? (?:script|program|test)|
         \w+ing)\b)\w
-    <I> \w+ easily
+    <I> (?:tend to )?(?:get )?\w+ easily
+    <I> teach (?!me|you|it|this|that)\w
+    <I> moved here
+    (?:i've|i have|we've|we have) been (?!trying|looking|wondering|thinking|waiting|reading|using|getting|
+        working on)\w+ing [^,.;]{0,40}\b(?:since|for)
     <I> have (?:an? )(?:terrible|bad|poor|weak|sensitive|delicate|good) (?!idea|time|question|feeling|example|one|
         reason|look|news|day)\w
     <AM> (?:an? )?(?:\w+ ){0,2}(?:<TRADE>)
@@ -208,8 +215,9 @@ FACT = _phrases(r"""
     i had my \w+(?: \w+)? (?:out|removed|replaced)
     <AM> (?:currently )?(?:training|studying|saving|learning|preparing for|renovating|doing (?:a|my) (?:phd|master\w*|
         degree|apprenticeship)|working on my (?:phd|thesis|dissertation))\b(?! (?:this|that|it)\b)
-    <AM> (?:travel(?:l)?ing|flying|leaving|moving|getting married|visiting|going|starting|running|
-        having \w+ surgery)\b[^,.;]{0,60}\b(?:on|in|from|at the end of) (?:the )?<DAY>
+    <AM> (?:travel(?:l)?ing|flying|leaving|moving|getting married|visiting|going|starting|running|planning (?:my|
+        our) (?:wedding|move|trip|holiday)|having \w+ surgery)\b[^,.;]{0,60}\b(?:on|in|from|
+        at the end of) (?:the )?<DAY>
     <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive)(?:\w+ ){1,4}(?:on|every) <DAY>
     (?:my|our) (?:\w+ )?<EVENT> (?:is|are|leaves?|departs?|starts?|begins?|ends?|expires?)\b[^,.;]{0,40}\b(?:on|at|in|
         from|until|by) (?:the )?<DAY>
@@ -392,8 +400,8 @@ REPORTED = _phrases(r"""
 # What stands before a colon if the words after it are the user's own.
 COLON = re.compile(
     r"^(?:.*[.!?]\s)?(?:(?:for|with|on|about|at|as for|when|in) [\w' -]{2,30}|(?:please )?(?:note|remember|"
-    r"keep in mind)|one (?:more )?thing|by the way|btw|fyi|also|important|reminder|ps|p\.s\.|context|background|"
-    r"update|just so you know|oh|"
+    r"keep in mind)|one (?:more )?thing|heads up|(?:before|while|when) you [\w' ]{2,20}|by the way|btw|fyi|also|"
+    r"important|reminder|ps|p\.s\.|context|background|update|just so you know|oh|"
     r"(?:my|our) rule|scratch that|correction)\s?:\s",
     re.I,
 )
@@ -407,9 +415,10 @@ QUESTION = re.compile(
 )
 # Where a statement may begin: at the beginning, after a mark, or after one of these words.
 BEGINNING = re.compile(
-    r"(?:^|[,;:(\u2013\u2014!.]|\s[-/]|\b(?:and|but|because|since|so|as|btw|way|reference|note|that|also|actually|fyi|"
-    r"now|well|anyway|though|yes|no|ok|okay|hi|hello|thanks|sorry|please|record|honestly|frankly|lately|know|remember|"
-    r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|mornings?|evenings?|travel\w*|months?))\s*$",
+    r"(?:^(?:(?:as (?:an?|someone|somebody)|being|since|because) [\w' -]{2,40})?|[,;:(\u2013\u2014!.]|\s[-/]|\b(?:and|"
+    r"but|because|since|so|as|btw|way|reference|note|that|also|actually|fyi|now|well|anyway|though|yes|no|ok|okay|hi|"
+    r"hello|thanks|sorry|please|record|honestly|frankly|lately|know|remember|"
+    r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|up|one|ps|mornings?|evenings?|travel\w*|months?))\s*$",
     re.I,
 )
 # Where it ends: a question, a request or a consequence follows.
@@ -418,8 +427,8 @@ CUT = re.compile(
     r"should|will|does|is)|is|are|do|does|can|could|would you|would|will|should|any|ideas?|please (?!always|never)|"
     r"keep|tell|give|find|show|suggest|recommend|plan|book|let's|if that|if you|just so|by the way|btw|fyi|help|"
     r"believe it|you|put|make|thanks|thx|thank)\b|,?\s+(?:so|and so|so that|and then|hence|therefore)\s+(?=\w)|"
-    r",?\s+if that (?:matters|helps)|\s+(?:and|but)\s+(?:want to|need|would like|am looking|i need|i want to|"
-    r"i'd like to|wonder|was wondering|what|how|"
+    r",?\s+if that (?:matters|helps)|\s+(?=i (?:need|want|wonder)\b)|\s+(?:and|but)\s+(?:want to|need|would like|"
+    r"am looking|i need|i want to|i'd like to|wonder|was wondering|what|how|"
     r"which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)",
     re.I,
 )
