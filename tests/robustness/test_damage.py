@@ -49,6 +49,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         memory.verifier = verifier_of(lm, refine="rewrite")
         memory.add([Item(id="anew", text=f"{_LONG} for the second time"), "green meadows", "red wine nowine again"])
         memory.search(QUERY)
+        _, refused = memory.propose([("user", "I'm allergic to peanuts. I hate fog.")])
+        memory.reject(refused)
         counts = memory.stats().counts
         assert all(counts[name] for name in ("items", "entries", "light", "pending", "verdicts", "seen")), str(counts)
         assert memory.not_kept()

@@ -65,9 +65,9 @@ _define(
     NUMBER = \d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|
         seventeen|eighteen|twenty|thirty|forty|fifty|sixty|seventy|eighty
     KIN = (?:(?:ex-?)?(?:wife|husband)|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|father|mum|mom|dad|parent|
-        sister|brother|twin|son|daughter|kid|child|baby|toddler|grand(?:ma|pa|mother|father|son|daughter|parent|
-        child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|parrot|pet)(?:s|
-        ren)?
+        sister|brother|twin|eldest|youngest|son|daughter|kid|child|baby|toddler|grand(?:ma|pa|mother|father|son|
+        daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|
+        parrot|pet)(?:s|ren)?
     OWN = (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
         garden|kitchen|blood (?:type|group)|shoe size|name|surname|nickname|doctor|dentist|therapist|landlord|
         landlady|flatmate|roommate|school|company|budget|deadline|exam|marathon|visa|passport|lease|contract)s?
@@ -76,12 +76,13 @@ _define(
     HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|garden|allotment|balcony|car|
         van|bikes?|motorbike|boat|piano|flat|house|licence|asthma|arthritis|diabetes|migraines?|adhd|dyslexia|
         epilepsy|eczema|hay fever|tinnitus|pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|
-        low) blood pressure|\w+ (?:disease|syndrome|disorder|condition)
+        low) (?:blood (?:pressure|sugar)|cholesterol)|tv|television|smartphone|oven|freezer|dishwasher|microwave|
+        washing machine|\w+ (?:disease|syndrome|disorder|condition)
     TRADE = nurse|teacher|doctor|engineer|developer|programmer|student|lawyer|carpenter|farmer|pensioner|baker|chef|
         cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|
         dentist|vet|midwife|paramedic|firefighter|pilot|driver|translator|scientist|researcher|physicist|biologist|
-        chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|wheelchair user|
-        shift worker|single (?:mother|father|parent|mum|mom|dad)
+        chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|(?:father|mother|dad|
+        mum) of|wheelchair user|shift worker|single (?:mother|father|parent|mum|mom|dad)
     ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|
         toothache|hangover|migraine|guests?|visitors)
     HABIT = (?:often |mostly |regularly |usually )?(?:grow|keep|raise|run|sing|swim|cycle|bake|cook|paint|knit|sew|
@@ -99,19 +100,23 @@ PREFERENCE = _phrases(r"""
     <I> <ADV><DONT><THING> \w
     <I> (?:never|always|only|hardly ever|rarely|exclusively|refuse to|mostly|invariably)(?: ever| really|
          even)? (?!(?:know|knew|thought|think|said|heard|hear|saw|had|did|been|got|get|remember|understood|ask|asked|
-        wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|have|use this|just|
-        understand)\b)\w+
+        wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|have|use this|just|understand|
+        mix|confuse|fail|struggle|want (?:the|an?)|meant)\b|\w+ed\b)\w+
     <I> (?:never|always|only) (?:have(?! (?:to|trouble|a problem|an? error|a few|the|<NUMBER>)\b)|use)\b<THING> \w
-    <I> (?:can|may) only (?:eat|drink|sleep|use|wear|walk|sit)\b<THING>
+    <I> (?:can|may) only (?:eat|drink|sleep|use|wear|walk|sit|travel|work)\b<THING>
     <I> (?:need to|have to|must|should) (?:avoid|watch|limit|stay away from|stay off)<THING> \w
     (?:i|we)(?:'d| would) (?:always|never) (?!know|have|guess|think|say|ask)\w
     <AM> on (?:an? )?(?:\w+ ){0,2}(?:diet|budget)
-    (?:i|we)(?:'d| would) (?:much |far |really |always )?(?:rather|sooner|prefer) (?!you\b|know|this|that\b|the)\w
+    <AM> not one for
+    (?:big|huge|massive|not a|no)(?: big)? fan of<THING> \w
+    (?:i|we)(?:'d| would) (?:much |far |really |always )?(?:rather|sooner|(?<=much )prefer|
+        (?<=always )prefer) (?!you\b|know|this|that\b|the)\w
     (?:i've|i have|we've) never (?:liked|loved|enjoyed|been (?:fond|keen|into|a|much)|eaten|drunk|got on with|
         cared for)\b
     (?:i've|i have|we've) (?:always )?(?:loved|hated|disliked|avoided|preferred|been (?:an? )?(?:\w+ )?(?:<DIET>|fan))
-    <I> (?:get|feel) (?:very |so |really |terribly |badly )?(?:(?:sea|car|air|motion |travel)-?sick|(?:anxious|
-        dizzy) (?:in|on)|claustrophobic|migraines? from|hay fever|migraines|heartburn|hives|rashes|nosebleeds)
+    <I> (?:get|feel) (?:very |so |really |terribly |badly )?(?:(?:sea|car|air|motion |travel)-?sick|(?:anxious|dizzy|
+        nervous|panicky|bored|restless) (?:in|on|at|around|with|when)|claustrophobic|migraines? from|hay fever|
+        migraines|heartburn|hives|rashes|nosebleeds)
     <I> (?:sleep|work|think|learn|concentrate|function|travel) (?:best|badly|better|poorly|well) (?:in|with|when|on|
         at|by|if)
     <I> (?:follow|keep|eat|stick to|am on|'m on) (?:an? )?(?:\w+ ){0,3}(?:diet|kosher|halal|vegan|vegetarian|keto)
@@ -121,17 +126,17 @@ PREFERENCE = _phrases(r"""
         unbearable|delicious)
     <AM> (?:not )?<ADV>(?:an? )?(?:\w+ ){0,3}?(?:<DIET>)
     <AM> (?:not )?<ADV>(?:(?:scared|afraid|terrified|frightened|fond|sick|tired|wary) of<THING>(?= )|into(?= )|
-        (?:keen|big|hooked) on|partial to|sensitive to|obsessed with|crazy about|claustrophobic|averse to|happiest|
-        at my best)
+        (?:keen|big|hooked) on|partial to|sensitive to|obsessed with|crazy about|all for|more into|claustrophobic|
+        averse to|happiest|at my best)
     <AM> (?:not )?(?:really )?(?:an? |much of an? |more of an? )?(?:\w+ ){0,3}(?:person|people|fan|lover|eater|
-        drinker|owl|bird|minimalist|bookworm|foodie|sucker|purist|sleeper|walker|reader|riser|believer|addict|snob|
-        enthusiast|traveller|traveler)
+        drinker|owl|bird|minimalist|bookworm|foodie|sucker|purist|sleeper|walker|reader|riser|believer|stickler|
+        addict|snob|enthusiast|traveller|traveler)
     <AM> (?:trying|planning) to (?:eat|drink|cut|avoid|lose|stop|quit|sleep|spend|use|fly|walk)
     (?:my|our) (?:all-time |absolute |least )?favou?rite (?:\w+ ){0,3}(?:is|are|has always been)\b(?! (?:it|this|
         that)\b)
-    (?:i|we) have (?:an? |a severe |severe |a bad )?(?:\w+ )?(?:allerg(?:y|ies)|intolerance|aversion|phobia|soft spot|
-        weakness|sweet tooth|preference|coeliac disease|celiac disease)
-    i need [\w' -]{2,50} because (?:of my|i'm|i am|i have)\b
+    (?:i have|we have|i've|we've)(?: got)? (?:an? |a severe |severe |a bad )?(?:\w+ )?(?:allerg(?:y|ies)|intolerance|
+        aversion|phobia|soft spot|weakness|sweet tooth|preference|coeliac disease|celiac disease)
+    i (?:need|sleep|sit|eat|drink|walk|wear|take|use|work|sit) [\w' -]{2,50} because (?:of my|i'm|i am|i have)\b
 """)
 # The thing stands in front: "Beach holidays are torture for me".
 THING_FIRST = re.compile(
@@ -155,15 +160,16 @@ THING_FIRST = re.compile(
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = re.compile(
     _filled(
-        r"(?:please |and |but )*(?:(?:don't|do not) (?:suggest|recommend|book|offer|serve) (?:me )?(?:anything|any|"
-        r"\w+s)\b<THING>|(?:never|always|don't ever|do not ever) (?:ever )?(?:suggest|book|recommend|send|give|show|"
-        r"offer|include|put me|seat|use|add|serve|call me|write|answer|reply|order|schedule|plan|pick|choose|buy|"
-        r"assume|mention|tell|list)\b<THING>|no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|"
-        r"offen[sc]e|it|i|that|doubt|longer|but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|this|my) (?:family|house|"
-        r"home|household|kitchen)|ever)\b|[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|"
-        r"[\w -]{3,40} please, always\b|[\w' ,-]{5,80} (?:from now on|in future|going forward)[.!]*$|(?:from now on|"
-        r"going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |"
-        r"only |use |give |answer |write |keep |call |book |show )[\w ])"
+        r"(?:please |and |but )*(?:(?:don't|do not) [\w' -]{5,60}, ever\b|(?:don't|do not) (?:suggest|recommend|book|"
+        r"offer|serve) (?:me )?(?:anything|any|\w+s)\b<THING>|(?:never|always|don't ever|"
+        r"do not ever) (?:ever )?(?:suggest|book|recommend|send|give|show|offer|include|put me|seat|use|add|serve|"
+        r"call me|write|answer|reply|order|schedule|plan|pick|choose|buy|assume|mention|tell|list)\b<THING>|"
+        r"no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|"
+        r"but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|this|my) (?:family|house|home|household|kitchen)|ever)\b|"
+        r"[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|[\w -]{3,40} please, always\b|"
+        r"[\w' ,-]{5,80} (?:from now on|in future|going forward)[.!]*$|(?:from now on|going forward|(?:for|"
+        r"in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |only |use |give |answer |"
+        r"write |keep |call |book |show )[\w ])"
     ),
     re.I,
 )
@@ -172,9 +178,9 @@ FACT = _phrases(r"""
     (?:everybody|everyone|people|friends) calls? me \w
     <AM> (?:<NUMBER>(?= *(?:$|[,.;]| years| and ))|\d{1,2} years old|a \d{1,2}-year-old)
     <AM> \d(?:\.\d+)? ?(?:m|cm|kg|feet|foot)\b
-    <AM> (?:<NUMBER> (?:weeks|months) )?(?:pregnant|hard of hearing|left-handed|married|divorced|widowed|retired|
-        unemployed|deaf|blind|autistic|colou?r-?blind|dyslexic|self-employed|freelance|engaged|expecting|based in|
-        from (?-i:[A-Z])\w+)
+    <AM> (?:<NUMBER> (?:weeks|months) )?(?:pregnant|hard of hearing|in a wheelchair|an? (?:\w+ )?beginner (?:at|in|
+        with)|left-handed|married|divorced|widowed|retired|unemployed|deaf|blind|autistic|colou?r-?blind|dyslexic|
+        self-employed|freelance|engaged|expecting|based in|from (?-i:[A-Z])\w+)
     <AM> (?:(?:an? )?(?:family|couple|household) of|the (?:eldest|oldest|youngest|only child))
     <AM> (?:really |pretty |quite )?(?:terrible|bad|good|hopeless|useless|no good|rubbish) (?:at|with)\b<THING>
     <AM> used to (?!be\b|live|work|have|do\b|go\b|like|love)\w
@@ -184,8 +190,13 @@ FACT = _phrases(r"""
         on it)\w
     i can't (?:swim|drive|ride|ski|read music|speak)
     my (?-i:[A-Z])\w+ is (?:at|good|bad|poor|rusty|fluent|basic|[abc][12])
-    <I> <HABIT>\b<THING>(?= )
-    <I> \w+ easily
+    <I> <HABIT> (?!(?:it|this|that|these|him|her|them|you|me|the|tired|weary|up|out|away|an? (?:script|program|test)|
+        \w+ing)\b)\w
+    <I> (?:tend to )?(?:get )?\w+ easily
+    <I> teach (?!me|you|it|this|that)\w
+    <I> moved here
+    (?:i've|i have|we've|we have) been (?!trying|looking|wondering|thinking|waiting|reading|using|getting|
+        working on)\w+ing [^,.;]{0,40}\b(?:since|for)
     <I> have (?:an? )(?:terrible|bad|poor|weak|sensitive|delicate|good) (?!idea|time|question|feeling|example|one|
         reason|look|news|day)\w
     <AM> (?:an? )?(?:\w+ ){0,2}(?:<TRADE>)
@@ -193,7 +204,7 @@ FACT = _phrases(r"""
         that)\b)(?:in|on|at|as|for|near|with|from|by|nights?|part|full|shifts|alone|together|close|next|opposite|
         above|remotely|to|\w+ (?:at|in|shifts))
     <I> (?:grew up|was born|were born|come from|own|speak (?-i:[A-Z])\w+|play|drive|collect|run a|rent|study|
-        suffer from)\b(?! (?:it|this|that|the game)\b)
+        suffer from)\b(?! (?:it|this|that|him|her|them|you|the (?:game|map|file|text))\b)
     <I> (?:have|'ve got|have got|'ve had|had)(?: got)? (?:an? |one |two |three |four |five |no |\d+ |several |severe |
         mild |chronic )?(?:\w+ ){0,2}?<HAD>
     (?:i|we)'ve (?:got )?(?:an? |two |three |four |\d+ )(?:\w+ ){0,2}<HAD>
@@ -202,10 +213,11 @@ FACT = _phrases(r"""
         statins|the pill|beta.?blockers)
     <I> use (?-i:[A-Z])\w+
     i had my \w+(?: \w+)? (?:out|removed|replaced)
-    <AM> (?:currently )?(?:training|studying|saving|learning|preparing|renovating|doing (?:a|my) (?:phd|master\w*|
+    <AM> (?:currently )?(?:training|studying|saving|learning|preparing for|renovating|doing (?:a|my) (?:phd|master\w*|
         degree|apprenticeship)|working on my (?:phd|thesis|dissertation))\b(?! (?:this|that|it)\b)
-    <AM> (?:travel(?:l)?ing|flying|leaving|moving|getting married|visiting|going|starting|running|
-        having \w+ surgery)\b[^,.;]{0,60}\b(?:on|in|from|at the end of) (?:the )?<DAY>
+    <AM> (?:travel(?:l)?ing|flying|leaving|moving|getting married|visiting|going|starting|running|planning (?:my|
+        our) (?:wedding|move|trip|holiday)|having \w+ surgery)\b[^,.;]{0,60}\b(?:on|in|from|
+        at the end of) (?:the )?<DAY>
     <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive)(?:\w+ ){1,4}(?:on|every) <DAY>
     (?:my|our) (?:\w+ )?<EVENT> (?:is|are|leaves?|departs?|starts?|begins?|ends?|expires?)\b[^,.;]{0,40}\b(?:on|at|in|
         from|until|by) (?:the )?<DAY>
@@ -227,20 +239,21 @@ UNDO = _phrases(r"""
     scratch (?:that|what i said|the|my)
     (?:forget|ignore|disregard|drop|delete|cancel|undo|strike) (?:what i (?:said|told)|that (?:about|thing|bit|rule)|
         my (?:rule|request|preference|wish|thing)|the (?:rule|thing|bit|part|no-))
-    (?:i|we)(?:'ve| have)? (?:changed my mind|take (?:that|it) back|take back)
+    (?:i|we)(?:'ve| have)? (?:changed (?:my|our) minds?|take (?:that|it) back|take back)
     (?:you|there's|there is) (?:needn't|don't need to|don't have to|do not have to|need not|can stop|
         no (?:more )?need to|maystop) (?:avoid\w*|leav\w+|exclud\w*|skip\w*|worry\w* about|look\w* for|insist\w*|
-        keep\w*)
+        keep\w*|suggest\w*|recommend\w*|book\w*)
     (?:i|we)(?: do| really)? ?(?:don't|do not|no longer) (?:mind|care about|care|need|have to avoid|
         have to watch)\b(?=.*\b(?:<NO_MORE>|no longer|now)\b|(?<=longer mind))
-    [\w' -]{2,40} (?:is|are) (?:fine|ok|okay|allowed|no problem) (?:again|now|after all|<NO_MORE>)
+    [\w' -]{2,40} (?:is|are) (?:fine|ok|okay|allowed|no problem)(?: (?:by|with|for) (?:me|us))? (?:again|now|
+        after all|<NO_MORE>)
     (?:i|we)(?:'m| am|'re| are)? (?:can|allowed to|able to) (?:eat|have|drink|tolerate|run|
         drive) [\w -]{0,40}(?:again|now|after all)
 """)
 STOP = _phrases(r"""
     (?:i|we)(?:'ve| have)? (?:finally |just |recently )?(?:quit|gave up|given up|stopped|dropped|ditched|cut out|
-        gone off|wentoff|had enough of|sold|cancelled|canceled|got rid of|finished|sworn off|swore off|left|
-        lost)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|the (?:house|office|room))\b)
+        gone off|wentoff|had enough of|sold|cancelled|canceled|got rid of|finished|sworn off|swore off|
+        left)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|the (?:house|office|room))\b)
     (?:i|we)(?:'m| am|'re| are)? no longer \w
     (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
     (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away
@@ -254,6 +267,7 @@ TURN = _phrases(r"""
         started (?:eating|drinking|liking|having|taking|to like)|developed|fallen (?:in love with|for))\b(?! (?:this|
         that|it)\b)
     (?:i|we) used to [^.;]{2,80}\b(?:but|now|these days)\b.*
+    (?:these days|nowadays|lately),? (?:i|we) (?:eat|drink|like|love|prefer|go|take|have|want|always|never|only)
     (?:i|we) now (?:prefer|like|love|hate|eat|drink|avoid|want|always|only|never)\b<THING>
     (?:i|we) (?:eat|drink|like|love|have(?! to)|prefer|want(?! to)|enjoy|wear)\b<THING>[^,.;]{2,60}\b(?:again|now|
         after all|these days)
@@ -280,6 +294,8 @@ WISH = _phrases(r"""
     <I> (?:fancy|feel like|want|need|only want|would like|am after|'m after|crave)\b(?! (?:to know|you|help|it|this|
         that|your)\b)
     (?:i|we)(?:'d| would) (?:like|love|rather|prefer)\b(?! (?:to know|you|it|this|that|your)\b)
+    (?:for this (?:trip|one|time)|this time|just this once|just for (?:today|once|now)),? (?!(?:can|could|would|what|
+        how|is|are|do|does|which|where|why|i|we)\b)\w
     (?:let's|let us) (?:keep|skip|stay|have|go|make it|do|eat)
     (?:no|nothing|only|skip|make it) (?!problem|worries|idea|need|rush|matter|one|way|thanks)\w
     (?:an? |the )?(?!(?:it|this|that|what|which) )[\w' -]{3,40} (?:will do|would be (?:nice|good|great|lovely))
@@ -295,7 +311,7 @@ TODAY = _phrases(r"""
     (?:just |only )?(?:for )?today
     tonight
     this (?:time|once|morning|afternoon|evening)
-    (?:just )?(?:for )?(?:now|the moment)
+    (?:just |only )?for (?:now|the moment)
     (?:right now|at the moment|(?:just )?for once|just once|for a change|this trip|currently|temporarily|
         in the mood for)
     for (?:this|the) (?:trip|one|meal|recipe|party|visit|stay|occasion)
@@ -306,7 +322,7 @@ WEEK = _phrases("this (?:week|weekend)\n(?:till|until) (?:sunday|the weekend)")
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 UNTIL_DAY = re.compile(rf"\b(?:until|till|through) (?P<day>{'|'.join(DAYS)})\b", re.I)
 TIME_IN_FRONT = _anywhere(
-    r"(?<!\w)(?:(?:just|only|but|so|and) )*(?:for )?(?:today|tonight|tomorrow|now|once|this \w+|"
+    r"(?<!\w)(?:(?:just|only|but|so|and) )*(?:for )?(?:today|tonight|tomorrow|(?:right )?now|once|this \w+|"
     r"the next \w+ days)(?: only)?,?\s*$"
 )
 # Where a limit stands behind what a statement ends with: "window seats, please, this time".
@@ -327,11 +343,11 @@ NO_TURN = _anywhere(r"""
     \b(?:ignore|disregard|forget|override) (?:\w+ ){0,3}(?:instructions|rules|prompts?)\b
     \brole-?play|\bpretend\b|\bimagine\b|\bsuppos(?:e|ing)\b|\bhypothetical|\blet's (?:play|say)\b|\bin character\b|
         \bact as\b
-    \bonce upon\b|\b(?:first|second|third) person\b|\bpoint of view\b|\bex(?:ample|ercise|am) \b|\bexample\b|
-        \bsample\b
+    \bonce upon\b|\b(?:first|second|third) person\b|\bpoint of view\b|\bexample\b|\bsample\b
     \bfictional\b|\bthought experiment\b|\bdevil's advocate\b|\bfor the sake of argument\b|\bback-?story\b|
         \bcampaign\b
-    \byou(?:'re| are) (?:now )?(?:an? |my )?(?:\w+ ){0,2}now\b|\byou(?:'re| are) now\b|\bcosplay|\bd&d\b|\bnpc\b
+    \byou(?:'re| are) (?:now )?(?:an? |my )?(?:\w+ ){0,2}now\b|\byou(?:'re| are) now\b|\bcosplay|\bwho (?:sang|
+        sings)\b|\bwhat song\b|\bmeme\b|\bd&d\b|\bnpc\b
     \b(?:my|our|the|a) (?:\w+ )?(?:novel|screenplay|short story|fanfic\w*|dungeon|protagonist|narrator|character|
         lyrics|persona|alter ego|sketch|sitcom)\b
     \b(?:write|compose|draft|generate|make up|invent|give me|tell me)\b[^.?!\n]{0,40}\b(?:stor(?:y|ies)|poem|song|
@@ -384,8 +400,8 @@ REPORTED = _phrases(r"""
 # What stands before a colon if the words after it are the user's own.
 COLON = re.compile(
     r"^(?:.*[.!?]\s)?(?:(?:for|with|on|about|at|as for|when|in) [\w' -]{2,30}|(?:please )?(?:note|remember|"
-    r"keep in mind)|one (?:more )?thing|by the way|btw|fyi|also|important|reminder|ps|p\.s\.|context|background|"
-    r"update|just so you know|oh|"
+    r"keep in mind)|one (?:more )?thing|heads up|(?:before|while|when) you [\w' ]{2,20}|by the way|btw|fyi|also|"
+    r"important|reminder|ps|p\.s\.|context|background|update|just so you know|oh|"
     r"(?:my|our) rule|scratch that|correction)\s?:\s",
     re.I,
 )
@@ -399,9 +415,10 @@ QUESTION = re.compile(
 )
 # Where a statement may begin: at the beginning, after a mark, or after one of these words.
 BEGINNING = re.compile(
-    r"(?:^|[,;:(\u2013\u2014!.]|\s[-/]|\b(?:and|but|because|since|so|as|btw|way|reference|note|that|also|actually|fyi|"
-    r"now|well|anyway|though|yes|no|ok|okay|hi|hello|thanks|sorry|please|record|honestly|frankly|lately|know|remember|"
-    r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|mornings?|evenings?|travel\w*|months?))\s*$",
+    r"(?:^(?:(?:as (?:an?|someone|somebody)|being|since|because) [\w' -]{2,40})?|[,;:(\u2013\u2014!.]|\s[-/]|\b(?:and|"
+    r"but|because|since|so|as|btw|way|reference|note|that|also|actually|fyi|now|well|anyway|though|yes|no|ok|okay|hi|"
+    r"hello|thanks|sorry|please|record|honestly|frankly|lately|know|remember|"
+    r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|up|one|ps|mornings?|evenings?|travel\w*|months?))\s*$",
     re.I,
 )
 # Where it ends: a question, a request or a consequence follows.
@@ -410,8 +427,8 @@ CUT = re.compile(
     r"should|will|does|is)|is|are|do|does|can|could|would you|would|will|should|any|ideas?|please (?!always|never)|"
     r"keep|tell|give|find|show|suggest|recommend|plan|book|let's|if that|if you|just so|by the way|btw|fyi|help|"
     r"believe it|you|put|make|thanks|thx|thank)\b|,?\s+(?:so|and so|so that|and then|hence|therefore)\s+(?=\w)|"
-    r",?\s+if that (?:matters|helps)|\s+(?:and|but)\s+(?:want to|need|would like|am looking|i need|i want to|"
-    r"i'd like to|wonder|was wondering|what|how|"
+    r",?\s+if that (?:matters|helps)|\s+(?=i (?:need|want|wonder)\b)|\s+(?:and|but)\s+(?:want to|need|would like|"
+    r"am looking|i need|i want to|i'd like to|wonder|was wondering|what|how|"
     r"which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)",
     re.I,
 )

@@ -88,9 +88,12 @@ def _store(session: Session, found: Sequence[Proposal], report: ProposalReport) 
     made: dict[str, Proposal] = {}
     try:
         with session.lock, store.transaction():
+            store.proposals.drop_over(namespace)
             decided = store.proposals.decided(namespace)
             for proposal in found:
-                if was_decided(proposal, decided):
+                if proposal.over:
+                    report.dropped["over already"] += 1
+                elif was_decided(proposal, decided):
                     report.dropped["decided before"] += 1
                 elif proposal.id in made:
                     report.dropped["said twice"] += 1

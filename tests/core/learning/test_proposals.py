@@ -123,8 +123,17 @@ def test_what_holds_for_once_expires(text: str, end: str) -> None:
 def test_what_held_only_on_a_day_that_is_over_is_not_proposed(memory: EpicMemory) -> None:
     old = [{"role": "user", "content": "Tonight I fancy something light.", "time": "2020-01-01T09:00:00Z"}]
     made = memory.propose(old)
-    assert [each.expires_at is not None for each in made] == [True]
-    assert made.report.dropped["over already"] == 0
+    assert list(made) == [] and made.report.dropped == {"over already": 1}
+
+
+def test_an_open_proposal_goes_when_its_time_is_over(memory: EpicMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    (made,) = memory.propose(said("Tonight I fancy something light."))
+    assert memory.proposals() == [made] and made.expires_at is not None
+    end = made.expires_at.timestamp()
+    monkeypatch.setattr("time.time", lambda: end + 1)
+    assert memory.proposals() == []
+    with pytest.raises(UnknownProposalError):
+        memory.accept(made.id)
 
 
 PIECES = (
