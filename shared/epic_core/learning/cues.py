@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from epic_core.learning import grammar
 from epic_core.learning.conversations import Turn
 
-Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update"]
+Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift"]
 About: TypeAlias = Literal["preference", "fact"] | None
 
 _LONGEST_TURN = 4000
@@ -47,7 +47,8 @@ class Statement:
         quote: The user's words.
         about: Whether it says a preference or a fact; None if only what it changes can tell.
         change: Whether and how it changes what was said before: "undo" takes it back, "stop" ends it, "turn" says
-            something else, "update" brings a fact up to date.
+            something else, "update" brings a fact up to date, "shift" may be any of these where it shares words with
+            something known.
         confidence: In (0, 1].
         until: Until when it holds; None for always.
     """
@@ -73,7 +74,8 @@ def statements(turn: Turn, now: datetime) -> list[Statement]:
     start = 0
     for boundary in [*_SENTENCE.finditer(masked), None]:
         end = len(masked) if boundary is None else boundary.start()
-        for first, last, about, change in _in_sentence(masked, start, end):
+        found = [*_in_sentence(masked, start, end)] or [*_shifted(masked, start, end)]
+        for first, last, about, change in found:
             quote = turn.text[first:last]
             behind = grammar.TIME_BEHIND.match(masked, last, end)
             if len(quote.split()) > 1 and len(quote) <= _LONGEST_QUOTE:
@@ -142,6 +144,19 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         if fronted := grammar.TIME_IN_FRONT.search(front):
             begin, words = fronted.start(), sentence[fronted.start() : begin] + words
         yield start + begin, start + begin + len(words), about, change
+
+
+def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:
+    """Yield the first part of a sentence as a statement if it has a word of change."""
+    sentence = text[start:end]
+    stop = cut.start() if (cut := grammar.CUT.search(sentence, 4)) else len(sentence)
+    words = sentence[:stop].rstrip(" .,;:!-\u2013\u2014(")
+    asks = stop == len(sentence) and sentence.rstrip(" )\"'").endswith("?")
+    if asks or "\x00" in words or ": " in words or not grammar.SHIFT.search(words):
+        return
+    if grammar.NOT_MEANT.search(words) or grammar.REPORTED.search(words) or grammar.QUESTION.match(words.lstrip()):
+        return
+    yield start, start + len(words), None, "shift"
 
 
 def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:

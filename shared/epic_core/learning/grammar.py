@@ -69,8 +69,9 @@ _define(
         daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|
         parrot|pet)(?:s|ren)?
     OWN = (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
-        garden|kitchen|blood (?:type|group)|shoe size|name|surname|nickname|doctor|dentist|therapist|landlord|
-        landlady|flatmate|roommate|school|company|budget|deadline|exam|marathon|visa|passport|lease|contract)s?
+        garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|office|
+        studio|name|surname|nickname|doctor|dentist|therapist|landlord|landlady|flatmate|roommate|school|company|
+        budget|deadline|exam|marathon|visa|passport|lease|contract)s?
     EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
         lease|wedding|move|marathon|race|concert|visa|passport)s?
     HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|garden|allotment|balcony|car|
@@ -108,6 +109,12 @@ PREFERENCE = _phrases(r"""
     (?:i|we)(?:'d| would) (?:always|never) (?!know|have|guess|think|say|ask)\w
     <AM> on (?:an? )?(?:\w+ ){0,2}(?:diet|budget)
     <AM> not one for
+    <AM> an? (?:no-\w+|\w+-free|vegan|vegetarian) (?:household|family|home|couple)
+    <I> (?:do|cope|manage|get on) (?:better|best|well|badly) (?:with|without|in|on)\b<THING>
+    (?:i'd|i would) (?:pick|choose|take) [^,.;]{2,50} over \w
+    i can't (?:function|survive|cope|start (?:the|my) day|work) without<THING> \w
+    i tend to (?!think|agree|believe|forget|get)\w
+    nothing beats (?!this|that)\w
     (?:big|huge|massive|not a|no)(?: big)? fan of<THING> \w
     (?:i|we)(?:'d| would) (?:much |far |really |always )?(?:rather|sooner|(?<=much )prefer|
         (?<=always )prefer) (?!you\b|know|this|that\b|the)\w
@@ -151,21 +158,24 @@ THING_FIRST = re.compile(
         r"sleepy|uncomfortable|mad|crazy|calm|tired|itch|sneeze)|gives? me (?:an? |the )?(?:headaches?|migraines?|"
         r"hives|heartburn|creeps|nightmares|rash|wind|energy|joy|stomach \w+)|(?:don't|doesn't|do not|"
         r"does not) (?:agree with|work for|do it for|suit) (?:me|us)|suits? (?:me|us)(?: best| better)?\b|"
-        r"works? (?:best|better) for (?:me|us)|wears? me out|keeps? me (?:sane|going|calm|awake|happy|fit)|"
-        r"tastes? (?:like|of) [\w' -]{2,20} to me|puts? me off|gets? on my nerves|that's (?:how|the way) (?:i|we)\b|"
-        r"only(?:,? please)?,? for (?:me|us)\b))"
+        r"works? (?:best|better) for (?:me|us)|wears? me (?:out|down)|(?:is|are) (?!clear|unclear|new|news|fine|sent|"
+        r"given|known|available|confusing|up)[\w' -]{2,30} (?:for|to) me\b|keeps? me (?:sane|going|calm|awake|happy|"
+        r"fit)|tastes? (?:like|of) [\w' -]{2,20} to me|puts? me off|gets? on my nerves|that's (?:how|the way) (?:i|"
+        r"we)\b|only(?:,? please)?,? for (?:me|us)\b))"
     ),
     re.I,
 )
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = re.compile(
     _filled(
-        r"(?:please |and |but )*(?:(?:don't|do not) [\w' -]{5,60}, ever\b|(?:don't|do not) (?:suggest|recommend|book|"
-        r"offer|serve) (?:me )?(?:anything|any|\w+s)\b<THING>|(?:never|always|don't ever|"
-        r"do not ever) (?:ever )?(?:suggest|book|recommend|send|give|show|offer|include|put me|seat|use|add|serve|"
-        r"call me|write|answer|reply|order|schedule|plan|pick|choose|buy|assume|mention|tell|list)\b<THING>|"
-        r"no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|"
-        r"but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|this|my) (?:family|house|home|household|kitchen)|ever)\b|"
+        r"(?:please |and |but )*(?:(?:don't|do not) [\w' -]{5,60}, ever\b|call me (?!back|later|when|if|an?\b|"
+        r"tomorrow|at)\w|(?:write|answer|reply|give me|use|show me|tell me|"
+        r"add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w|(?:don't|do not) (?:suggest|recommend|book|offer|"
+        r"serve) (?:me )?(?:anything|any|\w+s)\b<THING>|(?:never|always|don't ever|do not ever) (?:ever )?(?:suggest|"
+        r"book|recommend|send|give|show|offer|include|put me|seat|use|add|serve|call me|write|answer|reply|order|"
+        r"schedule|plan|pick|choose|buy|assume|mention|tell|list)\b<THING>|no (?!problem|worries|idea|need|rush|"
+        r"matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|"
+        r"this|my) (?:family|house|home|household|kitchen)|ever)\b|"
         r"[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|[\w -]{3,40} please, always\b|"
         r"[\w' ,-]{5,80} (?:from now on|in future|going forward)[.!]*$|(?:from now on|going forward|(?:for|"
         r"in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |only |use |give |answer |"
@@ -195,6 +205,15 @@ FACT = _phrases(r"""
     <I> (?:tend to )?(?:get )?\w+ easily
     <I> teach (?!me|you|it|this|that)\w
     <I> moved here
+    <I> (?:share|weigh|measure) (?:an?|my|our|the|\d+|about)\b
+    <I> take \d+ ?(?:mg|ml)
+    <AM> (?:renting|sharing|subletting) \w
+    <AM> off work|<AM> on (?:sick|parental|maternity) leave
+    there are <NUMBER> of us
+    <AM> the one who \w
+    (?:i've|we've|i have|we have) (?:just |recently )?(?:adopted|bought|inherited) (?:an? |our |my |
+        two )?(?:\w+ )?<HAD>
+    (?:i have|i've got|we have|we've got) (?:my|our|an?) (?:\w+ )?(?:<EVENT>|test)s? (?:on|in) <DAY>
     (?:i've|i have|we've|we have) been (?!trying|looking|wondering|thinking|waiting|reading|using|getting|
         working on)\w+ing [^,.;]{0,40}\b(?:since|for)
     <I> have (?:an? )(?:terrible|bad|poor|weak|sensitive|delicate|good) (?!idea|time|question|feeling|example|one|
@@ -222,11 +241,11 @@ FACT = _phrases(r"""
     (?:my|our) (?:\w+ )?<EVENT> (?:is|are|leaves?|departs?|starts?|begins?|ends?|expires?)\b[^,.;]{0,40}\b(?:on|at|in|
         from|until|by) (?:the )?<DAY>
     (?:my|our) (?:\w+ ){0,2}?(?:<KIN>|<OWN>)(?:'s (?:birthday|name|surname))?,? (?:(?-i:[A-Z])\w+(?: \w+)?,? |
-        \w+,? )?(?:is|are|wasborn|has|have|works?|lives?|visits?|turns|starts|comes|goes to|studies|attends|teaches|
-        plays|is called)\b(?! (?:it|this|that|not sure|driving me|asking|always asking|been asking|wrong|here|
-        coming (?:over|round)|to|terrified|scared|afraid|mad|obsessed|crazy|allergic|vegan|vegetarian|a (?:vegan|
-        vegetarian|fan|coeliac)|into|fond|keen|so|too|very|really|\w+ing (?:me|us)|being|annoying|angry|begging|
-        complaining|nagging|trying|broken|about|late|on sick|gone|stuck)\b)
+        \w+,? )?(?:is|are|was (?:born|built|bought)|has|have|works?|lives?|visits?|turns|starts|comes|goes to|gets|
+        faces|needs|studies|attends|teaches|plays|is called)\b(?! (?:it|this|that|not sure|driving me|asking|
+        always asking|been asking|wrong|here|coming (?:over|round)|to|terrified|scared|afraid|mad|obsessed|crazy|
+        allergic|vegan|vegetarian|a (?:vegan|vegetarian|fan|coeliac)|into|fond|keen|so|too|very|really|\w+ing (?:me|
+        us)|being|annoying|angry|begging|complaining|nagging|trying|broken|about|late|on sick|gone|stuck)\b)
 """)
 TASTE_OF_OTHERS = _phrases(r"""
     (?:my|our) (?:\w+ ){1,3}(?:loves?|likes?|hates?|prefers?|enjoys?|wants?|thinks?|dislikes?|detests?|can't|cannot|
@@ -241,7 +260,7 @@ UNDO = _phrases(r"""
         my (?:rule|request|preference|wish|thing)|the (?:rule|thing|bit|part|no-))
     (?:i|we)(?:'ve| have)? (?:changed (?:my|our) minds?|take (?:that|it) back|take back)
     (?:you|there's|there is) (?:needn't|don't need to|don't have to|do not have to|need not|can stop|
-        no (?:more )?need to|maystop) (?:avoid\w*|leav\w+|exclud\w*|skip\w*|worry\w* about|look\w* for|insist\w*|
+        no (?:more )?need to|may stop) (?:avoid\w*|leav\w+|exclud\w*|skip\w*|worry\w* about|look\w* for|insist\w*|
         keep\w*|suggest\w*|recommend\w*|book\w*)
     (?:i|we)(?: do| really)? ?(?:don't|do not|no longer) (?:mind|care about|care|need|have to avoid|
         have to watch)\b(?=.*\b(?:<NO_MORE>|no longer|now)\b|(?<=longer mind))
@@ -252,8 +271,9 @@ UNDO = _phrases(r"""
 """)
 STOP = _phrases(r"""
     (?:i|we)(?:'ve| have)? (?:finally |just |recently )?(?:quit|gave up|given up|stopped|dropped|ditched|cut out|
-        gone off|wentoff|had enough of|sold|cancelled|canceled|got rid of|finished|sworn off|swore off|
-        left)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|the (?:house|office|room))\b)
+        gone off|went off|had enough of|sold|cancelled|canceled|got rid of|finished|sworn off|swore off|(?<='ve )left|
+        (?<=have )left)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|the (?:house|office|
+        room))\b)
     (?:i|we)(?:'m| am|'re| are)? no longer \w
     (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
     (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away
@@ -289,6 +309,14 @@ UPDATE = _phrases(r"""
         post)
 """)
 
+# A word of change: a statement with one is of interest where it shares words with what is known.
+SHIFT = _phrases(
+    r"""
+    back on the menu|(?:has|have) grown on me|cut [\w ]{2,20} out|moved out|got (?:married|engaged)
+    (?:has|have|i've|we've|was|were|been) (?:moved|postponed|brought forward) [^.;]{0,40}\bto (?:the )?<DAY>
+"""
+)
+
 # Wishes, which count only where they are for once: "Tonight I fancy something greasy".
 WISH = _phrases(r"""
     <I> (?:fancy|feel like|want|need|only want|would like|am after|'m after|crave)\b(?! (?:to know|you|help|it|this|
@@ -301,6 +329,9 @@ WISH = _phrases(r"""
     (?:an? |the )?(?!(?:it|this|that|what|which) )[\w' -]{3,40} (?:will do|would be (?:nice|good|great|lovely))
     (?:keep|make|book|leave|skip|use|cook|pick|choose|take) [^,.;?]{2,50}(?= (?:this (?:time|once)|
         just (?:for )?(?:today|once))\b)
+    <AM> (?!just|trying|looking|asking|wondering|thinking|making|writing)(?:[\w']+ ){1,4}(?:today|tonight|
+        this (?:week|evening|weekend)|at the moment|right now)
+    my \w+(?:'s| is| are) (?:broken|out of order|closed|away|ill|sick)
     <AM> (?:off|on|not|only|in (?-i:[A-Z])\w+|at (?-i:[A-Z])\w+|staying)
     (?:<I> (?:have|'ve got|have got|had)|(?:i|we)'ve(?: got)?) (?:an? |the )?<ILL>
 """)
