@@ -2,7 +2,8 @@
 
 A turn is read in three steps. First what is not the user's own word about today's world is masked: quoted lines, code,
 quotations, pasted texts, role play, fiction. Then sentences with a question, a condition, reported speech or irony in
-front of the statement are passed over. What is left is looked through for a first person with a cue (`grammar.py`).
+front of the statement are passed over (`boundaries.py`). What is left is looked through for a first person with a cue
+(`grammar.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta, timezone
 from typing import Literal, TypeAlias
 
-from epic_core.learning import grammar
+from epic_core.learning import boundaries, grammar
 from epic_core.learning.conversations import Turn
 
 Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift"]
@@ -97,10 +98,10 @@ def end_of_day(now: datetime, days: int = 0) -> datetime:
 def own_words(text: str) -> str:
     """Return a text, cut at what is pasted, in which places stay and all that is not the user's own word is blank."""
     text = text.translate(_APOSTROPHES)
-    if grammar.NO_TURN.search(text):
+    if boundaries.NO_TURN.search(text):
         return ""
-    text = grammar.MASKED.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
-    if pasted := grammar.PASTED.search(text):
+    text = boundaries.MASKED.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
+    if pasted := boundaries.PASTED.search(text):
         text = text[: pasted.start()]
     position = 0
     for paragraph in re.split(r"(\n\s*\n)", text):
@@ -121,21 +122,21 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         begin, about, change = found
         place = begin + 2
         front = sentence[:begin]
-        if not grammar.BEGINNING.search(front) or grammar.NOT_MEANT.search(front):
+        if not boundaries.BEGINNING.search(front) or boundaries.NOT_MEANT.search(front):
             continue
-        if grammar.QUESTION.match(front.lstrip()) or (": " in front and not grammar.COLON.match(front)):
+        if boundaries.QUESTION.match(front.lstrip()) or (": " in front and not boundaries.COLON.match(front)):
             continue
-        if grammar.REPORTED.search(front) and not grammar.I_SAID.search(front):
+        if boundaries.REPORTED.search(front) and not boundaries.I_SAID.search(front):
             continue
         stop = len(sentence)
         opening = len(both.group()) if (both := _BOTH.match(sentence, begin)) else 0
-        for mark in (grammar.CUT, grammar.NEXT):
+        for mark in (boundaries.CUT, boundaries.NEXT):
             if cut := mark.search(sentence, begin + max(4, opening), stop):
                 stop = cut.start()
         if asks and stop == len(sentence):
             continue
         words = sentence[begin:stop]
-        if grammar.NOT_MEANT.search(words) and change == "none":
+        if boundaries.NOT_MEANT.search(words) and change == "none":
             continue
         words = words.rstrip(" .,;:!-\u2013\u2014(")
         place = max(place, begin + len(words))
@@ -149,12 +150,16 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
 def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:
     """Yield the first part of a sentence as a statement if it has a word of change."""
     sentence = text[start:end]
-    stop = cut.start() if (cut := grammar.CUT.search(sentence, 4)) else len(sentence)
+    stop = cut.start() if (cut := boundaries.CUT.search(sentence, 4)) else len(sentence)
     words = sentence[:stop].rstrip(" .,;:!-\u2013\u2014(")
     asks = stop == len(sentence) and sentence.rstrip(" )\"'").endswith("?")
     if asks or "\x00" in words or ": " in words or not grammar.SHIFT.search(words):
         return
-    if grammar.NOT_MEANT.search(words) or grammar.REPORTED.search(words) or grammar.QUESTION.match(words.lstrip()):
+    if (
+        boundaries.NOT_MEANT.search(words)
+        or boundaries.REPORTED.search(words)
+        or boundaries.QUESTION.match(words.lstrip())
+    ):
         return
     yield start, start + len(words), None, "shift"
 
