@@ -22,7 +22,6 @@ from epic_core.encoders.base import Embed
 from epic_core.errors import BudgetError, InvalidInputError, UnknownItemError
 from epic_core.pipeline.eviction import make_room
 from epic_core.pipeline.expiry import drop_expired
-from epic_core.pipeline.fact_reader import MOST_SHOWN, Relation, read_facts
 from epic_core.pipeline.light_tier import item_bytes
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
@@ -37,6 +36,7 @@ from epic_core.verification.base import base_verifier
 
 if TYPE_CHECKING:
     from epic_core.lm.base import LanguageModel
+    from epic_core.pipeline.fact_reader import Relation
 
 MOST_FACTS = 100
 """Most facts of a namespace: they are not evicted, so they are few."""
@@ -184,14 +184,19 @@ def _asked(
     """
     reader = base_verifier(session.verifier).aspect_reader if session.expander is None else session.expander
     lm: LanguageModel | None = getattr(reader, "lm", None)
+    if lm is None:
+        return {}
+    # Models and what asks them are imported where there is one.
+    from epic_core.pipeline.fact_reader import MOST_SHOWN, read_facts
+
     with session.lock, session.store.reading():
-        known = _facts(session, session.space()) if lm is not None else []
+        known = _facts(session, session.space())
     unsure: list[tuple[Item, list[Item]]] = []
     for item, vector in zip(items, vectors, strict=True) if known else ():
         if _decided(item, vector, known)[0].kind == "insert":
             near = sorted(known, key=lambda held: -float(held.vector @ vector))[:MOST_SHOWN]
             unsure.append((item, [held.item for held in near]))
-    if lm is None or not unsure:
+    if not unsure:
         return {}
     asked = [(item.text, [held.text for held in near]) for item, near in unsure]
     readings = yield from read_facts(lm, asked, report)
