@@ -37,7 +37,6 @@ ITEMS = [
 ]
 QUESTION = "Which hotels in Las Vegas have no casinos?"
 ANSWER = "Take the Vdara, of the hotels without casinos."
-needs_config = pytest.mark.skipif(sys.version_info < (3, 11), reason="no config is shown to asynchronous code there")
 
 
 @tool
@@ -138,35 +137,6 @@ async def test_the_callers_messages_and_the_state_stay_as_they_are(memory: EpicM
 
 
 @both_ways
-async def test_threads_do_not_mix(memory: EpicMemory, asynchronous: bool) -> None:
-    model = ScriptedChat(answers=lambda messages: f"Hotels without casinos, answer {len(messages)}.")
-    middleware = EpicMemoryMiddleware(memory, k=1, remember="both")
-    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
-    for turn in range(2):
-        for name in ("one", "two"):
-            question = f"Thread {name}, hotels without casinos, turn {turn}?"
-            await answered(agent, asynchronous, ask(question), thread(name))
-    texts = {hit.item.text for hit in memory.search("hotels without casinos", 20)}
-    turns = {
-        f"user: Thread {name}, hotels without casinos, turn {turn}?\n"
-        f"assistant: Hotels without casinos, answer {2 * turn + 2}."
-        for turn in range(2)
-        for name in ("one", "two")
-    }
-    assert turns <= texts
-    assert len(memory) == len(ITEMS) + 4
-    # The same turn again, elsewhere: nothing new.
-    again = create_agent(
-        ScriptedChat(answers=["Hotels without casinos, answer 2."]),
-        middleware=[middleware],
-        checkpointer=InMemorySaver(),
-    )
-    await answered(again, asynchronous, ask("Thread one, hotels without casinos, turn 0?"), thread("three"))
-    assert middleware.report is not None and middleware.report.duplicates == 1
-    assert len(memory) == len(ITEMS) + 4
-
-
-@both_ways
 async def test_what_is_retrieved_is_seen_in_the_trace(memory: EpicMemory, asynchronous: bool) -> None:
     trace = Trace()
     agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory, k=2)])
@@ -181,20 +151,6 @@ async def test_what_is_retrieved_is_seen_in_the_trace(memory: EpicMemory, asynch
     assert parent == "model"
     assert [document.id for document in documents] == [hit.item.id for hit in hits]
     assert [document.metadata["epic_score"] for document in documents] == pytest.approx([hit.score for hit in hits])
-
-
-@needs_config
-async def test_events_are_streamed(memory: EpicMemory) -> None:
-    agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory, k=1)])
-    events = [event async for event in agent.astream_events(ask(QUESTION), version="v2")]
-    retrieved = [event for event in events if event["event"] == "on_retriever_end"]
-    assert [event["name"] for event in retrieved] == ["EpicRetriever"]
-    assert [document.id for document in retrieved[0]["data"]["output"]] == [ITEMS[0].id]
-    words = [event["data"]["chunk"].text for event in events if event["event"] == "on_chat_model_stream"]
-    assert "".join(words) == ANSWER
-    assert len(words) > 3
-    kinds = [event["event"] for event in events]
-    assert kinds.index("on_retriever_end") < kinds.index("on_chat_model_start")
 
 
 # many users

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
@@ -16,9 +14,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_ollama import ChatOllama, OllamaEmbeddings
 
 from epic_core import EpicMemory
-from epic_core.encoders import OllamaEncoder
 from epic_core.errors import EncoderError, EncoderMismatchError
-from epic_core.lm import OllamaLM
 from epic_core.verification import LMVerifier
 from epic_langchain.models import RUN_NAME, LangChainEncoder, LangChainLM, calling_with
 from helpers import HashEncoder
@@ -32,7 +28,6 @@ from scripted import (
     PREFERENCES,
     SIMPLE,
     TAU,
-    VEGAN,
     Add,
     Answers,
     adding,
@@ -42,7 +37,6 @@ from scripted import (
     pairs_of,
 )
 
-Json: TypeAlias = dict[str, Any]
 QUERIES = ["Where are casinos?", "A vegan stew of beans", "night trains and quiet parks"]
 
 
@@ -101,23 +95,6 @@ async def test_a_memory_is_built_and_searched(server: LMServer, way: Any, concur
         assert all(hit.instructions for hit in found)
 
 
-async def test_it_is_the_memory_that_our_own_adapters_make(server: LMServer, add: Add) -> None:
-    memory = memory_of(server)
-    own = memory_of(
-        server,
-        LMVerifier(OllamaLM("tiny", host=server.url)),
-        encoder=OllamaEncoder("embedder", host=server.url),
-    )
-    for one in (memory, own):
-        await add(one)
-    for query in QUERIES:
-        hits, expected = memory.search(query), own.search(query)
-        assert [hit.item.id for hit in hits] == [hit.item.id for hit in expected]
-        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected])
-        confidences = [[entry.confidence for entry in hit.entries] for hit in hits]
-        assert confidences == [[entry.confidence for entry in hit.entries] for hit in expected]
-
-
 async def test_schema_and_limit_are_sent_and_the_models_own_settings_stay(server: LMServer, add: Add) -> None:
     model = chat(server, num_ctx=4096, seed=7)
     await add(memory_of(server, verifier(model)))
@@ -130,47 +107,6 @@ async def test_schema_and_limit_are_sent_and_the_models_own_settings_stay(server
         assert 0 < limit <= 1024
         assert body["options"] == {"num_ctx": 4096, "seed": 7, "temperature": 0.0}
     assert model.num_predict is None
-
-
-async def test_confidence_is_the_probability_of_the_decision(server: LMServer, answers: Answers, add: Add) -> None:
-    def sure(request: Json, _: int) -> Reply:
-        text = answers.said(request["messages"])
-        parts = [part for part in re.split('("Ke)(ep)|("Disc)(ard)', text) if part]
-        return Reply(text=text, tokens=[(part, {'"Ke': -0.5, "ep": -0.125}.get(part, -3.0)) for part in parts])
-
-    answers.alter = sure
-    memory = memory_of(server)
-    await add(memory)
-    assert pairs_of(memory) == EXPECTED
-    for name in KEPT:
-        for entry in memory.explain(name).entries:
-            assert entry.confidence == pytest.approx(math.exp(-0.625))
-
-
-@pytest.mark.parametrize("reasoning", [None, True])
-async def test_what_a_model_thinks_is_no_answer(
-    server: LMServer, answers: Answers, reasoning: bool | None, add: Add
-) -> None:
-    answers.alter = lambda request, *_: Reply(
-        text=answers.said(request["messages"]), thinking='{"decision": "Discard", "preferences": []}'
-    )
-    memory = memory_of(server, verifier(chat(server, reasoning=reasoning)))
-    await add(memory)
-    assert pairs_of(memory) == EXPECTED
-
-
-async def test_a_model_that_needs_its_whole_limit_to_think_gets_more(
-    server: LMServer, answers: Answers, add: Add
-) -> None:
-    def thinking(request: Json, _: int) -> Reply | None:
-        return Reply(text="", thinking="The chunk is", cut=True) if "num_predict" in request["options"] else None
-
-    answers.alter = thinking
-    memory = memory_of(server)
-    report = await add(memory)
-    assert pairs_of(memory) == EXPECTED
-    nothing_lost(memory, report, waiting=0)
-    assert server.calls == len(PASSED) + 1
 
 
 # what goes wrong
@@ -192,38 +128,12 @@ async def test_what_fails_for_good_waits_and_the_others_are_not_asked(
     assert pairs_of(memory) == EXPECTED
 
 
-async def test_a_server_that_does_not_know_schemas_is_asked_without(
-    server: LMServer, answers: Answers, add: Add
-) -> None:
-    answers.alter = lambda request, *_: Reply(status=400, text="format: no schema") if request.get("format") else None
-    memory = memory_of(server)
-    await add(memory)
-    assert pairs_of(memory) == EXPECTED
-    assert ["format" in body for body in server.asked] == [True] + [False] * len(PASSED)
-
-
 async def test_a_slow_server_is_late(server: LMServer, answers: Answers, add: Add) -> None:
     answers.alter = lambda request, *_: Reply(delay=30.0)
     memory = memory_of(server, verifier(chat(server, client_kwargs={"timeout": 0.05}), retries=3))
     report = await add(memory, SIMPLE[:1])
     assert report.usage.calls == 2  # a timeout is tried once more only
     assert "in time" in report.failures["stew"]
-
-
-async def test_no_server(server: LMServer, answers: Answers, add: Add) -> None:
-    # The embeddings come from another one, as without them nothing is verified.
-    with LMServer(answers, models=("embedder",), embed=HashEncoder().vector) as other:
-        memory = memory_of(other, verifier(chat(server), retries=1))
-        server.stop()
-        report = await add(memory)
-        assert report.usage.calls == 4
-        nothing_lost(memory, report, waiting=len(PASSED))
-        for reason in report.failures.values():
-            assert "langchain:ChatOllama:tiny" in reason
-            assert "Start it" in reason
-        assert memory.retry().usage.calls == 1
-        server.start()
-        assert memory.retry().kept == len(KEPT)
 
 
 async def test_a_model_that_was_not_pulled(server: LMServer, answers: Answers, add: Add) -> None:
@@ -297,13 +207,3 @@ async def test_a_chain_sees_the_calls_of_its_verification(server: LMServer) -> N
     assert all(step["run_id"] in model["parent_ids"] for model in models)
     assert {model["name"] for model in models} == {"ChatOllama"}
     assert pairs_of(memory) == EXPECTED
-
-
-async def test_an_answer_that_was_cut_is_asked_for_with_more_room(server: LMServer, answers: Answers, add: Add) -> None:
-    cut = [Reply(text='{"decision": "Keep", "rationale": "The st', cut=True)]
-    answers.alter = lambda request, *_: cut.pop() if cut else None
-    memory = memory_of(server)
-    await add(memory, SIMPLE[:1])
-    first, second = (body["options"]["num_predict"] for body in server.asked)
-    assert second == 2 * first
-    assert pairs_of(memory) == {("stew", VEGAN): EXPECTED["stew", VEGAN]}

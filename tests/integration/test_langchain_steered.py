@@ -25,10 +25,9 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from pydantic import ValidationError
 
-from epic_core import EpicMemory, Preference, QuerySteering, Stance
+from epic_core import EpicMemory, QuerySteering, Stance
 from epic_core.encoders import default_encoder
 from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
-from epic_core.steering.relevance import sample_texts
 from epic_core.steering.vector_stores import SteeredSearch
 from epic_core.types import FloatArray
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
@@ -210,36 +209,6 @@ async def test_vectors_of_another_dimension_are_a_clear_error(name: str) -> None
         await retriever.ainvoke(QUERY)
 
 
-class Long(Embeddings):
-    """Embeddings that do not have length one; each text's is its own."""
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        vectors = default_encoder().encode(texts)
-        return [(vector * (5 + len(text) % 3)).tolist() for text, vector in zip(texts, vectors, strict=True)]
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
-
-
-@pytest.mark.parametrize("space", ["l2", "ip"])
-def test_where_lengths_count_a_steered_query_is_as_long_as_it_was(space: str) -> None:
-    store = chroma(Long(), space=space)
-    store.add_texts(HOTELS)
-    asked: list[list[float]] = []
-    search = store.similarity_search_by_vector
-
-    def asking(embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
-        asked.append(embedding)
-        return search(embedding, k, **kwargs)
-
-    store.similarity_search_by_vector = asking  # type: ignore[method-assign]
-    retriever = SteeredRetriever(vectorstore=store, preferences=[AVOIDS], overfetch=1)
-    assert texts(retriever.invoke(QUERY, steering="off")) == texts(store.similarity_search(QUERY, k=5))
-    for mode in MODES:
-        retriever.invoke(QUERY, steering=mode)
-        assert np.linalg.norm(asked[-1]) == pytest.approx(np.linalg.norm(Long().embed_query(QUERY)), rel=1e-4)
-
-
 # what comes back
 
 
@@ -414,11 +383,6 @@ async def test_off_never_asks_the_fallback(hotels: InMemoryVectorStore) -> None:
     assert retriever.invoke(QUERY) == await retriever.ainvoke(QUERY) == own
 
 
-def test_without_a_fallback_the_store_answers_what_matches_no_preference(hotels: InMemoryVectorStore) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, preferences=["I collect stamps."], k=3)
-    assert retriever.invoke(QUERY) == hotels.similarity_search(QUERY, k=3)
-
-
 async def test_the_fallback_is_a_run_below_the_retrievers(hotels: InMemoryVectorStore) -> None:
     retriever = SteeredRetriever(vectorstore=hotels, fallback=Web(found=PAGES))
     for runs, call in ((Runs(), retriever.invoke), (Runs(), retriever.ainvoke)):
@@ -470,23 +434,11 @@ async def test_runs_are_seen_with_their_names_and_documents(hotels: InMemoryVect
     assert ended[0]["data"]["output"] == found
 
 
-async def test_an_error_is_seen_by_callbacks(hotels: InMemoryVectorStore) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS])
-    runs = Runs()
-    with pytest.raises(InvalidInputError):
-        retriever.invoke("", {"callbacks": [runs]})
-    with pytest.raises(InvalidInputError):
-        await retriever.ainvoke("", {"callbacks": [runs]})
-    assert [type(error) for error in runs.errors] == [InvalidInputError] * 2
-
-
 def test_traces_name_the_store_and_the_embeddings(hotels: InMemoryVectorStore) -> None:
     params = SteeredRetriever(vectorstore=hotels)._get_ls_params()
     assert params["ls_retriever_name"] == "steered"
     assert params["ls_vector_store_provider"] == "InMemoryVectorStore"
     assert params["ls_embedding_provider"] == "StaticEncoder"
-    store = InMemoryVectorStore(Long())
-    assert SteeredRetriever(vectorstore=store)._get_ls_params()["ls_embedding_provider"] == "Long"
 
 
 # embeddings
@@ -532,24 +484,6 @@ def counted() -> tuple[Counting, SteeredRetriever]:
     store.add_texts(HOTELS)
     embeddings.documents.clear()
     return embeddings, SteeredRetriever(vectorstore=store, preferences=[AVOIDS, LIKES], floor=0.05)
-
-
-def test_queries_are_embedded_as_queries_and_all_else_once_as_documents(
-    counted: tuple[Counting, SteeredRetriever],
-) -> None:
-    embeddings, retriever = counted
-    for _ in range(3):
-        for mode in MODES:
-            retriever.invoke("hotels with a garden", steering=mode)
-            retriever.invoke("hotels with a garden", preferences=[LIKES], steering=mode)
-    asked = [query for query in embeddings.queries if query not in sample_texts()]
-    assert asked == ["hotels with a garden"] * 18
-    # And once the questions that tell what another one asks for.
-    assert len(embeddings.queries) - len(asked) == len(set(embeddings.queries) - set(asked))
-    # Users differ by their preferences and mode: [AVOIDS, LIKES] and [LIKES], signed and paper.
-    assert {embeddings.documents.count(text) for text in HOTELS} == {0}
-    assert embeddings.documents.count(AVOIDS) == 2
-    assert embeddings.documents.count(LIKES) == 4
 
 
 async def test_the_async_way_gives_the_same_and_embeds_nothing_on_the_event_loop(
@@ -673,12 +607,6 @@ def test_attributes_can_be_changed_and_are_checked(hotels: InMemoryVectorStore) 
     assert "epic_score" not in document.metadata
     with pytest.raises(ValidationError, match="at least 1"):
         retriever.k = 0
-
-
-def test_one_preference_may_be_given_as_it_is(hotels: InMemoryVectorStore) -> None:
-    wanted = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS]).invoke(QUERY)
-    for one in (AVOIDS, Preference(text=AVOIDS), (AVOIDS,), iter([AVOIDS])):
-        assert SteeredRetriever(vectorstore=hotels, preferences=one).invoke(QUERY) == wanted
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -18,14 +18,14 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.ingestion import DocstoreStrategy, IngestionCache, IngestionPipeline
 from llama_index.core.ingestion.pipeline import get_transformation_hash
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import BaseNode, Document, TextNode, TransformComponent
+from llama_index.core.schema import BaseNode, Document, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import SimpleVectorStore
 from pydantic import Field
 
 from epic_core import Preference, Stance
-from epic_core.encoders import OllamaEncoder, default_encoder
-from epic_core.errors import EncoderError, LMUnavailableError, NoPreferencesError, UndecidedError
+from epic_core.encoders import OllamaEncoder
+from epic_core.errors import EncoderError, LMUnavailableError, UndecidedError
 from epic_core.lm import OllamaLM
 from epic_core.lm.prompting import Prompt
 from epic_core.verification import EmbeddedVerifier
@@ -150,10 +150,8 @@ def embedding(**options: Any) -> InstructedEmbedding:
 Made = dict[str, Any]
 CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
     "a preference": (dict, lambda: {"preferences": [TRAIN]}),
-    "one preference more": (dict, lambda: {"preferences": [WINE, TRAIN]}),
     "when a preference ends": (dict, lambda: {"preferences": [Preference(text=WINE, expires_at=LATER)]}),
     "tau": (lambda: {"tau": 0.2}, lambda: {"tau": 0.4}),
-    "tau instead of the encoder's": (dict, lambda: {"tau": 0.4}),
     "the encoder's tau": (
         lambda: {"encoder": LlamaIndexEncoder(embedding(), tau=0.1)},
         lambda: {"encoder": LlamaIndexEncoder(embedding(), tau=0.2)},
@@ -164,32 +162,17 @@ CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
     "annotate": (dict, lambda: {"annotate": False}),
     "the encoder": (dict, lambda: {"encoder": HashEncoder(name="other")}),
     "the encoder's weights": (dict, lambda: {"encoder": HashEncoder(fingerprint="v2")}),
-    "a fingerprint that was given": (
-        lambda: {"encoder": LlamaIndexEncoder(embedding(), fingerprint="v1")},
-        lambda: {"encoder": LlamaIndexEncoder(embedding(), fingerprint="v2")},
-    ),
-    "the encoder's instruction": (
-        lambda: {"encoder": embedding()},
-        lambda: {"encoder": embedding(text_instruction="passage: ")},
-    ),
     "that there is an embedding model": (dict, lambda: {"embed_model": embedding()}),
-    "the embedding model": (
-        lambda: {"embed_model": embedding(model_name="a")},
-        lambda: {"embed_model": embedding(model_name="b")},
-    ),
     "the embedding model's instruction": (
         lambda: {"embed_model": embedding()},
         lambda: {"embed_model": embedding(text_instruction="passage: ")},
     ),
     "the model": (lambda: {"llm": llm(model="a")}, lambda: {"llm": llm(model="b")}),
     "the model's temperature": (lambda: {"llm": llm()}, lambda: {"llm": llm(temperature=0.7)}),
-    "the model's system prompt": (lambda: {"llm": llm()}, lambda: {"llm": llm(system_prompt="Be strict.")}),
-    "what is sent along to the model": (lambda: {"llm": llm()}, lambda: {"llm": llm(additional_kwargs={"seed": 2})}),
     "the model's temperature, in an adapter": (
         lambda: {"llm": LlamaIndexLM(llm(), name="one")},
         lambda: {"llm": LlamaIndexLM(llm(temperature=0.7), name="one")},
     ),
-    "a language model": (lambda: {"llm": Scripted(name="a")}, lambda: {"llm": Scripted(name="b")}),
     "the model of a verifier": (
         lambda: {"llm": verifier_of(Scripted(name="a"))},
         lambda: {"llm": verifier_of(Scripted(name="b"))},
@@ -204,7 +187,6 @@ CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
         lambda: {"llm": EmbeddedVerifier(HashEncoder())},
         lambda: {"llm": EmbeddedVerifier(HashEncoder(fingerprint="v1 "))},
     ),
-    "a verifier": (dict, lambda: {"llm": KeepAll()}),
     "the embedded verifier's threshold": (
         lambda: {"llm": EmbeddedVerifier(HashEncoder())},
         lambda: {"llm": EmbeddedVerifier(HashEncoder(), threshold=0.3)},
@@ -238,16 +220,6 @@ async def test_what_changes_no_answer_is_a_hit(run: Run) -> None:
         await run(IngestionPipeline(transformations=[keep], cache=cache), nodes=list(NODES))
         assert keep.report.seen == (0 if number else 5)
     assert "sk-1" not in json.dumps(cache.cache.get_all(collection=cache.collection)) + str(keep.to_dict())
-
-
-async def test_a_change_of_a_step_is_no_hit_either(run: Run) -> None:
-    keep = step()
-    pipeline = IngestionPipeline(transformations=[keep])
-    await run(pipeline, nodes=list(NODES))
-    keep.preferences = [TRAIN]
-    assert texts(await run(pipeline, nodes=list(NODES))) == [SENTENCES[2], SENTENCES[4]]
-    keep.preferences.append(WINE)
-    assert len(await run(pipeline, nodes=list(NODES))) == 3
 
 
 async def test_a_memory_that_changes_is_no_hit(run: Run) -> None:
@@ -445,31 +417,7 @@ async def test_workers_refuse_what_they_cannot_do(what: str, run: Run) -> None:
         await run(IngestionPipeline(transformations=[keep]), nodes=list(NODES), num_workers=2)
 
 
-async def test_errors_come_back_from_workers() -> None:
-    with pytest.raises(NoPreferencesError, match="no preferences"):
-        await _arun(IngestionPipeline(transformations=[EpicTransform()]), nodes=list(NODES), num_workers=2)
-
-
 # other embedding steps
-
-
-class Later(TransformComponent):
-    """A later step that embeds nothing."""
-
-    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
-        return nodes
-
-
-async def test_other_steps_are_no_error(run: Run) -> None:
-    given = [
-        [EpicEmbedding(), step(embed_model=EpicEmbedding()), Later()],
-        [step(), EpicEmbedding()],
-    ]
-    for steps in given:
-        found = await run(IngestionPipeline(transformations=steps), nodes=list(NODES))
-        assert found and all(len(node.embedding) == default_encoder().dimension for node in found)
-    instructed = (await run(IngestionPipeline(transformations=given[0]), nodes=list(NODES)))[0]
-    assert instructed.embedding == EpicEmbedding().get_text_embedding(instructed.metadata["epic_instruction"])
 
 
 # indexes
@@ -485,16 +433,3 @@ def test_an_index_keeps_the_instructions_embeddings() -> None:
         assert vectors[key] == pytest.approx(wanted, abs=1e-4)
     (found,) = index.as_retriever(similarity_top_k=1).retrieve("Serve red wine")
     assert found.node.metadata["epic_preference"] == WINE and "epic_" not in found.node.get_content("llm")
-
-
-def test_an_index_takes_documents_in_later() -> None:
-    keep = step()
-    index = VectorStoreIndex.from_documents(
-        DOCUMENTS[:1], transformations=[splitter(), keep], embed_model=EpicEmbedding()
-    )
-    assert len(index.docstore.docs) == 2
-    index.insert(DOCUMENTS[1])
-    assert len(index.docstore.docs) == 4
-    changed = Document(text="No more of that.", id_="one", metadata={"title": "One"})
-    assert index.refresh_ref_docs([changed, DOCUMENTS[1]]) == [True, False]
-    assert sorted(texts(list(index.docstore.docs.values()))) == sorted(OF_WINE[2:])

@@ -12,7 +12,6 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.memory import BaseMemoryBlock, InsertMethod, Memory, StaticMemoryBlock
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field
@@ -158,19 +157,6 @@ async def test_a_model_that_is_down_costs_nobody_the_answer(caplog: pytest.LogCa
     up.append(True)
     await memory.aretry()
     assert STEW in whole(await chat.aget(input="Which vegan dinner did I cook?"))
-
-
-@pytest.mark.parametrize("run", ["sync", "async"])
-async def test_a_chat_engine_is_told(run: str) -> None:
-    llm, memory = ScriptedLLM(answers=["Good."]), EpicMemory([VEGAN])
-    engine = SimpleChatEngine.from_defaults(llm=llm, memory=remembering(memory))
-    for said in (STEW, WORK, "And what else is there to do today, and tomorrow?", "Which vegan dinner did I cook?"):
-        answer = engine.chat(said) if run == "sync" else await engine.achat(said)
-        assert str(answer) == "Good."
-    assert "Document 1:" not in llm.prompts[0]
-    assert STEW in llm.prompts[-1].partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]
-    # What was told is not offered again as something that was said.
-    assert all("Interpretation Guidance" not in hit.item.text for hit in memory.search("dinner", 20))
 
 
 async def test_an_agent_is_told() -> None:

@@ -19,7 +19,7 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llama_index.core import PropertyGraphIndex, Settings, VectorStoreIndex
+from llama_index.core import PropertyGraphIndex, VectorStoreIndex
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.graph_stores.types import (
     KG_NODES_KEY,
@@ -52,7 +52,6 @@ from llama_index.core.schema import (
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreQuery
 
 from epic_core import EpicMemory, Filter, Preference, Stance
-from epic_core.encoders import default_encoder
 from epic_core.errors import (
     DuplicatePreferenceError,
     EncoderError,
@@ -62,7 +61,7 @@ from epic_core.errors import (
 )
 from epic_core.types import Decision, Verdict
 from epic_core.verification import LMVerifier
-from epic_llamaindex import EpicEmbedding, EpicNodePostprocessor, EpicTransform, EpicVectorStore, SteeredRetriever
+from epic_llamaindex import EpicEmbedding, EpicTransform, EpicVectorStore, SteeredRetriever
 from epic_llamaindex.property_graph import SteeredVectorContextRetriever, adelete_passages, delete_passages
 from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, keep
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
@@ -289,26 +288,6 @@ def chunks(index: PropertyGraphIndex) -> list[Any]:
     return [node for node in graph(index).get_all_nodes() if not isinstance(node, EntityNode)]
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.booleans(), max_size=8))
-def test_implicit_edges_lead_only_to_what_is_there(mask: list[bool]) -> None:
-    nodes = [TextNode(id_=f"n{n}", text="Ace" if one else "Sky") for n, one in enumerate(mask)]
-    for place, node in enumerate(nodes):
-        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="document")
-        if place:
-            node.relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=nodes[place - 1].node_id)
-            nodes[place - 1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=node.node_id)
-    held = graph(graph_of(step()(nodes), kg_extractors=[ImplicitPathExtractor()]))
-    there = [f"n{n}" for n, one in enumerate(mask) if one]
-    assert set(held.nodes) == {*there, *(["document"] if there else [])}
-    # A chain stays a chain.
-    pairs = list(pairwise(there))
-    assert {one for one in held.triplets if one[1] != "SOURCE"} == {
-        *((left, "NEXT", right) for left, right in pairs),
-        *((right, "PREVIOUS", left) for left, right in pairs),
-    }
-
-
 def test_links_say_nothing_of_ours_and_those_given_stay_as_they_are() -> None:
     nodes = passages()
     for node in nodes:
@@ -427,13 +406,6 @@ async def test_filters_that_nothing_satisfies_give_nothing(name: str) -> None:
         retriever = SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=none, steering=mode)
         assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == []
         assert SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=some, steering=mode).retrieve(QUERY)
-
-
-@pytest.mark.parametrize("name", ["searchable", "vector store"])
-async def test_an_empty_graph_gives_nothing(name: str) -> None:
-    kept = step(llm=Answering(lambda one: Verdict(decision=Decision.DISCARD, rationale="far")))
-    retriever = SteeredVectorContextRetriever.from_index(graph_of(kept(passages()), name), guidance=kept)
-    assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == []
 
 
 async def test_the_event_loop_is_not_blocked() -> None:
@@ -583,17 +555,6 @@ async def test_a_memory_without_preferences_has_nothing_to_say() -> None:
     assert "bellmore" in ids(retriever.retrieve(QUERY))[:1]
 
 
-def test_a_postprocessor_takes_the_guidance_as_it_is(index: PropertyGraphIndex, kept: EpicTransform) -> None:
-    found = SteeredVectorContextRetriever.from_index(index, guidance=kept).retrieve(QUERY)
-    suited = EpicNodePostprocessor(preferences=[AVOIDS], llm=UndecidedAll(), guidance="text")
-    for node in suited.postprocess_nodes(found, query_str=QUERY):
-        said = node.metadata
-        assert said["epic_instruction"] in node.text
-        assert node.text.endswith(said["epic_content"])
-        assert TEXTS[node.node_id] in said["epic_content"]
-    assert suited.report.seen == 0
-
-
 # arguments
 
 
@@ -641,20 +602,6 @@ def test_an_index_that_cannot_be_searched() -> None:
     bare = graph_of(passages(), embed_kg_nodes=False)
     with pytest.raises(InvalidInputError, match="not embedded"):
         SteeredVectorContextRetriever.from_index(bare, [AVOIDS])
-
-
-def test_the_settings_are_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def asked(self: object) -> Any:
-        raise AssertionError("read")
-
-    index, kept = graph_of(passages(HOTELS)), step()
-    for name in ("embed_model", "llm"):
-        monkeypatch.setattr(type(Settings), name, property(asked))
-    for model in (default_encoder(), EpicEmbedding()):
-        found = SteeredVectorContextRetriever(
-            index.property_graph_store, embed_model=model, vector_store=index.vector_store, guidance=kept
-        ).retrieve(QUERY)
-        assert found
 
 
 async def test_models_that_fail_or_do_not_fit(index: PropertyGraphIndex) -> None:
@@ -733,16 +680,6 @@ def test_a_graph_without_some_passages_is_that_of_the_others(
         known = {one.metadata["vector_source_id"] for one in result.nodes} if result.nodes else set(result.ids or ())
         assert known == entities
     assert set(index.docstore.docs) == {node.node_id for node in left}
-
-
-def test_a_graph_that_the_framework_has_broken_is_whole_again() -> None:
-    index = graph_of(passages(HOTELS))
-    index.delete_nodes(["bellmore"])
-    with pytest.raises(KeyError):
-        graph(index).get_triplets()
-    delete_passages(index, ["bellmore"])
-    assert all(len(one) == 3 for one in graph(index).get_triplets())
-    assert "Bellmore" not in graph(index).nodes
 
 
 def test_passages_follow_the_preferences() -> None:

@@ -16,21 +16,19 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from llama_index.core import Document, SimpleKeywordTableIndex, StorageContext, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload, LlamaDebugHandler
-from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
 from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, RecursiveRetriever, RouterRetriever
-from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, TextNode
 from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
-from llama_index.core.tools import QueryEngineTool, RetrieverTool
+from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.span_handlers import SimpleSpanHandler
 from pydantic import PrivateAttr
 
 from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError
 from epic_llamaindex import EpicEmbedding, EpicRetriever, SteeredRetriever
 from llamaindex_models import ScriptedLLM
 
@@ -102,44 +100,7 @@ async def test_with_guidance_as_text_its_model_sees_the_guidance(memory: EpicMem
         assert prompt.count("Interpretation Guidance:") == 3
 
 
-async def test_a_chat_engine_shows_its_model_the_nodes(retriever: BaseRetriever) -> None:
-    llm = ScriptedLLM(answers=["The old town."])
-    for use_async in (False, True):
-        chat = ContextChatEngine.from_defaults(retriever=retriever, llm=llm)
-        response = await chat.achat(QUERY) if use_async else chat.chat(QUERY)
-        assert str(response) == "The old town."
-        assert ids(response.source_nodes) == ids(retriever.retrieve(QUERY))
-        assert all(node.text in llm.prompts[-1] for node in response.source_nodes)
-
-
-async def test_a_tool_of_an_agent_retrieves(retriever: BaseRetriever) -> None:
-    tool = RetrieverTool.from_defaults(retriever, name="notes", description="What the user keeps.")
-    found, again = tool.call(QUERY), await tool.acall(QUERY)
-    assert found.content == again.content
-    assert all(node.text in found.content for node in retriever.retrieve(QUERY))
-    engine = RetrieverQueryEngine.from_args(retriever, llm=ScriptedLLM(answers=["The old town."]))
-    assert QueryEngineTool.from_defaults(engine, description="all").call(QUERY).content == "The old town."
-
-
 # fusing
-
-
-@pytest.mark.parametrize(
-    ("mode", "use_async"), [("reciprocal_rerank", True), ("relative_score", False), ("simple", False)]
-)
-async def test_a_fusion_of_one_query(retriever: BaseRetriever, mode: Any, use_async: bool) -> None:
-    fusion = QueryFusionRetriever(
-        [retriever],
-        llm=ScriptedLLM(answers=["none"]),
-        mode=mode,
-        num_queries=1,
-        similarity_top_k=3,
-        use_async=use_async,
-    )
-    found = fusion.retrieve(QUERY)
-    assert found == await fusion.aretrieve(QUERY)
-    assert ids(found) == ids(retriever.retrieve(QUERY))
-    assert all(type(node.score) is float for node in found)
 
 
 @pytest.mark.parametrize("use_async", [True, False])
@@ -301,17 +262,6 @@ async def test_spans_and_events_are_there_sync_and_async(
     assert names[str(last.span_id)] == f"{kind}.{way}"
 
 
-@pytest.mark.parametrize("way", ["retrieve", "aretrieve"])
-async def test_a_span_that_fails_is_dropped(
-    retriever: BaseRetriever, watched: tuple[Events, SimpleSpanHandler], way: str
-) -> None:
-    _, spans = watched
-    with pytest.raises(InvalidInputError):
-        await retriever.aretrieve("") if way == "aretrieve" else retriever.retrieve("")
-    assert {span.id_.split("-")[0].rpartition(".")[2] for span in spans.dropped_spans} == {way, f"_{way}"}
-    assert not spans.open_spans
-
-
 async def test_callbacks_are_told(memory: EpicMemory, index: VectorStoreIndex) -> None:
     debug = LlamaDebugHandler(print_trace_on_end=False)
     manager = CallbackManager([debug])
@@ -345,14 +295,6 @@ async def test_many_at_once_get_what_each_gets_alone(retriever: BaseRetriever) -
     for thread in threads:
         await asyncio.to_thread(thread.join)
     assert [found[number] for number in range(len(queries))] == wanted
-
-
-async def test_one_bundle_may_be_asked_again_and_again(retriever: BaseRetriever) -> None:
-    bundle = QueryBundle(QUERY)
-    wanted = retriever.retrieve(QUERY)
-    for _ in range(2):
-        assert retriever.retrieve(bundle) == await retriever.aretrieve(bundle) == wanted
-    assert bundle == QueryBundle(QUERY)
 
 
 async def test_ids_and_nodes_are_those_that_went_in(retriever: BaseRetriever) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 from collections.abc import Callable, Sequence
@@ -14,14 +13,12 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from llama_index.core import DocumentSummaryIndex, PropertyGraphIndex, StorageContext, SummaryIndex, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import mean_agg
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
-from llama_index.core.indices.property_graph import ImplicitPathExtractor, PGRetriever, VectorContextRetriever
+from llama_index.core.indices.property_graph import ImplicitPathExtractor, VectorContextRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexAutoRetriever
 from llama_index.core.retrievers import (
     AutoMergingRetriever,
@@ -152,28 +149,6 @@ async def test_off_is_the_leafs_own_search(corpus: VectorStoreIndex) -> None:
     retriever = SteeredRetriever(leaf, PREFERENCES, steering="off")
     for question in QUESTIONS:
         assert retriever.retrieve(question) == await retriever.aretrieve(question) == leaf.retrieve(question)
-
-
-async def test_a_leaf_whose_count_is_changed_is_asked_for_that_many(leaf: Any) -> None:
-    retriever = SteeredRetriever(leaf, [AVOIDS])
-    leaf.similarity_top_k = 2
-    assert len(retriever.retrieve(QUERY)) == len(await retriever.aretrieve(QUERY)) == 2
-
-
-@settings(deadline=None, max_examples=25)
-@given(
-    k=st.integers(1, 8),
-    mode=st.sampled_from(MODES),
-    preferences=st.lists(st.sampled_from([*PREFERENCES, AVOIDS, LIKES]), max_size=3, unique=True),
-    question=st.sampled_from([*QUESTIONS, QUERY]),
-)
-def test_sync_and_async_are_the_same_and_give_nothing_twice(
-    corpus: VectorStoreIndex, k: int, mode: Any, preferences: list[str], question: str
-) -> None:
-    retriever = SteeredRetriever(corpus.as_retriever(similarity_top_k=k), preferences, steering=mode)
-    found = retriever.retrieve(question)
-    assert asyncio.run(retriever.aretrieve(question)) == found
-    assert len(set(ids(found))) == len(found) == k
 
 
 # query bundles
@@ -377,13 +352,6 @@ def test_preferences_can_be_changed_and_are_checked(leaf: BaseRetriever) -> None
     assert retriever.retrieve(QUERY) == wanted
 
 
-def test_preferences_may_come_from_anything_that_can_be_gone_through(leaf: BaseRetriever) -> None:
-    wanted = SteeredRetriever(leaf, [AVOIDS]).retrieve(QUERY)
-    for one in (AVOIDS, Preference(text=AVOIDS), (AVOIDS,), iter([AVOIDS])):
-        retriever = SteeredRetriever(leaf, one)
-        assert retriever.retrieve(QUERY) == retriever.retrieve(QUERY) == wanted
-
-
 # the fallback
 
 
@@ -406,15 +374,6 @@ async def test_a_query_that_matches_no_preference_goes_to_the_fallback(
     assert texts(retriever.retrieve(QUERY)) != texts(found)
     off = SteeredRetriever(leaf, preferences, fallback=Remembering(pages), steering="off")
     assert off.retrieve(QUERY) == leaf.retrieve(QUERY)
-
-
-async def test_a_memory_can_be_the_fallback(leaf: BaseRetriever) -> None:
-    memory = EpicMemory([AVOIDS], tau=-1.0)
-    memory.add(["A hotel that the memory knows."])
-    retriever = SteeredRetriever(leaf, fallback=EpicRetriever(memory), annotate=True)
-    (found,) = retriever.retrieve(QUERY)
-    assert [found] == await retriever.aretrieve(QUERY)
-    assert (found.text, found.metadata["epic_tier"]) == ("A hotel that the memory knows.", "fallback")
 
 
 async def test_a_fallback_that_returns_no_nodes_is_an_error(leaf: BaseRetriever) -> None:
@@ -633,17 +592,6 @@ async def test_the_vector_context_of_a_property_graph_can_be_steered(
     assert found.metadata["epic_steered_by"]
     (off,) = SteeredRetriever(leaf, [LIKES], steering="off").retrieve(question)
     assert (off.text, off.score) == (own.text, own.score)
-
-
-async def test_a_property_graphs_retriever_asks_a_steered_one_among_others(graph: PropertyGraphIndex) -> None:
-    leaf = vector_context(graph)
-    for use_async in (True, False):
-        whole = graph.as_retriever(sub_retrievers=[leaf], use_async=use_async)
-        with pytest.raises(InvalidInputError, match=r"PGRetriever asks other retrievers.*Steer what it asks"):
-            SteeredRetriever(whole, [LIKES])
-        steered: Any = [SteeredRetriever(leaf, [LIKES])]
-        (found,) = PGRetriever(sub_retrievers=steered, use_async=use_async).retrieve("hotel and poker")
-        assert "garden" in found.text
 
 
 # what cannot be steered
