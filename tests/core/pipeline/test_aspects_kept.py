@@ -421,33 +421,6 @@ def test_under_a_budget(tmp_path: Path) -> None:
 # sync and async
 
 
-async def test_async_does_as_sync() -> None:
-    def told(report: BuildReport) -> Any:
-        return report.read, report.unread, report.usage.calls, report.usage.prompt_tokens, report.kept
-
-    reports, held, asked = [], [], []
-    for how in ("sync", "async"):
-        lm = Failing(TRAIN, answer="?")
-        memory = made(lm, WINE)
-
-        async def call(name: str, *arguments: Any, memory: EpicMemory = memory, how: str = how) -> BuildReport:
-            if how == "sync":
-                done: BuildReport = getattr(memory, name)(*arguments)
-            else:
-                done = await getattr(memory, f"a{name}")(*arguments)
-            return done
-
-        done = [await call("add", ["red wine in the night train"]), await call("add_preference", TRAIN)]
-        done.append(await call("add", ["night train"]))
-        lm.fails.clear()
-        done += [await call("retry"), await call("replace_preference", WINE, SEA)]
-        done += [await call("set_aspects", SEA, SAID), await call("set_aspects", TRAIN, None)]
-        reports.append([told(report) for report in done])
-        held.append(memory.aspects())
-        asked.append(lm.read)
-    assert reports[0] == reports[1] and held[0] == held[1] and asked[0] == asked[1]
-
-
 async def test_an_event_loop_is_not_held_up() -> None:
     asked = asyncio.Event()
 
@@ -498,16 +471,6 @@ def test_a_preference_that_does_not_fit_is_not_sent() -> None:
     readings = AspectReader(lm).read(["tea " * 4000, "tea"])
     assert readings[0].aspects is None and "too long" in readings[0].failure
     assert readings[1].aspects == read_of("tea") and len(lm.sent) == 1
-
-
-def test_an_answer_that_cannot_be_read_is_asked_for_once_more() -> None:
-    answers = iter(["Well.", '{"liked": ["tea"], "avoided": ["coffee"], "firmness": "strict", "scope": "at work"}'])
-    lm = Own(lambda messages: next(answers))
-    (reading,) = AspectReader(lm).read(["Tea at work, never coffee."])
-    assert reading.aspects == Aspects(
-        liked=("tea",), avoided=("coffee",), firmness=1.0, scope="at work", source="model"
-    )
-    assert (reading.usage.calls, reading.usage.retries) == (2, 1)
 
 
 BOTH = Aspects(liked=("night trains",), avoided=("flights", "buses"), firmness=0.5, scope="in Europe", source="model")

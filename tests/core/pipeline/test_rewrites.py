@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import scripted
-from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import EncoderError, LMError, LMSetupError, LMUnavailableError, VerifierError
+from epic_core import EpicMemory, Item
+from epic_core.errors import LMError, LMSetupError, LMUnavailableError, VerifierError
 from epic_core.types import Candidate, Verdict
 from epic_core.verification import LMVerifier
 from epic_core.verification.base import Rewriter, Rewriting, Rewritten
@@ -151,19 +151,6 @@ async def test_the_retriever_of_llamaindex_gives_the_rewritten_text() -> None:
     retriever = epic_llamaindex.EpicRetriever(memory)
     for node in (*retriever.retrieve("wine"), *(await retriever.aretrieve("wine"))):
         assert (node.node.get_content(), node.node.node_id) == (anew(BOTH, WINE, TRAIN), "a")
-
-
-def test_each_raw_hit_shows_the_rewritten_text_and_filters_see_the_items_metadata() -> None:
-    memory = memory_of(Scripted())
-    memory.add([Item(id="a", text=BOTH, metadata={"n": 1}), Item(id="b", text=BOTH, metadata={"n": 2})])
-    hits = memory.search("wine", distinct=False, filter=Filter.eq("n", 2))
-    assert [(hit.item.id, hit.text) for hit in hits] == [("b", anew(BOTH, WINE, TRAIN))] * 2
-
-
-def test_items_that_are_not_rewritten_show_their_own_text() -> None:
-    memory = scripted.memory_of(Scripted())
-    memory.add([BOTH])
-    assert memory.search("wine")[0].text == BOTH and f"Content:\n{BOTH}" in memory.context("wine")
 
 
 # kept
@@ -427,20 +414,6 @@ def test_a_rewriter_that_fails_on_a_new_preference_keeps_the_earlier_text_until_
     assert shown(memory, "a") == anew(BOTH, WINE, TRAIN)
 
 
-def test_an_answer_that_cannot_be_read_is_asked_for_once_more() -> None:
-    failed: list[Asked] = []
-
-    def once(asked: Asked) -> str | None:
-        if asked.kind == "rewrite" and not failed:
-            failed.append(asked)
-            return '{"nothing": 1}'
-        return None
-
-    memory = memory_of(Scripted(hook=once), WINE)
-    report = memory.add(["red wine"])
-    assert (report.kept, report.usage.calls, report.usage.retries) == (1, 3, 1)
-
-
 class FakeRewriter:
     """Gives what a function says of a rewriting."""
 
@@ -566,23 +539,6 @@ def test_an_interrupted_preference_change_loses_no_call(stop: int) -> None:
     assert lm.calls == calls + 10 + 1
 
 
-@pytest.mark.usefixtures("moment")
-@pytest.mark.parametrize("stop", [1, 3, 5])
-def test_an_interrupted_retry_of_rewriting_loses_no_call(stop: int) -> None:
-    lm = Scripted(hook=failing)
-    memory = memory_of(lm, WINE)
-    memory.add([f"red wine {n}" for n in range(5)])
-    lm.hook = None
-    calls = lm.calls
-    lm.interrupt_at = {calls + stop}
-    with pytest.raises(KeyboardInterrupt):
-        memory.retry()
-    assert memory.stats().counts["pending"] + len(memory) == 5
-    memory.retry()
-    assert len(memory) == 5 and memory.stats().counts["pending"] == 0
-    assert lm.calls == calls + 5 + 1
-
-
 @pytest.mark.parametrize("stop", [1, 6, 11])
 async def test_a_cancelled_build_loses_no_call_but_the_one_under_way(stop: int) -> None:
     items = [Item(id=f"{n}", text=f"red wine {n}") for n in range(6)]
@@ -594,25 +550,6 @@ async def test_a_cancelled_build_loses_no_call_but_the_one_under_way(stop: int) 
     await memory.aadd(items)
     assert contents(memory, items) == expected
     assert lm.calls <= calls + 2
-
-
-def test_rewritten_texts_survive_an_encoder_that_fails_on_them() -> None:
-    class Failing(HashEncoder):
-        fails = False
-
-        def _encode(self, texts: Sequence[str]) -> Any:
-            if self.fails and any("anew" in text for text in texts):
-                raise EncoderError("gone")
-            return super()._encode(texts)
-
-    lm, encoder = Scripted(), Failing()
-    memory = memory_of(lm, encoder=encoder)
-    encoder.fails = True
-    with pytest.raises(EncoderError):
-        memory.add([BOTH, "red wine"])
-    calls, encoder.fails = lm.calls, False
-    memory.add([BOTH, "red wine"])
-    assert len(memory) == 2 and calls == lm.calls == 4
 
 
 # sync and async

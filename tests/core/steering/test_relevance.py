@@ -108,28 +108,6 @@ def test_nearness_is_as_defined(encoder: StaticEncoder, query: str, kinds: Seque
     np.testing.assert_allclose(nearness.of(z), expected, atol=1e-5)
 
 
-def test_what_is_written_for_a_preference_counts_more_than_what_is_borrowed(encoder: StaticEncoder) -> None:
-    # The same phrases under the same text.
-    lent = Preference(
-        text=WRITTEN.text,
-        expansion=Expansion(
-            questions=WRITTEN.expansion.questions,  # type: ignore[union-attr]
-            follows=WRITTEN.expansion.follows,  # type: ignore[union-attr]
-            breaks=WRITTEN.expansion.breaks,  # type: ignore[union-attr]
-            source="bundled",
-        ),
-    )
-    preferences = [WRITTEN, lent]
-    sides = embed_aspects(encoder, preferences)
-    assert [one.borrowed for one in sides] == [False, True]
-    vectors = encoder.encode([WRITTEN.text] * 2)
-    (z,) = encoder.encode(["What to do in Macau?"])
-    near = Nearness(vectors, sides).of(z)
-    plain = float(vectors[0] @ z)
-    # Both move to what the phrases say; what was written moves further.
-    assert 0.0 < near[1] - plain < near[0] + 0.05 - plain
-
-
 def test_a_preference_that_may_not_borrow_is_compared_itself(encoder: StaticEncoder) -> None:
     vectors, q = encoder.encode(PREFERENCES), encoder.encode(["Which hotel should I book?"])[0]
     alone = Nearness(vectors, embed_aspects(encoder, PREFERENCES, borrow=False)).of(q)
@@ -362,18 +340,6 @@ def test_the_order_of_candidates_does_not_matter(
     order = [place for place in candidates if place < count]
     one = steering.steer_vector(rows[0], candidates=rows[4 : 4 + count])
     assert_same(steering.steer_vector(rows[0], candidates=rows[4:][order]), one)
-
-
-def test_the_order_of_equally_near_candidates_does_not_matter() -> None:
-    encoder = HashEncoder()
-    steering = QuerySteering(encoder, ["I like zorbs."], floor=-1.0)
-    texts = ["red zorbs", *(f"red thing{n}" for n in range(NEAREST + 1))]
-    nearness = Nearness(steering.vectors, embed_aspects(encoder, ["I like zorbs."]))
-    found = [
-        features(encoder.vector("red"), steering.vectors, samples_of(encoder), nearness, encoder.encode(order))
-        for order in (texts, texts[::-1])
-    ]
-    np.testing.assert_allclose(found[0], found[1], atol=1e-4)
 
 
 WISHES = (*PREFERENCES, "I love spicy food.", "I prefer explanations that focus on evolution.", "I like zorbs.")
@@ -661,15 +627,6 @@ async def test_steering_asynchronously_never_encodes_synchronously(mode: str) ->
     await (await Steerings(OnlyAsync()).aof(PREFERENCES, mode)).asteer("hotels")  # type: ignore[arg-type]
 
 
-async def test_what_the_constructor_left_out_is_encoded_asynchronously() -> None:
-    encoder = OnlyAsync()
-    vectors = np.stack([encoder.vector(text) for text in PREFERENCES])
-    await QuerySteering(encoder, PREFERENCES, vectors=vectors).asteer("hotels with casinos")
-    other = QuerySteering(encoder, PREFERENCES, vectors=vectors)
-    await other.ascore("hotels with casinos", ["a casino", "a bank"])
-    assert {encoder.texts[text] for text in sample_texts()} == {1}
-
-
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
 async def test_a_memory_never_encodes_synchronously_in_an_asynchronous_search(mode: str) -> None:
     encoder = OnlyAsync()
@@ -713,12 +670,3 @@ async def test_a_memory_embedded_anew_while_it_asks_is_searched_with_the_new_enc
     found = await memory.asearch("which red wine")
     assert found[0].item.text == "a red wine"
     assert found.vector.shape == (512,)
-
-
-async def test_what_others_have_found_out_of_an_encoder_is_not_asked_again() -> None:
-    encoder = HashEncoder()
-    first, second, third = (QuerySteering(encoder, PREFERENCES) for _ in range(3))
-    first.steer("hotels")
-    second.steer("hotels")
-    await third.asteer("hotels")
-    assert {encoder.texts[text] for text in sample_texts()} == {1}
