@@ -6,7 +6,6 @@ import asyncio
 import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ import pytest
 pytest.importorskip("langchain", reason="needs the extra agents")
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, TodoListMiddleware
-from langchain.tools import ToolRuntime
+from langchain.agents.middleware import HumanInTheLoopMiddleware, TodoListMiddleware
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -26,7 +24,7 @@ from langgraph.types import Command
 from chat_models import ScriptedChat, called
 from epic_core import EpicMemory, Item
 from epic_core.errors import InvalidInputError
-from epic_langchain.agents import EpicMemoryMiddleware, EpicStore
+from epic_langchain.agents import EpicMemoryMiddleware
 from helpers import HashEncoder, KeepAll
 
 VEGAN, CASINO = "I follow a strict vegan diet.", "I avoid hotels with casinos."
@@ -221,27 +219,6 @@ ANNAS, BOBS = "Hotels near the clinic where anna is treated?", "Which hotels wou
 
 
 @both_ways
-async def test_in_a_shared_thread_each_keeps_what_is_theirs(asynchronous: bool) -> None:
-    memories = users()
-    agent = create_agent(
-        failing_once(["Hotels by the sea."] * 3),
-        middleware=[EpicMemoryMiddleware(memories.__getitem__, remember="both")],
-        checkpointer=InMemorySaver(),
-    )
-    anna: Any = {"config": thread("shared"), "context": {"namespace": "anna"}}
-    bob: Any = {"config": thread("shared"), "context": {"namespace": "bob"}}
-    with pytest.raises(ConnectionError):
-        await answered(agent, asynchronous, ask(ANNAS), **anna)
-    await answered(agent, asynchronous, ask(BOBS), **bob)
-    assert turns(memories["bob"]) == [f"user: {BOBS}\nassistant: Hotels by the sea."]
-    # Whoever goes on without a message of their own goes on with bob's.
-    for user in (anna, bob):
-        await answered(agent, asynchronous, {"messages": [AIMessage("Hotels.")]}, **user)
-    assert turns(memories["anna"]) == []
-    assert not [text for text in turns(memories["bob"]) if "anna" in text]
-
-
-@both_ways
 @pytest.mark.parametrize("again", [None, {"messages": []}])
 async def test_a_turn_that_failed_stays_its_users(asynchronous: bool, again: Any) -> None:
     for user in ("bob", "anna"):
@@ -280,20 +257,6 @@ async def test_a_turn_that_another_user_resumes_is_not_theirs(asynchronous: bool
         assert result["messages"][-1].text == "Hotels by the sea."
         assert turns(memories["bob"]) == []
         assert turns(memories["anna"]) == ([f"user: {ANNAS}"] if user == "anna" else [])
-
-
-@both_ways
-async def test_what_is_forgotten_while_a_turn_waits_is_told_no_more(memory: EpicMemory, asynchronous: bool) -> None:
-    if asynchronous and sys.version_info < (3, 11):
-        pytest.skip("LangGraph does not interrupt asynchronous nodes there")
-    model = tool_loop()
-    stack: list[Any] = [EpicMemoryMiddleware(memory), HumanInTheLoopMiddleware(interrupt_on={"weather": True})]
-    agent = create_agent(model, [weather], middleware=stack, checkpointer=InMemorySaver())
-    await answered(agent, asynchronous, ask(QUESTION), thread("one"))
-    memory.forget(memory.search("the Vdara", 1)[0].item.id)
-    decision: Any = Command(resume={"decisions": [{"type": "approve"}]})
-    await answered(agent, asynchronous, decision, thread("one"))
-    assert ["Vdara" in system for system in model.systems] == [True, False]
 
 
 @both_ways
@@ -381,51 +344,3 @@ async def test_a_memory_is_not_opened_on_the_event_loop() -> None:
 
 
 # the store
-
-
-@tool
-def note(text: str, runtime: ToolRuntime[Any, Any]) -> str:
-    """Note something about the user."""
-    assert runtime.store is not None
-    runtime.store.put(("users", runtime.context["user"]), text, {"text": text})
-    return "Noted."
-
-
-@tool
-async def anote(text: str, runtime: ToolRuntime[Any, Any]) -> str:
-    """Note something about the user."""
-    assert runtime.store is not None
-    await runtime.store.aput(("users", runtime.context["user"]), text, {"text": text})
-    return "Noted."
-
-
-class Recalling(AgentMiddleware[Any, Any]):
-    """Tells the model the first of the user's notes, as an agent's author would do it with any store."""
-
-    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        found = runtime.store.search(("users", runtime.context["user"]), query=state["messages"][0].text, limit=1)
-        return {"messages": [AIMessage(f"I know: {item.value['text']}", id="known") for item in found]}
-
-    async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        user = ("users", runtime.context["user"])
-        found = await runtime.store.asearch(user, query=state["messages"][0].text, limit=1)
-        return {"messages": [AIMessage(f"I know: {item.value['text']}", id="known") for item in found]}
-
-
-@both_ways
-async def test_an_agent_with_a_store(tmp_path: Path, asynchronous: bool) -> None:
-    casino = "A hotel with a casino downstairs, open all night, with poker tables."
-    quiet = "A quiet hotel in the old town, without a casino, close to the park."
-    preferences = {"anna": [CASINO], "bob": ["I love casinos and poker, and book hotels with a casino."]}
-    options: Any = {"preferences": lambda prefix: preferences[prefix[-1]], "fields": ["text"]}
-    for user, expected in (("anna", quiet), ("bob", casino)):
-        with EpicStore(tmp_path / "agent.store", **options) as store:
-            tool_used = anote if asynchronous else note
-            writer = ScriptedChat(answers=[*(called(tool_used.name, text=text) for text in (casino, quiet)), "Noted."])
-            agent = create_agent(writer, [tool_used], store=store, context_schema=dict)
-            await answered(agent, asynchronous, ask("Note two hotels."), context={"user": user})
-        with EpicStore(tmp_path / "agent.store", **options) as store:
-            assert len(store.search(("users", user))) == 2
-            agent = create_agent(ScriptedChat(answers=["So be it."]), middleware=[Recalling()], store=store)
-            result = await answered(agent, asynchronous, ask("Which hotel should I book?"), context={"user": user})
-            assert result["messages"][1].text == f"I know: {expected}"

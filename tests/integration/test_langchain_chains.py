@@ -23,7 +23,6 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from chat_models import ScriptedChat
 from epic_core import EpicMemory, Item, Stance
-from epic_core.encoders.static import StaticEncoder
 from epic_core.errors import InvalidInputError, MemoryClosedError
 from epic_core.verification import LMVerifier
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, EpicVectorStore
@@ -311,34 +310,7 @@ async def test_a_model_that_raises_is_heard_of_and_the_rest_goes_on(runs: Runs, 
     assert all("no route" in str(run.error) for run in failed)
 
 
-async def test_events_show_the_filter_and_the_calls_in_it() -> None:
-    chain = filtering(3, name="filter") | RunnableLambda(len, name="count")
-    events = [event async for event in chain.astream_events(docs(), version="v2")]
-    of_filter = {event["event"]: event for event in events if event["name"] == "filter"}
-    assert of_filter["on_chain_start"]["parent_ids"] == [events[0]["run_id"]]
-    kept = of_filter["on_chain_end"]["data"]["output"]
-    assert ids(kept) == ids(filtering().invoke(docs()))
-    assert all("epic_instruction" in document.metadata for document in kept)
-    models = [event for event in events if event["event"] == "on_chat_model_start"]
-    assert len(models) == 8
-    assert all(of_filter["on_chain_start"]["run_id"] in event["parent_ids"] for event in models)
-    assert events[-1]["data"]["output"] == 6
-
-
 # memory and retriever in a chain
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EpicMemory]:
-    """Two users in one file: one eats, the other travels."""
-    path: Path = tmp_path_factory.mktemp("shared") / "all.epic"
-    encoder = StaticEncoder()
-    encoder.relevant = -1.0  # one question is asked of both, whatever they hold
-    for user, preference, items in ((BOB, PREFERENCES[1], HOTELS), (ANN, PREFERENCES[0], FOOD)):
-        with EpicMemory.open(path, [preference], namespace=user, tau=0.0, encoder=encoder) as memory:
-            assert memory.add(items).kept == len(items)
-    with EpicMemory.open(path, namespace=ANN, tau=0.0, encoder=encoder) as memory:
-        yield memory
 
 
 @pytest.fixture(scope="module")
@@ -387,18 +359,6 @@ async def test_a_retrieval_is_a_run_with_documents_and_scores(memory: EpicMemory
     assert {"store": "me", "user": ANN, "ls_retriever_name": "epic", "ls_vector_store_provider": "epic"}.items() <= (
         run.metadata.items()
     )
-
-
-def test_a_function_need_not_hand_the_options_on(shared: EpicMemory, runs: Runs) -> None:
-    retriever = EpicRetriever(memory=shared, k=5)
-
-    def ask(question: str) -> list[Document]:
-        return retriever.invoke(question)
-
-    step = RunnableLambda(ask, name="step")
-    found = step.invoke(QUESTION, {"callbacks": [runs], "configurable": {"epic_namespace": BOB}})
-    assert set(ids(found)) == {"casino", "quiet", "poker"}
-    assert [above.name for above in runs.above(runs.one("EpicRetriever"))] == ["step"]
 
 
 async def test_a_failed_retrieval_is_reported(runs: Runs, call: Call) -> None:

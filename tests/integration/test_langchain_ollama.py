@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("langchain_ollama", reason="needs langchain-ollama")
 
-from langchain_core.runnables import RunnableLambda
 from langchain_ollama import ChatOllama, OllamaEmbeddings
 
 from epic_core import EpicMemory
-from epic_core.errors import EncoderError, EncoderMismatchError
+from epic_core.errors import EncoderError
 from epic_core.verification import LMVerifier
-from epic_langchain.models import RUN_NAME, LangChainEncoder, LangChainLM, calling_with
-from helpers import HashEncoder
+from epic_langchain.models import LangChainEncoder, LangChainLM
 from lm_servers import LMServer, Reply
 from scripted import (
     DISCARDED,
     EXPECTED,
-    ITEMS,
     KEPT,
     PASSED,
     PREFERENCES,
@@ -30,33 +25,12 @@ from scripted import (
     TAU,
     Add,
     Answers,
-    adding,
     first_properties,
-    forget_environment,
     nothing_lost,
     pairs_of,
 )
 
 QUERIES = ["Where are casinos?", "A vegan stew of beans", "night trains and quiet parks"]
-
-
-@pytest.fixture
-def answers() -> Answers:
-    return Answers()
-
-
-@pytest.fixture
-def server(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Iterator[LMServer]:
-    forget_environment(monkeypatch)
-    # Ollama's embeddings are unit vectors of most models, but not of all.
-    with LMServer(answers, models=("tiny", "embedder"), embed=lambda text: 7 * HashEncoder().vector(text)) as server:
-        yield server
-
-
-@pytest.fixture(params=["sync", "async"])
-def add(request: pytest.FixtureRequest) -> Add:
-    """Adds `ITEMS`, or others, by one path or the other."""
-    return adding(request.param)
 
 
 def chat(server: LMServer, model: str = "tiny", **settings: Any) -> ChatOllama:
@@ -168,42 +142,3 @@ async def test_embeddings_that_fail_say_so_and_nothing_is_taken_in(server: LMSer
 
 
 # a file, and callbacks
-
-
-async def test_a_file_belongs_to_its_embeddings(server: LMServer, tmp_path: Path, add: Add) -> None:
-    path = tmp_path / "me.epic"
-    options: Any = {"verifier": verifier(chat(server)), "tau": TAU}
-    with EpicMemory.open(path, PREFERENCES, encoder=LangChainEncoder(embeddings(server)), **options) as memory:
-        await add(memory)
-        found = memory.search(QUERIES[0])
-    calls = server.calls
-    with EpicMemory.open(path, encoder=LangChainEncoder(embeddings(server)), **options) as memory:
-        assert pairs_of(memory) == EXPECTED
-        assert memory.search(QUERIES[0]) == found
-        # What was decided is known by the model's name.
-        assert (await add(memory)).usage.calls == 0
-    assert server.calls == calls
-
-    server.embed = HashEncoder(64).vector
-    with pytest.raises(EncoderMismatchError):
-        EpicMemory.open(path, encoder=LangChainEncoder(embeddings(server)), **options)
-
-
-async def test_a_chain_sees_the_calls_of_its_verification(server: LMServer) -> None:
-    memory = memory_of(server, verifier(chat(server), 4))
-
-    async def remember(items: Any, config: Any) -> int:
-        with calling_with(config):
-            return (await memory.aadd(items)).kept
-
-    chain = RunnableLambda(remember).with_config(run_name="remember")
-    events = [event async for event in chain.astream_events(ITEMS, version="v2")]
-    (step,) = [event for event in events if event["name"] == "remember" and event["event"] == "on_chain_start"]
-    calls = [event for event in events if event["name"] == RUN_NAME and event["event"] == "on_chain_start"]
-    models = [event for event in events if event["event"] == "on_chat_model_end"]
-    assert events[-1]["data"]["output"] == len(KEPT)
-    assert len(calls) == len(models) == len(PASSED)
-    assert all(call["parent_ids"] == [step["run_id"]] for call in calls)
-    assert all(step["run_id"] in model["parent_ids"] for model in models)
-    assert {model["name"] for model in models} == {"ChatOllama"}
-    assert pairs_of(memory) == EXPECTED

@@ -421,19 +421,6 @@ async def test_a_fallback_that_returns_no_documents_is_an_error(hotels: InMemory
 # callbacks
 
 
-async def test_runs_are_seen_with_their_names_and_documents(hotels: InMemoryVectorStore) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS], tags=["mine"], k=2)
-    runs = Runs()
-    found = retriever.invoke(QUERY, {"callbacks": [runs]})
-    assert runs.started == [("SteeredRetriever", None)]
-    assert runs.ended == [found]
-    events = [event async for event in retriever.astream_events(QUERY, version="v2")]
-    ended = [event for event in events if event["event"] == "on_retriever_end"]
-    assert [event["name"] for event in ended] == ["SteeredRetriever"]
-    assert "mine" in ended[0]["tags"]
-    assert ended[0]["data"]["output"] == found
-
-
 def test_traces_name_the_store_and_the_embeddings(hotels: InMemoryVectorStore) -> None:
     params = SteeredRetriever(vectorstore=hotels)._get_ls_params()
     assert params["ls_retriever_name"] == "steered"

@@ -24,9 +24,7 @@ from llama_index.core.vector_stores import SimpleVectorStore
 from pydantic import Field
 
 from epic_core import Preference, Stance
-from epic_core.encoders import OllamaEncoder
 from epic_core.errors import EncoderError, LMUnavailableError, UndecidedError
-from epic_core.lm import OllamaLM
 from epic_core.lm.prompting import Prompt
 from epic_core.verification import EmbeddedVerifier
 from epic_core.verification.prompts import Prompts
@@ -34,8 +32,7 @@ from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
-from lm_servers import LMServer, Reply
-from scripted import TRAIN, WINE, Asked, Scripted, answer_to, forget_environment, memory_of, read_prompt, verifier_of
+from scripted import TRAIN, WINE, Asked, Scripted, answer_to, memory_of, read_prompt, verifier_of
 
 SENTENCES = [
     "We drink red wine with the fish.",
@@ -260,70 +257,6 @@ async def test_nothing_undecided_is_cached(run: Run) -> None:
 
 
 # Ollama's models, without a server
-
-
-def test_nothing_is_asked_of_a_server_before_it_runs() -> None:
-    pytest.importorskip("llama_index.llms.ollama")
-    pytest.importorskip("llama_index.embeddings.ollama")
-    from llama_index.embeddings.ollama import OllamaEmbedding
-    from llama_index.llms.ollama import Ollama
-
-    nowhere = "http://127.0.0.1:9"
-
-    def key(embed: dict[str, Any] | None = None, **options: Any) -> str:
-        keep = EpicTransform(
-            preferences=[WINE],
-            llm=Ollama(model="qwen3:4b", base_url=nowhere, **options),
-            embed_model=OllamaEmbedding("nomic-embed-text", base_url=nowhere, **(embed or {})),
-        )
-        assert EpicTransform.from_dict(keep.to_dict(), llm=keep.llm, embed_model=keep.embed_model).to_dict()
-        return get_transformation_hash(NODES, keep)
-
-    assert key() == key(request_timeout=5.0) == key(embed={"embed_batch_size": 3})
-    others = [
-        key(temperature=0.9), key(system_prompt="Be strict."), key(additional_kwargs={"num_ctx": 4096}),
-        key(embed={"query_instruction": "query: "}), key(embed={"text_instruction": "passage: "}), key(),
-    ]  # fmt: skip
-    assert len(set(others)) == len(others)
-    assert len({str(step(llm=OllamaLM("a", options=one)).models) for one in ({}, {"seed": 1})}) == 2
-    assert step(encoder=OllamaEncoder("a", host=nowhere)).models["encoder"] == "ollama:a"
-
-
-async def test_the_whole_path_with_ollama(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    """With a server that stops to answer on the way."""
-    pytest.importorskip("llama_index.llms.ollama")
-    pytest.importorskip("llama_index.embeddings.ollama")
-    from llama_index.embeddings.ollama import OllamaEmbedding
-    from llama_index.llms.ollama import Ollama
-
-    forget_environment(monkeypatch)
-    model, answered = Scripted(), 1
-
-    def answer(request: dict[str, Any]) -> str | Reply:
-        if model.calls >= answered:
-            return Reply(status=503)
-        return model.complete(request["messages"]).text
-
-    with LMServer(answer, models=("tiny", "embedder"), embed=lambda text: 7 * HashEncoder().vector(text)) as server:
-        embed_model = OllamaEmbedding("embedder", base_url=server.url)
-        lm = LlamaIndexLM(Ollama(model="tiny", base_url=server.url, context_window=8192))
-        keep = EpicTransform(preferences=[WINE, TRAIN], llm=verifier_of(lm), embed_model=embed_model)
-        pipeline = IngestionPipeline(
-            transformations=[splitter(), keep], docstore=SimpleDocumentStore(), vector_store=SimpleVectorStore()
-        )
-        store = pipeline.vector_store
-        assert isinstance(store, SimpleVectorStore)
-        with pytest.raises(UndecidedError, match="4 of 10 nodes are undecided"):
-            await run(pipeline, documents=list(DOCUMENTS))
-        assert model.calls == 1 and in_store(store) == set()
-        answered = 1000
-        found = await run(pipeline, documents=list(DOCUMENTS))
-        assert len(found) == 6 and in_store(store) == {node.node_id for node in found}
-        # Equal texts are asked about once, and what was answered is not asked again.
-        assert model.calls == 3 and keep.undecided == []
-        index = VectorStoreIndex(found, embed_model=embed_model)
-        (hit,) = index.as_retriever(similarity_top_k=1).retrieve("Serve night train")
-        assert hit.node.metadata["epic_preference"] == TRAIN
 
 
 # document stores

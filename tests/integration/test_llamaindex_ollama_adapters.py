@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,9 +32,7 @@ from scripted import (
     TEXTS,
     Add,
     Answers,
-    adding,
     first_properties,
-    forget_environment,
     nothing_lost,
     pairs_of,
 )
@@ -42,25 +40,6 @@ from scripted import (
 Json: TypeAlias = dict[str, Any]
 Complete = Callable[..., Any]
 ASKED = [Message("system", "You judge."), Message("user", "Keep it?")]
-
-
-@pytest.fixture
-def answers() -> Answers:
-    return Answers()
-
-
-@pytest.fixture
-def server(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Iterator[LMServer]:
-    forget_environment(monkeypatch)
-    # Ollama's embeddings are unit vectors of most models, but not of all.
-    with LMServer(answers, models=("tiny", "embedder"), embed=lambda text: 7 * HashEncoder().vector(text)) as server:
-        yield server
-
-
-@pytest.fixture(params=["sync", "async"])
-def add(request: pytest.FixtureRequest) -> Add:
-    """Adds `ITEMS`, or others, by one path or the other."""
-    return adding(request.param)
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -31,9 +31,7 @@ from llama_index.core.graph_stores.types import (
     Relation,
 )
 from llama_index.core.indices.property_graph import (
-    DynamicLLMPathExtractor,
     ImplicitPathExtractor,
-    SchemaLLMPathExtractor,
     SimpleLLMPathExtractor,
     VectorContextRetriever,
 )
@@ -216,35 +214,12 @@ def ours(node: NodeWithScore | BaseNode) -> dict[str, Any]:
 
 # what gets into a graph
 
-SAID = {
-    "simple": lambda subject, relation, other: f"({subject}, {relation}, {other})",
-    "dynamic": lambda subject, relation, other: json.dumps(
-        [{"head": subject, "head_type": "HOTEL", "relation": relation, "tail": other, "tail_type": "THING"}]
-    ),
-    "schema": lambda subject, relation, other: json.dumps(
-        {
-            "triplets": [
-                {
-                    "subject": {"type": "PRODUCT", "name": subject},
-                    "relation": {"type": "HAS"},
-                    "object": {"type": "TECHNOLOGY", "name": other},
-                }
-            ]
-        }
-    ),
-}
-EXTRACTORS: dict[str, Any] = {
-    "simple": SimpleLLMPathExtractor,
-    "dynamic": DynamicLLMPathExtractor,
-    "schema": SchemaLLMPathExtractor,
-}
 
-
-def extracting(kind: str) -> ScriptedLLM:
+def extracting() -> ScriptedLLM:
     def answer(messages: Sequence[Any]) -> str:
         asked = messages[-1].content or ""
         (name,) = [name for name, text in TEXTS.items() if text in asked]
-        return SAID[kind](*TRIPLES[name])
+        return f"({', '.join(TRIPLES[name])})"
 
     return ScriptedLLM(answers=answer)
 
@@ -256,18 +231,17 @@ def a_splitter() -> SentenceSplitter:
 
 
 @pytest.mark.parametrize("annotate", [False, True])
-@pytest.mark.parametrize("kind", EXTRACTORS)
-def test_nothing_of_ours_gets_into_the_graph(kind: str, annotate: bool) -> None:
+def test_nothing_of_ours_gets_into_the_graph(annotate: bool) -> None:
     """Also not what documents brought with them, which a splitter puts into the link to the source, too."""
     told = {} if annotate else {"epic_stance": "supports", "epic_instruction": "Say so."}
     documents = [
         Document(id_=name, text=f"{text} ", metadata={"title": "Guide", **told}) for name, text in TEXTS.items()
     ]
-    llm, embedding = extracting(kind), ScriptedEmbedding()
+    llm, embedding = extracting(), ScriptedEmbedding()
     index = PropertyGraphIndex.from_documents(
         documents,
         transformations=[a_splitter(), step(annotate=annotate)],
-        kg_extractors=[EXTRACTORS[kind](llm=llm), ImplicitPathExtractor()],
+        kg_extractors=[SimpleLLMPathExtractor(llm=llm), ImplicitPathExtractor()],
         property_graph_store=SimplePropertyGraphStore(),
         llm=llm,
         embed_model=embedding,
@@ -286,22 +260,6 @@ def test_nothing_of_ours_gets_into_the_graph(kind: str, annotate: bool) -> None:
 
 def chunks(index: PropertyGraphIndex) -> list[Any]:
     return [node for node in graph(index).get_all_nodes() if not isinstance(node, EntityNode)]
-
-
-def test_links_say_nothing_of_ours_and_those_given_stay_as_they_are() -> None:
-    nodes = passages()
-    for node in nodes:
-        for link in node.relationships.values():
-            assert isinstance(link, RelatedNodeInfo)
-            link.metadata = {"title": "Guide", "epic_stance": "supports", "more": ["a"]}
-    before = copy.deepcopy(nodes)
-    found = step()(nodes)
-    for node in found:
-        for link in node.relationships.values():
-            assert isinstance(link, RelatedNodeInfo)
-            assert link.metadata == {"title": "Guide", "more": ["a"]}
-            link.metadata["more"].append("changed")
-    assert nodes == before
 
 
 # steering
@@ -340,20 +298,17 @@ async def test_a_query_is_steered(index: PropertyGraphIndex, include_text: bool)
     assert [(one.text, ours(one)) for one in bare.retrieve(QUERY)] == [(found.text, {})]
 
 
-async def test_an_index_asks_it_beside_others(index: PropertyGraphIndex) -> None:
-    steered = SteeredVectorContextRetriever.from_index(index, [LIKES], similarity_top_k=1)
-    plain = VectorContextRetriever(
-        index.property_graph_store,
-        embed_model=EpicEmbedding(),
-        vector_store=index.vector_store,
-        similarity_top_k=1,
+async def test_the_frameworks_own_retriever_can_be_a_leaf(index: PropertyGraphIndex) -> None:
+    leaf = VectorContextRetriever(
+        index.property_graph_store, embed_model=EpicEmbedding(), vector_store=index.vector_store, similarity_top_k=1
     )
-    for use_async in (True, False):
-        whole = index.as_retriever(sub_retrievers=[steered, plain], use_async=use_async)
-        found = await asyncio.to_thread(whole.retrieve, QUERY)
-        assert ids(found) == ids(await whole.aretrieve(QUERY)) == ["bellmore", "ace"]
-    with pytest.raises(InvalidInputError, match="asks other retrievers"):
-        SteeredRetriever(steered, [LIKES], embed_model=EpicEmbedding())
+    own = leaf.retrieve(QUERY)
+    retriever = SteeredRetriever(leaf, [LIKES], annotate=True)
+    found = retriever.retrieve(QUERY)
+    assert told(await retriever.aretrieve(QUERY)) == told(found)
+    assert "Ace" in own[0].text and "Bellmore" in found[0].text
+    assert found[0].metadata["epic_steered_by"] == LIKES
+    assert told(SteeredRetriever(leaf, [LIKES], steering="off").retrieve(QUERY)) == told(own)
 
 
 async def test_nothing_that_is_given_is_changed(index: PropertyGraphIndex, kept: EpicTransform) -> None:
@@ -368,33 +323,6 @@ async def test_nothing_that_is_given_is_changed(index: PropertyGraphIndex, kept:
     assert graph(index).model_dump_json() == before
     assert bundle == asked
     assert all(ours(node) == {} for node in index.property_graph_store.get_llama_nodes(HOTELS))
-
-
-@settings(deadline=None, max_examples=25)
-@given(
-    k=st.integers(1, 6),
-    mode=st.sampled_from(["signed", "paper", "off"]),
-    preferences=st.lists(st.sampled_from([AVOIDS, LIKES, "I collect stamps."]), max_size=3, unique=True),
-    query=st.sampled_from([QUERY, "Where should I stay?", "a park", "xylophone quantum zebra"]),
-    include_text=st.booleans(),
-    guided=st.booleans(),
-)
-def test_sync_and_async_are_the_same(
-    k: int, mode: Any, preferences: list[str], query: str, include_text: bool, guided: bool
-) -> None:
-    kept = step()
-    retriever = SteeredVectorContextRetriever.from_index(
-        graph_of(kept(passages())),
-        preferences,
-        guidance=kept if guided else None,
-        steering=mode,
-        similarity_top_k=k,
-        include_text=include_text,
-    )
-    found = retriever.retrieve(query)
-    assert told(asyncio.run(retriever.aretrieve(query))) == told(found)
-    assert len({node.text for node in found}) == len(found) >= 1
-    assert sorted((node.score or 0.0 for node in found), reverse=True) == [node.score for node in found]
 
 
 @pytest.mark.parametrize("name", ["default", "searchable"])
@@ -680,29 +608,6 @@ def test_a_graph_without_some_passages_is_that_of_the_others(
         known = {one.metadata["vector_source_id"] for one in result.nodes} if result.nodes else set(result.ids or ())
         assert known == entities
     assert set(index.docstore.docs) == {node.node_id for node in left}
-
-
-def test_passages_follow_the_preferences() -> None:
-    train = "I only travel by train."
-    kept = step(
-        llm=Answering(
-            lambda one: (
-                keep(one)
-                if any(
-                    {AVOIDS: "hotel", train: "engines"}[preference.text] in one.item.text
-                    for preference in one.preferences
-                )
-                else Verdict(decision=Decision.DISCARD, rationale="far")
-            )
-        )
-    )
-    index = graph_of(kept(passages()))
-    kept.preferences = [train]
-    delete_passages(index, HOTELS)
-    index.insert_nodes(kept(passages()))
-    assert {node.id for node in graph(index).get_all_nodes()} == {"steam", "Steam engines", "Water", "guide"}
-    (found,) = SteeredVectorContextRetriever.from_index(index, guidance=kept).retrieve("steam")
-    assert (found.node_id, found.metadata["epic_preference"]) == ("steam", train)
 
 
 class Elsewhere(PropertyGraphStore):

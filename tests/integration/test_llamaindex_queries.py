@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,17 +12,14 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import Document, SimpleKeywordTableIndex, StorageContext, VectorStoreIndex
+from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload, LlamaDebugHandler
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
-from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, RecursiveRetriever, RouterRetriever
+from llama_index.core.retrievers import RecursiveRetriever
 from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, TextNode
-from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
-from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.span_handlers import SimpleSpanHandler
 from pydantic import PrivateAttr
@@ -103,104 +99,7 @@ async def test_with_guidance_as_text_its_model_sees_the_guidance(memory: EpicMem
 # fusing
 
 
-@pytest.mark.parametrize("use_async", [True, False])
-async def test_a_fusion_of_several_queries_knows_nodes_again(
-    memory: EpicMemory, index: VectorStoreIndex, use_async: bool
-) -> None:
-    queries = [QUERY, "a vegan stew", "quiet hotels"]
-    llm = ScriptedLLM(answers=["\n".join(queries[1:])])
-    leaf = index.as_retriever(similarity_top_k=5)
-    for retriever in (EpicRetriever(memory), SteeredRetriever(leaf, PREFERENCES)):
-        fusion = QueryFusionRetriever(
-            [retriever],
-            llm=llm,
-            mode="reciprocal_rerank",  # type: ignore[arg-type]
-            num_queries=len(queries),
-            similarity_top_k=5,
-            use_async=use_async,
-        )
-        ranks: dict[str, float] = {}
-        for query in queries:
-            for rank, node in enumerate(retriever.retrieve(query)):
-                ranks[node.node_id] = ranks.get(node.node_id, 0.0) + 1.0 / (rank + 60.0)
-        for found in (fusion.retrieve(QUERY), await fusion.aretrieve(QUERY)):
-            assert {node.node_id: node.score for node in found} == pytest.approx(ranks)
-
-
-async def test_a_fusion_with_a_search_by_keywords_merges_what_both_find(index: VectorStoreIndex) -> None:
-    nodes = [
-        node.model_copy(update={"metadata": {"kind": "hotel", "city": {"name": "Porto", "as": "b"}, "a": n}})
-        for n, node in enumerate(NODES)
-    ]
-    keywords = SimpleKeywordTableIndex(copy.deepcopy(nodes), llm=ScriptedLLM(answers=["none"])).as_retriever(
-        retriever_mode="simple"
-    )
-    leaf = VectorStoreIndex(copy.deepcopy(nodes), embed_model=EpicEmbedding()).as_retriever(similarity_top_k=5)
-    made = EpicRetriever(EpicMemory(PREFERENCES, tau=0.0), guidance="none")
-    made.add_nodes(nodes)
-    for ours in (SteeredRetriever(leaf, PREFERENCES), made):
-        ranks: dict[str, float] = {}
-        for part in (keywords, ours):
-            for rank, node in enumerate(part.retrieve(QUERY)):
-                ranks[node.node_id] = ranks.get(node.node_id, 0.0) + 1.0 / (rank + 60.0)
-        assert max(ranks.values()) > 1.0 / 60.0, "both find one"
-        for use_async in (True, False):
-            fusion = QueryFusionRetriever(
-                [keywords, ours],
-                llm=ScriptedLLM(answers=["none"]),
-                mode="reciprocal_rerank",  # type: ignore[arg-type]
-                num_queries=1,
-                similarity_top_k=6,
-                use_async=use_async,
-            )
-            for found in (fusion.retrieve(QUERY), await fusion.aretrieve(QUERY)):
-                assert {node.node_id: node.score for node in found} == pytest.approx(ranks)
-                assert len(found) == len(ranks)
-
-
 # routing and merging
-
-
-async def test_a_router_selects_among_them(memory: EpicMemory, index: VectorStoreIndex) -> None:
-    parts = [EpicRetriever(memory, similarity_top_k=2), SteeredRetriever(index.as_retriever(), [VEGAN])]
-    tools = [RetrieverTool.from_defaults(part, description=text) for part, text in zip(parts, ("a", "b"), strict=True)]
-    for choice, part in enumerate(parts, start=1):
-        llm = ScriptedLLM(answers=[json.dumps([{"choice": choice, "reason": "it fits"}])])
-        router = RouterRetriever(LLMSingleSelector.from_defaults(llm=llm), tools, llm=llm)
-        assert router.retrieve(QUERY) == await router.aretrieve(QUERY) == part.retrieve(QUERY)
-    llm = ScriptedLLM(answers=[json.dumps([{"choice": n, "reason": "it fits"} for n in (1, 2)])])
-    router = RouterRetriever(LLMMultiSelector.from_defaults(llm=llm), tools, llm=llm)
-    found = router.retrieve(QUERY)
-    assert found == await router.aretrieve(QUERY)
-    assert set(ids(found)) == {node_id for part in parts for node_id in ids(part.retrieve(QUERY))}
-
-
-async def test_nodes_are_merged_into_their_parents() -> None:
-    documents = [
-        Document(id_="hotels", text=" ".join(f"Hotel number {n} is a quiet hotel with a garden." for n in range(12))),
-        Document(id_="food", text=" ".join(f"Dish number {n} is a vegan dish." for n in range(12))),
-    ]
-    nodes = HierarchicalNodeParser.from_defaults(chunk_sizes=[256, 64], chunk_overlap=0).get_nodes_from_documents(
-        documents
-    )
-    context = StorageContext.from_defaults()
-    context.docstore.add_documents(nodes)
-    leaves = VectorStoreIndex(get_leaf_nodes(nodes), storage_context=context, embed_model=EpicEmbedding())
-    steered: Any = SteeredRetriever(leaves.as_retriever(similarity_top_k=3), ["I love quiet hotels with a garden."])
-    memory: Any = EpicRetriever.from_defaults(
-        preferences=["I love quiet hotels with a garden."], nodes=get_leaf_nodes(nodes), tau=-1.0, similarity_top_k=3
-    )
-    before = copy.deepcopy(context.docstore.docs)
-    merging = AutoMergingRetriever(steered, context, simple_ratio_thresh=0.3)
-    found = merging.retrieve("Which hotel has a garden?")
-    assert found == await merging.aretrieve("Which hotel has a garden?")
-    assert any(node.node.child_nodes for node in found), "nothing was merged"
-    assert all(node.node.ref_doc_id == "hotels" or node.node.parent_node for node in found)
-    assert context.docstore.docs == before
-    # A memory keeps no links to parents: its nodes stay as they are.
-    assert AutoMergingRetriever(memory, context).retrieve("Which hotel has a garden?") == memory.retrieve(
-        "Which hotel has a garden?"
-    )
 
 
 async def test_it_can_be_what_a_node_leads_to(retriever: BaseRetriever) -> None:

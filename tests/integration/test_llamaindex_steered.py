@@ -13,19 +13,14 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import DocumentSummaryIndex, PropertyGraphIndex, StorageContext, SummaryIndex, VectorStoreIndex
+from llama_index.core import DocumentSummaryIndex, StorageContext, SummaryIndex, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import mean_agg
-from llama_index.core.graph_stores import SimplePropertyGraphStore
-from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
-from llama_index.core.indices.property_graph import ImplicitPathExtractor, VectorContextRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexAutoRetriever
 from llama_index.core.retrievers import (
     AutoMergingRetriever,
     QueryFusionRetriever,
     RecursiveRetriever,
-    RouterRetriever,
-    TransformRetriever,
     VectorIndexRetriever,
 )
 from llama_index.core.schema import (
@@ -38,10 +33,7 @@ from llama_index.core.schema import (
     QueryBundle,
     RelatedNodeInfo,
     TextNode,
-    TransformComponent,
 )
-from llama_index.core.selectors import LLMSingleSelector
-from llama_index.core.tools import RetrieverTool
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreInfo
 
 from epic_core import EpicMemory, Preference, QuerySteering, Stance
@@ -525,75 +517,6 @@ async def test_a_leaf_that_gives_more_nodes_than_its_count_loses_none() -> None:
     assert {node.score for node in found} == {None}
 
 
-class Triples(TransformComponent):
-    """Finds what it was told to find."""
-
-    triples: dict[str, tuple[str, str, str]]
-
-    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
-        for node in nodes:
-            one, relation, other = self.triples[node.node_id]
-            entities = [EntityNode(name=name, label="thing") for name in (one, other)]
-            node.metadata[KG_NODES_KEY] = entities
-            node.metadata[KG_RELATIONS_KEY] = [
-                Relation(label=relation, source_id=entities[0].id, target_id=entities[1].id)
-            ]
-        return nodes
-
-
-@pytest.fixture(params=["embedded", "store"])
-def graph(request: pytest.FixtureRequest) -> PropertyGraphIndex:
-    """Whose entities are found by vectors in the graph store, or in a vector store of its own."""
-    things = {
-        "0": ("hotel with casino and poker", "stands in", "Las Vegas"),
-        "1": ("quiet hotel with a garden", "stands in", "Las Vegas village"),
-        "2": ("train", "goes to", "mountains"),
-    }
-    texts = ["The hotel has a casino.", "The hotel has a garden.", "The train goes to the mountains."]
-
-    class WithoutVectors(SimplePropertyGraphStore):
-        supports_vector_queries: bool = False
-
-    return PropertyGraphIndex(
-        [TextNode(id_=str(n), text=text) for n, text in enumerate(texts)],
-        llm=ScriptedLLM(answers=["none"]),
-        embed_model=EpicEmbedding(),
-        kg_extractors=[ImplicitPathExtractor(), Triples(triples=things)],
-        property_graph_store=WithoutVectors() if request.param == "store" else SimplePropertyGraphStore(),
-        vector_store=SimpleVectorStore() if request.param == "store" else None,
-        use_async=False,
-    )
-
-
-def vector_context(graph: PropertyGraphIndex, **options: Any) -> VectorContextRetriever:
-    return VectorContextRetriever(
-        graph.property_graph_store,
-        vector_store=graph.vector_store,
-        embed_model=EpicEmbedding(),
-        similarity_top_k=1,
-        **options,
-    )
-
-
-@pytest.mark.parametrize("include_text", [True, False])
-async def test_the_vector_context_of_a_property_graph_can_be_steered(
-    graph: PropertyGraphIndex, include_text: bool
-) -> None:
-    leaf = vector_context(graph, include_text=include_text)
-    question = "hotel and poker"
-    (own,) = leaf.retrieve(question)
-    assert "casino" in own.text
-    retriever = SteeredRetriever(leaf, [LIKES], annotate=True)
-    (found,) = retriever.retrieve(question)
-    again = (await retriever.aretrieve(question))[0]
-    assert (again.text, again.score, again.metadata) == (found.text, found.score, found.metadata)
-    assert "garden" in found.text
-    assert "casino" not in found.text
-    assert found.metadata["epic_steered_by"]
-    (off,) = SteeredRetriever(leaf, [LIKES], steering="off").retrieve(question)
-    assert (off.text, off.score) == (own.text, own.score)
-
-
 # what cannot be steered
 
 
@@ -601,15 +524,10 @@ def composites(leaf: BaseRetriever, index: VectorStoreIndex) -> dict[str, Callab
     llm: Any = ScriptedLLM(answers=["1"])
     context = StorageContext.from_defaults()
     merging: Any = leaf
-    identity: Any = type("Identity", (), {"run": lambda self, bundle, metadata=None: bundle})()
     return {
         "QueryFusionRetriever": lambda: QueryFusionRetriever([leaf], llm=llm, num_queries=1),
-        "RouterRetriever": lambda: RouterRetriever(
-            LLMSingleSelector.from_defaults(llm=llm), [RetrieverTool.from_defaults(leaf, description="all")], llm=llm
-        ),
         "AutoMergingRetriever": lambda: AutoMergingRetriever(merging, context),
         "RecursiveRetriever": lambda: RecursiveRetriever("vector", {"vector": leaf}),
-        "TransformRetriever": lambda: TransformRetriever(leaf, identity),
         "VectorIndexAutoRetriever": lambda: VectorIndexAutoRetriever(
             index, VectorStoreInfo(content_info="hotels", metadata_info=[]), llm=llm
         ),

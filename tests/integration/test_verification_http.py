@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,7 +30,6 @@ from scripted import (
     Answers,
     Model,
     adding,
-    forget_environment,
     memory_with,
     model_of,
     nothing_lost,
@@ -39,22 +38,6 @@ from scripted import (
 
 Make: TypeAlias = Callable[..., Model]
 Json: TypeAlias = dict[str, Any]
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_environment(monkeypatch)
-
-
-@pytest.fixture
-def answers() -> Answers:
-    return Answers()
-
-
-@pytest.fixture
-def server(answers: Answers) -> Iterator[LMServer]:
-    with LMServer(answers) as server:
-        yield server
 
 
 @pytest.fixture
@@ -231,20 +214,6 @@ class Accident:
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-async def test_a_server_that_dies_and_is_back_soon(
-    server: LMServer, make: Make, answers: Answers, concurrency: int, add: Add
-) -> None:
-    accident = answers.alter = Accident(server, 3, 0.1)
-    memory = memory_with(patient(make(concurrency=concurrency), retries=6, backoff=0.03))
-    report = await add(memory)
-    accident.over()
-
-    assert pairs_of(memory) == EXPECTED
-    assert report.usage.retries >= 1
-    nothing_lost(memory, report, waiting=0)
-
-
-@pytest.mark.parametrize("concurrency", [1, 3])
 async def test_a_server_that_dies_and_is_back_too_late(
     server: LMServer, make: Make, answers: Answers, concurrency: int, add: Add
 ) -> None:
@@ -308,22 +277,6 @@ async def test_hanging_calls_at_the_same_time_are_bounded_too(
 
 def own_memory(verifier: LMVerifier) -> EpicMemory:
     return memory_with(verifier, encoder=HashEncoder())
-
-
-def test_memories_in_threads_share_a_model_that_takes_one_call_at_a_time(
-    server: LMServer, make: Make, answers: Answers
-) -> None:
-    verifier = LMVerifier(make(concurrency=1))
-    memories = [own_memory(verifier) for _ in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        reports = list(pool.map(lambda memory: memory.add(ITEMS), memories))
-
-    assert server.most_at_once == 1
-    assert server.calls == 8 * len(PASSED)
-    for memory, report in zip(memories, reports, strict=True):
-        assert pairs_of(memory) == EXPECTED
-        assert report.usage.calls == len(PASSED)
-        nothing_lost(memory, report, waiting=0)
 
 
 def test_threads_that_share_a_failing_server_lose_nothing(server: LMServer, make: Make, answers: Answers) -> None:
