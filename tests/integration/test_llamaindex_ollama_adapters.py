@@ -24,18 +24,7 @@ from epic_core.verification import LMVerifier
 from epic_llamaindex.models import LlamaIndexEncoder, LlamaIndexLM
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply, in_turn
-from scripted import (
-    EXPECTED,
-    PASSED,
-    PREFERENCES,
-    TAU,
-    TEXTS,
-    Add,
-    Answers,
-    first_properties,
-    nothing_lost,
-    pairs_of,
-)
+from scripted import EXPECTED, PASSED, PREFERENCES, TAU, TEXTS, Add, Answers, first_properties, nothing_lost, pairs_of
 
 Json: TypeAlias = dict[str, Any]
 Complete = Callable[..., Any]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,17 +24,7 @@ from epic_core.runtime.batching import unique_preferences
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects
 from helpers import HashEncoder, KeepAll
-from scripted import (
-    SEA,
-    TRAIN,
-    WINE,
-    Own,
-    Scripted,
-    aspects_for,
-    patient,
-    preference_read,
-    verifier_of,
-)
+from scripted import SEA, TRAIN, WINE, Own, Scripted, aspects_for, preference_read, verifier_of
 
 CASINO = "I avoid hotels with casinos."
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos", "slot machines"), firmness=1.0, scope="in Las Vegas")
@@ -146,19 +134,6 @@ def test_a_model_has_to_be_there_to_be_asked_for() -> None:
         memory.verifier = KeepAll()
 
 
-def test_several_are_read_at_once() -> None:
-    together = threading.Barrier(3)
-
-    def answer(messages: Any) -> str:
-        together.wait(60)
-        return aspects_for(preference_read(messages) or "")
-
-    lm = Own(answer, concurrency=3)
-    texts = [f"wine number {n}" for n in range(6)]
-    memory = EpicMemory(texts, encoder=HashEncoder(), verifier=patient(lm))
-    assert memory.aspects() == {text: read_of(text) for text in texts} and lm.most_at_once == 3
-
-
 # what fails
 
 
@@ -220,20 +195,6 @@ def test_a_preference_that_fails_when_it_is_added_is_added() -> None:
     memory.add(["blue sea and red wine"])
     report = memory.add_preference(SEA)
     assert report.kept == 1 and list(report.unread) == [SEA] and memory.unread == [SEA]
-
-
-def test_without_a_model_what_failed_goes_on_waiting(tmp_path: Path) -> None:
-    opened(tmp_path / "m", Failing(WINE, answer="?"), WINE).close()
-    with opened(tmp_path / "m") as memory:
-        memory.add(["red wine"])
-        assert memory.unread == [WINE]
-        memory.export(tmp_path / "export.jsonl")
-    with EpicMemory.import_(
-        tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(), verifier=KeepAll()
-    ) as memory:
-        assert memory.unread == [WINE]
-        memory.set_aspects(WINE, SAID)
-        assert memory.unread == []
 
 
 def test_an_interruption_leaves_no_file(tmp_path: Path) -> None:
@@ -419,26 +380,6 @@ def test_under_a_budget(tmp_path: Path) -> None:
 
 
 # sync and async
-
-
-async def test_an_event_loop_is_not_held_up() -> None:
-    asked = asyncio.Event()
-
-    class Waiting(Scripted):
-        """Answers only once something else has been done on the event loop."""
-
-        async def acomplete(self, messages: Any, **options: Any) -> Completion:
-            asked.set()
-            await done.wait()
-            return self._hooked(messages)
-
-    done = asyncio.Event()
-    memory = EpicMemory(encoder=HashEncoder(), verifier=patient(Waiting()))
-    adding = asyncio.ensure_future(memory.aadd_preference(WINE))
-    await asyncio.wait_for(asked.wait(), 60)
-    done.set()
-    await adding
-    assert memory.aspects(WINE) == read_of(WINE)
 
 
 # untrusted text, and what models answer

@@ -30,7 +30,6 @@ from epic_core.errors import (
     UnknownPreferenceError,
 )
 from epic_core.storage.tables.items import version_of
-from epic_core.text.chunking import WordChunker
 from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
 from helpers import Clock, HashEncoder, KeepAll
 
@@ -260,15 +259,6 @@ def test_many_are_forgotten_at_once_also_under_a_budget(path: Path) -> None:
         held.forget(*(item.id for item in OTHERS[:40]))
         assert len(held) == 20 and held.verify() > 0
         assert {hit.item.id for hit in held.search(WINE, k=100)} == {item.id for item in OTHERS[40:]}
-
-
-def test_a_chunked_item_is_forgotten_as_it_was_handed_in() -> None:
-    held = memory(chunker=WordChunker(max_words=6))
-    item = Item(id="doc", text="There is red wine here now. There is more red wine there. And red wine at the end.")
-    held.add([item])
-    assert len(held) == 3
-    held.forget(item)
-    assert len(held) == 0 and held.search(WINE) == []
 
 
 def test_a_forgotten_item_of_two_versions_is_gone_in_both(path: Path) -> None:

@@ -27,29 +27,8 @@ from epic_core.errors import (
 from epic_core.pipeline.judge import JUDGED_AT_ONCE
 from epic_core.types import Verdict
 from epic_core.types.verdicts import Judged
-from helpers import (
-    CONTRACT_BREAKERS,
-    Answering,
-    HashEncoder,
-    KeepAll,
-    Raising,
-    TooFew,
-    UndecidedAll,
-    keep,
-)
-from scripted import (
-    BOTH,
-    TRAIN,
-    WINE,
-    Asked,
-    Scripted,
-    anew,
-    documents,
-    memory_of,
-    opened,
-    rows,
-    verifier_of,
-)
+from helpers import CONTRACT_BREAKERS, Answering, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll, keep
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, anew, documents, memory_of, opened, rows, verifier_of
 
 Judge = Callable[..., Any]
 
@@ -464,22 +443,6 @@ async def test_nothing_blocks_the_event_loop() -> None:
 
     assert len(await ajudged(memory, source())) == 20
     assert encoder.sync_threads == set() and here not in read and lm.most_at_once == 3
-
-
-def test_several_threads_judge_at_once() -> None:
-    lm = Scripted(concurrency=2, seconds=0.001)
-    memory = memory_of(lm)
-    expected = [True, False, True, True, False] * 4
-    results: list[list[bool]] = []
-    threads = [
-        threading.Thread(target=lambda: results.append([one.kept for one in memory.judge(documents())]))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [expected] * 4 and len(memory) == 0
 
 
 # preferences

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -167,28 +166,6 @@ def test_one_text_or_item_may_come_alone() -> None:
 @pytest.mark.parametrize("make", [iter, tuple, set, lambda items: (item for item in items)])
 def test_any_iterable_is_taken(make: Any) -> None:
     assert memory_of().add(make([f"red wine {n}" for n in range(3)])).kept == 3
-
-
-@pytest.mark.slow
-def test_a_long_generator_is_taken_in_batches_and_never_whole() -> None:
-    memory, ahead = memory_of(), []
-
-    def items() -> Iterator[str]:
-        for n in range(2000):
-            ahead.append(n - len(memory))
-            yield f"red wine {n}"
-
-    assert memory.add(items()).kept == 2000
-    assert max(ahead) < 1000
-
-
-async def test_an_asynchronous_iterable_is_taken() -> None:
-    async def items() -> AsyncIterator[str]:
-        for n in range(1200):
-            yield f"red wine {n}"
-
-    memory = memory_of()
-    assert (await memory.aadd(items())).kept == 1200 == len(memory)
 
 
 def test_nothing_to_add_is_fine() -> None:
@@ -375,12 +352,6 @@ def test_what_keep_rate_left_out_is_known_when_it_comes_again() -> None:
 
 def test_keep_rate_on_a_small_sample_warns() -> None:
     assert "only" in memory_of(keep_rate=0.5).add(mixed(10)).warnings[0]
-
-
-def test_an_explicit_tau_is_remembered_by_the_file(path: Path) -> None:
-    EpicMemory.open(path, [WINE], encoder=HashEncoder(), tau=0.55).close()
-    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
-        assert memory.tau == 0.55
 
 
 # retrieving

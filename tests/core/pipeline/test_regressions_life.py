@@ -20,13 +20,7 @@ import numpy as np
 import pytest
 
 from epic_core import EpicMemory, Item, Preference, Verdict
-from epic_core.errors import (
-    DamagedError,
-    InvalidInputError,
-    StoreError,
-    UnknownItemError,
-    VerifierError,
-)
+from epic_core.errors import DamagedError, InvalidInputError, StoreError, UnknownItemError, VerifierError
 from epic_core.pipeline import preferences, reencode
 from epic_core.pipeline import verify as decide
 from epic_core.retention import Held

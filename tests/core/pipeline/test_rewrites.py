@@ -23,11 +23,9 @@ from scripted import (
     TRAIN,
     WINE,
     Asked,
-    Hanging,
     Scripted,
     anew,
     built,
-    cancelled,
     contents,
     documents,
     held,
@@ -225,18 +223,6 @@ def test_the_bound_of_the_cache_holds_for_rewritten_texts_too(path: Path, bound:
         assert rows(path) + rows(path, "rewrites") <= bound
 
 
-def test_texts_taken_from_the_cache_drive_nothing_out_of_it(path: Path) -> None:
-    lm = Scripted()
-    with opened(path, lm, WINE, verdict_cache=20) as memory:
-        memory.add([f"red wine {n}" for n in range(10)])
-        assert rows(path) + rows(path, "rewrites") == 20
-        calls = lm.calls
-        for again in range(3):
-            memory.add([Item(id=f"{again} {n}", text=f"red wine {n}") for n in range(10)])
-        assert lm.calls == calls
-        assert rows(path) + rows(path, "rewrites") == 20
-
-
 # other preferences
 
 
@@ -256,18 +242,6 @@ def test_a_new_preference_has_the_items_it_adds_to_written_anew_from_their_origi
         anew(BOTH, WINE, TRAIN), k=1, steering="off", stance_policy="any", keys="instruction", min_score=None
     )
     assert hit.score == pytest.approx(1.0, abs=1e-5)
-
-
-def test_a_removed_preference_has_the_items_it_leaves_written_anew_from_their_original() -> None:
-    lm = Scripted()
-    memory = memory_of(lm)
-    memory.add([Item(id="a", text=BOTH), Item(id="b", text="red wine"), Item(id="c", text="night train")])
-    calls = lm.calls
-    report = memory.remove_preference(TRAIN)
-    assert [(a.kind, a.chunk, a.preferences) for a in lm.asked[calls:]] == [("rewrite", BOTH, (WINE,))]
-    assert report.usage.calls == 1 and report.warnings == []
-    assert shown(memory, "a") == anew(BOTH, WINE) and len(memory) == 2
-    assert all(TRAIN not in hit.text.split(":")[0] for hit in memory.search("wine", k=9))
 
 
 def test_a_replaced_preference_has_its_items_written_anew_from_their_original() -> None:
@@ -508,22 +482,6 @@ def test_a_build_interrupted_at_any_call_loses_no_call(moment: float) -> None:
 
 
 @pytest.mark.usefixtures("moment")
-@pytest.mark.parametrize("stop", [1, 2, 5])
-def test_an_interrupted_renewal_loses_no_call(stop: int) -> None:
-    lm = Scripted()
-    memory = memory_of(lm)
-    memory.add([Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(5)])
-    calls = lm.calls
-    lm.interrupt_at = {calls + stop}
-    with pytest.raises(KeyboardInterrupt):
-        memory.remove_preference(TRAIN)
-    assert [p.text for p in memory.preferences] == [WINE]
-    memory.retry()
-    assert [shown(memory, f"{n}") for n in range(5)] == [anew(f"{BOTH} {n}", WINE) for n in range(5)]
-    assert lm.calls == calls + 5 + 1
-
-
-@pytest.mark.usefixtures("moment")
 @pytest.mark.parametrize("stop", [1, 5, 6, 7, 10])
 def test_an_interrupted_preference_change_loses_no_call(stop: int) -> None:
     lm, items = Scripted(), [Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(5)]
@@ -537,19 +495,6 @@ def test_an_interrupted_preference_change_loses_no_call(stop: int) -> None:
     memory.add_preference(TRAIN)
     assert [shown(memory, f"{n}") for n in range(5)] == [anew(f"{BOTH} {n}", WINE, TRAIN) for n in range(5)]
     assert lm.calls == calls + 10 + 1
-
-
-@pytest.mark.parametrize("stop", [1, 6, 11])
-async def test_a_cancelled_build_loses_no_call_but_the_one_under_way(stop: int) -> None:
-    items = [Item(id=f"{n}", text=f"red wine {n}") for n in range(6)]
-    expected, calls = built(items, refine="rewrite")
-    lm = Hanging(seconds=0.01)
-    lm.interrupt_at = {stop}
-    memory = memory_of(lm)
-    await cancelled(memory.aadd(items), lm)
-    await memory.aadd(items)
-    assert contents(memory, items) == expected
-    assert lm.calls <= calls + 2
 
 
 # sync and async
@@ -617,18 +562,6 @@ def test_a_preference_added_meanwhile_is_rewritten_for(kind: str) -> None:
     assert shown(memory, "a") == anew(BOTH, WINE, TRAIN)
 
 
-@pytest.mark.parametrize("kind", ["decide", "rewrite"])
-def test_a_preference_removed_meanwhile_is_not_rewritten_for(kind: str) -> None:
-    lm = Meanwhile(kind)
-    memory = memory_of(lm)
-    lm.happens = lambda: memory.remove_preference(TRAIN)
-    memory.add([Item(id="a", text=BOTH)])
-    assert [entry.preference for entry in memory.explain("a").entries] == [WINE]
-    assert shown(memory, "a") == anew(BOTH, WINE)
-    hits = memory.search(anew(BOTH, WINE), steering="off", stance_policy="any", keys="instruction", min_score=None)
-    assert [hit.score for hit in hits] == pytest.approx([1.0], abs=1e-5)
-
-
 def test_a_text_rewritten_for_a_preference_removed_meanwhile_is_forgotten(path: Path) -> None:
     def hook(asked: Asked) -> str | None:
         if asked.kind == "rewrite" and TRAIN in asked.preferences:
@@ -651,15 +584,6 @@ def test_an_item_replaced_while_a_preference_is_added_is_rewritten_as_it_is_now(
     memory.add_preference(TRAIN)
     assert memory.explain("a").item.text == f"{BOTH} new"
     assert shown(memory, "a") == anew(f"{BOTH} new", WINE, TRAIN)
-
-
-def test_an_item_that_goes_while_it_is_renewed_stays_gone() -> None:
-    lm = Meanwhile("rewrite")
-    memory = memory_of(lm)
-    memory.add([Item(id="a", text=BOTH)])
-    lm.happens = lambda: memory.add([Item(id="a", text="blue sky")])
-    memory.remove_preference(TRAIN)
-    assert len(memory) == 0 and memory.search("wine") == []
 
 
 def test_a_verifier_that_keeps_without_instructions_needs_a_rewriter() -> None:

@@ -627,21 +627,6 @@ async def test_steering_asynchronously_never_encodes_synchronously(mode: str) ->
     await (await Steerings(OnlyAsync()).aof(PREFERENCES, mode)).asteer("hotels")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-async def test_a_memory_never_encodes_synchronously_in_an_asynchronous_search(mode: str) -> None:
-    encoder = OnlyAsync()
-    memory = EpicMemory(encoder=encoder, verifier=KeepAll(), steering=mode)  # type: ignore[arg-type]
-    for preference in PREFERENCES:
-        await memory.aadd_preference(preference)
-    await memory.aadd(["hotels with casinos", "quiet mountain trails"])
-    for _ in range(2):
-        assert (await memory.asearch("hotels with casinos"))[0].item.text == "hotels with casinos"
-    await memory.acontext("mountain trails")
-    await memory.aadd_preference("I avoid rain.")
-    await memory.asearch("hotels", preferences=["I avoid rain."])
-    assert {encoder.texts[text] for text in sample_texts()} == ({1} if mode == "signed" else {0})
-
-
 async def test_what_preferences_borrow_is_never_encoded_synchronously_in_asynchronous_calls() -> None:
     encoder = OnlyAsync()
     encoder.borrow = True
