@@ -591,6 +591,14 @@ def test_options_that_cannot_be_leave_no_file(tmp_path: Path, options: dict[str,
     refused(export, **options)
 
 
+def test_a_preference_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    export = tmp_path / "export.jsonl"
+    rich().export(export)
+    first, preference, *rest = export.read_text("utf-8").splitlines()
+    export.write_text("\n".join([first, preference, preference, *rest]) + "\n", "utf-8")
+    assert "line 3" in (said := refused(export)) and "there twice" in said
+
+
 def test_an_export_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = rich()
     target = tmp_path / "export.jsonl"

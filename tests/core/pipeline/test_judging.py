@@ -505,6 +505,21 @@ async def test_a_rewriting_verifier_rewrites_what_is_kept(judge: Judge) -> None:
             assert {entry.rewrite for entry in entries} == {one.rewrite}
 
 
+async def test_what_could_not_be_rewritten_is_undecided(judge: Judge) -> None:
+    def stalls(asked: Asked) -> None:
+        if asked.kind == "rewrite" and "1" in asked.chunk:
+            raise LMError("It stalled.")
+
+    lm = Scripted(stalls)
+    memory, report = memory_of(lm, refine="rewrite"), BuildReport()
+    judged = await judge(memory, documents(2), report=report)
+    undecided = [one.item.id for one in judged if one.verdict.decision is Decision.UNDECIDED]
+    assert undecided == ["item 5", "item 7", "item 8"] == list(report.failures)
+    assert (report.kept, report.undecided, report.discarded) == (3, 3, 2)
+    lm.hook = None
+    assert sum(one.kept for one in await judge(memory, documents(2))) == 6
+
+
 # bad input
 
 

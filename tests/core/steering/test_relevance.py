@@ -92,13 +92,6 @@ def nearness_of(encoder: StaticEncoder, preferences: Sequence[str | Preference])
     return vectors, Nearness(vectors, embed_aspects(encoder, preferences))
 
 
-def test_the_preferences_of_these_tests_have_an_expansion_borrowed_or_none(encoder: StaticEncoder) -> None:
-    every = embed_aspects(encoder, KINDS)
-    assert [one.borrowed for one in every] == [False, True, False, False, False]
-    assert [len(one.questions) for one in every[2:]] == [1, 0, 0]
-    assert [len(one.expanded) for one in every[2:]] == [1, 2, 0]
-
-
 @pytest.mark.parametrize("query", ["Where should I stay in Las Vegas?", "zorbs and fleems", "素食"])
 @pytest.mark.parametrize("kinds", [KINDS, KINDS[::-1], KINDS[:1], KINDS[4:]])
 def test_nearness_is_as_defined(encoder: StaticEncoder, query: str, kinds: Sequence[str | Preference]) -> None:

@@ -102,12 +102,6 @@ def test_off_searches_with_the_embedding_itself() -> None:
     assert target == Target(vector=embedding, steered_by=(), matched=True)
 
 
-def test_off_encodes_no_preference() -> None:
-    encoder = HashEncoder()
-    search_of(encoder).target(encoder.vector(QUERY).tolist(), [AVOIDS], "off")
-    assert not encoder.texts
-
-
 @pytest.mark.parametrize("mode", ["paper", "signed"])
 def test_below_the_floor_the_embedding_itself_is_searched_with(mode: str) -> None:
     encoder = HashEncoder()

@@ -716,26 +716,6 @@ def test_a_text_off_the_topic_does_not_win(encoder: StaticEncoder, monkeypatch: 
     assert (scores[2:] < without[2:] - 0.01).all()
 
 
-@given(texts=st.lists(st.text(min_size=1, max_size=30).filter(str.strip), max_size=12), seed=st.integers(0, 2**16))
-def test_scores_are_finite_for_any_texts_and_vectors(texts: list[str], seed: int) -> None:
-    random = np.random.default_rng(seed)
-    rows = random.normal(size=(len(texts) + 1, 64))
-    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    steering = QuerySteering(HashEncoder(64), PREFERENCES, "signed", floor=-1.0)
-    assert np.isfinite(steering.score_texts(rows[0], texts, rows[1:])).all()
-
-
-@given(order=st.permutations(range(len(TEXTS) + len(HOTELS))))
-def test_the_order_of_texts_does_not_matter(order: list[int]) -> None:
-    texts = [*TEXTS, *HOTELS]
-    for mode in ("signed", "paper", "off"):
-        steering = QuerySteering(default_encoder(), PREFERENCES, mode, floor=-1.0)
-        scores = steering.score(QUERIES[0], texts)
-        np.testing.assert_allclose(
-            steering.score(QUERIES[0], [texts[place] for place in order]), scores[order], atol=1e-3
-        )
-
-
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
 @pytest.mark.parametrize("query", [QUERIES[0], QUERIES[-1]])
 async def test_ascore_gives_what_score_gives(encoder: StaticEncoder, mode: str, query: str) -> None:
