@@ -143,6 +143,16 @@ async def test_a_context_that_is_given_is_not_asked_for(
     assert server.asked[0]["options"]["num_ctx"] == sent
 
 
+async def test_a_server_that_does_not_say_the_context_is_asked_once(server: LMServer, complete: Complete) -> None:
+    server.context = None
+    server.answer = lambda request: "{}"
+    lm = LlamaIndexLM(llm_of(server))
+    for _ in range(3):
+        await complete(lm)
+    assert shown(server) == 1
+    assert server.asked[0]["options"]["num_ctx"] == lm.context == 3900
+
+
 async def test_clients_of_the_user_are_used(server: LMServer, complete: Complete) -> None:
     headers = {"X-Mine": "yes"}
     clients = {

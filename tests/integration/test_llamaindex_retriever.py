@@ -583,6 +583,19 @@ LEADS = [
 ]
 
 
+async def test_an_item_can_lead_to_something_else(memory: EpicMemory) -> None:
+    menus = EpicRetriever.from_defaults(preferences=PREFERENCES, texts=["The vegan menu of a hotel."], tau=-1.0)
+    lead = IndexNode(id_="casino", text="The hotels of the strip have casinos.", index_id="menus", obj=menus)
+    for options in ({"object_map": {"casino": menus}}, {"objects": [lead]}):
+        retriever = EpicRetriever(memory, similarity_top_k=4, **options)  # type: ignore[arg-type]
+        found = retriever.retrieve(QUERY)
+        assert found == await retriever.aretrieve(QUERY)
+        plain = EpicRetriever(memory, similarity_top_k=4).retrieve(QUERY)
+        assert "casino" in ids(plain)
+        (menu,) = menus.retrieve(QUERY)
+        assert ids(found) == [menu.node_id if node_id == "casino" else node_id for node_id in ids(plain)]
+
+
 @pytest.mark.parametrize("guidance", ["metadata", "text", "none"])
 async def test_index_nodes_stay_index_nodes(tmp_path: Path, guidance: Any) -> None:
     path = tmp_path / "me.epic"
