@@ -407,11 +407,13 @@ def test_a_preference_cannot_leave_its_section(text: str) -> None:
     assert user.count("<preference") == 1 and user.endswith("Answer in JSON.")
 
 
-def test_a_preference_that_does_not_fit_is_not_sent() -> None:
+async def test_a_preference_that_does_not_fit_is_not_sent() -> None:
     lm = Own(lambda messages: aspects_for("tea"), context=2048)
-    readings = AspectReader(lm).read(["tea " * 4000, "tea"])
-    assert readings[0].aspects is None and "too long" in readings[0].failure
-    assert readings[1].aspects == read_of("tea") and len(lm.sent) == 1
+    given = ["tea " * 4000, "tea"]
+    for readings in (AspectReader(lm).read(given), await AspectReader(lm).aread(given)):
+        assert readings[0].aspects is None and "too long" in readings[0].failure
+        assert readings[1].aspects == read_of("tea")
+    assert len(lm.sent) == 2
 
 
 BOTH = Aspects(liked=("night trains",), avoided=("flights", "buses"), firmness=0.5, scope="in Europe", source="model")
