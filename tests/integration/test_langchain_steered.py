@@ -332,13 +332,12 @@ async def test_a_call_that_cannot_be_is_an_error(
 
 
 class Runs(BaseCallbackHandler):
-    """The names of retriever runs, each with its parent's, and what went wrong in them."""
+    """The names of retriever runs, each with its parent's."""
 
     def __init__(self) -> None:
         self.names: dict[Any, str] = {}
         self.started: list[tuple[str, str | None]] = []
         self.ended: list[Sequence[Document]] = []
-        self.errors: list[BaseException] = []
 
     def on_retriever_start(self, serialized: Any, query: str, *, run_id: Any, parent_run_id: Any, **kwargs: Any) -> Any:
         self.names[run_id] = kwargs["name"]
@@ -346,9 +345,6 @@ class Runs(BaseCallbackHandler):
 
     def on_retriever_end(self, documents: Sequence[Document], **kwargs: Any) -> Any:
         self.ended.append(documents)
-
-    def on_retriever_error(self, error: BaseException, **kwargs: Any) -> Any:
-        self.errors.append(error)
 
 
 class Web(BaseRetriever):
@@ -431,58 +427,15 @@ def test_traces_name_the_store_and_the_embeddings(hotels: InMemoryVectorStore) -
 # embeddings
 
 
-class Counting(Embeddings):
-    """By words; counts what is embedded, queries and documents apart, and refuses to do so on an event loop."""
-
-    def __init__(self) -> None:
-        self.encoder = HashEncoder(128)
-        self.queries: list[str] = []
-        self.documents: list[str] = []
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        _refuse_on_a_loop()
-        self.documents += texts
-        return [self.encoder.vector(text).tolist() for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        _refuse_on_a_loop()
-        self.queries.append(text)
-        return self.encoder.vector(f"query {text}").tolist()
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        return await asyncio.to_thread(self.embed_documents, texts)
-
-    async def aembed_query(self, text: str) -> list[float]:
-        return await asyncio.to_thread(self.embed_query, text)
-
-
-def _refuse_on_a_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise AssertionError("embedded synchronously on the event loop")
-
-
-@pytest.fixture
-def counted() -> tuple[Counting, SteeredRetriever]:
-    embeddings = Counting()
-    store = InMemoryVectorStore(embeddings)
+async def test_the_async_way_gives_the_same_and_embeds_nothing_on_the_event_loop() -> None:
+    encoder = HashEncoder()
+    store = InMemoryVectorStore(EpicEmbeddings(encoder))
     store.add_texts(HOTELS)
-    embeddings.documents.clear()
-    return embeddings, SteeredRetriever(vectorstore=store, preferences=[AVOIDS, LIKES], floor=0.05)
-
-
-async def test_the_async_way_gives_the_same_and_embeds_nothing_on_the_event_loop(
-    counted: tuple[Counting, SteeredRetriever],
-) -> None:
-    embeddings, retriever = counted
+    encoder.sync_threads.clear()
+    retriever = SteeredRetriever(vectorstore=store, preferences=[AVOIDS, LIKES], floor=0.05)
     found = await retriever.ainvoke("hotels with a garden")
-    embedded = sorted(embeddings.documents)
-    embeddings.documents.clear()
-    again = SteeredRetriever(vectorstore=retriever.vectorstore, preferences=[AVOIDS, LIKES], floor=0.05)
-    assert await asyncio.to_thread(again.invoke, "hotels with a garden") == found
-    assert sorted(embeddings.documents) == embedded
+    assert not encoder.sync_threads
+    assert retriever.invoke("hotels with a garden") == found
 
 
 def test_a_store_that_does_not_know_its_embeddings_needs_them() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,14 +15,9 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload, LlamaDebugHandler
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import RecursiveRetriever
 from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, TextNode
-from llama_index_instrumentation import get_dispatcher
-from llama_index_instrumentation.span_handlers import SimpleSpanHandler
-from pydantic import PrivateAttr
 
 from epic_core import EpicMemory
 from epic_llamaindex import EpicEmbedding, EpicRetriever, SteeredRetriever
@@ -115,50 +110,6 @@ async def test_it_can_be_what_a_node_leads_to(retriever: BaseRetriever) -> None:
 
 
 # seen from outside
-
-
-class Events(BaseEventHandler):
-    """The events of retrievals."""
-
-    _seen: list[Any] = PrivateAttr(default_factory=list)
-
-    @classmethod
-    def class_name(cls) -> str:
-        return "Events"
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        if isinstance(event, (RetrievalStartEvent, RetrievalEndEvent)):
-            self._seen.append(event)
-
-
-@pytest.fixture
-def watched() -> Iterator[tuple[Events, SimpleSpanHandler]]:
-    root, events, spans = get_dispatcher(), Events(), SimpleSpanHandler()
-    root.add_event_handler(events)
-    root.add_span_handler(spans)
-    yield events, spans
-    root.event_handlers.remove(events)
-    root.span_handlers.remove(spans)
-
-
-@pytest.mark.parametrize("way", ["retrieve", "aretrieve"])
-async def test_spans_and_events_are_there_sync_and_async(
-    retriever: BaseRetriever, watched: tuple[Events, SimpleSpanHandler], way: str
-) -> None:
-    events, spans = watched
-    found = await retriever.aretrieve(QUERY) if way == "aretrieve" else retriever.retrieve(QUERY)
-    names = {span.id_: span.id_.split("-")[0] for span in spans.completed_spans}
-    kind = type(retriever).__name__
-    (inner,) = [span for span in spans.completed_spans if names[span.id_] == f"{kind}._{way}"]
-    assert list(names.values()).count(f"{kind}.{way}") == 1
-    assert names[str(inner.parent_id)] == f"{kind}.{way}"
-    assert not spans.open_spans
-    first, last = events._seen[0], events._seen[-1]
-    assert isinstance(first, RetrievalStartEvent)
-    assert isinstance(last, RetrievalEndEvent)
-    assert (first.str_or_query_bundle, last.nodes) == (QUERY, found)
-    assert first.span_id == last.span_id
-    assert names[str(last.span_id)] == f"{kind}.{way}"
 
 
 async def test_callbacks_are_told(memory: EpicMemory, index: VectorStoreIndex) -> None:
