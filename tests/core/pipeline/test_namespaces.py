@@ -246,25 +246,6 @@ def test_nothing_one_does_changes_what_another_holds(acts: list[str], together: 
             assert bob.verify() > 0
 
 
-def test_the_answers_for_one_are_not_given_to_another(tmp_path: Path) -> None:
-    path = tmp_path / "both.epic"
-    with opened(path, A, [WINE]) as ann:
-        ann.add(ITEMS)
-        asked = len(ann.verifier.asked)  # type: ignore[attr-defined]
-    with opened(path, B, [WINE]) as bob:
-        report = bob.add(ITEMS)
-        assert report.cached == 0 and len(bob.verifier.asked) == asked > 0  # type: ignore[attr-defined]
-        assert report.known == report.duplicates == 0
-    with opened(path, A) as ann:
-        ann.forget(*ITEMS)
-        ann.remove_preference(WINE)
-    with opened(path, B) as bob:
-        bob.forget("keep0")
-        # His ledger and his cached verdicts are still there.
-        report = bob.add(ITEMS)
-        assert (report.new, len(bob.verifier.asked)) == (1, 1)  # type: ignore[attr-defined]
-
-
 def test_a_verdict_cache_that_one_does_without_stays_for_the_other(tmp_path: Path) -> None:
     path = tmp_path / "both.epic"
     with opened(path, B, [WINE]) as bob:
