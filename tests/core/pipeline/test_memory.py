@@ -716,7 +716,7 @@ def test_an_asynchronous_fallback_in_a_synchronous_search_is_an_error() -> None:
 
 @pytest.mark.parametrize("found", [None, 7, "text", [7], [""], ["\ud800"], [("a", "b")], [("a", None)], [(3, 0.5)]])
 def test_a_fallback_that_returns_something_else_is_an_error(found: Any) -> None:
-    with pytest.raises(InvalidInputError, match="fallback|An item"):
+    with pytest.raises(InvalidInputError, match=r"fallback|An item"):
         memory_of(fallback=lambda query, k: found).search("sky")
 
 
